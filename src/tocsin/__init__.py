@@ -1,0 +1,1 @@
+"""Tocsin: complex event detection for people who work in Python and Spark."""

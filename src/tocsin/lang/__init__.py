@@ -1,0 +1,1 @@
+"""The query language: text and fluent Python over the same frozen syntax nodes."""

@@ -1,0 +1,389 @@
+"""The syntax nodes of a query: frozen, hashable, compared without their place in the text.
+
+Nodes say what was written and nothing more: names are not resolved and types not known here.
+The parser, the fluent API and the printer all speak in these nodes; so does the oracle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal
+from typing import Literal as Choice
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Character offsets [start, end) into the query text."""
+
+    start: int
+    end: int
+
+
+def _place() -> Span | None:
+    return field(default=None, compare=False, repr=False, kw_only=True)  # type: ignore[no-any-return]
+
+
+# --- expressions -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant. Numbers with a fraction are Decimal, so that 0.1 means 0.1; None is NULL."""
+
+    value: bool | int | Decimal | str | None
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A length of time: `10` (ticks), `12 h`. Units are the short forms in UNITS."""
+
+    amount: int | Decimal
+    unit: str | None = None
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A variable by itself: `x <> y` compares events, `count(b)`, `start(b)`, `x IS NULL`."""
+
+    name: str
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """`var.name`"""
+
+    var: str
+    name: str
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    op: Choice["NOT", "-"]
+    operand: Expr
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """op is one of AND OR = <> < <= > >= + - * / % ||"""
+
+    op: str
+    left: Expr
+    right: Expr
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    operand: Expr
+    options: tuple[Expr, ...]
+    negated: bool = False
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    operand: Expr
+    low: Expr
+    high: Expr
+    negated: bool = False
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """% is any text, _ is one character, a backslash takes the next character literally."""
+
+    operand: Expr
+    pattern: Expr
+    negated: bool = False
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    operand: Expr
+    negated: bool = False
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """CASE WHEN c THEN v ... [ELSE e] END; the form CASE x WHEN v is parsed to comparisons x = v."""
+
+    whens: tuple[tuple[Expr, Expr], ...]
+    otherwise: Expr | None = None
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function by its lower-case name; `start(x)`, `end(x)` and the aggregates are calls too."""
+
+    function: str
+    args: tuple[Expr, ...]
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """`[attr, ...]`: each attr is equal over every variable of the query, negated ones included."""
+
+    attrs: tuple[str, ...]
+    span: Span | None = _place()
+
+
+Expr: TypeAlias = (
+    "Literal | Duration | Name | Attr | Unary | Binary | In | Between | Like | IsNull | Case | Call | Same"
+)
+
+AGGREGATES = ("count", "sum", "avg", "min", "max", "first", "last")
+
+# --- patterns ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`+` is Repeat(1, None), `{3}` is Repeat(3, 3), `{2,}` is Repeat(2, None)."""
+
+    least: int
+    most: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """`Type [repeat] [var] [: where]`"""
+
+    type: str
+    var: str | None = None
+    where: Expr | None = None
+    repeat: Repeat | None = None
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`!pattern`, an item of SEQ or AND."""
+
+    pattern: Pattern
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Seq:
+    items: tuple[Pattern, ...]
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    items: tuple[Pattern, ...]
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    items: tuple[Pattern, ...]
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """`EXISTS vars : pattern` hides the variables from the result."""
+
+    vars: tuple[str, ...]
+    pattern: Pattern
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """start(var) or end(var); also written var.ts, var^-, var.te, var^+."""
+
+    var: str
+    which: Choice["start", "end"]
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One endpoint comparison of a TList; op is one of < <= = > >=. A chain a < b < c is two of them."""
+
+    left: Endpoint
+    op: str
+    right: Endpoint
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Iseq:
+    """`ISEQ[tlist](leaf, ... [; within])`"""
+
+    order: tuple[Comparison, ...]
+    leaves: tuple[Leaf, ...]
+    within: Duration | None = None
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Rel:
+    """`REL[relation, ...](left, right)`: the span of left stands in one of the Allen relations to right."""
+
+    relations: tuple[str, ...]
+    left: Pattern
+    right: Leaf
+    span: Span | None = _place()
+
+
+Pattern: TypeAlias = "Leaf | Not | Seq | And | Or | Exists | Iseq | Rel"
+
+ALLEN = (
+    "before", "after", "during", "contain", "meet", "met by", "overlap", "overlapped by",
+    "start", "started by", "finish", "finished by", "equal",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SelectItem:
+    expr: Expr
+    name: str | None = None
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query. `text` is what it was parsed from, kept only to show places in errors."""
+
+    pattern: Pattern
+    name: str | None = None
+    where: Expr | None = None
+    within: Duration | None = None
+    partition: tuple[str, ...] = ()
+    select: tuple[SelectItem, ...] = ()
+    span: Span | None = _place()
+    text: str = field(default="", compare=False, repr=False, kw_only=True)
+
+    def __str__(self) -> str:
+        from tocsin.lang.printer import print_query
+
+        return print_query(self)
+
+
+# microseconds per unit; a bare number is ticks
+UNITS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+
+# --- small readings that need no names resolved -------------------------------------------------------------------
+
+
+def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
+    """The conjuncts as written: AND is opened, nothing else (design 6.5)."""
+    if expr is None:
+        return ()
+    if isinstance(expr, Binary) and expr.op == "AND":
+        return conjuncts(expr.left) + conjuncts(expr.right)
+    return (expr,)
+
+
+def children(node: object) -> Iterator[object]:
+    """The syntax nodes directly below a node."""
+    for item in fields(node):  # type: ignore[arg-type]
+        if item.name != "span":
+            yield from _nodes_in(getattr(node, item.name))
+
+
+def _nodes_in(value: object) -> Iterator[object]:
+    if isinstance(value, tuple):
+        for member in value:
+            yield from _nodes_in(member)
+    elif hasattr(value, "__dataclass_fields__") and not isinstance(value, (Span, Repeat)):
+        yield value
+
+
+def walk(node: object) -> Iterator[object]:
+    """The node and everything below it, in the order of the text."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def items_of(pattern: Pattern) -> tuple[Pattern, ...]:
+    """The patterns directly below a pattern."""
+    match pattern:
+        case Seq(items) | And(items) | Or(items):
+            return items
+        case Not(inner) | Exists(_, inner):
+            return (inner,)
+        case Iseq(_, leaves):
+            return leaves
+        case Rel(_, left, right):
+            return (left, right)
+    return ()
+
+
+def leaves_of(pattern: Pattern) -> tuple[Leaf, ...]:
+    """All leaves in the order of the text, those under negations included."""
+    if isinstance(pattern, Leaf):
+        return (pattern,)
+    return tuple(leaf for item in items_of(pattern) for leaf in leaves_of(item))
+
+
+def named(query: Query) -> Query:
+    """The query with a variable at every leaf.
+
+    An unnamed leaf is called by its type. Where that name is taken by a leaf that can be bound beside it, the
+    later leaf becomes `A_2`, `A_3`, ...; leaves in different branches of an OR may share the name.
+    """
+    declared = frozenset(leaf.var for leaf in leaves_of(query.pattern) if leaf.var)
+    pattern, _ = _named(query.pattern, declared, frozenset())
+    return replace(query, pattern=pattern)
+
+
+def _named(pattern: Pattern, declared: frozenset[str], taken: frozenset[str]) -> tuple[Pattern, frozenset[str]]:
+    match pattern:
+        case Leaf(var=None):
+            name, number = pattern.type, 1
+            while name in declared or name in taken:
+                number += 1
+                name = f"{pattern.type}_{number}"
+            return replace(pattern, var=name), taken | {name}
+        case Leaf():
+            return pattern, taken
+        case Or(items):
+            done = [_named(item, declared, taken) for item in items]
+            return replace(pattern, items=tuple(p for p, _ in done)), frozenset().union(*(names for _, names in done))
+        case Seq(items) | And(items):
+            new, taken = _named_all(items, declared, taken)
+            return replace(pattern, items=new), taken
+        case Not(inner) | Exists(_, inner):
+            inner, taken = _named(inner, declared, taken)
+            return replace(pattern, pattern=inner), taken
+        case Iseq(_, leaves):
+            new, taken = _named_all(leaves, declared, taken)
+            return replace(pattern, leaves=new), taken  # type: ignore[arg-type]
+        case Rel(_, left, right):
+            (left, right), taken = _named_all((left, right), declared, taken)  # type: ignore[assignment]
+            return replace(pattern, left=left, right=right), taken
+    raise AssertionError(pattern)
+
+
+def _named_all(
+    items: tuple[Pattern, ...], declared: frozenset[str], taken: frozenset[str]
+) -> tuple[tuple[Pattern, ...], frozenset[str]]:
+    done = []
+    for item in items:
+        new, taken = _named(item, declared, taken)
+        done.append(new)
+    return tuple(done), taken

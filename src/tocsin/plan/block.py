@@ -1,0 +1,183 @@
+"""The one logical form: a query after binding is a plan of blocks.
+
+A block is a set of leaves without a negation between them: which events may stand at each leaf, how the ends of their
+times are ordered, which predicates relate them, and which blocks are forbidden (its negated parts), each within a
+scope. Passes rewrite blocks, `explain` prints them, the code generator compiles them.
+
+Leaf ids are unique in a plan, so an expression in a forbidden block can mention leaves of the blocks around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tocsin.lang.syntax import Repeat
+from tocsin.plan.expr import Bound
+from tocsin.schema import Field, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Alt:
+    """One way to fill a leaf: an event of `type`, called `var`, for which every `where` is TRUE (this leaf only)."""
+
+    type: str
+    var: str
+    where: tuple[Bound, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A place for one event, or for a set of events if `repeat` is given.
+
+    Several alternatives (of distinct types) come from an OR over plain leaves.
+    """
+
+    id: int
+    alts: tuple[Alt, ...]
+    repeat: Repeat | None = None
+
+
+# --- ends of scopes ----------------------------------------------------------------------------------------------
+# A scope is a closed range of ticks [low, high]; an event lies in it if low <= start and end <= high.
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """low: the tick after the last end of these leaves (an open end on the left)."""
+
+    leaves: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """high: the tick before the first start of these leaves (an open end on the right)."""
+
+    leaves: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosing:
+    """The same end of the scope of the block itself (only inside a forbidden block)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLow:
+    """low, at the root: last end of the match - W; the beginning of the stream without WITHIN.
+
+    For a repetition, "the match" is its other leaves.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class WindowHigh:
+    """high, at the root: first start of the match + W; the end of the stream without WITHIN."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastEnd:
+    """high, at the root, under AND: the last end of the match.
+
+    Without WITHIN the missing bound is the end of the stream, so the binder writes WindowHigh there.
+    """
+
+
+End: TypeAlias = After | Before | Enclosing | WindowLow | WindowHigh | LastEnd
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    low: End
+    high: End
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    leaf: int
+    which: str  # "start" | "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """left < right (strict) or left <= right, between two ends of fixed (not repeated) leaves of one block."""
+
+    left: Point
+    right: Point
+    strict: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """No match of `block` may lie in `scope`. The ends of scope refer to leaves of the block that holds this."""
+
+    block: Block
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Leaves in the order of the text; everything else is a conjunction over them.
+
+    `predicates` may mention leaves of this block and of the blocks around it. A predicate that mentions a repeated
+    leaf of this block outside an aggregate decides membership, one event at a time; one over aggregates (or start/end
+    of a repetition) is asked once of the finished set.
+    `scopes` gives the scope of each repeated leaf, as (leaf id, scope) pairs.
+    `nest` is the order of the fixed leaves in the loop nest and `key` the partition key (both set by passes).
+    """
+
+    leaves: tuple[Leaf, ...]
+    order: tuple[Order, ...] = ()
+    predicates: tuple[Bound, ...] = ()
+    forbidden: tuple[Forbidden, ...] = ()
+    scopes: tuple[tuple[int, Scope], ...] = ()
+    nest: tuple[int, ...] = ()
+    early: bool = True  # test each predicate and forbidden block as soon as its leaves are bound, or all at the end
+
+    def leaf(self, id: int) -> Leaf:
+        return next(leaf for leaf in self.leaves if leaf.id == id)
+
+    @property
+    def fixed(self) -> tuple[Leaf, ...]:
+        return tuple(leaf for leaf in self.leaves if leaf.repeat is None)
+
+    @property
+    def repeated(self) -> tuple[Leaf, ...]:
+        return tuple(leaf for leaf in self.leaves if leaf.repeat is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A column of the result: the variable, the types it may have, and its attributes."""
+
+    name: str
+    types: tuple[str, ...]
+    fields: tuple[Field, ...]
+    repeated: bool = False
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One SELECT column. Its expression uses leaf ids of *variables*: Col.leaf is the index in Plan.variables."""
+
+    name: str
+    expr: Bound
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A bound query: a union of alternatives (more than one only where an OR could not become a union leaf).
+
+    `key`: for each leaf id the attributes (var, attr) that make its partition key, in one common order; a leaf that the
+    key does not cover is absent. Empty when the query has no key.
+    """
+
+    name: str | None
+    alternatives: tuple[Block, ...]
+    within: int | None
+    variables: tuple[Variable, ...]
+    outputs: tuple[Output, ...]
+    schema: Schema
+    key: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    fingerprint: str = ""  # hash of the canonical query without SELECT
+    notes: tuple[str, ...] = field(default=())  # warnings of the binder, e.g. "can never match"
