@@ -62,12 +62,14 @@ class Items:
 class Strings:
     """Texts as codes 0, 1, 2, ...; a code stays the same while anyone uses it, then may be given to another text."""
 
-    __slots__ = ("_codes", "_free", "texts")
+    __slots__ = ("_codes", "_free", "added", "texts", "version")
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
         self._free: list[int] = []
         self.texts: list[str | None] = []
+        self.added = 0  # grows with every new text
+        self.version = 0  # changes when codes may have been given away
 
     def __len__(self) -> int:
         return len(self._codes)
@@ -85,6 +87,7 @@ class Strings:
                 code = len(self.texts)
                 self.texts.append(text)
             self._codes[text] = code
+            self.added += 1
         return code
 
     def text(self, code: int) -> str | None:
@@ -93,6 +96,7 @@ class Strings:
     def keep_only(self, live: Iterable[int]) -> None:
         """Forget every text whose code is not in `live`, and reuse its code."""
         keep = set(live)
+        self.version += 1
         for text, code in list(self._codes.items()):
             if code not in keep:
                 del self._codes[text]

@@ -1,1 +1,1 @@
-"""."""
+"""What a person runs: the command line."""

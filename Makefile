@@ -1,0 +1,79 @@
+# Every target does its own set-up: a virtual environment in .venv, installed once and again when its list changes.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The first Python that is new enough; say `make PYTHON=/path/to/python3 ...` to choose another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+VENV := .venv
+PY := $(VENV)/bin/python
+TOCSIN := $(VENV)/bin/tocsin
+READY := $(VENV)/.installed
+
+N ?= 2000
+WORKERS ?= 2
+CASES ?= tests/cases
+DEMO ?= out/demo
+BENCH ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup fmt lint check test test-fast bench fuzz demo docs accept clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## create .venv and install Tocsin with everything its tests need
+
+$(READY): pyproject.toml constraints.txt
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "Tocsin needs Python 3.11 or newer, and none was found ($$(python3 --version 2>&1 || true))." >&2; \
+		echo "Install one, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; fi
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version) (once; a minute or two)"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --editable '.[dev,plot]' --constraint constraints.txt
+	@touch $@
+
+fmt: $(READY) ## format the code and fix what can be fixed
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+	$(PY) tools/map.py
+
+lint: $(READY) ## ruff and mypy, without changing anything
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy --strict src
+
+check: lint ## lint, the layer rule, and MAP.md against the tree
+	$(PY) -m pytest -q tests/test_layers.py tests/test_map.py
+
+test: $(READY) ## every test that the README promises
+	$(PY) -m pytest -n $(WORKERS) -q
+
+test-fast: $(READY) ## the tests that need less than a minute
+	$(PY) -m pytest -n $(WORKERS) -q -m "not slow and not jit"
+
+bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks/results/latest.json and the README
+	$(PY) -m benchmarks.run $(BENCH)
+	$(PY) -m benchmarks.paste
+
+fuzz: $(READY) ## N=2000 random queries against the oracle; failures are shrunk into case files
+	$(PY) -m tocsin.testing.fuzz --queries $(N)
+
+demo: $(READY) ## find the shoplifters: data set, matches as a table, timeline picture
+	$(TOCSIN) demo --output $(DEMO)
+
+docs: $(READY) ## run every code block of README and docs, and rewrite MAP.md
+	$(PY) tools/map.py
+	$(PY) -m pytest -q tests/test_docs.py
+
+accept: $(READY) ## rewrite expected outputs of case files where the oracle agrees (CASES=path)
+	$(TOCSIN) test --accept $(CASES)
+
+clean: ## remove .venv, caches and outputs
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,348 @@
+"""The command line: check, explain, run, test, bench and demo."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tocsin.app.errors import FAILED, fail, guarded
+from tocsin.encode.columns import Columns
+from tocsin.errors import InputError, TocsinError
+from tocsin.run.badrows import BadRows
+from tocsin.run.matches import Matches
+from tocsin.run.query import Query, query
+from tocsin.run.schemas import read_schema
+from tocsin.schema import Schema
+
+app = typer.Typer(
+    name="tocsin",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Find patterns in time: sequences, absences, repetitions, in files and in live streams.
+
+    \b
+    Examples:
+      tocsin demo
+      tocsin run "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 12 h" --input events.csv
+      tocsin check theft.tocsin --input events.parquet
+      tail -f log.jsonl | tocsin run alarm.tocsin --input -
+
+    Exit codes: 0 all is well, 1 cases failed, 2 the query or the input is wrong and nothing was written.""",
+)
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+class Engine(StrEnum):
+    EMBEDDED = "embedded"
+    SPARK = "spark"
+
+
+class Order(StrEnum):
+    IN_ORDER = "in-order"
+    ANY = "any"
+
+
+QueryArg = Annotated[str, typer.Argument(metavar="QUERY", help="A query file, or the text of a query.")]
+InputArg = Annotated[
+    str | None, typer.Option("--input", "-i", help="File, directory, glob, or - for JSONL from stdin.")
+]
+SchemaArg = Annotated[Path | None, typer.Option("--schema", help='JSON: {"Shelf": {"tag": "text"}, "*": {...}}.')]
+TypeArg = Annotated[str, typer.Option("--type", help="The column that holds the event type.")]
+TimeArg = Annotated[str, typer.Option("--time", help="The column that holds the time, or the start.")]
+EndArg = Annotated[str | None, typer.Option("--end", help="The column that holds the end of interval events.")]
+EidArg = Annotated[str | None, typer.Option("--eid", help="The column that identifies events.")]
+UnitArg = Annotated[str | None, typer.Option("--time-unit", help="Length of a tick of integer time: us ms s min h d.")]
+TruncateArg = Annotated[bool, typer.Option("--truncate", help="Cut time that is finer than a microsecond.")]
+JitArg = Annotated[bool, typer.Option("--jit/--no-jit", help="Compile kernels, or run their plain Python source.")]
+
+
+@app.command()
+@guarded
+def check(
+    text: QueryArg,
+    input: InputArg = None,
+    schema: SchemaArg = None,
+    type: TypeArg = "type",
+    time: TimeArg = "time",
+    end: EndArg = None,
+    eid: EidArg = None,
+    time_unit: UnitArg = None,
+) -> None:
+    """Check a query: grammar, names, kinds. Errors show the place, the reason and a hint.
+
+    \b
+      tocsin check "EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 10"
+      tocsin check theft.tocsin --input events.csv
+    """
+    found = read_query(text, schema, time_unit)
+    notes = found.check(_events(input), time_unit=time_unit, type=type, time=time, end=end, eid=eid)
+    for note in notes:
+        typer.echo(f"warning: {note}", err=True)
+    count = len(found.queries)
+    typer.echo(f"ok: {count} {'query' if count == 1 else 'queries'}")
+
+
+@app.command()
+@guarded
+def explain(
+    text: QueryArg,
+    input: InputArg = None,
+    schema: SchemaArg = None,
+    source: Annotated[bool, typer.Option("--source", help="Show the generated kernel too.")] = False,
+    type: TypeArg = "type",
+    time: TimeArg = "time",
+    end: EndArg = None,
+    eid: EidArg = None,
+    time_unit: UnitArg = None,
+) -> None:
+    """Show the plan of a query: blocks, order, predicates, keys.
+
+    \b
+      tocsin explain "EVENT SEQ(A a, !B b, C c) WHERE [id] WITHIN 10"
+      tocsin explain theft.tocsin --input events.csv --source
+    """
+    found = read_query(text, schema, time_unit)
+    options: dict[str, Any] = {"time_unit": time_unit, "type": type, "time": time, "end": end, "eid": eid}
+    typer.echo(found.explain(_events(input), **options))
+    if source:
+        typer.echo("\n" + found.source(_events(input), **options))
+
+
+@app.command()
+@guarded
+def run(
+    text: QueryArg,
+    input: Annotated[str, typer.Option("--input", "-i", help="File, directory, glob, or - for JSONL from stdin.")],
+    engine: Annotated[Engine, typer.Option("--engine", help="Where to run.")] = Engine.EMBEDDED,
+    order: Annotated[
+        Order, typer.Option("--order", help="How events come; with any, answers are corrected.")
+    ] = Order.IN_ORDER,
+    format: Annotated[Format | None, typer.Option("--format", "-f", help="How matches are written.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write; it appears whole or not at all.")
+    ] = None,
+    bad_rows: Annotated[str, typer.Option("--bad-rows", help="fail, skip, or: file PATH (keeps them there).")] = "fail",
+    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Write at most so many matches.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw a timeline picture to this file.")] = None,
+    schema: SchemaArg = None,
+    type: TypeArg = "type",
+    time: TimeArg = "time",
+    end: EndArg = None,
+    eid: EidArg = None,
+    time_unit: UnitArg = None,
+    truncate: TruncateArg = False,
+    every: Annotated[bool, typer.Option("--all", help="Also give matches of queries that only feed others.")] = False,
+    jit: JitArg = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on stderr.")] = False,
+) -> None:
+    """Find every match in a file, a directory, or a live stream.
+
+    \b
+      tocsin run theft.tocsin --input events.csv
+      tocsin run theft.tocsin --input day.parquet --format jsonl --output matches.jsonl
+      tocsin run "EVENT SEQ(A a, B b) WITHIN 5 min" --input log.jsonl --type kind --time at
+      tocsin run "EVENT SEQ(A a, B b) WITHIN 5 min" --input ticks.csv --time-unit s --bad-rows file bad.jsonl
+      tail -f log.jsonl | tocsin run alarm.tocsin --input - --format jsonl
+
+    Matches go to stdout, progress and a summary to stderr.
+    """
+    from tocsin.app.running import Job
+
+    if engine is Engine.SPARK:
+        raise TocsinError("the Spark engine is not installed", hint='install the extra: pip install "tocsin[spark]"')
+    found = read_query(text, schema, time_unit)
+    columns = Columns(type=type, time=time, end=end, eid=eid, unit=time_unit, truncate=truncate)
+    job = Job(
+        query=found,
+        columns=columns,
+        order=order.value,
+        format=format.value if format is not None else None,
+        output=output,
+        bad=BadRows(bad_policy(bad_rows)),
+        limit=limit,
+        plot=plot,
+        every=every,
+        jit=jit,
+        quiet=quiet,
+    )
+    if input == "-":
+        job.live(sys.stdin.buffer)
+    else:
+        job.whole(input)
+
+
+@app.command()
+@guarded
+def test(
+    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Case files, or directories of them.")],
+    jit: JitArg = False,
+) -> None:
+    """Run case files: the definition and the engine must both give what they expect.
+
+    \b
+      tocsin test tests/cases
+      tocsin test mine.case --jit
+    """
+    from tocsin.app.judge import case_files, judge
+
+    passed = failed = 0
+    for path in case_files(files):
+        for _, verdicts in judge(path, jit=jit):
+            wrong = [verdict for verdict in verdicts if not verdict.ok]
+            for verdict in wrong:
+                typer.echo(str(verdict))
+            passed += not wrong
+            failed += bool(wrong)
+    typer.echo(f"{passed} passed, {failed} failed")
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@guarded
+def bench(context: typer.Context) -> None:
+    """Measure: the full benchmarks in a checkout, a small one elsewhere."""
+    root = Path(__file__).parents[3]
+    if (root / "benchmarks" / "run.py").is_file():
+        done = subprocess.run([sys.executable, "-m", "benchmarks.run", *context.args], cwd=root, check=False)  # noqa: S603
+        raise typer.Exit(done.returncode)
+    from tocsin.app.small_bench import measure
+
+    for line in measure():
+        typer.echo(line)
+
+
+@app.command()
+@guarded
+def demo(
+    things: Annotated[int, typer.Option("--things", min=1, max=1_000_000, help="Tagged things in the shop.")] = 2_000,
+    thefts: Annotated[int, typer.Option("--thefts", min=0, help="How many of them are stolen.")] = 7,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same shop.")] = 7,
+    picture: Annotated[Path, typer.Option("--picture", help="Where the timeline goes.")] = Path("tocsin-demo.png"),
+    jit: JitArg = True,
+) -> None:
+    """Make the shoplifting data set, find the thefts, show them and draw a timeline.
+
+    \b
+      tocsin demo
+      tocsin demo --things 100000 --thefts 12 --seed 3
+    """
+    from tocsin.app.showing import print_matches
+    from tocsin.run.progress import summary
+    from tocsin.testing.shop import QUERY, shop
+
+    made = shop(things=things, thefts=thefts, seed=seed)
+    typer.echo(f"{made.events.num_rows:,} events of a shop: shelves, counters, exits, doors, lamps\n\n  {QUERY}\n")
+    began = _now()
+    matches = query(QUERY).detect(made.events, jit=jit)
+    print_matches(matches, limit=None)
+    typer.echo(summary(matches.counters, _now() - began), err=True)
+    try:
+        matches.plot(picture)
+        typer.echo(f"timeline: {picture}", err=True)
+    except TocsinError as problem:
+        if "matplotlib" not in problem.message:
+            raise
+        typer.echo(f"no picture: {problem.message}; {problem.hint}", err=True)
+
+
+def _now() -> float:
+    return time.perf_counter()
+
+
+def _events(input: str | None) -> str | None:
+    if input == "-":
+        raise InputError("checking needs a file, not standard input")
+    return input
+
+
+def read_query(text: str, schema: Path | None = None, unit: str | None = None) -> Query:
+    """A query from a file, or from the text itself."""
+    known: Schema | None = read_schema(schema, unit=unit) if schema is not None else None
+    path = _as_path(text)
+    if path is not None:
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError:
+            raise InputError(f"the query file {path} is not valid UTF-8") from None
+        if not text.strip():
+            raise InputError(f"the query file {path} is empty", hint="write for example: EVENT SEQ(A a, B b) WITHIN 10")
+    elif not text.strip():
+        raise InputError("the query is empty", hint="write for example: EVENT SEQ(A a, B b) WITHIN 10")
+    return query(text, schema=known)
+
+
+def _as_path(text: str) -> Path | None:
+    """The file that is meant, or None if this is the text of a query."""
+    if len(text) > 1000 or "\0" in text or "\n" in text:
+        return None
+    path = Path(text)
+    try:
+        if path.is_file():
+            return path
+        if path.is_dir() and text.strip():
+            raise InputError(f"{text!r} is a directory, not a query file")
+    except OSError:
+        return None
+    if re.search(r"[\s(]", text.strip()) or not text.strip():
+        return None
+    raise InputError(f"there is no query file {text!r}", hint="give a file, or the text of a query in quotes")
+
+
+def bad_policy(text: str) -> str:
+    """What --bad-rows says: fail, skip, or the path after `file`."""
+    if text in ("fail", "skip"):
+        return text
+    kind, _, path = text.partition(":")
+    if kind == "file" and path:
+        return path
+    raise InputError(f"--bad-rows {text!r} is unknown", hint="use fail, skip, or: file PATH")
+
+
+def joined_options(args: list[str]) -> list[str]:
+    """`--bad-rows file PATH` as one value.
+
+    >>> joined_options(["--bad-rows", "file", "bad.jsonl"])
+    ['--bad-rows', 'file:bad.jsonl']
+    """
+    found: list[str] = []
+    rest = list(args)
+    while rest:
+        word = rest.pop(0)
+        if word == "file" and found[-1:] == ["--bad-rows"] and rest:
+            word = f"file:{rest.pop(0)}"
+        elif word == "--bad-rows=file" and rest:
+            word = f"--bad-rows=file:{rest.pop(0)}"
+        found.append(word)
+    return found
+
+
+def main(args: list[str] | None = None) -> None:
+    """The entry point of the command."""
+    try:
+        app(args=joined_options(sys.argv[1:] if args is None else args), prog_name="tocsin")
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        raise SystemExit(130) from None
+
+
+__all__ = ["Matches", "app", "bad_policy", "fail", "main", "read_query"]
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Case files put to the definition and to the engine: both must give what the case expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tocsin.encode.columns import Columns, infer_schema
+from tocsin.encode.objects import from_dicts
+from tocsin.errors import InputError, TocsinError
+from tocsin.events import END_OF_TIME, Event
+from tocsin.lang.syntax import Query
+from tocsin.run.pipeline import Pipeline
+from tocsin.run.query import plans_of
+from tocsin.run.tables import variables
+from tocsin.schema import Schema
+from tocsin.testing.cases import Case, Found, Verdict, oracle_answer, read_cases, run_case
+from tocsin.testing.notation import Item, events_of
+
+COLUMNS = Columns(time="start", end="end", eid="eid")
+
+
+def case_files(paths: Iterable[Path]) -> list[Path]:
+    """The case files that paths mean; of a directory, all that end in .case."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(path.rglob("*.case"))
+            if not inside:
+                raise InputError(f"the directory {path} holds no case files", hint="their names end in .case")
+            found += inside
+        else:
+            found.append(path)
+    return found
+
+
+def judge(path: Path, *, jit: bool = True) -> Iterator[tuple[Case, list[Verdict]]]:
+    """Each case of a file with what the oracle and the engine make of it."""
+    for case in read_cases(path):
+        engine = Engine(jit=jit)
+        yield case, [_titled("oracle", run_case(case, oracle_answer)), _titled("engine", run_case(case, engine))]
+
+
+def _titled(who: str, verdict: Verdict) -> Verdict:
+    return replace(verdict, problems=tuple(f"{who}: {line}" for line in verdict.problems))
+
+
+class Engine:
+    """The engine as one that answers cases: events in the order they are written, answers corrected as they go."""
+
+    def __init__(self, *, jit: bool = True) -> None:
+        self.jit = jit
+
+    def __call__(self, queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[Found]:
+        events = events_of(items)
+        batch = rows(events)
+        schema = open_schema(batch)
+        plans_of(tuple(queries), schema)  # the SELECT of the last query must be right too
+        bare = (*queries[:-1], replace(queries[-1], select=()))
+        ordered = all(one.end <= other.end for one, other in zip(events, events[1:], strict=False))
+        answers = [self._answer(bare, schema, batch, events, options, ordered=False)]
+        if ordered:
+            answers.append(self._answer(bare, schema, batch, events, options, ordered=True))
+            if _bag(answers[0]) != _bag(answers[1]):
+                raise TocsinError("the engine answers differently to input in order and in any order")
+        return answers[0]
+
+    def _answer(
+        self,
+        queries: tuple[Query, ...],
+        schema: Schema,
+        batch: pa.RecordBatch,
+        events: list[Event],
+        options: Mapping[str, str],
+        *,
+        ordered: bool,
+    ) -> list[Found]:
+        pipeline = Pipeline(plans_of(queries, schema), schema, COLUMNS, jit=self.jit, ordered=ordered)
+        size = batch_size(options, batch.num_rows)
+        by_eid: dict[Any, Event] = {event.eid: event for event in reversed(events)}
+        found: list[Found] = []
+        steps = [pipeline.push(batch.slice(at, size)) for at in range(0, batch.num_rows, size)]
+        for changes in [*steps, pipeline.advance(END_OF_TIME)]:
+            for number, query in enumerate(queries[:-1]):
+                by_eid |= {event.eid: event for each in changes[number] for event in composites(query, each.table())}
+            found += [_found(row, by_eid) for each in changes[-1] for row in binding_rows(each.table())]
+        return settled(found)
+
+
+def rows(events: list[Event]) -> pa.RecordBatch:
+    """The events as a batch; an empty one has its columns too."""
+    if events:
+        return from_dicts([_whole(event) for event in events])
+    empty = {"type": pa.string(), "start": pa.int64(), "end": pa.int64(), "eid": pa.string()}
+    return pa.RecordBatch.from_arrays([pa.array([], type) for type in empty.values()], list(empty))
+
+
+def _whole(event: Event) -> dict[str, Any]:
+    return {"type": event.type, "start": event.start, "end": event.end, "eid": str(event.eid), **event.attrs}
+
+
+def open_schema(batch: pa.RecordBatch) -> Schema:
+    """The schema is what the stream shows; types and attributes that occur nowhere are allowed and empty."""
+    return replace(infer_schema(batch.schema, COLUMNS), open_types=True, open_fields=True)
+
+
+def batch_size(options: Mapping[str, str], rows: int) -> int:
+    text = options.get("batch", "")
+    return max(1, int(text)) if text.isdecimal() else max(1, rows)
+
+
+def binding_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Each change as its op and, for each variable, the eids of its events."""
+    names = variables(table)
+    for row in table.to_pylist():
+        bound = {name: row[name] if isinstance(row[name], list) else [row[name]] for name in names}
+        eids = {name: [each["eid"] for each in events if each is not None] for name, events in bound.items()}
+        yield {"op": row["op"], "eids": {name: found for name, found in eids.items() if found}}
+
+
+def _found(row: Mapping[str, Any], by_eid: Mapping[Any, Event]) -> Found:
+    binding = tuple((name, tuple(by_eid[eid] for eid in eids)) for name, eids in row["eids"].items())
+    return Found(binding, int(row["op"]))
+
+
+def composites(query: Query, table: pa.Table) -> Iterator[Event]:
+    """The matches of an earlier query as the events that later queries see."""
+    for row in table.to_pylist():
+        yield Event(str(query.name), row["start"], row["end"], str(row["match_id"]))
+
+
+def settled(changes: list[Found]) -> list[Found]:
+    """What is left after all withdrawals."""
+    left: dict[Any, list[Found]] = {}
+    for change in changes:
+        held = left.setdefault(_identity(change), [])
+        if change.op > 0:
+            held.append(change)
+        elif held:
+            held.pop()
+        else:
+            raise TocsinError("the engine withdrew a match that it never gave")
+    return [change for held in left.values() for change in held]
+
+
+def _identity(change: Found) -> Any:
+    return tuple((name, tuple(str(event.eid) for event in events)) for name, events in change.binding)
+
+
+def _bag(answers: list[Found]) -> list[Any]:
+    return sorted(_identity(each) for each in answers)

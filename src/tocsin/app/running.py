@@ -1,0 +1,141 @@
+"""The work of `tocsin run`: a whole input or a live one, matches to where they are wanted, a summary at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tocsin.app.live import follow
+from tocsin.app.showing import print_matches
+from tocsin.encode.columns import Columns
+from tocsin.errors import InputError
+from tocsin.run.badrows import BadRows
+from tocsin.run.matches import Matches
+from tocsin.run.progress import summary, watching
+from tocsin.run.query import Query
+from tocsin.run.sinks import json_line, write_file, write_matches
+
+ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+
+
+@dataclass(slots=True)
+class Job:
+    """What was asked for on the command line."""
+
+    query: Query
+    columns: Columns
+    order: str
+    format: str | None
+    output: Path | None
+    bad: BadRows
+    limit: int | None
+    plot: Path | None
+    every: bool
+    jit: bool
+    quiet: bool
+
+    def whole(self, input: str) -> None:
+        """A finite input: nothing is written before all of it went well."""
+        self._check_places()
+        began = time.perf_counter()
+        columns = self.columns
+        with watching(quiet=self.quiet) as watch:
+            matches = self.query.detect(
+                input,
+                type=columns.type,
+                time=columns.time,
+                end=columns.end,
+                eid=columns.eid,
+                time_unit=columns.unit,
+                truncate=columns.truncate,
+                order=self.order,  # type: ignore[arg-type]
+                bad_rows=self.bad,
+                all=self.every,
+                jit=self.jit,
+                watch=watch,
+            )
+        self._write(matches, self._format("table"))
+        self._finish(matches, dict(matches.counters), time.perf_counter() - began)
+
+    def live(self, stdin: IO[bytes]) -> None:
+        """Lines as they come. JSONL and table rows leave at once; CSV, Parquet and files when the stream ends."""
+        self._check_places()
+        began = time.perf_counter()
+        columns = self.columns
+        session = self.query.stream(
+            type=columns.type,
+            time=columns.time,
+            end=columns.end,
+            eid=columns.eid,
+            time_unit=columns.unit,
+            truncate=columns.truncate,
+            order=self.order,  # type: ignore[arg-type]
+            all=self.every,
+            jit=self.jit,
+        )
+        format = self._format("jsonl")
+        at_once = self.output is None and format == "jsonl"
+        kept: list[Matches] = []
+        count = 0
+
+        def emit(matches: Matches) -> bool:
+            nonlocal count
+            if at_once:
+                for match in matches:
+                    if self.limit is not None and count >= self.limit:
+                        return False
+                    sys.stdout.write(json_line(match).encode("utf-8", "replace").decode() + "\n")
+                    count += 1
+                sys.stdout.flush()
+            elif len(matches):
+                count += len(matches)
+            if not at_once or self.plot is not None:
+                kept.append(matches)
+            return self.limit is None or count < self.limit
+
+        follow(session, stdin, columns, self.bad, emit)
+        whole = Matches([table for matches in kept for table in matches.tables()])
+        if not at_once:
+            self._write(whole, format)
+        self.bad.write()
+        counters = {"events": 0, "relevant": 0, **session.counters, "skipped": self.bad.count, "matches": count}
+        self._finish(whole, counters, time.perf_counter() - began)
+
+    def _format(self, default: str) -> str:
+        if self.format is not None:
+            return self.format
+        if self.output is not None:
+            ending = self.output.suffix.lower()
+            return ENDINGS.get(ending, default)
+        return default
+
+    def _check_places(self) -> None:
+        """Places that cannot be written are refused before the work begins."""
+        for path in (self.output, self.plot):
+            if path is not None and path.is_dir():
+                raise InputError(f"{path} is a directory", hint="give the name of a file to write")
+            if path is not None and not path.parent.is_dir():
+                raise InputError(f"the directory {path.parent} does not exist", hint="create it first")
+
+    def _write(self, matches: Matches, format: str) -> None:
+        if self.output is not None:
+            write_file(matches, format, self.output, limit=self.limit)
+        elif format == "table":
+            print_matches(matches, limit=self.limit)
+        else:
+            sys.stdout.flush()
+            write_matches(matches, format, sys.stdout.buffer, limit=self.limit)
+            sys.stdout.buffer.flush()
+
+    def _finish(self, matches: Matches, counters: dict[str, int], seconds: float) -> None:
+        if self.plot is not None:
+            matches.plot(self.plot)
+        for example in self.bad.examples:
+            sys.stderr.write(f"skipped: {example}\n")
+        if self.bad.count > len(self.bad.examples):
+            sys.stderr.write(f"skipped: and {self.bad.count - len(self.bad.examples):,} more\n")
+        if not self.quiet:
+            sys.stderr.write(summary(counters, seconds) + "\n")

@@ -1,0 +1,58 @@
+"""Small readings of Arrow arrays that the other encoders share, and how a row that cannot be used is named."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tocsin.errors import InputError
+from tocsin.items import Bools, Ints
+
+Problems: TypeAlias = list[tuple[Bools, str]]  # for each reason the rows it concerns
+
+
+class BadRowError(InputError):
+    """One row is wrong; `row` counts from 0 in the batch, the message from 1."""
+
+    def __init__(self, row: int, reason: str, *, detail: str | None = None, hint: str | None = None) -> None:
+        super().__init__(f"row {row + 1}: {reason}", detail=detail, hint=hint)
+        self.row = row
+        self.reason = reason
+
+
+def is_text(type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type))
+
+
+def is_instant(type: pa.DataType) -> bool:
+    """Whether values of the type are points in time."""
+    return bool(pa.types.is_timestamp(type) or pa.types.is_date(type))
+
+
+def plain(array: pa.Array) -> Any:
+    """The values of a fixed-width array: without a copy where there are no nulls, 0 in place of nulls."""
+    if array.null_count:
+        array = pc.fill_null(array, False if pa.types.is_boolean(array.type) else 0)
+    return array.to_numpy(zero_copy_only=False)
+
+
+def masked(values: Any, array: pa.Array) -> Any:
+    """The values with 0 where the array is null."""
+    return np.where(marks(pc.is_valid(array)), values, 0) if array.null_count else values
+
+
+def marks(array: pa.Array) -> Bools:
+    """A boolean Arrow array as NumPy."""
+    found: Bools = array.to_numpy(zero_copy_only=False)
+    return found
+
+
+def integers(array: pa.Array) -> tuple[Ints, Bools | None]:
+    """Integers as int64; and which are beyond it (None: they cannot be)."""
+    raw = plain(array)
+    if array.type == pa.uint64():
+        return raw.astype(np.int64), raw > np.uint64(2**63 - 1)
+    return raw if raw.dtype == np.int64 else raw.astype(np.int64), None

@@ -1,0 +1,193 @@
+"""Whole batches: from Arrow rows to Items, with every row that cannot be used named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tocsin.encode.arrow import BadRowError, Problems, is_text, marks
+from tocsin.encode.columns import OPTIONAL, Columns
+from tocsin.encode.eids import eids
+from tocsin.encode.times import read_texts, ticks
+from tocsin.encode.values import as_dictionary, dictionary_codes, encode_column, looked_up, nothing, same_memory
+from tocsin.items import NO_TEXT, Bools, Codes, Column, Ints, Items, Strings
+from tocsin.schema import Field, Kind, Schema
+
+
+@dataclass(slots=True)
+class Frame:
+    """The part of a batch that every event has, already as numbers, and what is wrong with its rows."""
+
+    start: Ints
+    end: Ints
+    eid_high: Ints | None
+    eid_low: Ints | None
+    problems: Problems
+
+    def bad(self) -> Bools | None:
+        """The rows that cannot be used."""
+        if not self.problems:
+            return None
+        masks: Bools = np.logical_or.reduce([mask for mask, _ in self.problems])
+        return masks
+
+    def reason(self, row: int) -> str:
+        return next(reason for mask, reason in self.problems if mask[row])
+
+
+def frame(batch: pa.RecordBatch, columns: Columns) -> Frame:
+    """Times and eids of a batch whose columns are resolved."""
+    start, problems = _times(batch.column(columns.time), "time", columns)
+    end = start
+    if columns.end is not None:
+        end, more = _times(batch.column(columns.end), "end", columns)
+        problems += more
+        if (backwards := end < start).any():
+            good = ~np.logical_or.reduce([mask for mask, _ in problems]) if problems else True
+            problems.append((backwards & good, "the end is before the start"))
+    kinds = batch.column(columns.type)
+    if kinds.null_count:
+        problems.append((marks(pc.is_null(kinds)), "the type is null"))
+    high = low = None
+    if columns.eid is not None:
+        high, low, more = eids(batch.column(columns.eid))
+        problems += more
+    return Frame(start, end, high, low, [problem for problem in problems if problem[0].any()])
+
+
+def _times(array: pa.Array, what: str, columns: Columns) -> tuple[Ints, Problems]:
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    unreadable: Bools | None = None
+    if is_text(array.type):
+        array, unreadable = read_texts(array)
+    values, problems = ticks(array, what, truncate=columns.truncate)
+    if unreadable is not None and unreadable.any():
+        problems = [(mask & ~unreadable, reason) for mask, reason in problems]
+        problems.insert(0, (unreadable, f"the {what} is neither a whole number nor an ISO timestamp"))
+    return values, problems
+
+
+class Encoder:
+    """Arrow batches to Items, for detectors that know these `types` and want these attributes (None: all)."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        types: tuple[str, ...],
+        strings: Strings,
+        columns: Columns | None = None,
+        wanted: Iterable[str] | None = None,
+    ) -> None:
+        self.schema = schema
+        self.types = types
+        self.strings = strings
+        self.columns = columns or Columns()
+        known = dict(schema.common)
+        for fields in schema.types.values():
+            known.update(fields)
+        names = list(known) if wanted is None else list(wanted)
+        self.wanted = {name: known.get(name, Field(name, Kind.NULL)) for name in names}
+        self._codes = {name: code for code, name in enumerate(types)}
+        self.now = self.columns
+        self.last_names: tuple[str, ...] = ()  # the columns of the last batch
+        self._seen: tuple[pa.Array, Codes] | None = None  # the last dictionary of types and its codes
+        self._known: dict[str, tuple[int, pa.Array, Ints]] = {}  # the last dictionary of each text column
+
+    def encode(self, batch: pa.RecordBatch | pa.Table) -> Items:
+        """The rows as Items. Raises InputError that names the first row that cannot be used."""
+        if isinstance(batch, pa.Table):
+            batch = one_batch(batch)
+        columns = self._resolved(batch.schema.names)
+        rows = frame(batch, columns)
+        bad = rows.bad()
+        if bad is not None:
+            row = int(bad.argmax())
+            raise BadRowError(row, rows.reason(row), hint=HINTS.get(rows.reason(row)))
+        return Items(
+            types=self.type_codes(batch.column(columns.type)),
+            start=rows.start,
+            end=rows.end,
+            eid_high=rows.eid_high,
+            eid_low=rows.eid_low,
+            columns={name: self.column(batch, columns, field) for name, field in self.wanted.items()},
+            payload=payload(batch, columns, rows),
+        )
+
+    def _resolved(self, names: list[str]) -> Columns:
+        """Which column is what in this batch; the same as before for the same names."""
+        if tuple(names) != self.last_names:
+            self.now, self.last_names = self.columns.resolve(names), tuple(names)
+        return self.now
+
+    def column(self, batch: pa.RecordBatch, columns: Columns, field: Field) -> Column:
+        """The attribute of a batch; nulls where the batch has no such column."""
+        place = batch.schema.get_field_index(field.name)
+        if place < 0 or field.kind is Kind.NULL:
+            return nothing(field, batch.num_rows)
+        array = batch.column(place)
+        if field.kind is Kind.TEXT and pa.types.is_dictionary(array.type) and not array.dictionary.null_count:
+            return self.coded_column(array, field)
+        return encode_column(array, field, self.strings, truncate=columns.truncate)
+
+    def coded_column(self, array: pa.DictionaryArray, field: Field) -> Column:
+        """A dictionary column of texts; batches of one table share their dictionary, which is then read once."""
+        dictionary, version = array.dictionary, self.strings.version
+        known = self._known.get(field.name)
+        if known is None or known[0] != version or not same_memory(known[1], dictionary):
+            known = version, dictionary, dictionary_codes(dictionary, self.strings, field.name)
+            self._known[field.name] = known
+        valid = marks(pc.is_valid(array)) if array.null_count else None
+        return Column(Kind.TEXT, looked_up(known[2], array, NO_TEXT), valid)
+
+    def type_codes(self, array: pa.Array) -> Codes:
+        """The code of each row's type, -1 where nobody asked for it."""
+        if not is_text(array.type) and not pa.types.is_dictionary(array.type):
+            array = array.cast(pa.string())
+        coded = as_dictionary(array)
+        dictionary = coded.dictionary
+        if self._seen is None or not self._seen[0].equals(dictionary):
+            names = dictionary.to_pylist()
+            lookup = np.array([self._codes.get(str(name), -1) for name in names], np.int32)
+            self._seen = dictionary, lookup
+        codes: Codes = looked_up(self._seen[1], coded, -1)
+        return codes
+
+
+HINTS = {
+    "the time is finer than a microsecond": "allow it to be cut with truncate=True (--truncate)",
+    "the end is finer than a microsecond": "allow it to be cut with truncate=True (--truncate)",
+    "the eid is null": "fill in the missing eids, or leave the eid column out",
+    "the end is before the start": "exchange the two columns, or correct the row",
+}
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch."""
+    batches = table.combine_chunks().to_batches()
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in table.schema], schema=table.schema)
+    return pa.concat_batches(batches)
+
+
+def payload(batch: pa.RecordBatch, columns: Columns, rows: Frame) -> pa.RecordBatch:
+    """The rows as results show them: type, start, end, eid and so on, then all attributes as they came."""
+    start = pa.array(rows.start)
+    names = ["type", "start", "end"]
+    arrays = [batch.column(columns.type), start, start if rows.end is rows.start else pa.array(rows.end)]
+    for role in ("eid", *OPTIONAL):
+        name = getattr(columns, role)
+        if name is not None:
+            names.append(role)
+            arrays.append(batch.column(name))
+    for name in columns.attributes(batch.schema.names):
+        if name not in names:
+            names.append(name)
+            arrays.append(batch.column(name))
+    return pa.RecordBatch.from_arrays(arrays, names)

@@ -1,0 +1,333 @@
+"""A branch: one alternative of a plan, its kernel and the arrays the kernel works in.
+
+The host's side of a resumable kernel: it lends the arrays, drains the output, makes room where the kernel ran out of it,
+and calls again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tocsin.engine import kernels
+from tocsin.engine import runtime as rt
+from tocsin.engine.codegen import Program, Shape, all_blocks, generate
+from tocsin.engine.derive import derived_column
+from tocsin.events import BEGINNING
+from tocsin.items import Column, Ints, Items
+from tocsin.plan.block import Block
+
+if TYPE_CHECKING:
+    from tocsin.engine.detector import Detector
+
+CHUNK = 1 << 16  # rows per kernel call: long pushes stay interruptible and memory follows the clock
+
+
+class Branch:
+    """State and kernel of one alternative."""
+
+    def __init__(self, detector: Detector, block: Block) -> None:
+        self.detector, self.block = detector, block
+        self.library = rt.library(False)
+        self._programs: dict[bool, tuple[Program, kernels.Kernel | None]] = {}
+        self.program = self._generate(Shape(detector.plan.schema.intervals, eids=True))
+        self.accepted = self.late = 0
+        self.horizon = BEGINNING
+        self._ready = False
+        self._ranked = -1
+
+    # --- what the kernel is ---------------------------------------------------------------------------------------
+
+    @property
+    def reads(self) -> set[str]:
+        """Attributes the encoder must provide."""
+        derived = {attr for each in self.program.derived for attr in each.attrs}
+        return derived | {attr for attr, _, _ in self.program.columns if not attr.startswith("$")}
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether ties in time matter: a repetition with members or aggregates in canonical order."""
+        return any(leaf.repeat is not None for leaf in self._leaves())
+
+    @property
+    def is_compiled(self) -> bool:
+        return self.detector.jit and not self.program.plain_only
+
+    @property
+    def clock(self) -> int:
+        return int(self.T[rt.CLOCK]) if self._ready else self.detector.clock
+
+    @property
+    def first_waiting(self) -> int:
+        """The earliest end among waiting answers."""
+        if not self._ready or not self.program.waits or not self.T[rt.WAITING]:
+            return rt.FAR
+        ends = self.PD[: self.T[rt.WAITING], 3::2]
+        return int(ends.max(axis=1).min())
+
+    @property
+    def live(self) -> int:
+        return int((self.D[:, 2] - self.D[:, 1]).sum()) if self._ready else 0
+
+    def count(self, word: int) -> int:
+        return int(self.T[word]) if self._ready else 0
+
+    def alternatives(self, leaf: int) -> list[tuple[str, str]]:
+        return [(alt.type, alt.var) for alt in self.block.leaf(leaf).alts]
+
+    def _leaves(self) -> Iterator[Any]:
+        for each in all_blocks(self.block):
+            yield from each.leaves
+
+    def _generate(self, shape: Shape) -> Program:
+        detector = self.detector
+        return generate(
+            detector.plan, self.block, shape, detector.strings.code, detector.functions, kernels.can_inline
+        )
+
+    def _kernel(self, signs: bool) -> tuple[Program, kernels.Kernel]:
+        """The kernel for batches with or without withdrawals; made when first needed."""
+        if signs not in self._programs:
+            eids = bool(self.detector.eids) or signs
+            program = self._generate(Shape(self.detector.plan.schema.intervals, eids, signs))
+            self._programs[signs] = (program, self._compile(program))
+        program, kernel = self._programs[signs]
+        assert kernel is not None
+        return program, kernel
+
+    def _compile(self, program: Program) -> kernels.Kernel:
+        detector = self.detector
+        if detector.jit and not program.plain_only:
+            return kernels.compiled(program, detector.functions)
+        return kernels.plain(program, detector.functions, detector.strings)
+
+    # --- arrays ---------------------------------------------------------------------------------------------------
+
+    def prepare(self, *, signs: bool = False) -> kernels.Kernel:
+        """Compile and allocate on first use."""
+        program, kernel = self._kernel(signs)
+        if not self._ready:
+            self.program = program
+            self.library = rt.library(kernel.jit)
+            self._allocate(program, kernel.jit)
+            self._ready = True
+        return kernel
+
+    def _allocate(self, program: Program, jit: bool) -> None:
+        places, rows, keys = (4096, 16384, 256) if jit else (64, 64, 8)
+        leaves, types = len(program.leaf_ids), self.detector.types
+        local = [program.types.index(type) if type in program.types else -1 for type in types]
+        self.T = np.full(rt.PARAMS + len(program.ints) + len(local) + 1, -1, np.int64)
+        self.T[: rt.PINS] = 0
+        self.T[rt.PARAMS : rt.PARAMS + len(program.ints)] = program.ints
+        self.T[rt.PARAMS] = self.detector.plan.within or 0
+        self.T[rt.TYPES_AT] = rt.PARAMS + len(program.ints)
+        self.T[rt.PARAMS + len(program.ints) : -1] = local
+        self.T[rt.CLOCK] = self.detector.clock
+        self.T[rt.ORDERED] = int(self.detector.ordered)
+        self.T[rt.HORIZON] = BEGINNING
+        self.T[rt.TOP], self.T[rt.KEYS] = leaves, 1
+        self.H = np.zeros((program.rows_i, places + leaves), np.int64)
+        self.HF = np.zeros((program.rows_f, places + leaves), np.float64)
+        self.D = np.zeros((keys * leaves, 4), np.int64)
+        self.KM = np.zeros((4 * keys if program.keyed else 1, 3), np.int64)
+        self.PD = np.zeros((max(16, rows // 16) if program.waits else 1, 2 + 2 * len(program.nest)), np.int64)
+        self.OUT = np.zeros((rows, program.width), np.int64)
+        self.MEM = np.zeros(4 * rows if program.repeated else 1, np.int64)
+        self.LF = np.array(program.floats or (0.0,), np.float64)
+        self.RK = np.zeros(1, np.int64)
+        self._lend(jit)
+
+    def _lend(self, jit: bool | None = None) -> None:
+        """The arrays as the kernel takes them: as they are, or as memoryviews for the plain body."""
+        self._jit = self._jit if jit is None else jit
+        arrays = (self.T, self.H, self.HF, self.D, self.KM, self.PD, self.OUT, self.MEM, self.LF, self.RK)
+        self.state: tuple[Any, ...] = arrays if self._jit else tuple(memoryview(array) for array in arrays)
+
+    _jit = False
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def push(self, items: Items, first: int) -> tuple[Ints, Ints]:
+        """Feed a batch; the rows of OUT and the members they refer to."""
+        kernel = self.prepare(signs=items.signs is not None)
+        batch = self._batch(items)
+        self._rank()
+        before, late = int(self.T[rt.RELEVANT]), int(self.T[rt.LATE])
+        drained: list[tuple[Ints, Ints]] = []
+        for begin in range(0, len(items), CHUNK):
+            self._set_horizon()
+            end = min(begin + CHUNK, len(items))
+            self._run(kernel, begin, end, first, batch, drained)
+            self._settle(kernel, drained)
+        self.accepted, self.late = int(self.T[rt.RELEVANT]) - before, int(self.T[rt.LATE]) - late
+        return self._drained(drained)
+
+    def advance(self, clock: int, ended: bool) -> tuple[Ints, Ints]:
+        """Let time pass: waiting answers whose time has come are judged."""
+        kernel = self.prepare()
+        self.T[rt.CLOCK] = max(int(self.T[rt.CLOCK]), clock)
+        self.T[rt.ENDED] = int(ended)
+        drained: list[tuple[Ints, Ints]] = []
+        self._settle(kernel, drained)
+        self._set_horizon()
+        return self._drained(drained)
+
+    def _run(self, kernel: kernels.Kernel, at: int, end: int, first: int, batch: tuple[Any, ...], drained: Any) -> None:
+        stuck = -1
+        while True:
+            status = kernel.run(at, end, first, *batch, *self.state)
+            if status == rt.DONE:
+                return
+            at = int(self.T[rt.ROW])
+            if status == rt.OUT_FULL:
+                self._drain(drained)
+            elif status == rt.HEAP_FULL:
+                self._make_room(grow=stuck == at)
+                stuck = at
+            else:
+                self._sweep_keys()
+
+    def _settle(self, kernel: kernels.Kernel, drained: list[tuple[Ints, Ints]]) -> None:
+        if kernel.settle is None or not self.T[rt.WAITING]:
+            return
+        while kernel.settle(*self.state) == rt.OUT_FULL:
+            self._drain(drained)
+
+    def _drain(self, drained: list[tuple[Ints, Ints]]) -> None:
+        """Take the output away; if one event alone fills it, make it larger."""
+        count, members = int(self.T[rt.OUT_N]), int(self.T[rt.MEM_N])
+        if count:
+            drained.append((self.OUT[:count].copy(), self.MEM[:members].copy()))
+            self.T[rt.OUT_N] = self.T[rt.MEM_N] = 0
+            return
+        self.OUT = np.zeros((2 * len(self.OUT), self.OUT.shape[1]), np.int64)
+        self.MEM = np.zeros(2 * len(self.MEM), np.int64)
+        self.PD = np.concatenate([self.PD, np.zeros_like(self.PD)])
+        self._lend()
+
+    def _drained(self, drained: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+        if self.T[rt.OUT_N]:
+            self._drain(drained)
+        if not drained:
+            return np.zeros((0, self.program.width), np.int64), np.zeros(0, np.int64)
+        if len(drained) > 1:
+            shift = 0
+            for rows, members in drained:
+                for number in range(len(self.program.repeated)):
+                    rows[:, 2 + len(self.program.nest) + 2 * number] += shift
+                shift += len(members)
+        return np.concatenate([rows for rows, _ in drained]), np.concatenate([members for _, members in drained])
+
+    def _set_horizon(self) -> None:
+        span = self.program.span
+        if self.detector.ordered and span is not None:
+            self.horizon = max(BEGINNING, int(self.T[rt.CLOCK]) - span)
+            self.T[rt.HORIZON] = self.horizon
+
+    # --- room -----------------------------------------------------------------------------------------------------
+
+    def _make_room(self, *, grow: bool) -> None:
+        """Move the live events together; into a larger array if they fill more than half."""
+        leaves, buffers = len(self.program.leaf_ids), self._buffers
+        need = self.library.needed(self.T, self.D, buffers, self.H) + leaves
+        size = self.H.shape[1]
+        while grow or 2 * need > size:
+            size, grow = 2 * size, False
+        H, HF = np.zeros((len(self.H), size), np.int64), np.zeros((len(self.HF), size), np.float64)
+        self.library.compact(self.T, self.H, self.HF, self.D, buffers, leaves, H, HF)
+        self.H, self.HF = H, HF
+        self._lend()
+
+    @property
+    def _buffers(self) -> int:
+        return int(self.T[rt.KEYS]) * len(self.program.leaf_ids)
+
+    def _sweep_keys(self) -> None:
+        """Recycle the codes of keys without events; enlarge the tables if most keys live."""
+        self._make_room(grow=False)
+        leaves = len(self.program.leaf_ids)
+        table = np.zeros_like(self.KM)
+        alive = np.zeros(int(self.T[rt.KEYS]) + 1, np.int64)
+        self.library.sweep_keys(self.T, self.KM, table, self.D, leaves, alive)
+        self.KM = table
+        if 4 * int(self.T[rt.KEYS_USED]) >= len(table) or 2 * int(self.T[rt.KEYS_USED]) * leaves >= len(self.D):
+            self.D = np.concatenate([self.D, np.zeros_like(self.D)])
+            self._rehash(2 * len(table))
+        self._lend()
+
+    def _rehash(self, size: int) -> None:
+        table = np.zeros((size, 3), np.int64)
+        for prefix, value, code in self.KM[self.KM[:, 2] != 0].tolist():
+            table[self.library.key_slot(table, prefix, value)] = (prefix, value, code)
+        self.KM = table
+
+    # --- batches --------------------------------------------------------------------------------------------------
+
+    def _batch(self, items: Items) -> tuple[Any, ...]:
+        """The columns of a batch in the order of the kernel's arguments."""
+        program = self._programs[items.signs is not None][0]
+        columns = dict(items.columns)
+        for derived in program.derived:
+            columns[derived.name] = derived_column(derived, items, self.detector.strings, self.detector.functions)
+        arrays: list[npt.NDArray[Any]] = [items.types, items.end]
+        if program.shape.intervals:
+            arrays.append(items.start)
+        if program.shape.eids:
+            assert items.eid_high is not None and items.eid_low is not None
+            arrays += [items.eid_high, items.eid_low]
+        if program.shape.signs:
+            assert items.signs is not None
+            arrays.append(items.signs)
+        for attr, is_float, nullable in program.columns:
+            column = columns.get(attr)
+            arrays += _as_arrays(column, len(items), is_float, nullable)
+        ready = [np.ascontiguousarray(array) for array in arrays]
+        return tuple(ready) if self._jit else tuple(memoryview(array) for array in ready)
+
+    def _rank(self) -> None:
+        """Texts in order of code points, as numbers by code; renewed when new texts came."""
+        strings = self.detector.strings
+        if not self.program.ranks or self._ranked == strings.added:
+            return
+        self._ranked = strings.added
+        codes = sorted(range(len(strings.texts)), key=lambda code: strings.texts[code] or "")
+        self.RK = np.zeros(max(1, len(codes)), np.int64)
+        self.RK[codes] = np.arange(len(codes))
+        self._lend()
+
+    def live_places(self) -> Iterator[tuple[int, int, int]]:
+        """(leaf number, begin, end) of every buffer that holds events."""
+        if not self._ready:
+            return
+        leaves = len(self.program.leaf_ids)
+        for buffer in np.flatnonzero(self.D[:, 2] > self.D[:, 1]).tolist():
+            yield buffer % leaves, int(self.D[buffer, 1]), int(self.D[buffer, 2])
+
+    def live_numbers(self) -> Ints:
+        """Numbers of all events in the state, ascending, each once."""
+        pieces = [self.H[1, begin:end] for _, begin, end in self.live_places()]
+        return np.unique(np.concatenate(pieces)) if pieces else np.zeros(0, np.int64)
+
+    def live_texts(self) -> set[int]:
+        """Codes of texts in stored columns, keys and literals."""
+        if not self._ready:
+            return set()
+        used = set(self.program.ints) | set(self.KM[self.KM[:, 2] != 0, 1].tolist())
+        for row in range(2, len(self.H)):
+            for _, begin, end in self.live_places():
+                used.update(self.H[row, begin:end].tolist())
+        return used
+
+
+def _as_arrays(column: Column | None, count: int, is_float: bool, nullable: bool) -> list[npt.NDArray[Any]]:
+    dtype = np.float64 if is_float else np.int64
+    if column is None:
+        return [np.zeros(count, dtype), np.zeros(count, np.bool_)] if nullable else [np.zeros(count, dtype)]
+    values = column.values if column.values.dtype == dtype else column.values.astype(dtype)
+    if not nullable:
+        return [values]
+    return [values, np.ones(count, np.bool_) if column.valid is None else column.valid]

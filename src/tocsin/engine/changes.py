@@ -1,0 +1,325 @@
+"""Changes: what a push says, as columns of event numbers; made into rows only when someone looks.
+
+A binding is identified by its events, so `match_id` hashes the query and the eids of the visible variables: the same
+match has the same id in every run, order of arrival and engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tocsin.engine.evaluate import Row, evaluate
+from tocsin.engine.payload import Payload, Words, mixed
+from tocsin.events import text_hash
+from tocsin.functions import Function
+from tocsin.items import Ints
+from tocsin.plan.block import Output, Plan, Variable
+from tocsin.plan.expr import Agg, Col, Ref, Time
+from tocsin.schema import Field, Kind
+
+Ops = npt.NDArray[np.int8]
+
+
+@dataclass(slots=True)
+class Members:
+    """The events of a repeated variable: those of change i are events[offsets[i]:offsets[i + 1]]."""
+
+    offsets: Ints
+    events: Ints
+
+
+def arrow_type(kind: Kind, scale: int = 0) -> pa.DataType:
+    """How a computed value is shown."""
+    match kind:
+        case Kind.INT:
+            return pa.int64()
+        case Kind.FLOAT:
+            return pa.float64()
+        case Kind.BOOL:
+            return pa.bool_()
+        case Kind.TIME:
+            return pa.timestamp("us")
+        case Kind.DECIMAL:
+            return pa.decimal128(18, scale)
+        case Kind.TEXT:
+            return pa.string()
+    return pa.null()
+
+
+@dataclass
+class Changes:
+    """Signed answers in the order in which they became known.
+
+    fixed     for each variable of the plan the event number in each change, -1 where unbound (or repeated)
+    repeated  the members of repeated variables, by variable index
+    late      rows of the pushed batch that came too late for ordered input
+    """
+
+    plan: Plan
+    op: Ops
+    known_at: Ints
+    fixed: list[Ints]
+    repeated: dict[int, Members]
+    payload: Payload
+    functions: Mapping[str, Function]
+    late: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @property
+    def visible(self) -> list[int]:
+        return [index for index, variable in enumerate(self.plan.variables) if not variable.hidden]
+
+    def pick(self, keep: Ints) -> Changes:
+        """Some of the changes, in the given order."""
+        repeated = {}
+        for index, members in self.repeated.items():
+            pieces = [members.events[members.offsets[i] : members.offsets[i + 1]] for i in keep]
+            offsets = np.cumsum([0] + [len(piece) for piece in pieces])
+            repeated[index] = Members(offsets, np.concatenate(pieces) if pieces else members.events[:0])
+        fixed = [column[keep] for column in self.fixed]
+        return Changes(self.plan, self.op[keep], self.known_at[keep], fixed, repeated, self.payload, self.functions, self.late)
+
+    # --- identity -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def identity(self) -> tuple[Words, Words]:
+        """128 bits per change: the query without SELECT and the (variable, eid) pairs."""
+        text = self.plan.fingerprint.encode()
+        lanes = [np.full(len(self), text_hash(text + bytes([lane])) & (2**64 - 1), np.uint64) for lane in (1, 2)]
+        for index in self.visible:
+            seed = np.uint64(text_hash(self.plan.variables[index].name.encode()) & (2**64 - 1))
+            for lane in (0, 1):
+                lanes[lane] = mixed(lanes[lane] * np.uint64(31) + self._words(index, seed + np.uint64(lane)))
+        return lanes[0], lanes[1]
+
+    def _words(self, index: int, seed: np.uint64) -> Words:
+        if index not in self.repeated:
+            return np.where(self.fixed[index] >= 0, self._event_words(self.fixed[index], seed), np.uint64(0))
+        members = self.repeated[index]
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(self._event_words(members.events, seed), dtype=np.uint64)])
+        counts = np.diff(members.offsets).astype(np.uint64)
+        return sums[members.offsets[1:]] - sums[members.offsets[:-1]] + counts
+
+    def _event_words(self, numbers: Ints, seed: np.uint64) -> Words:
+        if not len(numbers) or not (numbers >= 0).any():
+            return np.zeros(len(numbers), np.uint64)
+        at = self.payload.locate(numbers)
+        high, low = self.payload.eid_numbers(np.maximum(at, 0))
+        return mixed(mixed(high.view(np.uint64) + seed) + low.view(np.uint64))
+
+    @cached_property
+    def match_id(self) -> pa.Array:
+        """32 hexadecimal digits."""
+        raw = np.stack([lane.astype(">u8") for lane in self.identity], axis=1).view(np.uint8).reshape(len(self), 16)
+        digits = np.frombuffer(b"0123456789abcdef", np.uint8)
+        text = np.empty((len(self), 32), np.uint8)
+        text[:, 0::2], text[:, 1::2] = digits[raw >> 4], digits[raw & 15]
+        offsets = np.arange(0, 32 * len(self) + 1, 32, dtype=np.int32)
+        return pa.StringArray.from_buffers(len(self), pa.py_buffer(offsets.tobytes()), pa.py_buffer(text.tobytes()))
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def span(self) -> tuple[Ints, Ints]:
+        """First start and last end over the visible events of each change."""
+        start = np.full(len(self), np.iinfo(np.int64).max)
+        end = np.full(len(self), np.iinfo(np.int64).min)
+        for index in self.visible:
+            if index in self.repeated:
+                members = self.repeated[index]
+                owner = np.repeat(np.arange(len(self)), np.diff(members.offsets))
+                numbers = members.events
+            else:
+                owner = np.flatnonzero(self.fixed[index] >= 0)
+                numbers = self.fixed[index][owner]
+            if len(numbers):
+                starts, ends = self.payload.times(self.payload.locate(numbers))
+                np.minimum.at(start, owner, starts)
+                np.maximum.at(end, owner, ends)
+        return start, end
+
+    # --- rows -----------------------------------------------------------------------------------------------------
+
+    def bindings(self) -> list[tuple[int, tuple[tuple[str, tuple[Any, ...]], ...]]]:
+        """(op, ((variable, eids), ...)) for each change, the visible bound variables in the order of the text."""
+        columns = []
+        for index in self.visible:
+            name = self.plan.variables[index].name
+            numbers = self.repeated[index].events if index in self.repeated else self.fixed[index]
+            at = self.payload.locate(numbers)
+            eids = self.payload.eids(np.maximum(at, 0)).to_pylist() if len(at) and (at >= 0).any() else []
+            columns.append((index, name, eids))
+        rows = []
+        for i in range(len(self)):
+            bound = []
+            for index, name, eids in columns:
+                if index in self.repeated:
+                    first, last = self.repeated[index].offsets[i], self.repeated[index].offsets[i + 1]
+                    mine = tuple(eids[first:last])
+                else:
+                    mine = (eids[i],) if self.fixed[index][i] >= 0 else ()
+                if mine:
+                    bound.append((name, mine))
+            rows.append((int(self.op[i]), tuple(bound)))
+        return rows
+
+    def table(self) -> pa.Table:
+        """One row per change: query, kind, match_id, op, start, end, settled_at, then variables or SELECT columns."""
+        start, end = self.span if len(self) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        timed = _time_type(self.plan)
+        columns: dict[str, pa.Array] = {
+            "query": pa.array([self.plan.name or ""] * len(self), pa.string()),
+            "kind": pa.array(["match"] * len(self), pa.string()),
+            "match_id": self.match_id,
+            "op": pa.array(self.op, pa.int8()),
+            "start": pa.array(start, pa.int64()).cast(timed),
+            "end": pa.array(end, pa.int64()).cast(timed),
+            "settled_at": pa.array(self.known_at, pa.int64()).cast(timed),
+        }
+        if self.plan.outputs:
+            columns |= {output.name: self.selected(output) for output in self.plan.outputs}
+        else:
+            columns |= {self.plan.variables[index].name: self._variable(index) for index in self.visible}
+        return pa.table(columns)
+
+    def _variable(self, index: int) -> pa.Array:
+        variable = self.plan.variables[index]
+        if index in self.repeated:
+            members = self.repeated[index]
+            return pa.ListArray.from_arrays(pa.array(members.offsets, pa.int32()), self._structs(variable, members.events))
+        return self._structs(variable, self.fixed[index])
+
+    def _structs(self, variable: Variable, numbers: Ints) -> pa.Array:
+        """Events as structs: eid, type, start, end, then the attributes of the variable's types."""
+        at = self.payload.locate(numbers)
+        safe, absent = np.maximum(at, 0), at < 0
+        names = ["eid", "type", "start", "end", *(field.name for field in variable.fields)]
+        if not len(at) or absent.all():
+            timed = _time_type(self.plan)
+            kinds = [pa.string(), pa.string(), timed, timed, *(_field_type(field) for field in variable.fields)]
+            nothing = [pa.nulls(len(at), kind) for kind in kinds]
+            return pa.StructArray.from_arrays(nothing, names, mask=pa.array(absent))
+        table = self.payload.table()
+        rows = table.take(pa.array(safe)).combine_chunks()
+        arrays = [self.payload.eids(safe)]
+        for name in names[1:]:
+            if name in rows.schema.names:
+                column = rows.column(name)
+                arrays.append(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+            else:
+                arrays.append(pa.nulls(len(at), _field_type(next(f for f in variable.fields if f.name == name))))
+        return pa.StructArray.from_arrays(arrays, names, mask=pa.array(absent))
+
+    def selected(self, output: Output) -> pa.Array:
+        """A SELECT column; a plain attribute is taken as it is, everything else is evaluated row by row."""
+        expr = output.expr
+        if isinstance(expr, Col) and len(self):
+            struct = self._structs(self.plan.variables[expr.leaf], self.fixed[expr.leaf])
+            names = [field.name for field in struct.type]
+            if expr.attr in names:
+                return pa.array(pa.chunked_array([struct.flatten()[names.index(expr.attr)]]).combine_chunks())
+        row = _ChangeRow(self)
+        values = []
+        for row.at in range(len(self)):
+            value = evaluate(expr, row, self.functions)
+            if expr.kind is Kind.DECIMAL and value is not None:
+                value = Decimal(value).scaleb(-expr.scale)
+            values.append(value)
+        return pa.array(values, arrow_type(expr.kind, expr.scale))
+
+
+def _time_type(plan: Plan) -> pa.DataType:
+    return pa.timestamp("us") if plan.schema.unit == "us" else pa.int64()
+
+
+def _field_type(field: Field) -> pa.DataType:
+    return arrow_type(field.kind, field.scale)
+
+
+class _ChangeRow(Row):
+    """One change, seen by the evaluator: leaf numbers are indexes of variables."""
+
+    def __init__(self, changes: Changes) -> None:
+        self.changes, self.at = changes, 0
+        self._columns: dict[tuple[int, str], list[Any]] = {}
+
+    def _values(self, index: int, attr: str, scale: int) -> list[Any]:
+        known = self._columns.get((index, attr))
+        if known is None:
+            changes, variable = self.changes, self.changes.plan.variables[index]
+            numbers = changes.repeated[index].events if index in changes.repeated else changes.fixed[index]
+            struct = changes._structs(variable, numbers)
+            names = [field.name for field in struct.type]
+            column = struct.flatten()[names.index(attr)] if attr in names else pa.nulls(len(struct))
+            known = self._columns[index, attr] = [_inner(value, scale) for value in _plain(column).to_pylist()]
+        return known
+
+    def column(self, col: Col) -> Any:
+        return self._values(col.leaf, col.attr, col.scale)[self.at]
+
+    def time(self, time: Time) -> int | None:
+        changes = self.changes
+        if time.leaf in changes.repeated:
+            members = changes.repeated[time.leaf]
+            numbers = members.events[members.offsets[self.at] : members.offsets[self.at + 1]]
+        else:
+            numbers = changes.fixed[time.leaf][self.at : self.at + 1]
+        numbers = numbers[numbers >= 0]
+        if not len(numbers):
+            return None
+        starts, ends = changes.payload.times(changes.payload.locate(numbers))
+        return int(starts.min() if time.which == "start" else ends.max())
+
+    def event(self, ref: Ref) -> int | None:
+        number = int(self.changes.fixed[ref.leaf][self.at])
+        return None if number < 0 else number
+
+    def members(self, agg: Agg) -> list[Any]:
+        members = self.changes.repeated[agg.leaf]
+        first, last = int(members.offsets[self.at]), int(members.offsets[self.at + 1])
+        if agg.arg is None:
+            return [True] * (last - first)
+        row = _MemberRow(self, agg.leaf)
+        values = []
+        for row.at in range(first, last):
+            values.append(evaluate(agg.arg, row, self.changes.functions))
+        return values
+
+
+class _MemberRow(Row):
+    """One member of a repetition inside an aggregate."""
+
+    def __init__(self, whole: _ChangeRow, index: int) -> None:
+        self.whole, self.index, self.at = whole, index, 0
+
+    def column(self, col: Col) -> Any:
+        return self.whole._values(col.leaf, col.attr, col.scale)[self.at]
+
+    def time(self, time: Time) -> int:
+        changes = self.whole.changes
+        number = changes.repeated[self.index].events[self.at : self.at + 1]
+        starts, ends = changes.payload.times(changes.payload.locate(number))
+        return int((starts if time.which == "start" else ends)[0])
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Timestamps as microseconds, dictionaries opened."""
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us"), safe=False).view(pa.int64())
+    return column
+
+
+def _inner(value: Any, scale: int) -> Any:
+    return int(value.scaleb(scale)) if isinstance(value, Decimal) else value

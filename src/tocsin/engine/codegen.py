@@ -1,0 +1,1305 @@
+"""The code generator: one block tree becomes one kernel, for every construct and any arrival order.
+
+A kernel stores each relevant event in the sorted buffer of its leaf and key, then looks for answers that contain it: one
+loop nest over the fixed leaves of the root block, in which the new event is *pinned* to its leaf. Each level scans a
+contiguous range of its buffer, bounded by the order constraints and the window; each predicate is tested at the first
+level where its leaves are bound. A forbidden block is a function of its own that returns at the first violation.
+
+A late event also changes answers that do not contain it. The nest then runs in mode DELTA: the status of each binding
+with the event minus its status without it (`excl` hides one event from forbidden blocks and repetitions).
+
+Names in generated code: i_7 place of leaf 7, e_7 and s_7 its end and start; a_k, b_k the range of level k.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tocsin.engine.derive import Derived, derive
+from tocsin.engine.expressions import Literals, Names, Scribe, Valued, Writer, both
+from tocsin.functions import Function
+from tocsin.plan.block import (
+    After, Before, Block, Enclosing, End, Forbidden, LastEnd, Leaf, Plan, Scope, WindowHigh, WindowLow,
+)  # fmt: skip
+from tocsin.plan.expr import Agg, Bound, Col, Op, Reach, Ref, Time, User, bare_leaves, leaves, walk
+from tocsin.schema import Kind
+
+NEW, DELTA, SETTLE = 0, 1, 2  # modes of the nest
+FAILS, HOLDS, WAITS = 0, 1, 2  # status of a binding
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the kernel may rely on about its input."""
+
+    intervals: bool
+    eids: bool
+    signs: bool = False
+
+
+@dataclass(slots=True)
+class Stored:
+    """Where an attribute of a leaf is kept: a row of H ("i") or HF ("f"), and its bit in the row of nulls."""
+
+    array: str
+    row: int
+    bit: int | None
+
+
+@dataclass(slots=True)
+class Program:
+    """A generated kernel and all the host must know to feed it."""
+
+    source: str
+    block: Block
+    shape: Shape
+    leaf_ids: tuple[int, ...]  # buffer number of each leaf
+    nest: tuple[int, ...]  # fixed root leaves in nest order: the order of OUT columns and pins
+    repeated: tuple[int, ...]  # repeated root leaves: pairs of OUT columns
+    types: tuple[str, ...]  # local type numbers
+    columns: tuple[tuple[str, bool, bool], ...]  # batch columns: attribute, is float, may be null
+    derived: tuple[Derived, ...]
+    ints: tuple[int, ...]
+    floats: tuple[float, ...]
+    keyed: bool
+    waits: bool
+    ranks: bool  # texts are compared by order
+    rows_i: int
+    rows_f: int
+    span: int | None  # how far behind the clock events are needed; None: for ever
+    foreign: tuple[Op | User, ...]  # called from the plain body only
+    inlined: tuple[str, ...]  # user functions compiled into the kernel
+    state_args: str
+    batch_args: str
+    key: str = field(default="")
+
+    @property
+    def plain_only(self) -> bool:
+        return bool(self.foreign)
+
+    @property
+    def width(self) -> int:
+        return 2 + len(self.nest) + 2 * len(self.repeated)
+
+
+def generate(
+    plan: Plan,
+    block: Block,
+    shape: Shape,
+    text_code: Callable[[str], int],
+    functions: Mapping[str, Function],
+    inlinable: Callable[[Function], bool],
+) -> Program:
+    """The kernel of one alternative of a plan."""
+    return _Generator(plan, block, shape, text_code, functions, inlinable).program()
+
+
+def all_blocks(block: Block) -> Iterator[Block]:
+    yield block
+    for part in block.forbidden:
+        yield from all_blocks(part.block)
+
+
+class _Generator(Names):
+    def __init__(
+        self,
+        plan: Plan,
+        block: Block,
+        shape: Shape,
+        text_code: Callable[[str], int],
+        functions: Mapping[str, Function],
+        inlinable: Callable[[Function], bool],
+    ) -> None:
+        self.functions = functions
+
+        def inline(user: User) -> bool:
+            numeric = all(arg.kind is not Kind.TEXT for arg in user.args) and user.kind is not Kind.TEXT
+            return numeric and inlinable(functions[user.name])
+
+        self.inline = inline
+        self.root, self.derived = derive(block, inline)
+        self.plan, self.shape = plan, shape
+        self.writer = Writer()
+        self.literals = Literals(text_code)
+        self.scribe = Scribe(self, self.writer, self.literals)
+        self.emit = self.writer.emit
+        self.blocks = list(all_blocks(self.root))
+        self.leaves = {leaf.id: leaf for each in self.blocks for leaf in each.leaves}
+        self.number = {id: number for number, id in enumerate(self.leaves)}
+        self.nest = self.root.nest or tuple(leaf.id for leaf in self.root.fixed)
+        self.keys = dict(plan.key) if plan.key else {}
+        self.keys = {id: attrs for id, attrs in self.keys.items() if id in self.leaves}
+        self.within = plan.within
+        self.params = self._types()
+        self._lay_out()
+        self.aggs: dict[Agg, int] = {}
+        self.foreign_calls: list[Op | User] = []
+        self.inlined: list[str] = []
+        self.waits = any(_reaches_ahead(scope) for scope in self._root_scopes())
+        self.changeable = bool(self.root.forbidden or self.root.repeated)
+        self.ranks = False
+        self.batch: str | None = None  # set while the code speaks of a row of the batch, not of stored events
+        self.args = ""
+
+    # --- layout ---------------------------------------------------------------------------------------------------
+
+    def _types(self) -> tuple[str, ...]:
+        names = dict.fromkeys(alt.type for leaf in self.leaves.values() for alt in leaf.alts)
+        self.types = tuple(names)
+        return self.types
+
+    def _lay_out(self) -> None:
+        """Rows of H: end, event, [start], [eid, eid], [nulls], attributes; and the columns read from a batch."""
+        row = 2
+        self.row_start = 0
+        if self.shape.intervals:
+            self.row_start, row = row, row + 1
+        self.row_eid = -1
+        if self.shape.eids:
+            self.row_eid, row = row, row + 2
+        self.row_nulls, row = row, row + 1
+        self.stored: dict[int, dict[tuple[str, str], Stored]] = {id: {} for id in self.leaves}
+        used: dict[str, tuple[bool, bool]] = {}
+        top_i, top_f = row, 0
+        for id, leaf in self.leaves.items():
+            row_i, row_f, bit = row, 0, 0
+            for var, attr, kind, nullable in self._columns_of(leaf):
+                may_be_null = nullable or len(leaf.alts) > 1
+                is_float = kind is Kind.FLOAT
+                self.stored[id][var, attr] = Stored("HF" if is_float else "H", row_f if is_float else row_i,
+                                                    bit if may_be_null else None)  # fmt: skip
+                bit += may_be_null
+                row_f, row_i = row_f + is_float, row_i + (not is_float)
+            top_i, top_f = max(top_i, row_i), max(top_f, row_f)
+        for col in self._batch_columns():
+            was = used.get(col.attr, (False, False))
+            used[col.attr] = (col.kind is Kind.FLOAT, was[1] or col.nullable)
+        self.columns = {attr: (number, *used[attr]) for number, attr in enumerate(used)}
+        self.rows_i, self.rows_f = top_i, max(1, top_f)
+
+    def _columns_of(self, leaf: Leaf) -> list[tuple[str, str, Kind, bool]]:
+        found: dict[tuple[str, str], tuple[Kind, bool]] = {}
+        for node in self._predicate_nodes():
+            if isinstance(node, Col) and node.leaf == leaf.id and node.kind is not Kind.NULL:
+                found[node.var, node.attr] = (node.kind, node.nullable)
+        if len(leaf.alts) > 1:
+            found["", "$alt"] = (Kind.INT, False)
+        return [(var, attr, kind, nullable) for (var, attr), (kind, nullable) in found.items()]
+
+    def _predicate_nodes(self) -> Iterator[Bound]:
+        for each in self.blocks:
+            for predicate in each.predicates:
+                yield from walk(predicate)
+
+    def _batch_columns(self) -> Iterator[Col]:
+        """The attributes that the kernel reads from a batch: stored ones, those of unary predicates, keys."""
+        for node in self._predicate_nodes():
+            if isinstance(node, Col) and node.kind is not Kind.NULL:
+                yield node
+        for leaf in self.leaves.values():
+            for alt in leaf.alts:
+                for where in alt.where:
+                    yield from (node for node in walk(where) if isinstance(node, Col) and node.kind is not Kind.NULL)
+                for attr in self.keys.get(leaf.id, ()):
+                    known = self.plan.schema.field(alt.type, attr)
+                    assert known is not None
+                    yield Col(leaf.id, alt.var, attr, known.kind, known.scale, known.nullable)
+
+    def _root_scopes(self) -> Iterator[Scope]:
+        yield from (part.scope for part in self.root.forbidden)
+        yield from (scope for _, scope in self.root.scopes)
+
+    # --- the program ----------------------------------------------------------------------------------------------
+
+    def program(self) -> Program:
+        self.args = "T, H, HF, D, KM, PD, OUT, MEM, LF, RK"
+        for each in self.blocks[1:][::-1]:
+            self._violated(each)
+        if self._judged:
+            self._judge()
+        self._nest()
+        if self.waits:
+            self._settle()
+        self._kernel()
+        names = ", ".join(self._batch_args())
+        source = "\n".join(self.writer.lines) + "\n"
+        return Program(
+            source=source,
+            block=self.root,
+            shape=self.shape,
+            leaf_ids=tuple(self.leaves),
+            nest=self.nest,
+            repeated=tuple(leaf.id for leaf in self.root.repeated),
+            types=self.types,
+            columns=tuple((attr, is_float, nullable) for attr, (_, is_float, nullable) in self.columns.items()),
+            derived=self.derived,
+            ints=tuple(self.literals.ints),
+            floats=tuple(self.literals.floats),
+            keyed=bool(self.keys),
+            waits=self.waits,
+            ranks=self.ranks,
+            rows_i=self.rows_i,
+            rows_f=self.rows_f,
+            span=self._span(),
+            foreign=tuple(self.foreign_calls),
+            inlined=tuple(self.inlined),
+            state_args=self.args,
+            batch_args=names,
+            key=hashlib.blake2b(source.encode(), digest_size=12).hexdigest(),
+        )
+
+    def _span(self) -> int | None:
+        """Events are needed for a window behind the clock; for two where an answer that waits looks back as well."""
+        if self.within is None:
+            return None
+        ahead = any(isinstance(scope.high, WindowHigh) for scope in self._root_scopes())
+        back = any(isinstance(scope.low, WindowLow) for scope in self._root_scopes())
+        return 2 * self.within if ahead and back else self.within
+
+    @property
+    def _judged(self) -> bool:
+        """Whether a complete binding needs more than its own predicates."""
+        return self.waits or bool(self.root.repeated) or any(self._late(part) for part in self.root.forbidden)
+
+    # --- reading names --------------------------------------------------------------------------------------------
+
+    def column(self, col: Col) -> Valued:
+        if col.kind is Kind.NULL:
+            return "0", "False"
+        if self.batch is not None:
+            number, _, nullable = self.columns[col.attr]
+            return f"c{number}[i]", f"v{number}[i]" if nullable else ""
+        kept = self.stored[col.leaf][col.var, col.attr]
+        known = "" if kept.bit is None else f"(H[{self.row_nulls}, i_{col.leaf}] >> {kept.bit}) & 1 == 0"
+        return f"{kept.array}[{kept.row}, i_{col.leaf}]", known
+
+    def time(self, time: Time) -> Valued:
+        if self.batch is not None:
+            return ("s" if time.which == "start" else "e"), ""
+        known = self._alternative(time.leaf, time.var) if time.nullable and time.var else ""
+        return self._time(time.leaf, time.which), known
+
+    def _time(self, leaf: int, which: str) -> str:
+        if self.leaves[leaf].repeat is not None and leaf != self.member:
+            return f"{'rs' if which == 'start' else 're'}_{leaf}"
+        return f"H[{self.row_start if which == 'start' else 0}, i_{leaf}]"
+
+    member: int | None = None  # the repeated leaf whose members are being looked at
+
+    def _alternative(self, leaf: int, var: str) -> str:
+        alts = [alt.var for alt in self.leaves[leaf].alts]
+        if len(alts) == 1:
+            return ""
+        return f"H[{self.stored[leaf]['', '$alt'].row}, i_{leaf}] == {alts.index(var)}"
+
+    def reach(self, reach: Reach) -> str:
+        times = ", ".join(self._time(leaf, reach.which) for leaf in reach.leaves)
+        if len(reach.leaves) == 1:
+            return times
+        return f"{'min' if reach.which == 'start' else 'max'}({times})"
+
+    def event(self, ref: Ref) -> str:
+        return f"H[1, i_{ref.leaf}]"
+
+    def bound(self, ref: Ref) -> str:
+        return self._alternative(ref.leaf, ref.var)
+
+    def aggregate(self, agg: Agg) -> Valued:
+        number = self.aggs.setdefault(agg, len(self.aggs))
+        return f"g{number}", "" if agg.function == "count" else f"gk{number}"
+
+    def foreign(self, expr: Op | User, args: list[Valued], scribe: Scribe) -> Valued:
+        """A call that leaves the kernel's two kinds of value: inlined if Numba can, else only in the plain body."""
+        value, known = self.writer.fresh(), self.writer.fresh()
+        if isinstance(expr, User) and self.inline(expr) and not self.functions[expr.name].nulls:
+            if expr.name not in self.inlined:
+                self.inlined.append(expr.name)
+            call = f"user_{expr.name}({', '.join(code for code, _ in args)})"
+            zero = "0.0" if expr.kind is Kind.FLOAT else "0"
+            self.emit(f"{known} = {both(*(cond for _, cond in args)) or 'True'}")
+            self.emit(f"{value} = {zero}")
+            self.emit(f"if {known}:")
+            self.emit(f"    {value} = {'float' if expr.kind is Kind.FLOAT else 'int'}({call})")
+            return value, known
+        number = len(self.foreign_calls)
+        self.foreign_calls.append(expr)
+        given = ", ".join(f"({code} if {cond or 'True'} else None)" for code, cond in args)
+        self.emit(f"{value} = FOREIGN[{number}]({given})")
+        self.emit(f"{known} = {value} is not None")
+        self.emit(f"{value} = 0 if {value} is None else {value}")
+        return value, known
+
+    def _tests(self, predicates: Iterable[Bound], otherwise: str) -> None:
+        for predicate in predicates:
+            self._test(self.scribe.true(predicate), otherwise)
+
+    def _test(self, condition: str, otherwise: str) -> None:
+        if condition in ("", "True"):
+            return
+        if "RK[" in condition:
+            self.ranks = True
+        self.emit(f"if not ({condition}):")
+        self.emit(f"    {otherwise}")
+
+    # --- levels of a nest -----------------------------------------------------------------------------------------
+
+    def _buffer(self, leaf: int) -> str:
+        """The number of the buffer of a leaf for the key at hand."""
+        number = self.number[leaf]
+        return f"key * {len(self.leaves)} + {number}" if leaf in self.keys else str(number)
+
+    def _bounds(self, block: Block, leaf: int, exact: tuple[int, ...], loose: tuple[int, ...]) -> tuple[list[str], list[str]]:
+        """Lower and upper bounds on the end of a leaf that its order constraints imply.
+
+        `exact` leaves are bound; of `loose` ones only the range they lie in is known (l_ and h_ names).
+        """
+        low, high = [], []
+        for order in block.order:
+            strict = 1 if order.strict else 0
+            if order.right.leaf == leaf and order.left.leaf != leaf:
+                other = order.left
+                if other.leaf in exact:
+                    low.append(_plus(self._bound_time(other.leaf, other.which), strict))
+                elif other.leaf in loose:
+                    low.append(_plus(self._loose("l", other.leaf, other.which), strict))
+            if order.left.leaf == leaf and order.right.leaf != leaf and (order.left.which == "end" or not self.shape.intervals):
+                other = order.right
+                if other.leaf in exact:
+                    high.append(_plus(self._bound_time(other.leaf, other.which), -strict))
+                elif other.leaf in loose:
+                    high.append(_plus(self._loose("h", other.leaf, other.which), -strict))
+        return low, high
+
+    def _bound_time(self, leaf: int, which: str) -> str:
+        return f"s_{leaf}" if which == "start" and self.shape.intervals else f"e_{leaf}"
+
+    def _loose(self, side: str, leaf: int, which: str) -> str:
+        """l_7 / h_7: the end of leaf 7 lies between them; ls_7: its start is not before. h_7 bounds its start too."""
+        return f"ls_{leaf}" if side == "l" and which == "start" and self.shape.intervals else f"{side}_{leaf}"
+
+    def _exact_tests(self, block: Block, leaf: int, exact: tuple[int, ...]) -> list[str]:
+        """Order constraints on the start of a leaf, which its range of ends does not settle."""
+        tests = []
+        for order in block.order:
+            sign = "<" if order.strict else "<="
+            sides = (order.left, order.right)
+            mine = [side for side in sides if side.leaf == leaf]
+            others = [side for side in sides if side.leaf != leaf]
+            if len(mine) == 2 or (self.shape.intervals and mine and mine[0].which == "start" and others and others[0].leaf in exact):
+                left, right = (self._bound_time(side.leaf, side.which) for side in sides)
+                tests.append(f"{left} {sign} {right}")
+        return tests
+
+    def _distinct(self, block: Block, leaf: int, others: Iterable[int]) -> list[str]:
+        """One event stands at one leaf only: needed where types overlap and no strict order keeps them apart."""
+        ordered = _strictly_ordered(block)
+        types = {alt.type for alt in self.leaves[leaf].alts}
+        return [
+            f"H[1, i_{leaf}] != H[1, i_{other}]"
+            for other in others
+            if types & {alt.type for alt in self.leaves[other].alts}
+            and (leaf, other) not in ordered
+            and (other, leaf) not in ordered
+        ]
+
+    def _plain_predicates(self, block: Block) -> dict[int, list[Bound]]:
+        """Predicates without repetitions of this block, by the level at which they are tested (-1: before all)."""
+        order = block.nest or tuple(leaf.id for leaf in block.fixed)
+        repeated = {leaf.id for leaf in block.repeated}
+        placed: dict[int, list[Bound]] = {}
+        for predicate in block.predicates:
+            mine = leaves(predicate)
+            if mine & repeated:
+                continue
+            levels = [level for level, leaf in enumerate(order) if leaf in mine]
+            level = max(levels, default=-1) if block.early else len(order) - 1
+            placed.setdefault(level, []).append(predicate)
+        return placed
+
+    # --- forbidden blocks -----------------------------------------------------------------------------------------
+
+    def _violated(self, block: Block) -> None:
+        """def violated_n(low, high, key, excl, <outer>): 1 as soon as one match of the block lies in [low, high]."""
+        name = self.blocks.index(block)
+        inner = "".join(f", {outer}" for outer in self._outer(block))
+        self.emit("@compiled")
+        self.emit(f"def violated_{name}(low, high, key, excl{inner}, {self.args}):")
+        with self.writer.indented():
+            placed = self._plain_predicates(block)
+            self._tests(placed.get(-1, []), "return 0")
+            order = block.nest or tuple(leaf.id for leaf in block.fixed)
+            depth = self.writer.depth
+            fail = "return 0"
+            for level, leaf in enumerate(order):
+                self._inner_level(block, order, level, placed, fail)
+                fail = "continue"
+            self._finish_inner(block, fail)
+            self.emit("return 1")
+            self.writer.depth = depth
+            self.emit("return 0")
+        self.emit("")
+
+    def _inner_level(self, block: Block, order: tuple[int, ...], level: int, placed: dict[int, list[Bound]], fail: str) -> None:
+        leaf, exact = order[level], order[:level]
+        low, high = self._bounds(block, leaf, exact, ())
+        buffer = self._buffer(leaf)
+        self.emit(f"d_{leaf} = {buffer}")
+        self.emit(f"b_{leaf} = first_after(H, D[d_{leaf}, 1], D[d_{leaf}, 2], {_least(['high', *high])})")
+        self.emit(f"a_{leaf} = first_at(H, D[d_{leaf}, 1], b_{leaf}, {_most(['low', *low])})")
+        self.emit(f"for i_{leaf} in range(a_{leaf}, b_{leaf}):")
+        self.writer.depth += 1
+        tests = [f"H[1, i_{leaf}] != excl"]
+        self.emit(f"e_{leaf} = H[0, i_{leaf}]")
+        if self.shape.intervals:
+            self.emit(f"s_{leaf} = H[{self.row_start}, i_{leaf}]")
+            tests.append(f"s_{leaf} >= low")
+        tests += self._exact_tests(block, leaf, exact) + self._distinct(block, leaf, exact)
+        self._test(" and ".join(tests), "continue")
+        self._tests(placed.get(level, []), "continue")
+
+    def _finish_inner(self, block: Block, fail: str) -> None:
+        fixed = tuple(leaf.id for leaf in block.fixed)
+        self._repetitions(block, fixed, root=False, fail=fail)
+        for part in block.forbidden:
+            self.emit(f"if {self._violation(block, part, 'excl', root=False)} != 0:")
+            self.emit(f"    {fail}")
+
+    def _violation(self, block: Block, part: Forbidden, excl: str, *, root: bool) -> str:
+        """The call that looks for a violation of one forbidden part."""
+        low, high = self._ends(block, part.scope, root=root)
+        inner = "".join(f", {outer}" for outer in self._outer(part.block))
+        return f"violated_{self.blocks.index(part.block)}({low}, {high}, key, {excl}{inner}, {self.args})"
+
+    def _outer(self, block: Block) -> list[str]:
+        """Names that a block needs from the blocks around it: places, spans of repetitions, aggregates."""
+        own = {leaf.id for each in all_blocks(block) for leaf in each.leaves}
+        names: dict[str, None] = {}
+        for each in all_blocks(block):
+            for predicate in each.predicates:
+                for node in walk(predicate):
+                    self._outer_names(node, own, names)
+        return list(names)
+
+    def _outer_names(self, node: Bound, own: set[int], names: dict[str, None]) -> None:
+        match node:
+            case Agg(_, leaf) if leaf not in own:
+                value, known = self.aggregate(node)
+                names[value] = None
+                if known:
+                    names[known] = None
+            case Time(leaf) if leaf not in own and self.leaves[leaf].repeat is not None:
+                names[self._time(leaf, node.which)] = None
+            case Col(leaf) | Time(leaf) | Ref(leaf) if leaf not in own and self.leaves[leaf].repeat is None:
+                names[f"i_{leaf}"] = None
+            case Reach(several):
+                for leaf in several:
+                    self._outer_names(Time(leaf, node.which), own, names)
+
+    # --- scopes ---------------------------------------------------------------------------------------------------
+
+    def _ends(self, block: Block, scope: Scope, *, root: bool) -> tuple[str, str]:
+        return self._end(scope.low, "low", root), self._end(scope.high, "high", root)
+
+    def _end(self, end: End, side: str, root: bool) -> str:
+        match end:
+            case After(several):
+                return f"{_most([self._time(leaf, 'end') for leaf in several])} + 1"
+            case Before(several):
+                return f"{_least([self._time(leaf, 'start') for leaf in several])} - 1"
+            case Enclosing():
+                return side
+            case WindowLow():
+                return "-FAR" if self.within is None else "mx - T[PARAMS]"
+            case WindowHigh():
+                return "FAR" if self.within is None else "mn + T[PARAMS]"
+            case LastEnd():
+                return "mx"
+        raise AssertionError(end)
+
+    # --- repetitions ----------------------------------------------------------------------------------------------
+
+    def _repetitions(self, block: Block, fixed: tuple[int, ...], *, root: bool, fail: str) -> None:
+        """Find the members of every repetition of a block, then ask what is asked of the sets.
+
+        At the root a binding that still waits must not be judged by its count, so the caller does the second half.
+        """
+        for leaf in self._repeated_in_order(block):
+            self._members(block, leaf, fixed, root)
+        if not root:
+            self._sets(block, fail)
+
+    def _sets(self, block: Block, fail: str) -> None:
+        for leaf in block.repeated:
+            assert leaf.repeat is not None
+            most = "" if leaf.repeat.most is None else f" and n_{leaf.id} <= {leaf.repeat.most}"
+            self._test(f"n_{leaf.id} >= {leaf.repeat.least}{most}", fail)
+        repeated = {leaf.id for leaf in block.repeated}
+        for predicate in block.predicates:
+            if leaves(predicate) & repeated and not bare_leaves(predicate) & repeated:
+                self._test(self.scribe.true(predicate), fail)
+
+    def _repeated_in_order(self, block: Block) -> list[Leaf]:
+        """Repetitions whose scope ends at another one come after it."""
+        scopes, waiting, done = dict(block.scopes), list(block.repeated), []
+        while waiting:
+            ready = next((leaf for leaf in waiting if not (_scope_leaves(scopes[leaf.id]) & {x.id for x in waiting})), waiting[0])
+            waiting.remove(ready)
+            done.append(ready)
+        return done
+
+    def _members(self, block: Block, leaf: Leaf, fixed: tuple[int, ...], root: bool) -> None:
+        id = leaf.id
+        low, high = self._ends(block, dict(block.scopes)[id], root=root)
+        aggs = self._aggregates_of(leaf)
+        self.emit(f"lo_{id} = {low}")
+        self.emit(f"hi_{id} = {high}")
+        self.emit(f"n_{id} = 0")
+        self.emit(f"rs_{id} = FAR")
+        self.emit(f"re_{id} = -FAR")
+        for agg in aggs:
+            self._aggregate_start(agg)
+        if root:
+            column = 2 + len(self.nest) + 2 * [other.id for other in block.repeated].index(id)
+            self.emit("if write != 0:")
+            self.emit(f"    OUT[write - 1, {column}] = T[MEM_N]")
+        self.emit(f"d_{id} = {self._buffer(id)}")
+        self.emit(f"b_{id} = first_after(H, D[d_{id}, 1], D[d_{id}, 2], hi_{id})")
+        self.emit(f"a_{id} = first_at(H, D[d_{id}, 1], b_{id}, lo_{id})")
+        self.emit(f"for i_{id} in range(a_{id}, b_{id}):")
+        with self.writer.indented():
+            self.member = id
+            tests = [f"H[1, i_{id}] != excl"]
+            if self.shape.intervals:
+                tests.append(f"H[{self.row_start}, i_{id}] >= lo_{id}")
+            types = {alt.type for alt in leaf.alts}
+            tests += [f"H[1, i_{id}] != H[1, i_{other}]" for other in fixed
+                      if types & {alt.type for alt in self.leaves[other].alts}]  # fmt: skip
+            self._test(" and ".join(tests), "continue")
+            self._tests((p for p in block.predicates if id in bare_leaves(p)), "continue")
+            self.emit(f"n_{id} += 1")
+            self.emit(f"rs_{id} = min(rs_{id}, H[{self.row_start}, i_{id}])")
+            self.emit(f"re_{id} = max(re_{id}, H[0, i_{id}])")
+            for agg in aggs:
+                self._aggregate_step(agg)
+            if root:
+                self._write_member(id)
+            self.member = None
+        if root:
+            self.emit("if write != 0:")
+            self.emit(f"    OUT[write - 1, {column + 1}] = n_{id}")
+        for agg in aggs:
+            self._aggregate_end(agg)
+
+    def _write_member(self, id: int) -> None:
+        self.emit("if write != 0:")
+        self.emit("    if T[MEM_N] >= MEM.shape[0]:")
+        self.emit("        return -1, 0, 0")
+        self.emit(f"    MEM[T[MEM_N]] = H[1, i_{id}]")
+        self.emit("    T[MEM_N] += 1")
+
+    def _aggregates_of(self, leaf: Leaf) -> list[Agg]:
+        nodes = (node for node in self._predicate_nodes() if isinstance(node, Agg) and node.leaf == leaf.id)
+        found = list(dict.fromkeys(nodes))
+        for agg in found:
+            self.aggregate(agg)
+        return found
+
+    def _aggregate_start(self, agg: Agg) -> None:
+        number, real = self.aggs[agg], agg.arg is not None and agg.arg.kind is Kind.FLOAT
+        zero = "0.0" if real else "0"
+        if agg.function == "count":
+            self.emit(f"g{number} = 0")
+            return
+        self.emit(f"x{number} = {zero}")
+        self.emit(f"m{number} = 0")
+        if agg.function in ("first", "last"):
+            self.emit(f"k{number} = False")
+        elif not real:
+            self.emit(f"w{number} = 0")
+
+    def _aggregate_step(self, agg: Agg) -> None:
+        number = self.aggs[agg]
+        if agg.arg is None:
+            self.emit(f"g{number} += 1")
+            return
+        value, known = self.scribe.value(agg.arg)
+        real = agg.arg.kind is Kind.FLOAT
+        if agg.function in ("first", "last"):
+            first = f"m{number} == 0" if agg.function == "first" else "True"
+            self.emit(f"if {first}:")
+            self.emit(f"    x{number} = {value}")
+            self.emit(f"    k{number} = {known or 'True'}")
+            self.emit(f"    m{number} = 1")
+            return
+        self.emit(f"if {known or 'True'}:")
+        with self.writer.indented():
+            match agg.function:
+                case "count":
+                    self.emit(f"g{number} += 1")
+                case "sum" | "avg" if real:
+                    self.emit(f"x{number} += {value}")
+                    self.emit(f"m{number} += 1")
+                case "sum" | "avg":
+                    self.emit(f"x{number}, w{number} = carry_add(x{number}, w{number}, {value})")
+                    self.emit(f"m{number} += 1")
+                case _:
+                    sign = "<" if agg.function == "min" else ">"
+                    text = agg.arg.kind is Kind.TEXT
+                    self.ranks = self.ranks or text
+                    better = f"RK[{value}] {sign} RK[x{number}]" if text else f"{value} {sign} x{number}"
+                    nan = f" or {value} != {value}" if real else ""
+                    self.emit(f"if m{number} == 0 or {better}{nan}:")
+                    self.emit(f"    x{number} = {value}")
+                    self.emit(f"m{number} += 1")
+
+    def _aggregate_end(self, agg: Agg) -> None:
+        number = self.aggs[agg]
+        if agg.function == "count":
+            return
+        if agg.function in ("first", "last"):
+            self.emit(f"g{number} = x{number}")
+            self.emit(f"gk{number} = k{number}")
+            return
+        assert agg.arg is not None
+        exact = agg.function in ("sum", "avg") and agg.arg.kind is not Kind.FLOAT
+        fine = f" and w{number} == 0" if exact else ""
+        self.emit(f"gk{number} = m{number} > 0{fine}")
+        if agg.function == "avg":
+            scale = f" / {10.0**agg.arg.scale!r}" if agg.arg.scale else ""
+            self.emit(f"g{number} = float(x{number}){scale} / max(m{number}, 1)")
+        else:
+            self.emit(f"g{number} = x{number}")
+
+    # --- the root -------------------------------------------------------------------------------------------------
+
+    def _late(self, part: Forbidden) -> bool:
+        """A forbidden part that can be judged only when the binding is complete."""
+        return self._forbidden_level(part) is None
+
+    def _forbidden_level(self, part: Forbidden) -> int | None:
+        if self.waits or not self.root.early:
+            return None
+        used = _scope_leaves(part.scope)
+        if any(isinstance(end, WindowLow | WindowHigh | LastEnd) for end in (part.scope.low, part.scope.high)):
+            return None
+        own = {leaf.id for leaf in self.root.leaves}
+        for each in all_blocks(part.block):
+            for predicate in each.predicates:
+                used |= leaves(predicate) & own
+        if used & {leaf.id for leaf in self.root.repeated}:
+            return None
+        return max((self.nest.index(leaf) for leaf in used), default=0)
+
+    def _judge(self) -> None:
+        """def judge(...): the status of a complete binding without the event `excl`, and the time it waits for."""
+        root = self.root
+        places = ", ".join(f"i_{leaf}" for leaf in self.nest)
+        self.emit("@compiled")
+        self.emit(f"def judge(excl, write, key, {places}, {self.args}):")
+        with self.writer.indented():
+            self.emit(f"mn = {_least([self._time(leaf, 'start') for leaf in self.nest])}")
+            self.emit(f"mx = {_most([self._time(leaf, 'end') for leaf in self.nest])}")
+            self._repetitions(root, self.nest, root=True, fail="")
+            self.emit(f"total = {' + '.join(f'n_{leaf.id}' for leaf in root.repeated) or '0'}")
+            self.emit("until = -FAR")
+            for id, scope in root.scopes:
+                if _reaches_ahead(scope):
+                    self.emit(f"until = max(until, hi_{id})")
+            for leaf in root.repeated:
+                self.emit(f"mn = min(mn, rs_{leaf.id})")
+                self.emit(f"mx = max(mx, re_{leaf.id})")
+            for part in root.forbidden:
+                if _reaches_ahead(part.scope):
+                    self.emit(f"until = max(until, {self._end(part.scope.high, 'high', True)})")
+            if self.waits:
+                self.emit("if write == 0 and T[ENDED] == 0 and until >= T[CLOCK]:")
+                self.emit(f"    return {WAITS}, until, total")
+            self._sets(root, f"return {FAILS}, 0, 0")
+            for part in root.forbidden:
+                if self._late(part):
+                    self.emit(f"if {self._violation(root, part, 'excl', root=True)} != 0:")
+                    self.emit(f"    return {FAILS}, 0, 0")
+            self.emit(f"return {HOLDS}, until, total")
+        self.emit("")
+
+    def _nest(self) -> None:
+        """def nest(mode, v, key, vlow, vhigh): all answers with the pinned events; False if OUT or PD is full."""
+        self.emit("@compiled")
+        self.emit(f"def nest(mode, v, key, vlow, vhigh, {self.args}):")
+        with self.writer.indented():
+            if self.changeable:
+                self.emit("q = True")
+                self.emit(f"p = mode == {DELTA}")
+            placed = self._plain_predicates(self.root)
+            self._tests(placed.get(-1, []), "return True")
+            self._ranges()
+            depth = self.writer.depth
+            for level in range(len(self.nest)):
+                self._level(level, placed)
+            self._answer()
+            self.writer.depth = depth
+            self.emit("return True")
+        self.emit("")
+
+    def _ranges(self) -> None:
+        """Before the loops: the range of every leaf, narrowed by the pins and by the ranges of the others."""
+        window = self.within is not None
+        if window:
+            self.emit("W = T[PARAMS]")
+            self.emit("mn = FAR")
+            self.emit("mx = -FAR")
+        for level, leaf in enumerate(self.nest):
+            self.emit(f"d_{leaf} = {self._buffer(leaf)}")
+            self.emit(f"a_{leaf} = T[PINS + {level}]")
+            self.emit(f"b_{leaf} = a_{leaf} + 1")
+            self.emit(f"l_{leaf} = -FAR")
+            self.emit(f"h_{leaf} = FAR")
+            if self.shape.intervals:
+                self.emit(f"ls_{leaf} = -FAR")
+            self.emit(f"if a_{leaf} >= 0:")
+            with self.writer.indented():
+                self.emit(f"l_{leaf} = H[0, a_{leaf}]")
+                self.emit(f"h_{leaf} = H[{self.row_start}, a_{leaf}]")
+                if self.shape.intervals:
+                    self.emit(f"ls_{leaf} = h_{leaf}")
+                    self.emit(f"h_{leaf} = l_{leaf}")
+                if window:
+                    self.emit(f"mn = min(mn, H[{self.row_start}, a_{leaf}])")
+                    self.emit(f"mx = max(mx, l_{leaf})")
+        for leaf in self.nest:
+            self._narrow(leaf, window)
+
+    def _narrow(self, leaf: int, window: bool) -> None:
+        others = tuple(other for other in self.nest if other != leaf)
+        low, high = self._bounds(self.root, leaf, (), others)
+        low, high = ["vlow", *low], ["vhigh", *high]
+        if window:
+            low.append("mx - W")
+            high.append("mn + W")
+        self.emit(f"if a_{leaf} < 0:")
+        with self.writer.indented():
+            self.emit(f"b_{leaf} = first_after(H, D[d_{leaf}, 1], D[d_{leaf}, 2], {_least(high)})")
+            self.emit(f"a_{leaf} = first_at(H, D[d_{leaf}, 1], b_{leaf}, {_most(low)})")
+            self.emit(f"if a_{leaf} >= b_{leaf}:")
+            self.emit("    return True")
+            self.emit(f"l_{leaf} = H[0, a_{leaf}]")
+            self.emit(f"h_{leaf} = H[0, b_{leaf} - 1]")
+            if window:
+                self.emit(f"mn = min(mn, h_{leaf})")
+                self.emit(f"mx = max(mx, l_{leaf})")
+
+    def _level(self, level: int, placed: dict[int, list[Bound]]) -> None:
+        leaf, exact, loose = self.nest[level], self.nest[:level], self.nest[level + 1 :]
+        window = self.within is not None
+        low, high = self._bounds(self.root, leaf, exact, loose)
+        mn, mx = ("mn", "mx") if level == 0 else (f"mn_{self.nest[level - 1]}", f"mx_{self.nest[level - 1]}")
+        if window:
+            low.append(f"{mx} - W")
+            high.append(f"{mn} + W")
+        first, last = f"a_{leaf}", f"b_{leaf}"
+        if high:
+            last = f"z_{leaf}"
+            self.emit(f"{last} = first_after(H, a_{leaf}, b_{leaf}, {_least(high)})")
+        if low:
+            first = f"y_{leaf}"
+            self.emit(f"{first} = first_at(H, a_{leaf}, {last}, {_most(low)})")
+        self.emit(f"for i_{leaf} in range({first}, {last}):")
+        self.writer.depth += 1
+        self.emit(f"e_{leaf} = H[0, i_{leaf}]")
+        tests = []
+        if self.shape.intervals:
+            self.emit(f"s_{leaf} = H[{self.row_start}, i_{leaf}]")
+        start = f"s_{leaf}" if self.shape.intervals else f"e_{leaf}"
+        if window:
+            self.emit(f"mn_{leaf} = min({mn}, {start})")
+            self.emit(f"mx_{leaf} = max({mx}, e_{leaf})")
+            if self.shape.intervals:
+                tests.append(f"mx_{leaf} - {start} <= W")
+        if self.changeable:
+            tests.append(f"(mode != {DELTA} or H[1, i_{leaf}] != v)")
+        tests += self._exact_tests(self.root, leaf, exact) + self._distinct(self.root, leaf, exact)
+        self._test(" and ".join(tests), "continue")
+        self._tests(placed.get(level, []), "continue")
+        self._early_forbidden(level)
+
+    def _early_forbidden(self, level: int) -> None:
+        """Forbidden parts whose leaves are bound at this level: q is the status with v, p the one without it."""
+        parts = [part for part in self.root.forbidden if self._forbidden_level(part) == level]
+        if not parts:
+            if self.changeable:
+                self.emit(f"q_{level} = {f'q_{level - 1}' if level else 'q'}")
+                self.emit(f"p_{level} = {f'p_{level - 1}' if level else 'p'}")
+            return
+        before = f"_{level - 1}" if level else ""
+        self.emit(f"q_{level} = q{before}")
+        self.emit(f"p_{level} = p{before}")
+        for part in parts:
+            self.emit(f"if q_{level} and {self._violation(self.root, part, '-1', root=True)} != 0:")
+            self.emit(f"    q_{level} = False")
+            self.emit(f"if p_{level} and {self._violation(self.root, part, 'v', root=True)} != 0:")
+            self.emit(f"    p_{level} = False")
+            self.emit(f"if not (q_{level} or p_{level}):")
+            self.emit("    continue")
+
+    def _answer(self) -> None:
+        """What to do with a complete binding."""
+        last = len(self.nest) - 1
+        if not self.changeable:
+            self._out("T[SIGN]", "-1")
+            return
+        self.emit(f"now = {HOLDS} if q_{last} else {FAILS}")
+        self.emit(f"was = {HOLDS} if p_{last} else {FAILS}")
+        self.emit("until = T[CLOCK]")
+        self.emit("total = 0")
+        self.emit("former = 0")
+        if self._judged:
+            places = ", ".join(f"i_{leaf}" for leaf in self.nest)
+            self.emit(f"if q_{last}:")
+            self.emit(f"    now, until, total = judge(-1, 0, key, {places}, {self.args})")
+            self.emit(f"if p_{last}:")
+            self.emit(f"    was, other, former = judge(v, 0, key, {places}, {self.args})")
+        self.emit(f"if mode != {DELTA}:")
+        with self.writer.indented():
+            self.emit(f"if now == {HOLDS}:")
+            with self.writer.indented():
+                self._out("T[SIGN]", "-1")
+            if self.waits:
+                self._wait_for(f"now == {WAITS} and T[SIGN] > 0")
+            self.emit("continue")
+        self._difference()
+
+    def _difference(self) -> None:
+        """Mode DELTA: with the event minus without it; withdrawing swaps the two."""
+        self.emit("after, before = now, was")
+        self.emit("hidden_after, hidden_before = -1, v")
+        self.emit("if T[SIGN] < 0:")
+        self.emit("    after, before = was, now")
+        self.emit("    hidden_after, hidden_before = v, -1")
+        self.emit(f"if before == {WAITS}:")
+        self.emit("    continue")
+        same = f"before == {HOLDS} and after == {HOLDS}"
+        members = " and total == former" if self.root.repeated else ""
+        self.emit(f"if {same}{members}:")
+        self.emit("    continue")
+        self.emit(f"if before == {HOLDS}:")
+        with self.writer.indented():
+            self._out("-1", "hidden_before")
+        self.emit(f"if after == {HOLDS}:")
+        with self.writer.indented():
+            self._out("1", "hidden_after")
+        if self.waits:
+            self._wait_for(f"after == {WAITS}")
+
+    def _out(self, op: str, excl: str) -> None:
+        """Write one change; members of repetitions go to MEM."""
+        self.emit("at = T[OUT_N]")
+        self.emit("if at >= OUT.shape[0]:")
+        self.emit("    return False")
+        self.emit(f"OUT[at, 0] = {op}")
+        self.emit("OUT[at, 1] = T[CLOCK]")
+        for number, leaf in enumerate(self.nest):
+            self.emit(f"OUT[at, {2 + number}] = H[1, i_{leaf}]")
+        if self.root.repeated:
+            places = ", ".join(f"i_{leaf}" for leaf in self.nest)
+            self.emit(f"good, other, count = judge({excl}, at + 1, key, {places}, {self.args})")
+            self.emit("if good < 0:")
+            self.emit("    return False")
+        self.emit("T[OUT_N] = at + 1")
+
+    def _wait_for(self, condition: str) -> None:
+        self.emit(f"if {condition}:")
+        with self.writer.indented():
+            self.emit(f"if mode == {SETTLE}:")
+            self.emit("    T[REWAIT] = until")
+            self.emit("    continue")
+            self.emit("at = T[WAITING] + T[FRESH]")
+            self.emit("if at >= PD.shape[0]:")
+            self.emit("    return False")
+            self.emit("PD[at, 0] = until")
+            self.emit("PD[at, 1] = key")
+            for number, leaf in enumerate(self.nest):
+                self.emit(f"PD[at, {2 + 2 * number}] = H[1, i_{leaf}]")
+                self.emit(f"PD[at, {3 + 2 * number}] = e_{leaf}")
+            self.emit("T[FRESH] += 1")
+
+    def _settle(self) -> None:
+        """def settle(): judge every waiting answer whose time has come. False if OUT is full."""
+        self.emit("@compiled")
+        self.emit(f"def settle({self.args}):")
+        with self.writer.indented():
+            self.emit("while T[WAITING] > 0 and (PD[0, 0] < T[CLOCK] or T[ENDED] != 0):")
+            with self.writer.indented():
+                self.emit("key = PD[0, 1]")
+                self.emit("found = True")
+                for level, leaf in enumerate(self.nest):
+                    self.emit(f"place = find(H, D, {self._buffer(leaf)}, PD[0, {3 + 2 * level}], PD[0, {2 + 2 * level}])")
+                    self.emit(f"T[PINS + {level}] = place")
+                    self.emit("found = found and place >= 0")
+                self.emit("rows = T[OUT_N]")
+                self.emit("members = T[MEM_N]")
+                self.emit("T[SIGN] = 1")
+                self.emit("T[REWAIT] = -FAR")
+                self.emit("good = True")
+                self.emit("if found:")
+                self.emit(f"    good = nest({SETTLE}, -1, key, -FAR, FAR, {self.args})")
+                for level in range(len(self.nest)):
+                    self.emit(f"T[PINS + {level}] = -1")
+                self.emit("if not good:")
+                self.emit("    T[OUT_N] = rows")
+                self.emit("    T[MEM_N] = members")
+                self.emit("    return OUT_FULL")
+                self.emit("if T[REWAIT] > -FAR:")
+                self.emit("    rewait(T, PD)")
+                self.emit("else:")
+                self.emit("    unwait(T, PD)")
+            self.emit("return DONE")
+        self.emit("")
+
+    # --- the kernel -----------------------------------------------------------------------------------------------
+
+    def _batch_args(self) -> list[str]:
+        names = ["types", "end"]
+        names += ["start"] if self.shape.intervals else []
+        names += ["high", "low"] if self.shape.eids else []
+        names += ["signs"] if self.shape.signs else []
+        for number, _, nullable in self.columns.values():
+            names += [f"c{number}", f"v{number}"] if nullable else [f"c{number}"]
+        return names
+
+    def _kernel(self) -> None:
+        """def kernel(i, n, base, <batch>, <state>): take rows i..n of a batch, whose events are numbered from base."""
+        batch = ", ".join(self._batch_args())
+        self.emit("@compiled")
+        self.emit(f"def kernel(i, n, base, {batch}, {self.args}):")
+        with self.writer.indented():
+            self.emit("clock = T[CLOCK]")
+            self.emit("ordered = T[ORDERED] != 0")
+            self.emit("local = T[TYPES_AT]")
+            self.emit("while i < n:")
+            with self.writer.indented():
+                self._row_head()
+                self.emit("if T[PHASE] == 0:")
+                with self.writer.indented():
+                    for number, type in enumerate(self.types):
+                        self.emit(f"{'if' if number == 0 else 'elif'} ty == {number}:")
+                        with self.writer.indented():
+                            self._store_type(type)
+                    self.emit("T[PHASE] = 1")
+                self.emit("rows = T[OUT_N]")
+                self.emit("members = T[MEM_N]")
+                self.emit("good = True")
+                for number, type in enumerate(self.types):
+                    self.emit(f"{'if' if number == 0 else 'elif'} ty == {number}:")
+                    with self.writer.indented():
+                        self._answer_type(type)
+                self._row_tail()
+            self.emit("T[CLOCK] = clock")
+            self.emit("T[ROW] = n")
+            self.emit("return DONE")
+
+    def _row_head(self) -> None:
+        for line in (
+            "e = end[i]",
+            "ty = int(types[i])",
+            "if ty >= 0:",
+            "    ty = T[local + ty]",
+            "if ty < 0:",
+            "    if e > clock:",
+            "        clock = e",
+            "    i += 1",
+            "    continue",
+            "late = e < clock",
+            "if late and ordered:",
+            "    T[LATE] += 1",
+            "    i += 1",
+            "    continue",
+            "if e > clock:",
+            "    clock = e",
+            "T[CLOCK] = clock",
+            f"s = {'start[i]' if self.shape.intervals else 'e'}",
+            "number = base + i",
+            f"sign = {'int(signs[i])' if self.shape.signs else '1'}",
+            "T[SIGN] = sign",
+        ):
+            self.emit(line)
+
+    def _row_tail(self) -> None:
+        self.emit("if not good:")
+        with self.writer.indented():
+            for level in range(len(self.nest)):
+                self.emit(f"T[PINS + {level}] = -1")
+            for line in ("T[OUT_N] = rows", "T[MEM_N] = members", "T[FRESH] = 0", "T[ROW] = i", "return OUT_FULL"):
+                self.emit(line)
+        if self.shape.signs:
+            self.emit("if sign < 0:")
+            with self.writer.indented():
+                for id, number in self.number.items():
+                    keyed = f"T[ROW_KEYS + {number}] * {len(self.leaves)} + {number}" if id in self.keys else str(number)
+                    types = [self.types.index(alt.type) for alt in self.leaves[id].alts]
+                    mine = " or ".join(f"ty == {type}" for type in types)
+                    self.emit(f"if ({mine}) and T[PLACES + {number}] >= 0:")
+                    self.emit(f"    remove(H, HF, D, {keyed}, T[PLACES + {number}])")
+        if self.waits:
+            self.emit("wait(T, PD)")
+        self.emit("T[PHASE] = 0")
+        self.emit("i += 1")
+
+    def _places_of(self, type: str) -> list[tuple[Leaf, int]]:
+        """The leaves that an event of a type can fill, each with the alternative it fills."""
+        return [
+            (leaf, number)
+            for leaf in self.leaves.values()
+            for number, alt in enumerate(leaf.alts)
+            if alt.type == type
+        ]
+
+    def _store_type(self, type: str) -> None:
+        """Decide which leaves take the event and make room there (repeatable), then store it (once)."""
+        places = self._places_of(type)
+        for leaf, alternative in places:
+            self._admit(leaf, alternative)
+        self.emit("twice = 0")
+        for leaf, alternative in places:
+            self._store(leaf, alternative)
+        self.emit(f"if {' or '.join(f'take_{leaf.id}' for leaf, _ in places)}:")
+        self.emit("    T[RELEVANT] += 1")
+        self.emit("T[DUPLICATES] += twice")
+
+    def _admit(self, leaf: Leaf, alternative: int) -> None:
+        id, number = leaf.id, self.number[leaf.id]
+        self.batch = "row"
+        conditions = [self.scribe.true(where) for where in leaf.alts[alternative].where]
+        self.batch = None
+        keys = [self.columns[attr] for attr in self.keys.get(id, ())]
+        known = [f"v{column}[i]" for column, _, nullable in keys if nullable]
+        self.emit(f"take_{id} = {' and '.join(known + conditions) or 'True'}")
+        self.emit(f"key_{id} = 0")
+        self.emit(f"if take_{id}:")
+        with self.writer.indented():
+            before = self._predecessors(id)
+            if before:
+                self.emit("if ordered:")
+                with self.writer.indented():
+                    self._find_key(id, keys, "key_of(KM, {}, {})")
+                    self._has_predecessors(id, before)
+            self.emit(f"if take_{id}:")
+            with self.writer.indented():
+                self._find_key(id, keys, f"new_key(T, KM, D, {len(self.leaves)}, {{}}, {{}})", full=True)
+                store = f"if not reserve(T, H, HF, D, {self._buffer_of_row(id)}):"
+                if self._unstored(id):
+                    store = store.replace("if not", "if not ordered and not")
+                self.emit(store)
+                self.emit("    T[ROW] = i")
+                self.emit("    return HEAP_FULL")
+            self.emit("else:")
+            self.emit("    pass")
+        del number
+
+    def _buffer_of_row(self, id: int) -> str:
+        return f"key_{id} * {len(self.leaves)} + {self.number[id]}" if id in self.keys else str(self.number[id])
+
+    def _find_key(self, id: int, keys: list[tuple[int, bool, bool]], call: str, *, full: bool = False) -> None:
+        for part, (column, _, _) in enumerate(keys):
+            step = call.format("0" if part == 0 else f"key_{id}", f"c{column}[i]")
+            if part and not full:
+                step = f"{step} if key_{id} != 0 else 0"
+            self.emit(f"key_{id} = {step}")
+            if full:
+                self.emit(f"if key_{id} < 0:")
+                self.emit("    T[ROW] = i")
+                self.emit("    return KEYS_FULL")
+
+    def _predecessors(self, id: int) -> list[int]:
+        """Root leaves that must end before this one starts: in ordered input, without them the event is useless."""
+        if id not in self.nest:
+            return []
+        return [
+            order.left.leaf
+            for order in self.root.order
+            if order.strict and order.right.leaf == id and (order.left.which, order.right.which) == ("end", "start")
+            and (order.left.leaf in self.keys) == (id in self.keys)
+        ]  # fmt: skip
+
+    def _has_predecessors(self, id: int, before: list[int]) -> None:
+        keyed = id in self.keys
+        tests = [f"key_{id} != 0"] if keyed else []
+        for other in before:
+            buffer = f"key_{id} * {len(self.leaves)} + {self.number[other]}" if keyed else str(self.number[other])
+            tests.append(f"D[{buffer}, 2] > D[{buffer}, 1]")
+        self.emit(f"take_{id} = {' and '.join(tests)}")
+
+    def _unstored(self, id: int) -> bool:
+        """In ordered input the last event of a pattern is needed only at its own arrival."""
+        if self.waits or id not in self.nest:
+            return False
+        ordered = _strictly_ordered(self.root, before=True)
+        return all((other, id) in ordered for other in self.nest if other != id)
+
+    def _store(self, leaf: Leaf, alternative: int) -> None:
+        id, number = leaf.id, self.number[leaf.id]
+        eid = "high[i], low[i]" if self.shape.eids else "0, 0"
+        where = f"{self._buffer_of_row(id)}, e, s, {eid}, {self.row_start}, {self.row_eid}"
+        self.emit(f"T[PLACES + {number}] = -1")
+        self.emit(f"if take_{id}:")
+        with self.writer.indented():
+            if self.shape.signs:
+                self.emit("if sign < 0:")
+                self.emit(f"    place = locate(H, D, {where})")
+                self.emit("    if place >= 0:")
+                self.emit(f"        T[PLACES + {number}] = place")
+                self.emit(f"        T[ROW_KEYS + {number}] = key_{id}")
+                self.emit("else:")
+                self.writer.depth += 1
+            if self._unstored(id):
+                self.emit(f"place = {number} if ordered else insert(H, HF, D, {where})")
+            else:
+                self.emit(f"place = insert(H, HF, D, {where})")
+            self.emit("if place < 0:")
+            self.emit("    twice = 1")
+            self.emit("else:")
+            with self.writer.indented():
+                self._fill(leaf, alternative, number)
+            if self.shape.signs:
+                self.writer.depth -= 1
+
+    def _fill(self, leaf: Leaf, alternative: int, number: int) -> None:
+        self.emit("H[0, place] = e")
+        self.emit("H[1, place] = number")
+        if self.shape.intervals:
+            self.emit(f"H[{self.row_start}, place] = s")
+        if self.shape.eids:
+            self.emit(f"H[{self.row_eid}, place] = high[i]")
+            self.emit(f"H[{self.row_eid + 1}, place] = low[i]")
+        nulls = []
+        for (var, attr), kept in self.stored[leaf.id].items():
+            if attr == "$alt":
+                self.emit(f"{kept.array}[{kept.row}, place] = {alternative}")
+                continue
+            if var != leaf.alts[alternative].var:
+                nulls.append(str(1 << (kept.bit or 0)))
+                continue
+            column, _, nullable = self.columns[attr]
+            self.emit(f"{kept.array}[{kept.row}, place] = c{column}[i]")
+            if nullable and kept.bit is not None:
+                nulls.append(f"(0 if v{column}[i] else {1 << kept.bit})")
+        if self.stored[leaf.id]:
+            self.emit(f"H[{self.row_nulls}, place] = {' + '.join(nulls) or '0'}")
+        self.emit(f"T[PLACES + {number}] = place")
+        self.emit(f"T[ROW_KEYS + {number}] = key_{leaf.id}")
+
+    # --- answers of one row ----------------------------------------------------------------------------------------
+
+    def _answer_type(self, type: str) -> None:
+        mine = [leaf for leaf, _ in self._places_of(type)]
+        wrote = False
+        if self.shape.signs:
+            self.emit("if sign < 0:")
+            for leaf in mine:
+                self.emit(f"    if T[PLACES + {self.number[leaf.id]}] >= 0:")
+                self.emit(f"        number = H[1, T[PLACES + {self.number[leaf.id]}]]")
+        for leaf in mine:
+            if leaf.id in self.nest:
+                self._pin(leaf.id)
+                wrote = True
+        deep = [leaf.id for leaf in mine if leaf.id not in self.nest]
+        if deep:
+            self._changed(deep)
+            wrote = True
+        if not wrote:
+            self.emit("pass")
+
+    def _pin(self, id: int) -> None:
+        number, level = self.number[id], self.nest.index(id)
+        always = _is_terminal(self.root, id)
+        when = "" if always else "(late or sign < 0) and "
+        self.emit(f"if good and {when}T[PLACES + {number}] >= 0:")
+        with self.writer.indented():
+            self.emit(f"T[PINS + {level}] = T[PLACES + {number}]")
+            self.emit(f"good = nest({NEW}, number, {self._row_key(id)}, -FAR, FAR, {self.args})")
+            self.emit(f"T[PINS + {level}] = -1")
+
+    def _row_key(self, id: int) -> str:
+        return f"T[ROW_KEYS + {self.number[id]}]" if id in self.keys else "0"
+
+    def _changed(self, deep: list[int]) -> None:
+        """A late event at a forbidden or repeated leaf: judge again the bindings it can change."""
+        self.emit("if good and (late or sign < 0):")
+        with self.writer.indented():
+            window = self.within is not None
+            self.emit(f"vlow = {'e - T[PARAMS]' if window else '-FAR'}")
+            self.emit(f"vhigh = {'s + T[PARAMS]' if window else 'FAR'}")
+            rest = f"vlow, vhigh, {self.args}"
+            covered = [id for id in deep if id in self.keys]
+            loose = [id for id in deep if id not in self.keys]
+            somewhere = " or ".join(f"T[PLACES + {self.number[id]}] >= 0" for id in loose)
+            if not self.keys:
+                self.emit(f"if {somewhere}:")
+                self.emit(f"    good = nest({DELTA}, number, 0, {rest})")
+                return
+            self.emit(f"everywhere = {somewhere or 'False'}")
+            self.emit("if everywhere:")
+            self.emit("    for key in range(1, T[KEYS]):")
+            self.emit(f"        good = good and nest({DELTA}, number, key, {rest})")
+            for at, id in enumerate(covered):
+                number = self.number[id]
+                fresh = "".join(
+                    f" and not (T[PLACES + {self.number[other]}] >= 0"
+                    f" and T[ROW_KEYS + {self.number[other]}] == T[ROW_KEYS + {number}])"
+                    for other in covered[:at]
+                )
+                self.emit(f"if good and not everywhere and T[PLACES + {number}] >= 0{fresh}:")
+                self.emit(f"    good = nest({DELTA}, number, T[ROW_KEYS + {number}], {rest})")
+
+
+# --- small readings of blocks -------------------------------------------------------------------------------------
+
+
+def _plus(code: str, number: int) -> str:
+    return code if number == 0 else f"{code} {'+' if number > 0 else '-'} {abs(number)}"
+
+
+def _least(codes: list[str]) -> str:
+    return codes[0] if len(codes) == 1 else f"min({', '.join(codes)})"
+
+
+def _most(codes: list[str]) -> str:
+    return codes[0] if len(codes) == 1 else f"max({', '.join(codes)})"
+
+
+def _reaches_ahead(scope: Scope) -> bool:
+    """A scope that is not closed when the last event of the match has come."""
+    return isinstance(scope.high, WindowHigh | LastEnd)
+
+
+def _scope_leaves(scope: Scope) -> set[int]:
+    return {leaf for end in (scope.low, scope.high) if isinstance(end, After | Before) for leaf in end.leaves}
+
+
+def _is_terminal(block: Block, leaf: int) -> bool:
+    """Whether the leaf can hold the event that arrives last: nothing must end or start strictly after its end."""
+    return not any(
+        order.strict and (order.left.leaf, order.left.which) == (leaf, "end") and order.right.leaf != leaf
+        for order in block.order
+    )
+
+
+def _strictly_ordered(block: Block, *, before: bool = False) -> set[tuple[int, int]]:
+    """Pairs of leaves kept apart by a strict order; with `before`, pairs where one ends before the other starts."""
+    points = [(leaf.id, which) for leaf in block.fixed for which in ("start", "end")]
+    reach: dict[tuple[tuple[int, str], tuple[int, str]], bool] = {}
+    for leaf in block.fixed:
+        reach[(leaf.id, "start"), (leaf.id, "end")] = False
+    for order in block.order:
+        pair = (order.left.leaf, order.left.which), (order.right.leaf, order.right.which)
+        reach[pair] = reach.get(pair, False) or order.strict
+    for middle in points:
+        for left in points:
+            for right in points:
+                if (left, middle) in reach and (middle, right) in reach:
+                    strict = reach[left, middle] or reach[middle, right]
+                    reach[left, right] = reach.get((left, right), False) or strict
+    kinds = {("end", "start")} if before else {("end", "start"), ("start", "start"), ("end", "end")}
+    return {(a[0], b[0]) for (a, b), strict in reach.items() if strict and a[0] != b[0] and (a[1], b[1]) in kinds}
+

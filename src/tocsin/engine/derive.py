@@ -1,0 +1,198 @@
+"""Derived columns: what a kernel cannot compute about one event is computed when the event arrives.
+
+Kernels know int64 and float64. A part of a predicate that concerns a single event and needs text (LIKE, lower, order
+against a literal) or a user function becomes a column of its own, named `$0`, `$1`, ...; the kernel reads the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tocsin.engine.evaluate import Row, evaluate, kinded
+from tocsin.functions import Function
+from tocsin.items import Column, Items, Strings
+from tocsin.plan.block import Block, Forbidden
+from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, leaves, walk
+from tocsin.schema import Kind
+
+TEXT_ONLY = {"like", "lower", "upper", "trim", "length", "substr", "concat", "starts_with", "contains", "to_text"}
+ORDERED = {"<", "<=", ">", ">="}
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """Column `name`: the value of `expr` for an event; its Col nodes name the event's own attributes."""
+
+    name: str
+    expr: Bound
+
+    @property
+    def attrs(self) -> frozenset[str]:
+        return frozenset(node.attr for node in walk(self.expr) if isinstance(node, Col))
+
+
+def derive(block: Block, inline: Callable[[User], bool]) -> tuple[Block, tuple[Derived, ...]]:
+    """Replace the parts of predicates that must be derived. `inline` says which user functions a kernel can call."""
+    found: dict[Bound, Derived] = {}
+    repeated = {leaf.id for each in _blocks(block) for leaf in each.repeated}
+
+    def rewritten(expr: Bound) -> Bound:
+        if _must(expr, inline) and _can(expr, repeated):
+            key = _anonymous(expr)
+            name = found.setdefault(key, Derived(f"${len(found)}", key)).name
+            (leaf,) = leaves(expr)
+            var = next(node.var for node in walk(expr) if isinstance(node, Col | Time) and node.var is not None)
+            return Col(leaf, var, name, expr.kind, expr.scale, nullable=True)
+        return _map(expr, rewritten)
+
+    return _rewrite(block, rewritten), tuple(found.values())
+
+
+def native(expr: Bound, inline: Callable[[User], bool]) -> bool:
+    """Whether a kernel can compute this node itself (its operands apart)."""
+    match expr:
+        case User():
+            return inline(expr)
+        case Op(op, args):
+            from_text = args and args[0].kind is Kind.TEXT
+            if op in TEXT_ONLY or (op in ("to_int", "to_float") and from_text):
+                return False
+            return not (op in ("least", "greatest") and from_text)
+    return True
+
+
+def _must(expr: Bound, inline: Callable[[User], bool]) -> bool:
+    """The kernel cannot do this node itself, or it orders texts (which a kernel can, but at a price)."""
+    orders_text = isinstance(expr, Op) and expr.op in ORDERED and expr.args[0].kind is Kind.TEXT
+    return orders_text or not native(expr, inline)
+
+
+def _can(expr: Bound, repeated: set[int]) -> bool:
+    """It concerns one event only, and nothing that is known later than the event."""
+    nodes = list(walk(expr))
+    if any(isinstance(node, Agg | Ref) for node in nodes) or len(leaves(expr)) != 1:
+        return False
+    if any(isinstance(node, Time) and node.leaf in repeated for node in nodes):
+        return False
+    return any(isinstance(node, Col | Time) and node.var is not None for node in nodes)
+
+
+def _anonymous(expr: Bound) -> Bound:
+    """The expression with its leaf and variable left out, so that equal parts share a column."""
+    match expr:
+        case Col():
+            return replace(expr, leaf=0, var="")
+        case Time():
+            return replace(expr, leaf=0, var=None)
+    return _map(expr, _anonymous)
+
+
+def _map(expr: Bound, function: Callable[[Bound], Bound]) -> Bound:
+    match expr:
+        case Op(_, args) | User(_, args):
+            return replace(expr, args=tuple(function(arg) for arg in args))
+        case Agg(_, _, arg) if arg is not None:
+            return replace(expr, arg=function(arg))
+    return expr
+
+
+def _blocks(block: Block) -> list[Block]:
+    return [block, *(inner for part in block.forbidden for inner in _blocks(part.block))]
+
+
+def _rewrite(block: Block, rewritten: Callable[[Bound], Bound]) -> Block:
+    leaves = tuple(
+        replace(leaf, alts=tuple(replace(alt, where=tuple(map(rewritten, alt.where))) for alt in leaf.alts))
+        for leaf in block.leaves
+    )
+    forbidden = tuple(Forbidden(_rewrite(part.block, rewritten), part.scope) for part in block.forbidden)
+    return replace(block, leaves=leaves, predicates=tuple(map(rewritten, block.predicates)), forbidden=forbidden)
+
+
+# --- at run time -------------------------------------------------------------------------------------------------
+
+
+class _ItemRow(Row):
+    """One row of Items, seen by the evaluator."""
+
+    __slots__ = ("at", "columns", "items", "strings")
+
+    def __init__(self, items: Items, strings: Strings) -> None:
+        self.items, self.strings, self.at = items, strings, 0
+        self.columns: dict[str, Column] = items.columns
+
+    def column(self, col: Col) -> Any:
+        column = self.columns.get(col.attr)
+        if column is None or (column.valid is not None and not column.valid[self.at]):
+            return None
+        value = column.values[self.at]
+        if column.kind is Kind.TEXT:
+            return self.strings.text(int(value))
+        return bool(value) if column.kind is Kind.BOOL else value.item()
+
+    def time(self, time: Time) -> int:
+        return int((self.items.start if time.which == "start" else self.items.end)[self.at])
+
+
+def derived_column(derived: Derived, items: Items, strings: Strings, functions: Mapping[str, Function]) -> Column:
+    """The derived column of a batch; a vectorised function of plain columns is called once for all rows."""
+    quick = _vectorised(derived, items, functions)
+    if quick is not None:
+        return quick
+    row, seen = _ItemRow(items, strings), _cache_key(derived, items)
+    known: dict[Any, Any] = {}
+    results = []
+    for at in range(len(items)):
+        row.at = at
+        if seen is None:
+            results.append(evaluate(derived.expr, row, functions))
+            continue
+        key = int(seen[at])
+        if key not in known:
+            known[key] = evaluate(derived.expr, row, functions)
+        results.append(known[key])
+    return _column(results, derived.expr.kind, derived.expr.scale, strings)
+
+
+def _cache_key(derived: Derived, items: Items) -> Any:
+    """With a single text attribute, equal codes give equal results: evaluate each text once."""
+    if any(isinstance(node, Time) for node in walk(derived.expr)) or len(derived.attrs) != 1:
+        return None
+    column = items.columns.get(next(iter(derived.attrs)))
+    return column.values if column is not None and column.kind is Kind.TEXT else None
+
+
+def _vectorised(derived: Derived, items: Items, functions: Mapping[str, Function]) -> Column | None:
+    expr = derived.expr
+    if not isinstance(expr, User) or not functions[expr.name].vectorised:
+        return None
+    function, arrays, valid = functions[expr.name], [], np.ones(len(items), np.bool_)
+    for arg in expr.args:
+        match arg:
+            case Lit(value):
+                arrays.append(value)
+            case Col(attr=attr) if attr in items.columns and items.columns[attr].kind is not Kind.TEXT:
+                column = items.columns[attr]
+                arrays.append(column.values)
+                valid &= True if column.valid is None else column.valid
+            case Time(which=which):
+                arrays.append(items.start if which == "start" else items.end)
+            case _:
+                return None
+    raw = np.asarray(function.call(*arrays))
+    wanted = np.float64 if function.returns is Kind.FLOAT else np.int64
+    return Column(function.returns, np.ascontiguousarray(raw, dtype=wanted), valid)
+
+
+def _column(results: list[Any], kind: Kind, scale: int, strings: Strings) -> Column:
+    valid = np.array([value is not None for value in results], np.bool_)
+    if kind is Kind.TEXT:
+        codes = np.array([strings.code(value) for value in results], np.int64)
+        return Column(kind, codes, valid)
+    values = [0 if value is None else kinded(value, kind) for value in results]
+    dtype = np.float64 if kind is Kind.FLOAT else np.int64
+    return Column(kind, np.array(values, dtype), valid, scale)

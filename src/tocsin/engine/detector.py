@@ -1,0 +1,248 @@
+"""A detector: push events in, get changes out; its state is the events it still needs and nothing else.
+
+It accepts items in any order and corrects itself by signed changes. With `ordered=True` the input is promised in order
+of `end`: late events are counted and set aside, and what lies behind the window is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tocsin.engine import parts as saved
+from tocsin.engine import runtime as rt
+from tocsin.engine.branch import Branch
+from tocsin.engine.changes import Changes, Members
+from tocsin.engine.ledger import Ledger
+from tocsin.engine.parts import Part
+from tocsin.engine.payload import Payload
+from tocsin.errors import InputError
+from tocsin.events import BEGINNING, END_OF_TIME
+from tocsin.functions import Function, registered
+from tocsin.items import Ints, Items, Strings
+from tocsin.plan.block import Plan
+
+
+@dataclass(slots=True)
+class Counters:
+    """What every detector counts."""
+
+    seen: int = 0
+    relevant: int = 0
+    late: int = 0
+    duplicates: int = 0
+    matches: int = 0
+    retracted: int = 0
+    waiting: int = 0
+    live: int = 0
+
+
+class Detector:
+    """One query at work."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        types: tuple[str, ...],
+        strings: Strings,
+        *,
+        jit: bool = True,
+        ordered: bool = True,
+        functions: Mapping[str, Function] | None = None,
+    ) -> None:
+        self.plan, self.types, self.strings, self.jit, self.ordered = plan, types, strings, jit, ordered
+        self.functions = registered() if functions is None else functions
+        self.payload = Payload()
+        self.next = 0  # the number of the next event
+        self.clock = BEGINNING
+        self.ended = False
+        self.withdrawn = 0  # the number of the next event when an event was last withdrawn
+        self.eids: bool | None = None
+        self._seen = self._matches = self._retracted = 0
+        self.branches = [Branch(self, block) for block in plan.alternatives]
+        self.ledger = Ledger.of(plan)
+        self.reads = tuple(sorted({attr for branch in self.branches for attr in branch.reads}))
+
+    # --- the one verb ---------------------------------------------------------------------------------------------
+
+    def push(self, items: Items) -> Changes:
+        """Take a batch in arrival order; answer with the changes it brings."""
+        if self.ended:
+            raise InputError("the stream has ended", hint="start a new detector, or do not advance to the end of time")
+        if self.eids is None:
+            self.eids = items.eid_high is not None or any(branch.needs_order for branch in self.branches)
+        if self.eids and items.eid_high is None:
+            items = self._named(items)
+        first, before = self.next, self.clock
+        self.next += len(items)
+        self._seen += len(items)
+        raw = [branch.push(items, first) for branch in self.branches]
+        clocks = [branch.clock for branch in self.branches]
+        self.clock = max(clocks) if clocks else max(self.clock, int(items.end.max(initial=BEGINNING)))
+        if any(branch.accepted for branch in self.branches):
+            self.payload.add(first, items, self._wanted(items))
+        if items.signs is not None and (items.signs < 0).any():
+            self.withdrawn = self.next
+        changes = self._changes(raw)
+        if self.ordered and any(branch.late for branch in self.branches):
+            changes.late = self._late_rows(items, before)
+        self._forget()
+        return changes
+
+    def advance(self, time: int) -> Changes:
+        """Let time pass without an event; END_OF_TIME ends the stream and settles everything."""
+        self.ended = self.ended or time >= END_OF_TIME
+        self.clock = max(self.clock, time)
+        changes = self._changes([branch.advance(self.clock, self.ended) for branch in self.branches])
+        self._forget()
+        return changes
+
+    @property
+    def frontier(self) -> int:
+        """No later change is of a match that ends at or before this (ordered input only)."""
+        if self.ended:
+            return END_OF_TIME
+        if not self.ordered:
+            return BEGINNING
+        return min([self.clock - 1, *(branch.first_waiting - 1 for branch in self.branches)])
+
+    @property
+    def counters(self) -> Counters:
+        total = Counters(self._seen, matches=self._matches, retracted=self._retracted)
+        for branch in self.branches:
+            total.relevant = max(total.relevant, branch.count(rt.RELEVANT))
+            total.late = max(total.late, branch.count(rt.LATE))
+            total.duplicates = max(total.duplicates, branch.count(rt.DUPLICATES))
+            total.waiting += branch.count(rt.WAITING)
+            total.live += branch.live
+        return total
+
+    @property
+    def compiled(self) -> bool:
+        """Whether every part of the query runs as machine code."""
+        return all(branch.is_compiled for branch in self.branches)
+
+    def live_texts(self) -> set[int]:
+        """Codes of texts that the state still uses."""
+        return {code for branch in self.branches for code in branch.live_texts()}
+
+    # --- from event numbers to changes -----------------------------------------------------------------------------
+
+    def _changes(self, raw: list[tuple[Ints, Ints]]) -> Changes:
+        pieces = [self._bound(branch, rows, members) for branch, (rows, members) in zip(self.branches, raw, strict=True)]
+        changes = _joined(self, [piece for piece in pieces if len(piece)])
+        if self.ledger is not None and len(changes):
+            changes = self.ledger.settle(changes)
+        self._matches += int((changes.op > 0).sum())
+        self._retracted += int((changes.op < 0).sum())
+        return changes
+
+    def _bound(self, branch: Branch, rows: Ints, members: Ints) -> Changes:
+        """The rows of a kernel with one column per variable of the plan."""
+        count = len(rows)
+        names = [variable.name for variable in self.plan.variables]
+        fixed = [np.full(count, -1, np.int64) for _ in names]
+        repeated = {
+            index: Members(np.zeros(count + 1, np.int64), np.zeros(0, np.int64))
+            for index, variable in enumerate(self.plan.variables)
+            if variable.repeated
+        }
+        view = Payload(has_eid=self.payload.has_eid)
+        view.chunks = list(self.payload.chunks)
+        for column, leaf in enumerate(branch.program.nest):
+            numbers = np.ascontiguousarray(rows[:, 2 + column])
+            alts = branch.alternatives(leaf)
+            types = view.types(view.locate(numbers)) if len(alts) > 1 and count else None
+            for type, var in alts:
+                mine = numbers if types is None else np.where(types == self.types.index(type), numbers, -1)
+                fixed[names.index(var)] = mine
+        for number, leaf in enumerate(branch.program.repeated):
+            at = 2 + len(branch.program.nest) + 2 * number
+            repeated[names.index(branch.alternatives(leaf)[0][1])] = _ragged(rows[:, at], rows[:, at + 1], members)
+        return Changes(self.plan, rows[:, 0].astype(np.int8), rows[:, 1].copy(), fixed, repeated, view, self.functions)
+
+    # --- housekeeping ---------------------------------------------------------------------------------------------
+
+    def _wanted(self, items: Items) -> Any:
+        """Rows that may be shown later; only looked at closely when they are few."""
+        accepted = max(branch.accepted for branch in self.branches)
+        if 4 * accepted >= len(items):
+            return np.ones(len(items), np.bool_)
+        known = np.array([type in branch_types for type in self.types for branch_types in [self._my_types()]] + [False])
+        return known[items.types]
+
+    def _my_types(self) -> set[str]:
+        return {type for branch in self.branches for type in branch.program.types}
+
+    def _named(self, items: Items) -> Items:
+        """The items with computed eids, for queries that need the canonical order."""
+        high, low = self.payload.names_for(items.payload, self.payload.chunks)
+        return Items(items.types, items.start, items.end, high, low, items.columns, items.payload, items.signs)
+
+    def _late_rows(self, items: Items, before: int) -> Ints:
+        clock = np.maximum.accumulate(np.concatenate([[before], items.end]))[:-1]
+        mine = np.isin(items.types, [self.types.index(type) for type in self._my_types() if type in self.types])
+        return np.flatnonzero((items.end < clock) & mine)
+
+    def _forget(self) -> None:
+        if self.ordered and self.branches:
+            horizon = min(branch.horizon for branch in self.branches)
+            self.payload.drop_before(horizon)
+            if self.ledger is not None:
+                self.ledger.forget(self.clock)
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    def parts(self, changed_since: int = 0) -> list[Part]:
+        """The state as parts by key range and time frame: those that changed since a version, and the summary."""
+        return saved.save(self, changed_since)
+
+    def restore(self, parts: Iterable[Part]) -> None:
+        """Take up the state that `parts` describes; the detector must be new."""
+        saved.load(self, list(parts))
+
+
+def compile_plan(
+    plan: Plan,
+    types: tuple[str, ...],
+    strings: Strings,
+    *,
+    jit: bool = True,
+    ordered: bool = True,
+    functions: Mapping[str, Function] | None = None,
+) -> Detector:
+    """A new detector for a bound plan. `types` and `strings` are those of the encoder that will feed it."""
+    return Detector(plan, types, strings, jit=jit, ordered=ordered, functions=functions)
+
+
+def _ragged(first: Ints, counts: Ints, members: Ints) -> Members:
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    index = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts) + np.repeat(first, counts)
+    return Members(offsets, members[index.astype(np.int64)])
+
+
+def _joined(detector: Detector, pieces: list[Changes]) -> Changes:
+    if len(pieces) == 1:
+        return pieces[0]
+    if not pieces:
+        empty = np.zeros(0, np.int64)
+        columns = [empty for _ in detector.plan.variables]
+        repeated = {
+            index: Members(np.zeros(1, np.int64), empty)
+            for index, variable in enumerate(detector.plan.variables)
+            if variable.repeated
+        }
+        return Changes(detector.plan, empty.astype(np.int8), empty, columns, repeated, Payload(), detector.functions)
+    first = pieces[0]
+    fixed = [np.concatenate([piece.fixed[index] for piece in pieces]) for index in range(len(first.fixed))]
+    repeated = {}
+    for index in first.repeated:
+        counts = np.concatenate([np.diff(piece.repeated[index].offsets) for piece in pieces])
+        events = np.concatenate([piece.repeated[index].events for piece in pieces])
+        repeated[index] = Members(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), events)
+    op = np.concatenate([piece.op for piece in pieces])
+    known = np.concatenate([piece.known_at for piece in pieces])
+    return Changes(first.plan, op, known, fixed, repeated, first.payload, first.functions)

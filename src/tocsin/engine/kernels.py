@@ -1,0 +1,216 @@
+"""From generated source to functions: plain Python, or compiled by Numba and kept on disk for the next process.
+
+The generated module is written once, under a name that hashes everything it depends on, and never rewritten; Numba's own
+cache beside it holds the machine code. Where the disk cannot be written, or a user function is compiled in, the kernel
+lives in memory only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tocsin.engine import runtime
+from tocsin.engine.codegen import Program
+from tocsin.engine.evaluate import STRICT, call
+from tocsin.functions import Function
+from tocsin.items import Strings
+from tocsin.plan.expr import Op, User
+from tocsin.schema import Kind
+
+EXPORTS = tuple(
+    name
+    for name, value in vars(runtime).items()
+    if not name.startswith("_") and (inspect.isfunction(value) or (name.isupper() and name != "JIT"))
+)
+
+
+@dataclass(slots=True)
+class Kernel:
+    """The two entry points of a program; `settle` is None if no answer ever waits."""
+
+    run: Callable[..., int]
+    settle: Callable[..., int] | None
+    jit: bool
+
+
+def plain(program: Program, functions: Mapping[str, Function], strings: Strings) -> Kernel:
+    """The generated source as ordinary Python."""
+    space: dict[str, Any] = {name: getattr(runtime, name) for name in EXPORTS}
+    space["compiled"] = lambda function: function
+    space["FOREIGN"] = [_foreign(expr, functions, strings) for expr in program.foreign]
+    for name in program.inlined:
+        space[f"user_{name}"] = functions[name].call
+    exec(compile(program.source, f"<kernel {program.key}>", "exec"), space)  # noqa: S102 - source without user text
+    return Kernel(space["kernel"], space.get("settle"), jit=False)
+
+
+def compiled(program: Program, functions: Mapping[str, Function]) -> Kernel:
+    """The same source through Numba."""
+    if program.inlined:
+        return _in_memory(program, functions)
+    try:
+        return _from_disk(program)
+    except OSError:
+        return _in_memory(program, functions)
+
+
+def can_inline(function: Function) -> bool:
+    """Whether Numba compiles a user function for numbers; asked once, when a query that calls it is prepared."""
+    if function.nulls or function.vectorised or function.returns is Kind.TEXT:
+        return False
+    known = _inlinable.get(function)
+    if known is None:
+        known = _inlinable[function] = _try(function)
+    return known
+
+
+_inlinable: dict[Function, bool] = {}
+
+
+def _try(function: Function) -> bool:
+    import numba
+
+    try:
+        numba.njit(function.call).compile((numba.float64,) * function.arity)
+    except Exception:  # noqa: BLE001 - whatever Numba says, the plain body will run it
+        return False
+    return True
+
+
+def _foreign(expr: Op | User, functions: Mapping[str, Function], strings: Strings) -> Callable[..., Any]:
+    """A call of the plain body that needs real values: texts are looked up before and coded after."""
+
+    def value(arg: Any, kind: Kind) -> Any:
+        if arg is None:
+            return None
+        if kind is Kind.TEXT:
+            return strings.text(arg)
+        return bool(arg) if kind is Kind.BOOL else arg
+
+    def foreign(*args: Any) -> Any:
+        given = [value(arg, node.kind) for arg, node in zip(args, expr.args, strict=True)]
+        if isinstance(expr, User):
+            result = call(functions[expr.name], given)
+        else:
+            result = None if None in given else STRICT[expr.op](expr, *given)
+        return strings.code(result) if isinstance(result, str) else result
+
+    return foreign
+
+
+# --- Numba -------------------------------------------------------------------------------------------------------
+
+
+def signature(program: Program) -> list[Any]:
+    """The types of the kernel's arguments; batch columns are read-only so that Arrow's memory is accepted."""
+    from numba import types
+
+    def batch(scalar: Any) -> Any:
+        return types.Array(scalar, 1, "C", readonly=True)
+
+    kinds = {"types": types.int32, "signs": types.int8}
+    known = {f"c{number}": types.float64 for number, (_, is_float, _) in enumerate(program.columns) if is_float}
+    arguments: list[Any] = [types.int64] * 3
+    for name in program.batch_args.split(", "):
+        scalar = types.boolean if name.startswith("v") else kinds.get(name) or known.get(name, types.int64)
+        arguments.append(batch(scalar))
+    return arguments + state_signature()
+
+
+def state_signature() -> list[Any]:
+    from numba import types
+
+    one, two = types.int64[::1], types.int64[:, ::1]
+    real = types.float64
+    return [one, two, real[:, ::1], two, two, two, two, one, real[::1], one]
+
+
+HEADER = """\
+from tocsin.engine.runtime import library
+_library = library(True)
+compiled = _library.compiled
+{imports}
+"""
+
+
+def _text(program: Program) -> str:
+    imports = "\n".join(f"{name} = _library.{name}" for name in EXPORTS)
+    return HEADER.format(imports=imports) + program.source
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels are kept: $TOCSIN_CACHE, or the user's cache directory."""
+    given = os.environ.get("TOCSIN_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(given) if given else Path(base) / "tocsin"
+
+
+def _from_disk(program: Program) -> Kernel:
+    import numba
+
+    text = _text(program)
+    runtime_text = Path(runtime.__file__).read_bytes()
+    parts = (text.encode(), runtime_text, numba.__version__.encode(), sys.version.encode())
+    name = "k_" + hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
+    module = sys.modules.get(name)
+    if module is None:
+        path = cache_directory() / f"{name}.py"
+        if not path.exists():
+            _write_once(path, text)
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return _typed(module.__dict__, program)
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Many processes may come at once: each writes its own file, one link wins, the content is the same."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    except OSError:
+        os.replace(temporary, path)
+        return
+    os.unlink(temporary)
+
+
+def _in_memory(program: Program, functions: Mapping[str, Function]) -> Kernel:
+    import numba
+
+    library = runtime.library(True)
+    space: dict[str, Any] = {name: getattr(library, name) for name in EXPORTS}
+    space["compiled"] = numba.njit(nogil=True, error_model="numpy")
+    for name in program.inlined:
+        space[f"user_{name}"] = numba.njit(functions[name].call)
+    exec(compile(program.source, f"<kernel {program.key}>", "exec"), space)  # noqa: S102 - source without user text
+    return _typed(space, program)
+
+
+def _typed(space: Mapping[str, Any], program: Program) -> Kernel:
+    run, settle = space["kernel"], space.get("settle")
+    run.compile(tuple(signature(program)))
+    run.disable_compile()
+    if settle is not None:
+        settle.compile(tuple(state_signature()))
+        settle.disable_compile()
+    return Kernel(run, settle, jit=True)

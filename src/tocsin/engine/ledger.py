@@ -1,0 +1,61 @@
+"""The ledger: how many hidden justifications each visible binding has.
+
+Matches form a set over their visible events. Where EXISTS hides a variable, or two branches of an OR give the same
+binding, a change is announced only when the number of justifications leaves zero or returns to it.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from tocsin.engine.changes import Changes
+from tocsin.plan.block import Plan
+
+
+class Ledger:
+    """Counts by identity; forgotten once no further justification can come."""
+
+    def __init__(self, within: int | None) -> None:
+        self.within = within
+        self.counts: dict[tuple[int, int], int] = {}
+        self.starts: dict[tuple[int, int], int] = {}
+
+    @staticmethod
+    def of(plan: Plan) -> Ledger | None:
+        """A ledger where it is needed: hidden variables, or alternatives that can bind the same variables."""
+        shown = [
+            frozenset(alt.var for leaf in block.leaves for alt in leaf.alts) & {v.name for v in plan.variables if not v.hidden}
+            for block in plan.alternatives
+        ]
+        shared = any(a == b for a, b in combinations(shown, 2))
+        unions = len(shown) > 1 and any(len(leaf.alts) > 1 for block in plan.alternatives for leaf in block.leaves)
+        hidden = any(variable.hidden for variable in plan.variables)
+        return Ledger(plan.within) if hidden or shared or unions else None
+
+    def settle(self, changes: Changes) -> Changes:
+        """Only those changes that make a binding appear or disappear."""
+        high, low = changes.identity
+        starts, _ = changes.span
+        keep = []
+        for index, key in enumerate(zip(high.tolist(), low.tolist(), strict=True)):
+            before = self.counts.get(key, 0)
+            after = before + int(changes.op[index])
+            if after:
+                self.counts[key] = after
+                self.starts[key] = int(starts[index])
+            else:
+                self.counts.pop(key, None)
+                self.starts.pop(key, None)
+            if (before > 0) != (after > 0):
+                keep.append(index)
+        return changes.pick(np.array(keep, np.int64))
+
+    def forget(self, clock: int) -> None:
+        """Drop the bindings whose window has passed."""
+        if self.within is None:
+            return
+        old = [key for key, start in self.starts.items() if start + 2 * self.within < clock]
+        for key in old:
+            del self.counts[key], self.starts[key]

@@ -1,0 +1,218 @@
+"""Parts: the state of a detector as Arrow bytes, cut by key range and time frame.
+
+A part holds events, nothing that depends on the plan's inner order; restoring feeds them again without answering. So the
+same parts serve a restart, the splitting and merging of key ranges, and a plan that is optimised differently.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from tocsin.engine.payload import Words, mixed, words_of
+from tocsin.errors import StateError
+from tocsin.items import Ints
+
+if TYPE_CHECKING:
+    from tocsin.engine.detector import Detector
+
+FORMAT = 1
+SUMMARY = "summary"
+BUCKETS = 64  # key ranges
+EVERYWHERE = -1  # the range of events that belong to every key
+INNER = ("#number", "#high", "#low")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of state. `version` grows whenever its content changes; `range` is its key range (None: summary)."""
+
+    id: str
+    version: int
+    data: bytes
+    range: int | None = None
+
+
+# --- saving ------------------------------------------------------------------------------------------------------
+
+
+def save(detector: Detector, changed_since: int) -> list[Part]:
+    parts = [_summary(detector)]
+    for (bucket, frame), numbers in _cut(detector).items():
+        version = max(int(numbers.max()) + 1, detector.withdrawn)
+        if version > changed_since:
+            parts.append(Part(f"{bucket}.{frame}", version, _events(detector, numbers), bucket))
+    return parts
+
+
+def _summary(detector: Detector) -> Part:
+    ledger = detector.ledger
+    state = {
+        "format": FORMAT,
+        "query": detector.plan.fingerprint,
+        "clock": detector.clock,
+        "ended": detector.ended,
+        "ordered": detector.ordered,
+        "next": detector.next,
+        "eids": detector.eids,
+        "seen": detector._seen,
+        "matches": detector._matches,
+        "retracted": detector._retracted,
+        "ledger": [] if ledger is None else [[*key, count, ledger.starts[key]] for key, count in ledger.counts.items()],
+    }
+    return Part(SUMMARY, detector.next, json.dumps(state).encode())
+
+
+def _cut(detector: Detector) -> dict[tuple[int, int], Ints]:
+    """Live events by (key range, time frame); an event that stands at leaves of two ranges is in both."""
+    keys = dict(detector.plan.key)
+    found: dict[tuple[int, int], list[Ints]] = {}
+    for branch in detector.branches:
+        by_leaf: dict[int, list[Ints]] = {}
+        for leaf, begin, end in branch.live_places():
+            by_leaf.setdefault(leaf, []).append(branch.H[1, begin:end].copy())
+        for leaf, pieces in by_leaf.items():
+            numbers = np.concatenate(pieces)
+            at = detector.payload.locate(numbers)
+            buckets = _buckets(detector, at, keys.get(branch.program.leaf_ids[leaf], ()))
+            frames = detector.payload.times(at)[1] // (detector.plan.within or 2**40)
+            for bucket, frame in {*zip(buckets.tolist(), frames.tolist(), strict=True)}:
+                found.setdefault((bucket, frame), []).append(numbers[(buckets == bucket) & (frames == frame)])
+    return {place: np.unique(np.concatenate(pieces)) for place, pieces in found.items()}
+
+
+def _buckets(detector: Detector, at: Ints, attrs: tuple[str, ...]) -> Ints:
+    if not attrs:
+        return np.full(len(at), EVERYWHERE, np.int64)
+    rows = detector.payload.table().take(pa.array(at)).combine_chunks()
+    total: Words = np.zeros(len(at), np.uint64)
+    for attr in attrs:
+        column = rows.column(attr)
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        total = mixed(total * np.uint64(31) + words_of(column))
+    return (mixed(total) >> np.uint64(58)).astype(np.int64)
+
+
+def _events(detector: Detector, numbers: Ints) -> bytes:
+    payload = detector.payload
+    at = payload.locate(numbers)
+    rows = payload.table().take(pa.array(at))
+    high, low = payload.eid_numbers(at)
+    for name, column in zip(INNER, (numbers, high, low), strict=True):
+        rows = rows.append_column(name, pa.array(column))
+    note = {"tocsin.format": str(FORMAT), "tocsin.query": detector.plan.fingerprint, "eid": str(bool(payload.has_eid))}
+    sink = pa.BufferOutputStream()
+    rows = rows.replace_schema_metadata(note).combine_chunks()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+# --- loading -----------------------------------------------------------------------------------------------------
+
+
+def load(detector: Detector, parts: list[Part]) -> None:
+    if detector.next:
+        raise StateError("this detector has seen events already", hint="restore into a new detector")
+    summaries = [_read_summary(detector, part) for part in parts if part.id == SUMMARY]
+    if not summaries:
+        raise StateError("the saved state has no summary part", hint="save and restore all parts together")
+    tables = [_read_events(detector, part) for part in parts if part.id != SUMMARY]
+    newest = max(summaries, key=lambda state: state["next"])
+    if tables:
+        _feed(detector, tables)
+    _resume(detector, newest, summaries)
+
+
+def _read_summary(detector: Detector, part: Part) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads(part.data)
+        known = (state["format"], state["query"])
+    except (ValueError, KeyError, TypeError):
+        raise StateError("the saved state is damaged", hint="go back to an earlier snapshot") from None
+    if known[0] != FORMAT:
+        raise StateError(
+            f"the state was saved in format {known[0]}, this version reads format {FORMAT}",
+            hint="restore it with the version that saved it, or start afresh",
+        )
+    if known[1] != detector.plan.fingerprint:
+        raise StateError(
+            "the state was saved by another query",
+            detail="only SELECT may differ between the query that saved a state and the one that restores it",
+            hint="restore with the same EVENT, WHERE, WITHIN and PARTITION BY, or start afresh",
+        )
+    return state
+
+
+def _read_events(detector: Detector, part: Part) -> pa.Table:
+    try:
+        table = pa.ipc.open_stream(part.data).read_all()
+    except (pa.ArrowInvalid, OSError):
+        raise StateError(f"part {part.id} of the saved state is damaged", hint="go back to an earlier snapshot") from None
+    if (table.schema.metadata or {}).get(b"tocsin.query", b"").decode() != detector.plan.fingerprint:
+        raise StateError(f"part {part.id} belongs to another query", hint="restore the parts of one detector only")
+    return table
+
+
+def _feed(detector: Detector, tables: list[pa.Table]) -> None:
+    """Push the saved events in canonical order and drop the answers: they were given before."""
+    from tocsin.encode import Encoder
+
+    table = pa.concat_tables(tables, promote_options="permissive")
+    has_eid = b"True" == (tables[0].schema.metadata or {}).get(b"eid")
+    order = np.lexsort([table.column(name).to_numpy() for name in ("#low", "#high")] + [_ticks(table, "start"), _ticks(table, "end")])
+    table = table.take(pa.array(_first_of_each(table, order)))
+    high, low = (table.column(name).to_numpy() for name in INNER[1:])
+    rows = table.drop_columns(list(INNER)).replace_schema_metadata(None)
+    encoder = Encoder.of_payload(detector.plan.schema, detector.types, detector.strings, rows.schema, detector.reads)
+    for batch in rows.combine_chunks().to_batches():
+        items = encoder.encode(batch)
+        items.eid_high, items.eid_low = (np.ascontiguousarray(high), np.ascontiguousarray(low)) if has_eid else (None, None)
+        detector.push(items)
+
+
+def _ticks(table: pa.Table, name: str) -> Ints:
+    column = table.column(name)
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    return column.to_numpy()  # type: ignore[no-any-return]
+
+
+def _first_of_each(table: pa.Table, order: Ints) -> Ints:
+    """Row numbers in order, equal events (same time, type and eid, from overlapping parts) once."""
+    keys = list(
+        zip(
+            table.column("type").to_pylist(), _ticks(table, "end").tolist(), _ticks(table, "start").tolist(),
+            table.column("#high").to_pylist(), table.column("#low").to_pylist(), strict=True,
+        )
+    )  # fmt: skip
+    seen: set[Any] = set()
+    kept = []
+    for row in order.tolist():
+        if keys[row] not in seen:
+            seen.add(keys[row])
+            kept.append(row)
+    return np.array(kept, np.int64)
+
+
+def _resume(detector: Detector, newest: dict[str, Any], summaries: list[dict[str, Any]]) -> None:
+    """Set clock and counts; answers that were due at the saved clock were given before it was saved."""
+    detector.eids = newest["eids"] if detector.eids is None else detector.eids
+    detector.clock = max(state["clock"] for state in summaries)
+    for branch in detector.branches:
+        branch.advance(detector.clock, newest["ended"])
+    detector.ended = newest["ended"]
+    detector.next = max(detector.next, newest["next"])
+    detector._seen, detector._matches, detector._retracted = (
+        sum(state[name] for state in summaries) for name in ("seen", "matches", "retracted")
+    )
+    if detector.ledger is not None:
+        detector.ledger.counts.clear()
+        for state in summaries:
+            for high, low, count, start in state["ledger"]:
+                detector.ledger.counts[high, low] = count
+                detector.ledger.starts[high, low] = start

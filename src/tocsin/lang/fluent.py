@@ -1,0 +1,572 @@
+"""Queries in Python: a thin skin over the syntax nodes, equal to what the same text would give.
+
+    theft = (
+        seq(event("Shelf", "s"), ~event("Counter", "c"), event("Exit", "e"))
+        .where(same("tag"), col("s.price") > 10)
+        .within(hours=12)
+        .named("theft")
+    )
+    theft.query == parse(str(theft))
+
+Comparisons build expressions, so `==` is no test here: expressions (`E`) wrap the nodes and have no truth value.
+Predicates are data, never lambdas; a registered Python function is called by name with `call`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from math import isfinite
+from typing import TypeAlias
+
+from tocsin.errors import TocsinError
+from tocsin.lang.parser import parse, parse_duration, parse_expr, parse_order
+from tocsin.lang.printer import print_expr, print_pattern, print_query
+from tocsin.lang.syntax import (
+    UNITS,
+    And,
+    Attr,
+    Between,
+    Binary,
+    Call,
+    Case,
+    Comparison,
+    Duration,
+    Endpoint,
+    Exists,
+    Expr,
+    In,
+    Iseq,
+    IsNull,
+    Leaf,
+    Like,
+    Literal,
+    Name,
+    Not,
+    Or,
+    Pattern,
+    Query,
+    Rel,
+    Repeat,
+    Same,
+    SelectItem,
+    Seq,
+    Unary,
+    conjuncts,
+)
+from tocsin.lang.tokens import ALLEN_NAMES
+
+Constant: TypeAlias = bool | int | float | Decimal | str | timedelta | None
+
+# --- expressions -------------------------------------------------------------------------------------------------
+
+
+class E:
+    """An expression. Operators build larger expressions; a Python value becomes a constant."""
+
+    __slots__ = ("node",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, node: Expr) -> None:
+        self.node = node
+
+    def __str__(self) -> str:
+        return print_expr(self.node)
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def __bool__(self) -> bool:
+        hint = "use & | ~ instead of and, or, not; and (a < b) & (b < c) instead of a < b < c"
+        raise TocsinError("an expression has no truth value in Python", hint=hint)
+
+    def __eq__(self, other: Value) -> E:  # type: ignore[override]
+        return _binary("=", self, other)
+
+    def __ne__(self, other: Value) -> E:  # type: ignore[override]
+        return _binary("<>", self, other)
+
+    def __lt__(self, other: Value) -> E:
+        return _binary("<", self, other)
+
+    def __le__(self, other: Value) -> E:
+        return _binary("<=", self, other)
+
+    def __gt__(self, other: Value) -> E:
+        return _binary(">", self, other)
+
+    def __ge__(self, other: Value) -> E:
+        return _binary(">=", self, other)
+
+    def __add__(self, other: Value) -> E:
+        return _binary("+", self, other)
+
+    def __radd__(self, other: Value) -> E:
+        return _binary("+", other, self)
+
+    def __sub__(self, other: Value) -> E:
+        return _binary("-", self, other)
+
+    def __rsub__(self, other: Value) -> E:
+        return _binary("-", other, self)
+
+    def __mul__(self, other: Value) -> E:
+        return _binary("*", self, other)
+
+    def __rmul__(self, other: Value) -> E:
+        return _binary("*", other, self)
+
+    def __truediv__(self, other: Value) -> E:
+        return _binary("/", self, other)
+
+    def __rtruediv__(self, other: Value) -> E:
+        return _binary("/", other, self)
+
+    def __mod__(self, other: Value) -> E:
+        return _binary("%", self, other)
+
+    def __rmod__(self, other: Value) -> E:
+        return _binary("%", other, self)
+
+    def __and__(self, other: Value) -> E:
+        return _binary("AND", self, other)
+
+    def __or__(self, other: Value) -> E:
+        return _binary("OR", self, other)
+
+    def __invert__(self) -> E:
+        return E(Unary("NOT", self.node))
+
+    def __neg__(self) -> E:
+        return E(Unary("-", self.node))
+
+    def concat(self, other: Value) -> E:
+        """`self || other`, for texts."""
+        return _binary("||", self, other)
+
+    def is_null(self) -> E:
+        return E(IsNull(self.node))
+
+    def is_not_null(self) -> E:
+        return E(IsNull(self.node, negated=True))
+
+    def is_in(self, options: Iterable[Value]) -> E:
+        return E(In(self.node, _nodes(options)))
+
+    def not_in(self, options: Iterable[Value]) -> E:
+        return E(In(self.node, _nodes(options), negated=True))
+
+    def between(self, low: Value, high: Value) -> E:
+        return E(Between(self.node, _node(low), _node(high)))
+
+    def not_between(self, low: Value, high: Value) -> E:
+        return E(Between(self.node, _node(low), _node(high), negated=True))
+
+    def like(self, pattern: Value) -> E:
+        return E(Like(self.node, _node(pattern)))
+
+    def not_like(self, pattern: Value) -> E:
+        return E(Like(self.node, _node(pattern), negated=True))
+
+
+Value: TypeAlias = E | Constant
+
+
+class Variable(E):
+    """A variable by itself. `col.s.tag` and `col.s["like"]` are attributes of s."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> E:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> E:
+        assert isinstance(self.node, Name)
+        return E(Attr(self.node.name, _named(name)))
+
+
+class _Columns:
+    """`col("s.tag")`, `col("s", "tag")` or `col.s.tag`; `col("s")` is the event itself."""
+
+    def __call__(self, name: str, attr: str | None = None) -> E:
+        variable, dot, last = name.rpartition(".")
+        if attr is not None:
+            return E(Attr(_named(name), _named(attr)))
+        return E(Attr(_named(variable), _named(last))) if dot else Variable(Name(_named(name)))
+
+    def __getattr__(self, name: str) -> Variable:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Variable(Name(name))
+
+
+col = _Columns()
+
+
+def lit(value: Constant) -> E:
+    """A constant; a float becomes the Decimal that Python shows for it, so 0.1 means 0.1."""
+    return E(_node(value))
+
+
+def start(variable: str) -> E:
+    return E(Call("start", (Name(_named(variable)),)))
+
+
+def end(variable: str) -> E:
+    return E(Call("end", (Name(_named(variable)),)))
+
+
+def same(*attrs: str) -> E:
+    """`[attr, ...]`: each is equal over every variable of the query."""
+    return E(Same(tuple(_named(attr) for attr in attrs)))
+
+
+def call(function: str, *args: Value) -> E:
+    """A function of the language, or a registered Python function, by its name."""
+    return E(Call(_named(function).lower(), _nodes(args)))
+
+
+def count(what: str | E) -> E:
+    return _aggregate("count", what)
+
+
+def sum_(what: str | E) -> E:
+    return _aggregate("sum", what)
+
+
+def avg(what: str | E) -> E:
+    return _aggregate("avg", what)
+
+
+def min_(what: str | E) -> E:
+    return _aggregate("min", what)
+
+
+def max_(what: str | E) -> E:
+    return _aggregate("max", what)
+
+
+def first(what: str | E) -> E:
+    return _aggregate("first", what)
+
+
+def last(what: str | E) -> E:
+    return _aggregate("last", what)
+
+
+def when(condition: E) -> _When:
+    """`when(p).then(x).when(q).then(y).otherwise(z)`; without `otherwise` the rest is null."""
+    return _When((), condition)
+
+
+class _When:
+    def __init__(self, whens: tuple[tuple[Expr, Expr], ...], condition: E) -> None:
+        self._whens = whens
+        self._condition = condition
+
+    def then(self, value: Value) -> _Then:
+        return _Then(Case((*self._whens, (_node(self._condition), _node(value)))))
+
+
+class _Then(E):
+    __slots__ = ()
+
+    def when(self, condition: E) -> _When:
+        assert isinstance(self.node, Case)
+        return _When(self.node.whens, condition)
+
+    def otherwise(self, value: Value) -> E:
+        assert isinstance(self.node, Case)
+        return E(replace(self.node, otherwise=_node(value)))
+
+
+def duration(
+    *,
+    microseconds: float = 0,
+    milliseconds: float = 0,
+    seconds: float = 0,
+    minutes: float = 0,
+    hours: float = 0,
+    days: float = 0,
+) -> E:
+    """A length of time, to be compared with differences of `start` and `end`."""
+    given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
+    return E(_duration(given))
+
+
+# --- patterns ----------------------------------------------------------------------------------------------------
+
+
+class _Whole:
+    """What can be a whole query: a pattern or a query under construction."""
+
+    def _query(self) -> Query:
+        raise NotImplementedError
+
+    @property
+    def query(self) -> Query:
+        """The finished query. It is read back from its own text, so that errors can show the place."""
+        return parse(print_query(self._query()))
+
+    def __str__(self) -> str:
+        return print_query(self._query())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _Whole):
+            return self._query() == other._query()
+        return self._query() == other if isinstance(other, Query) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._query())
+
+    def where(self, *predicates: E | str) -> Q:
+        """Further conditions; a text is read as an expression."""
+        query = self._query()
+        return Q(replace(query, where=_joined(query.where, predicates)))
+
+    def within(
+        self,
+        window: int | str | timedelta | None = None,
+        *,
+        microseconds: float = 0,
+        milliseconds: float = 0,
+        seconds: float = 0,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
+    ) -> Q:
+        """`within(10)` counts ticks; `within("12 h")`, `within(hours=12)` and a timedelta are lengths of time."""
+        given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
+        return Q(replace(self._query(), within=_window(window, given)))
+
+    def partition_by(self, *attrs: str) -> Q:
+        return Q(replace(self._query(), partition=tuple(_named(attr) for attr in attrs)))
+
+    def select(self, *exprs: E | str, **columns: E | str) -> Q:
+        """Columns of the result: `select("s.tag", shelf="s.place", n=count("b"))`; a text is read as an expression."""
+        items = [SelectItem(_read(expr)) for expr in exprs]
+        items += [SelectItem(_read(expr), name) for name, expr in columns.items()]
+        return Q(replace(self._query(), select=tuple(items)))
+
+    def named(self, name: str) -> Q:
+        return Q(replace(self._query(), name=_named(name)))
+
+
+class Q(_Whole):
+    """A query under construction; every method gives a new one."""
+
+    def __init__(self, query: Query) -> None:
+        self._node = query
+
+    def _query(self) -> Query:
+        return self._node
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+class P(_Whole):
+    """A pattern; `~pattern` is its negation."""
+
+    def __init__(self, node: Pattern) -> None:
+        self.node = node
+
+    def _query(self) -> Query:
+        return Query(self.node)
+
+    def __repr__(self) -> str:
+        return f"<{print_pattern(self.node)}>"
+
+    def __invert__(self) -> P:
+        return P(Not(self.node))
+
+
+class Event(P):
+    """A leaf. Here `where` is the predicate at the leaf; wrap it in `query(...)` for the WHERE clause."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        super().__init__(leaf)
+        self.leaf = leaf
+
+    def plus(self) -> Event:
+        """Once or more."""
+        return Event(replace(self.leaf, repeat=Repeat(1, None)))
+
+    def times(self, least: int, most: int | None = None, *, or_more: bool = False) -> Event:
+        """`times(3)` exactly, `times(2, 4)` from 2 to 4, `times(2, or_more=True)` at least 2."""
+        return Event(replace(self.leaf, repeat=Repeat(least, None if or_more else most or least)))
+
+    def where(self, *predicates: E | str) -> Event:  # type: ignore[override]
+        return Event(replace(self.leaf, where=_joined(self.leaf.where, predicates)))
+
+
+def event(type: str, variable: str | None = None) -> Event:
+    return Event(Leaf(_named(type), None if variable is None else _named(variable)))
+
+
+def query(pattern: P) -> Q:
+    """A pattern as a query."""
+    return Q(Query(pattern.node))
+
+
+def seq(*items: P) -> P:
+    return P(Seq(_items(items)))
+
+
+def all_of(*items: P) -> P:
+    """AND: all of them, in any order."""
+    return P(And(_items(items)))
+
+
+def any_of(*items: P) -> P:
+    """OR: one of them."""
+    return P(Or(_items(items)))
+
+
+def exists(variables: str | Iterable[str], pattern: P) -> P:
+    """Hide variables from the result: `exists("c", seq(...))`, `exists(["b", "c"], seq(...))`."""
+    names = (variables,) if isinstance(variables, str) else tuple(variables)
+    return P(Exists(tuple(_named(name) for name in names), pattern.node))
+
+
+def iseq(order: str | E | Iterable[E], *leaves: Event, within: int | str | timedelta | None = None) -> P:
+    """ISEQ; the order as text, or as comparisons of `start` and `end`."""
+    window = None if within is None else _window(within, {})
+    return P(Iseq(_order(order), tuple(leaf.leaf for leaf in leaves), window))
+
+
+def rel(relations: str | Iterable[str], left: P, right: Event) -> P:
+    """REL; the left part stands in one of the Allen relations to the right leaf."""
+    names = (relations,) if isinstance(relations, str) else tuple(relations)
+    return P(Rel(tuple(_relation(name) for name in names), left.node, right.leaf))
+
+
+# --- Python values into nodes ------------------------------------------------------------------------------------
+
+
+def _binary(op: str, left: Value, right: Value) -> E:
+    return E(Binary(op, _node(left), _node(right)))
+
+
+def _nodes(values: Iterable[Value]) -> tuple[Expr, ...]:
+    return tuple(_node(value) for value in values)
+
+
+def _node(value: Value) -> Expr:
+    match value:
+        case E():
+            return value.node
+        case None | bool() | str():
+            return Literal(value)
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise TocsinError(f"the integer {value} does not fit into 64 bits")
+            return Literal(value)
+        case float() | Decimal():
+            return Literal(_decimal(value))
+        case timedelta():
+            return _timedelta(value)
+    raise TocsinError(f"{value!r} cannot be a constant in a query", hint="use bool, int, float, Decimal, str or None")
+
+
+def _decimal(value: float | Decimal) -> Decimal:
+    if not (isfinite(value) if isinstance(value, float) else value.is_finite()):
+        raise TocsinError(f"{value} cannot be a constant in a query", hint="only finite numbers can")
+    return Decimal(repr(value)) if isinstance(value, float) else value
+
+
+def _named(name: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise TocsinError(f"{name!r} cannot be a name", hint="a name is a text of at least one character")
+    return name
+
+
+def _read(expr: E | str) -> Expr:
+    return parse_expr(expr) if isinstance(expr, str) else _node(expr)
+
+
+def _joined(known: Expr | None, predicates: Iterable[E | str]) -> Expr | None:
+    for predicate in predicates:
+        added = _read(predicate)
+        known = added if known is None else Binary("AND", known, added)
+    return known
+
+
+def _aggregate(function: str, what: str | E) -> E:
+    return E(Call(function, (_node(col(what) if isinstance(what, str) else what),)))
+
+
+def _items(items: Iterable[P]) -> tuple[Pattern, ...]:
+    found = []
+    for item in items:
+        if not isinstance(item, P):
+            raise TocsinError(f"{item!r} is not a pattern", hint='write event("Shelf", "s")')
+        found.append(item.node)
+    return tuple(found)
+
+
+def _window(window: int | str | timedelta | None, given: Mapping[str, float]) -> Duration:
+    match window:
+        case None:
+            return _duration(given)
+        case str():
+            return parse_duration(window)
+        case timedelta():
+            return _timedelta(window)
+        case int():
+            return Duration(window)
+    raise TocsinError(f"{window!r} is not a length of time", hint='write 10, "12 h", hours=12 or a timedelta')
+
+
+def _timedelta(length: timedelta) -> Duration:
+    """In the largest unit that makes it a whole number."""
+    ticks = length // timedelta(microseconds=1)
+    unit = next(unit for unit in reversed(UNITS) if ticks % UNITS[unit] == 0)
+    return _duration({unit: ticks // UNITS[unit]})
+
+
+def _duration(given: Mapping[str, float]) -> Duration:
+    """One unit as it is given; several are added up in the smallest of them."""
+    used = {unit: amount for unit, amount in given.items() if amount}
+    if not used:
+        raise TocsinError("a length of time is missing or zero", hint="write hours=12, or 10 for ticks")
+    smallest = min(used, key=lambda unit: UNITS[unit])
+    amounts = {unit: amount if isinstance(amount, int) else _decimal(amount) for unit, amount in used.items()}
+    total = sum(amount * (UNITS[unit] // UNITS[smallest]) for unit, amount in amounts.items())
+    if total <= 0:
+        raise TocsinError("a length of time must be greater than 0")
+    return Duration(total, smallest)
+
+
+def _order(order: str | E | Iterable[E]) -> tuple[Comparison, ...]:
+    if isinstance(order, str):
+        return parse_order(order)
+    several = (order,) if isinstance(order, E) else tuple(order)
+    return tuple(_compared(part) for one in several for part in conjuncts(one.node))
+
+
+def _compared(expr: Expr) -> Comparison:
+    match expr:
+        case Binary("<" | "<=" | "=" | ">" | ">=", left, right):
+            return Comparison(_endpoint(left), expr.op, _endpoint(right))
+    raise TocsinError(f"{print_expr(expr)} does not compare endpoints", hint='write start("a") < end("b")')
+
+
+def _endpoint(expr: Expr) -> Endpoint:
+    match expr:
+        case Call("start", (Name(variable),)):
+            return Endpoint(variable, "start")
+        case Call("end", (Name(variable),)):
+            return Endpoint(variable, "end")
+    raise TocsinError(f"{print_expr(expr)} is not an endpoint", hint='write start("a") or end("a")')
+
+
+def _relation(name: str) -> str:
+    known = ALLEN_NAMES.get(name.lower().replace("_", " "))
+    if known is None:
+        raise TocsinError(f"{name!r} is not an interval relation", hint="the relations are those of Allen: before, ...")
+    return known

@@ -1,0 +1,243 @@
+"""Query text into syntax nodes: `[QUERY name] [EVENT] pattern` and its clauses in any order.
+
+Query text is untrusted: its length, its nesting and the height of the tree it gives are limited, and the only thing
+that ever comes out besides nodes is a QueryError, with every problem that was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from tocsin.errors import Problem, QueryError
+from tocsin.lang.cursor import GiveUpError, ReadError, shown, similar
+from tocsin.lang.expressions import INFIX_WORDS
+from tocsin.lang.patterns import PatternReader
+from tocsin.lang.syntax import (
+    Binary,
+    Comparison,
+    Duration,
+    Expr,
+    Leaf,
+    Pattern,
+    Query,
+    SelectItem,
+    children,
+)
+from tocsin.lang.tokens import CLAUSES, LATER, Token
+
+HIGHEST = 150  # of the tree: a chain `a AND b AND ...` is a tree as high as it is long
+T = TypeVar("T")
+
+
+def parse(text: str, *, names: Iterable[str] = frozenset()) -> Query:
+    """The one query in a text. `names` are declared names with hyphens, such as `ins-type`.
+
+    >>> parse("SEQ(A a, !B b) WITHIN 10").within
+    Duration(amount=10, unit=None)
+    """
+    queries = parse_all(text, names=names)
+    if len(queries) > 1:
+        problem = Problem("one query was expected", queries[1].span, f"the text has {len(queries)} queries")
+        raise QueryError([problem], text)
+    return queries[0]
+
+
+def parse_all(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Query, ...]:
+    """All queries of a file, separated by `;`. Their places are offsets into the whole text."""
+    reader = _Reader(text, names)
+    found = reader.read(reader.queries)
+    if not found:
+        raise QueryError([Problem("there is no query here", None, hint="write EVENT SEQ(A a, B b) WITHIN 10")], text)
+    return found
+
+
+def parse_expr(text: str, *, names: Iterable[str] = frozenset()) -> Expr:
+    """One expression by itself.
+
+    >>> parse_expr("a.x")
+    Attr(var='a', name='x')
+    """
+    reader = _Reader(text, names)
+    return reader.read(reader.only_expr)
+
+
+def parse_order(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Comparison, ...]:
+    """The endpoint comparisons of an ISEQ by themselves: `start(a) < end(b) < end(c)`."""
+    reader = _Reader(text, names)
+    return reader.read(reader.only_order)
+
+
+def parse_duration(text: str) -> Duration:
+    """A length of time by itself, greater than 0: `12 h`."""
+    reader = _Reader(text, ())
+    return reader.read(reader.only_duration)
+
+
+class _Reader(PatternReader):
+    """Reads queries: the pattern, then its clauses in any order."""
+
+    def read(self, what: Callable[[], T]) -> T:
+        """Run one of the methods below, or raise everything that was noted."""
+        try:
+            found = what()
+        except ReadError as fault:
+            if fault.problem not in self.problems:
+                self.problems.append(fault.problem)
+        except RecursionError:
+            self.problems.append(Problem("this is nested too deeply for the stack that is left"))
+        if self.problems:
+            raise self.failure()
+        return found
+
+    def only_expr(self) -> Expr:
+        expr = self.expr()
+        self._nothing_more()
+        self._check_height(expr)
+        return expr
+
+    def only_order(self) -> tuple[Comparison, ...]:
+        order = self._chains()
+        while self.accept_op(","):
+            order += self._chains()
+        self._nothing_more()
+        return tuple(order)
+
+    def only_duration(self) -> Duration:
+        found = self.duration("a length of time")
+        self._nothing_more()
+        return found
+
+    def _nothing_more(self) -> None:
+        if self.token.kind != "end":
+            raise self._unexpected()
+
+    def queries(self) -> tuple[Query, ...]:
+        found = []
+        while self.token.kind != "end":
+            if self.accept_op(";"):
+                continue
+            query = self._query()
+            if query is not None:
+                self._check_height(query)
+                found.append(query)
+        return tuple(found)
+
+    def _query(self) -> Query | None:
+        start = self.token
+        self.variables = set()
+        self.level = 0
+        pattern: Pattern | None = None
+        name = None
+        try:
+            if self.accept_word("QUERY"):
+                name = self.name("the name of the query")
+            self.accept_word("EVENT")
+            pattern = self.item("query")
+        except ReadError as fault:
+            self.recover(fault, 0)
+            self.skip((";",), closers=False)
+        query = Query(pattern or Leaf("?"), name)
+        query = self._clauses(query, start)
+        return None if pattern is None else replace(query, span=self.since(start), text=self.text)
+
+    def _clauses(self, query: Query, start: Token) -> Query:
+        seen: set[str] = set()
+        while self.token.kind != "end" and not self.is_op(";"):
+            token = self.token
+            clause = token.word if token.word in CLAUSES else self._odd_clause(start)
+            if token.word in ("QUERY", "EVENT"):
+                break
+            if clause is None:
+                continue
+            self.take()
+            if clause in seen:
+                self.note(Problem(f"a second {clause} clause", token.span, hint="a query has one of each clause"))
+            seen.add(clause)
+            try:
+                query = self._clause(clause, query)
+            except ReadError as fault:
+                self.recover(fault, 0)
+                self.skip((";",), closers=False)
+        return query
+
+    def _odd_clause(self, start: Token) -> str | None:
+        """Something else stands where a clause should: say so; go on as if the similar clause had been written."""
+        fault = self._unexpected(start)
+        meant = similar(self.token, CLAUSES)
+        self.recover(fault, 0)
+        if meant is None and not self.is_word("QUERY", "EVENT"):
+            self.at += 1
+            self.skip((";",), closers=False)
+        return meant
+
+    def _clause(self, clause: str, query: Query) -> Query:
+        match clause:
+            case "WHERE":
+                return replace(query, where=self._where())
+            case "WITHIN":
+                return replace(query, within=self.duration("the window"))
+            case "PARTITION":
+                self.expect_word("BY", "after PARTITION")
+                return replace(query, partition=tuple(self._separated(lambda: self.name("an attribute name"))))
+        if self.is_op("*"):
+            raise self.fault("* cannot be selected", hint="leave SELECT out to get every variable")
+        return replace(query, select=tuple(self._separated(self._select_item)))
+
+    def _where(self) -> Expr:
+        start = self.token
+        whole = self.expr()
+        while self.accept_op(","):
+            whole = Binary("AND", whole, self.expr(), span=self.since(start))
+        return whole
+
+    def _separated(self, one: Callable[[], T]) -> list[T]:
+        found = [one()]
+        while self.accept_op(","):
+            found.append(one())
+        return found
+
+    def _select_item(self) -> SelectItem:
+        start = self.token
+        expr = self.expr()
+        name = None
+        if self.accept_word("AS"):
+            name = self.name("the name of the column")
+        elif self.token.kind == "name" and self.is_separator(self.at + 1) and not self.ends_here():
+            raise self.fault("expected AS before the name of a column", hint=f"write AS {self.token.text}")
+        return SelectItem(expr, name, span=self.since(start))
+
+    def _unexpected(self, start: Token | None = None) -> ReadError:
+        token, before = self.token, self.last
+        if token.word in LATER:
+            return self.fault(f"{token.word} is reserved for later")
+        if token.word in ("QUERY", "EVENT"):
+            return self.fault(f"{token.word} inside a query", hint="separate queries with ;")
+        meant = similar(token, (*CLAUSES, *INFIX_WORDS))
+        earlier = similar(before, CLAUSES) if before.word not in CLAUSES else None
+        first = similar(start, ("EVENT", "QUERY")) if start and start.word not in ("EVENT", "QUERY") else None
+        hint = "next can come WHERE, WITHIN, PARTITION BY, SELECT, or ; and another query"
+        if meant:
+            hint = f"did you mean {meant}?"
+        elif earlier:
+            hint = f"{before.text!r} was read as a variable; did you mean {earlier}?"
+        elif first and start:
+            hint = f"{start.text!r} was read as a type; did you mean {first}?"
+        elif token.kind == "op" and token.text == ")":
+            hint = "no bracket is open here"
+        elif token.kind == "name" and self.peek().kind == "op" and self.peek().text in (".", "("):
+            hint = "join conditions with AND"
+        return self.fault(f"unexpected {shown(token)}", hint=hint)
+
+    def _check_height(self, root: object) -> None:
+        """A tree that is too high would exhaust the stack of everything that walks it."""
+        waiting = [(root, 0)]
+        while waiting:
+            node, height = waiting.pop()
+            if height > HIGHEST:
+                span = getattr(node, "span", None)
+                detail = f"a chain of operators may have about {HIGHEST} parts"
+                hint = "group its parts with parentheses, or use IN (...)"
+                raise GiveUpError(Problem("this expression is too long", span, detail, hint))
+            waiting.extend((child, height + 1) for child in children(node))

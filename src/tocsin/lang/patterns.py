@@ -1,0 +1,458 @@
+"""Patterns: SEQ, AND, OR, EXISTS, ISEQ, REL, negations and leaves, in every form that the papers print.
+
+    (A a : p)   (A a) : p   ∃c: q   ∃x.q   SEQ(A; B)   SEQ((A, B))   OR(P|Q)   Rel[..](..)   BEFORE(A, B)
+    endpoints: A.ts   A^-   A-   start(a)
+
+What a pattern means is not judged here (see the binder); only what cannot be written down as nodes is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tocsin.errors import Problem
+from tocsin.lang.cursor import shown, similar
+from tocsin.lang.expressions import ExpressionReader
+from tocsin.lang.syntax import (
+    ALLEN,
+    And,
+    Comparison,
+    Duration,
+    Endpoint,
+    Exists,
+    Iseq,
+    Leaf,
+    Not,
+    Or,
+    Pattern,
+    Rel,
+    Repeat,
+    Seq,
+    Span,
+)
+from tocsin.lang.tokens import ALLEN_NAMES, CLAUSES, KEYWORDS, LATER, OPERATORS, RESERVED_TYPES, Token
+
+ENDPOINTS = {"ts": "start", "start": "start", "te": "end", "end": "end"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Several:
+    """A list of patterns in parentheses without an operator; right only as `SEQ((A a, B b))`."""
+
+    items: tuple[Pattern, ...]
+    span: Span
+
+
+class PatternReader(ExpressionReader):
+    """Reads patterns. `host` says what the pattern is a part of, since `!` may stand only under SEQ and AND."""
+
+    def __init__(self, text: str, names: Iterable[str] = ()) -> None:
+        super().__init__(text, names)
+        self.variables: set[str] = set()  # declared so far, to tell an attribute from a type with dots
+
+    def item(self, host: str) -> Pattern:
+        found = self._item(host)
+        if isinstance(found, _Several):
+            self._refuse(found)
+            return Leaf("?")
+        return found
+
+    def _item(self, host: str) -> Pattern | _Several:
+        start = self.token
+        if self.accept_op("!") or self.accept_word("NOT"):
+            return self._negation(host, start)
+        found = self._positive(host)
+        return self._with_predicates(found, start) if self.is_op(":") else found
+
+    def _negation(self, host: str, start: Token) -> Pattern:
+        doubled = self.last if host == "!" else None
+        while self.is_op("!") or self.is_word("NOT"):
+            doubled = self.take()
+        if doubled is not None:
+            hint = "leave both out, or write the nested pattern: !SEQ(A a, !B b)"
+            self.note(Problem("a negation of a negation", doubled.span, hint=hint))
+        elif host not in ("SEQ", "AND"):
+            hint = "put it into a SEQ or AND with a positive part: SEQ(A a, !B b)"
+            self.note(Problem(f"a negation cannot stand {_under(host)}", start.span, hint=hint))
+        self.deeper()
+        inner = self.item("!")
+        self.level -= 1
+        return Not(inner, span=self.since(start))
+
+    def _positive(self, host: str) -> Pattern | _Several:
+        token, following = self.token, self.peek()
+        before_list = following.kind == "op" and following.text == "("
+        if self.is_op("("):
+            return self._group(host)
+        if token.word in ("SEQ", "AND", "OR"):
+            return self._operator(self.take(), token.word)
+        if token.word == "EXISTS":
+            return self._exists()
+        if token.word == "ISEQ":
+            return self._iseq()
+        if token.word == "REL" or _is_numbered_rel(token, following):
+            return self._rel()
+        if before_list and _allen(token):
+            return self._related((_allen(token),), self.take())
+        if before_list and token.kind == "name" and token.word not in KEYWORDS:
+            return self._misspelt_operator()
+        return self._leaf()
+
+    # --- operators ---
+
+    def _operator(self, start: Token, word: str) -> Pattern:
+        self.expect_op("(", f"after {word}")
+        separators = (",", ";", "|") if word == "OR" else (",", ";")
+        items = self._items(word, separators, start)
+        span = self.since(start)
+        match word:
+            case "SEQ":
+                return Seq(items, span=span)
+            case "AND":
+                return And(items, span=span)
+        return Or(items, span=span)
+
+    def _misspelt_operator(self) -> Pattern:
+        token = self.take()
+        meant = similar(token, (*OPERATORS, *(name.upper() for name in ALLEN_NAMES)))
+        if token.word.startswith("SEQ"):
+            meant = "SEQ"
+        hint = f"did you mean {meant}?" if meant else "the operators are SEQ, AND, OR, ISEQ, REL and EXISTS"
+        self.note(Problem(f"{token.text!r} is not an operator", token.span, hint=hint))
+        return self._operator(token, "SEQ")
+
+    def _items(self, host: str, separators: tuple[str, ...], start: Token) -> tuple[Pattern, ...]:
+        """The items between the brackets of an operator; also `SEQ((A a, B b))`."""
+        known = len(self.problems)
+        self.deeper()
+        found = self.list_of(")", lambda: self._item(host), separators=separators, stop=self._at_window)
+        self.level -= 1
+        if len(found) == 1 and isinstance(found[0], _Several):
+            return found[0].items
+        if not found and len(self.problems) == known:
+            self.note(Problem(f"{host} needs at least one item", self.since(start)))
+        return self._singles(found)
+
+    def _singles(self, found: list[Pattern | _Several]) -> tuple[Pattern, ...]:
+        for item in found:
+            if isinstance(item, _Several):
+                self._refuse(item)
+        return tuple(item for item in found if not isinstance(item, _Several))
+
+    def _at_window(self) -> bool:
+        """Whether `; 10 min` stands here, the window of an ISEQ."""
+        return self.is_op(";") and self.peek().kind == "number"
+
+    def _group(self, host: str) -> Pattern | _Several:
+        """`(A a : p)`, `(A a) : p`, or any pattern in parentheses."""
+        start = self.take()
+        known = len(self.problems)
+        self.deeper()
+        found = self.list_of(")", lambda: self._item(host), separators=(",", ";"))
+        self.level -= 1
+        if not found:
+            if len(self.problems) == known:
+                raise self.fault("these parentheses are empty", start)
+            return Leaf("?")  # the problem is known; go on looking for others
+        if len(found) > 1:
+            return _Several(self._singles(found), self.since(start))
+        return found[0]
+
+    def _with_predicates(self, pattern: Pattern | _Several, start: Token) -> Leaf:
+        if not isinstance(pattern, Leaf):
+            hint = "write it at a leaf inside, or in WHERE"
+            raise self.fault("only a leaf takes a predicate", hint=hint)
+        if pattern.where is not None:
+            raise self.fault("this leaf has its predicates already", hint="join them with AND")
+        self.take()
+        where = self.predicates()
+        return replace(pattern, where=where, span=self.since(start))
+
+    def _refuse(self, several: _Several) -> None:
+        hint = "write SEQ(...), AND(...) or OR(...)"
+        self.note(Problem("a list of patterns needs an operator in front", several.span, hint=hint))
+
+    def _exists(self) -> Pattern:
+        start = self.take()
+        if self.token.kind not in ("name", "quoted"):
+            hint = "write EXISTS c : SEQ(A a, C c)"
+            raise self.fault(f"expected a variable after EXISTS, found {shown(self.token)}", hint=hint)
+        variables = [self.name("a variable after EXISTS")]
+        while self.accept_op(","):
+            variables.append(self.name("a variable"))
+        if not self.accept_op(":", "."):
+            raise self.fault(f"expected ':' after the variables of EXISTS, found {shown(self.token)}")
+        self.deeper()
+        inner = self.item("EXISTS")
+        self.level -= 1
+        return Exists(tuple(variables), inner, span=self.since(start))
+
+    # --- leaves ---
+
+    def _leaf(self) -> Leaf:
+        start = self.token
+        type = self._type()
+        repeat = self._repeat()
+        variable = None
+        if self.token.kind == "quoted" or (self.token.kind == "name" and self.token.word not in KEYWORDS):
+            variable = self._variable()
+        self.variables.add(variable or type)
+        leaf = Leaf(type, variable, None, repeat, span=self.since(start))
+        if variable and self.is_op("+", "{"):
+            raise self.fault("a repetition is written after the type", hint=f"write {type}+ {variable}")
+        return leaf
+
+    def _type(self) -> str:
+        """A type, with dots if it has parts: `SUPPLIER.WAREHOUSE`."""
+        token = self.token
+        if token.kind not in ("name", "quoted"):
+            raise self.fault(f"expected a pattern, found {shown(token)}", hint="write a type, or SEQ(...)")
+        if token.word in RESERVED_TYPES:
+            self.note_reserved(token)
+        parts = [self.name("a pattern")]
+        while self.is_op(".") and self.peek().kind in ("name", "quoted"):
+            self.take()
+            parts.append(self.any_word("a part of the type"))
+        return ".".join(parts)
+
+    def _variable(self) -> str:
+        token = self.token
+        if token.word in LATER and not self.is_separator(self.at + 1):
+            self.note(Problem(f"{token.word} is reserved for later", token.span))
+            self.skip((",", ";"))
+            return token.text
+        return self.name("a variable")
+
+    def _repeat(self) -> Repeat | None:
+        start = self.token
+        if self.accept_op("+"):
+            return Repeat(1, None)
+        if self.is_op("*"):
+            raise self.fault("a part that may be missing cannot be repeated", hint="B+ repeats once or more")
+        if not self.accept_op("{"):
+            return None
+        least = self._times()
+        most: int | None = least
+        if self.accept_op(","):
+            most = None if self.is_op("}") else self._times()
+        self.expect_op("}", "after the numbers of repetitions")
+        if least < 1 or (most is not None and most < least):
+            detail = "at least 1 event is repeated, and the second number is not smaller than the first"
+            self.note(Problem("this repetition is impossible", self.since(start), detail))
+        return Repeat(least, most)
+
+    def _times(self) -> int:
+        token = self.take()
+        if not isinstance(token.value, int) or token.kind != "number":
+            hint = "the forms are B{3}, B{2,} and B{2,4}"
+            raise self.fault(f"expected a whole number, found {shown(token)}", token, hint=hint)
+        return token.value
+
+    # --- a comma after a predicate: another predicate, or the next item? ---
+
+    def predicate_follows(self) -> bool:
+        return super().predicate_follows() and not self._item_at(self.at + 1)
+
+    def _item_at(self, index: int) -> bool:
+        """Whether an item of a pattern starts at a token (looking ahead only as far as needed)."""
+        tokens = self.tokens
+        while tokens[index].word == "NOT" or (tokens[index].kind == "op" and tokens[index].text in ("(", "!")):
+            index += 1
+        first = tokens[index]
+        if first.word in OPERATORS or _is_numbered_rel(first, tokens[index + 1 if first.kind != "end" else index]):
+            return True
+        if first.kind not in ("name", "quoted") or first.word in KEYWORDS:
+            return False
+        after = self._after_dots(index)
+        if self._is_op_at(after, "("):
+            return bool(_allen(first)) and self.is_separator(self._after_bracket(after))
+        if self._is_op_at(after, "+"):
+            return self.is_separator(after + 1) or (self._is_name_at(after + 1) and self.is_separator(after + 2))
+        if self.is_separator(after):
+            return after == index + 1 or first.text not in self.variables  # a.flag is an attribute, A.B a type
+        return self._is_name_at(after) or self._is_op_at(after, "{")
+
+    def is_separator(self, index: int) -> bool:
+        return self.ends_here(index) or self._is_op_at(index, ",", ";", ":", ")", "|")
+
+    def _is_op_at(self, index: int, *ops: str) -> bool:
+        return self.tokens[index].kind == "op" and self.tokens[index].text in ops
+
+    def _is_name_at(self, index: int) -> bool:
+        token = self.tokens[index]
+        return token.kind == "quoted" or (token.kind == "name" and token.word not in KEYWORDS)
+
+    def _after_dots(self, index: int) -> int:
+        while self._is_op_at(index + 1, ".") and self.tokens[index + 2].kind in ("name", "quoted"):
+            index += 2
+        return index + 1
+
+    def _after_bracket(self, index: int) -> int:
+        depth = 0
+        while self.tokens[index].kind != "end":
+            if self._is_op_at(index, "(", "[", "{"):
+                depth += 1
+            elif self._is_op_at(index, ")", "]", "}"):
+                depth -= 1
+            index += 1
+            if depth == 0:
+                break
+        return index
+
+    # --- intervals ---
+
+    def _iseq(self) -> Pattern:
+        start = self.take()
+        self.expect_op("[", "after ISEQ")
+        order = self.order("]")
+        self.expect_op("(", "after the comparisons of ISEQ")
+        items = self._items("ISEQ", (",", ";"), start)
+        within = None
+        if self._at_window():
+            self.take()
+            within = self.duration("the window of ISEQ")
+            self.expect_op(")", "after the window of ISEQ")
+        for item in items:
+            if not isinstance(item, (Leaf, Not)):  # a negation is refused already
+                self.note(Problem("ISEQ takes leaves only", item.span, hint="write A a, or (A a : a.x = 1)"))
+        leaves = tuple(item for item in items if isinstance(item, Leaf))
+        return Iseq(order, leaves, within, span=self.since(start))
+
+    def order(self, close: str) -> tuple[Comparison, ...]:
+        """The TList: comparisons of endpoints, joined by AND, ∧ or commas."""
+        start = self.token
+        known = len(self.problems)
+        found = self.list_of(close, self._chains)
+        if not found and len(self.problems) == known:
+            hint = "for events in any order use AND(...)"
+            raise self.fault("ISEQ needs at least one comparison", start, hint=hint)
+        return tuple(comparison for chains in found for comparison in chains)
+
+    def _chains(self) -> list[Comparison]:
+        found = self._chain()
+        while self.accept_word("AND"):
+            found += self._chain()
+        return found
+
+    def _chain(self) -> list[Comparison]:
+        """`a < b < c` is two comparisons; parentheses around a chain are allowed."""
+        if self.accept_op("("):
+            self.deeper()
+            found = self._chains()
+            self.level -= 1
+            self.expect_op(")", "after the comparison")
+            return found
+        start = self.token
+        left = self._endpoint()
+        found = []
+        while not found or self.is_op("<", "<=", "=", ">", ">=", "<>"):
+            if not self.is_op("<", "<=", "=", ">", ">="):
+                hint = "endpoints are compared with < <= = > >="
+                raise self.fault(f"expected a comparison, found {shown(self.token)}", hint=hint)
+            op = self.take().text
+            right = self._endpoint()
+            found.append(Comparison(left, op, right, span=self.since(start)))
+            left = right
+        return found
+
+    def _endpoint(self) -> Endpoint:
+        start = self.token
+        if start.word in ("START", "END") and self._is_op_at(self.at + 1, "("):
+            self.at += 2
+            variable = self._dotted()
+            self.expect_op(")", "after the variable")
+            which = start.word.lower()
+            return Endpoint(variable, "start" if which == "start" else "end", span=self.since(start))
+        variable = self._dotted()
+        if self.accept_op("^") and not self.is_op("+", "-"):
+            raise self.fault(f"expected + or - after ^, found {shown(self.token)}")
+        if self.is_op("-", "+"):
+            which = "start" if self.take().text == "-" else "end"
+        else:
+            variable, _, suffix = variable.rpartition(".")
+            which = ENDPOINTS.get(suffix.lower(), "")
+        if not variable or not which:
+            hint = "write start(a), a.ts or a^- for the start, end(a), a.te or a^+ for the end"
+            raise self.fault("expected an endpoint", start, hint=hint)
+        return Endpoint(variable, "start" if which == "start" else "end", span=self.since(start))
+
+    def _dotted(self) -> str:
+        parts = [self.name("a variable")]
+        while self.accept_op("."):
+            parts.append(self.any_word("a name"))
+        return ".".join(parts)
+
+    def _rel(self) -> Pattern:
+        start = self.take()
+        self.expect_op("[", f"after {start.text}")
+        known = len(self.problems)
+        relations = self.list_of("]", self._relation, separators=(",", "|"))
+        if not relations and len(self.problems) == known:
+            self.note(Problem("REL needs at least one relation", self.since(start), hint="write REL[before](A, B)"))
+        return self._related(tuple(relations), start)
+
+    def _relation(self) -> str:
+        start = self.token
+        words = []
+        while self.token.kind == "name" and self.token.word != "OR":
+            words.append(self.take().text)
+            self.accept_op("-")
+        if self.is_word("OR"):
+            raise self.fault("relations are separated by commas", hint="REL[before, meet] means one of them")
+        name = " ".join(words).lower().replace("_", " ")
+        if name not in ALLEN_NAMES:
+            if not words:
+                raise self.fault(f"expected an interval relation, found {shown(self.token)}")
+            meant = similar(replace(start, word=name), ALLEN_NAMES)
+            hint = f"did you mean {meant}?" if meant else "the relations are " + ", ".join(ALLEN)
+            self.note(Problem(f"{name!r} is not an interval relation", self.since(start), hint=hint))
+        return ALLEN_NAMES.get(name, "before")
+
+    def _related(self, relations: tuple[str, ...], start: Token) -> Pattern:
+        known = len(self.problems)
+        self.expect_op("(", "after the relation")
+        items = self._items("REL", (",", ";"), start)
+        span = self.since(start)
+        if len(items) != 2:
+            if len(self.problems) == known:
+                detail = f"it stands between 2 parts, here are {len(items)}"
+                hint = "nest it: REL[overlap](REL[contain](A, B), C)"
+                self.note(Problem("a relation needs two parts", span, detail, hint))
+            return Leaf("?")
+        left, right = items
+        if not isinstance(right, Leaf):
+            hint = "swap the parts and use the inverse relation, for example after for before"
+            self.note(Problem("the second part of a relation must be a leaf", right.span, hint=hint))
+            return left
+        return Rel(relations, left, right, span=span)
+
+    def duration(self, what: str) -> Duration:
+        """NUMBER [unit], greater than 0."""
+        start = self.token
+        negative = self.accept_op("-")
+        if self.token.kind != "number":
+            raise self.fault(f"expected {what}, found {shown(self.token)}", hint="write WITHIN 10 or WITHIN 12 h")
+        amount = self.take().value
+        unit = self.unit() if self.is_unit(*CLAUSES) else None
+        span = self.since(start)
+        if negative or amount <= 0:
+            self.note(Problem(f"{what} must be greater than 0", span))
+        elif unit is None and not isinstance(amount, int):
+            self.note(Problem("a number of ticks must be whole", span, hint="add a unit: 1.5 h"))
+        return Duration(amount, unit, span=span)
+
+
+def _under(host: str) -> str:
+    return "by itself" if host == "query" else f"directly under {host}"
+
+
+def _allen(token: Token) -> str:
+    """The interval relation that a single word names, such as BEFORE or MET_BY; else empty."""
+    return ALLEN_NAMES.get(token.word.lower().replace("_", " "), "") if token.word else ""
+
+
+def _is_numbered_rel(token: Token, following: Token) -> bool:
+    """`Rel_1[..](..)`: the papers number nested relations."""
+    bracket = following.kind == "op" and following.text == "["
+    return bracket and token.word.startswith("REL_") and token.word[4:].isdigit()

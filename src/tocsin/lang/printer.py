@@ -1,0 +1,264 @@
+"""Syntax nodes into text: the canonical spelling, with as few parentheses as the grammar allows.
+
+The law is `parse(print_query(q)) == q`. A name that the grammar would misread stands in back-quotes.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from tocsin.lang.expressions import COMPARISON, OPERAND, PRECEDENCE
+from tocsin.lang.syntax import (
+    And,
+    Attr,
+    Between,
+    Binary,
+    Call,
+    Case,
+    Comparison,
+    Duration,
+    Endpoint,
+    Exists,
+    Expr,
+    In,
+    Iseq,
+    IsNull,
+    Leaf,
+    Like,
+    Literal,
+    Name,
+    Not,
+    Or,
+    Pattern,
+    Query,
+    Rel,
+    Repeat,
+    Same,
+    SelectItem,
+    Seq,
+    Unary,
+)
+from tocsin.lang.tokens import PLAIN, is_plain
+
+ATOM = PRECEDENCE["minus"] + 1
+
+
+def print_query(query: Query) -> str:
+    """The whole query, one clause per line.
+
+    >>> from tocsin.lang.parser import parse
+    >>> print(print_query(parse("seq(A a, not B b) within 12 hours where [id]")))
+    EVENT SEQ(A a, !B b)
+    WHERE [id]
+    WITHIN 12 h
+    """
+    lines = [f"QUERY {_name(query.name)}"] if query.name is not None else []
+    lines.append(f"EVENT {print_pattern(query.pattern)}")
+    if query.where is not None:
+        lines.append(f"WHERE {print_expr(query.where)}")
+    if query.within is not None:
+        lines.append(f"WITHIN {_duration(query.within)}")
+    if query.partition:
+        lines.append(f"PARTITION BY {_names(query.partition)}")
+    if query.select:
+        lines.append(f"SELECT {', '.join(_select_item(item) for item in query.select)}")
+    return "\n".join(lines)
+
+
+# --- patterns ----------------------------------------------------------------------------------------------------
+
+
+def print_pattern(pattern: Pattern) -> str:
+    """A pattern on one line.
+
+    >>> print_pattern(Seq((Leaf("A", "a"), Not(Leaf("B")))))
+    'SEQ(A a, !B)'
+    """
+    match pattern:
+        case Leaf():
+            return _leaf(pattern)
+        case Not(inner):
+            return f"!{print_pattern(inner)}"
+        case Seq(items):
+            return f"SEQ({_patterns(items)})"
+        case And(items):
+            return f"AND({_patterns(items)})"
+        case Or(items):
+            return f"OR({_patterns(items)})"
+        case Exists(variables, inner):
+            return f"EXISTS {_names(variables)} : {print_pattern(inner)}"
+        case Iseq(order, leaves, within):
+            window = f"; {_duration(within)}" if within is not None else ""
+            return f"ISEQ[{_order(order)}]({_patterns(leaves)}{window})"
+        case Rel(relations, left, right):
+            return f"REL[{', '.join(relations)}]({print_pattern(left)}, {print_pattern(right)})"
+    raise TypeError(f"not a pattern: {pattern!r}")
+
+
+def _patterns(items: tuple[Pattern, ...]) -> str:
+    return ", ".join(print_pattern(item) for item in items)
+
+
+def _leaf(leaf: Leaf) -> str:
+    text = _dotted(leaf.type) + _repeat(leaf.repeat)
+    if leaf.var is not None:
+        text += f" {_name(leaf.var)}"
+    return text if leaf.where is None else f"({text} : {print_expr(leaf.where)})"
+
+
+def _repeat(repeat: Repeat | None) -> str:
+    match repeat:
+        case None:
+            return ""
+        case Repeat(1, None):
+            return "+"
+        case Repeat(least, None):
+            return f"{{{least},}}"
+        case Repeat(least, most):
+            return f"{{{least}}}" if least == most else f"{{{least},{most}}}"
+
+
+def _order(order: tuple[Comparison, ...]) -> str:
+    """Comparisons that follow on each other are written as a chain: start(a) < end(b) < end(c)."""
+    text = ""
+    for index, comparison in enumerate(order):
+        if not index:
+            text = _endpoint(comparison.left)
+        elif order[index - 1].right != comparison.left:
+            text += f" AND {_endpoint(comparison.left)}"
+        text += f" {comparison.op} {_endpoint(comparison.right)}"
+    return text
+
+
+def _endpoint(endpoint: Endpoint) -> str:
+    return f"{endpoint.which}({_dotted(endpoint.var)})"
+
+
+# --- expressions -------------------------------------------------------------------------------------------------
+
+
+def print_expr(expr: Expr, least: int = 0) -> str:
+    """An expression, in parentheses if it binds less tightly than `least` (see the table in `expressions`).
+
+    >>> print_expr(Binary("*", Binary("+", Attr("a", "x"), Literal(1)), Literal(2)))
+    '(a.x + 1) * 2'
+    """
+    text, binding = _expr(expr)
+    return text if binding >= least else f"({text})"
+
+
+def _expr(expr: Expr) -> tuple[str, int]:
+    """The text of an expression and how tightly its outermost operator binds."""
+    match expr:
+        case Literal():
+            return _literal(expr), ATOM
+        case Duration():
+            return _duration(expr), ATOM
+        case Name(name):
+            return _name(name), ATOM
+        case Attr(variable, name):
+            return f"{_dotted(variable)}.{_word(name)}", ATOM
+        case Call(function, args):
+            called = "end" if function == "end" else _name(function)
+            return f"{called}({_exprs(args)})", ATOM
+        case Same(attrs):
+            return f"[{_names(attrs)}]", ATOM
+        case Case():
+            return _case(expr), ATOM
+        case Unary("NOT", operand):
+            return f"NOT {print_expr(operand, PRECEDENCE['NOT'])}", PRECEDENCE["NOT"]
+        case Unary(_, operand):
+            return _minus(operand), PRECEDENCE["minus"]
+        case Binary():
+            return _binary(expr)
+    return _comparison(expr), COMPARISON
+
+
+def _binary(expr: Binary) -> tuple[str, int]:
+    binding = PRECEDENCE[expr.op]
+    left = binding + 1 if binding == COMPARISON else binding  # comparisons do not chain
+    return f"{print_expr(expr.left, left)} {expr.op} {print_expr(expr.right, binding + 1)}", binding
+
+
+def _minus(operand: Expr) -> str:
+    """A minus before a number would become a part of it, and two minus signs a comment."""
+    if isinstance(operand, Literal) or (isinstance(operand, Unary) and operand.op == "-"):
+        return f"-({print_expr(operand)})"
+    return f"-{print_expr(operand, PRECEDENCE['minus'])}"
+
+
+def _comparison(expr: Expr) -> str:
+    match expr:
+        case In(operand, options, negated):
+            return f"{print_expr(operand, OPERAND)}{' NOT' if negated else ''} IN ({_exprs(options)})"
+        case Between(operand, low, high, negated):
+            bounds = f"{print_expr(low, OPERAND)} AND {print_expr(high, OPERAND)}"
+            return f"{print_expr(operand, OPERAND)}{' NOT' if negated else ''} BETWEEN {bounds}"
+        case Like(operand, pattern, negated):
+            return f"{print_expr(operand, OPERAND)}{' NOT' if negated else ''} LIKE {print_expr(pattern, OPERAND)}"
+        case IsNull(operand, negated):
+            return f"{print_expr(operand, OPERAND)} IS{' NOT' if negated else ''} NULL"
+    raise TypeError(f"not an expression: {expr!r}")
+
+
+def _case(case: Case) -> str:
+    whens = "".join(f" WHEN {print_expr(condition)} THEN {print_expr(value)}" for condition, value in case.whens)
+    otherwise = f" ELSE {print_expr(case.otherwise)}" if case.otherwise is not None else ""
+    return f"CASE{whens}{otherwise} END"
+
+
+def _exprs(exprs: tuple[Expr, ...]) -> str:
+    return ", ".join(print_expr(expr) for expr in exprs)
+
+
+def _literal(literal: Literal) -> str:
+    match literal.value:
+        case None:
+            return "NULL"
+        case bool() as truth:
+            return "TRUE" if truth else "FALSE"
+        case str() as text:
+            return "'" + text.replace("'", "''") + "'"
+        case number:
+            return _number(number)
+
+
+def _number(value: int | Decimal) -> str:
+    """A Decimal keeps its point, so that it is read as a Decimal again."""
+    text = str(value)
+    return f"{text}.0" if isinstance(value, Decimal) and text.lstrip("-").isdigit() else text
+
+
+def _duration(duration: Duration) -> str:
+    amount = _number(duration.amount)
+    return amount if duration.unit is None else f"{amount} {duration.unit}"
+
+
+def _select_item(item: SelectItem) -> str:
+    text = print_expr(item.expr)
+    return text if item.name is None else f"{text} AS {_name(item.name)}"
+
+
+# --- names -------------------------------------------------------------------------------------------------------
+
+
+def _name(name: str) -> str:
+    return name if is_plain(name) else _quoted(name)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(_name(name) for name in names)
+
+
+def _word(name: str) -> str:
+    """A name after a dot, where keywords need no back-quotes."""
+    return name if PLAIN.fullmatch(name) else _quoted(name)
+
+
+def _dotted(name: str) -> str:
+    """A name whose parts may be joined by dots, such as the type SUPPLIER.WAREHOUSE."""
+    return name if all(is_plain(part) for part in name.split(".")) else _quoted(name)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,247 @@
+"""From syntax to blocks: names, kinds and scopes are settled here, and every mistake gets its place and a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+
+from tocsin.errors import Problem, QueryError
+from tocsin.events import TIME_LIMIT
+from tocsin.functions import Function, registered
+from tocsin.lang import syntax
+from tocsin.lang.printer import print_pattern, print_query
+from tocsin.lang.syntax import Duration, Query, conjuncts, leaves_of
+from tocsin.plan.block import Block, Plan
+from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables
+from tocsin.plan.closure import Conditions, taken_apart
+from tocsin.plan.draft import Draft, Drafter
+from tocsin.plan.names import resolve
+from tocsin.plan.parts import Part, Site, Woven, parts, sites
+from tocsin.plan.problems import Problems, suggestion
+from tocsin.plan.select import outputs_of, variables_of
+from tocsin.plan.typer import variables
+from tocsin.plan.types import KindError, field_of, ticks
+from tocsin.plan.where import Context, check_mentions, filled, impossible
+from tocsin.schema import Field, Kind, Schema
+
+
+def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None = None) -> Plan:
+    """The plan of a query over a schema; a QueryError that lists every problem found."""
+    functions = registered() if functions is None else functions
+    problems = Problems(query.text)
+    full = resolve(query, schema, problems)
+    check_types(full.pattern, schema, problems)
+    sound = len(problems.found)
+    check_pattern(full, problems)
+    conditions = taken_apart(conjuncts(full.where), full.partition)
+    tree = parts(full.pattern, _mergeable(schema, conditions))
+    declared = list(sites(tree))
+    check_declarations(declared, problems)
+    if len(problems.found) > sound:
+        problems.raise_any()  # the shape is wrong: what would follow from it is noise
+    context = Context(schema, functions, _by_variable(declared), conditions, problems)
+    return _plan(full, tree, context)
+
+
+def _plan(query: Query, tree: Part, context: Context) -> Plan:
+    schema, problems = context.schema, context.problems
+    within = _window(query, tree, schema, problems)
+    drafter = Drafter(schema, within, problems, absorbed=tree if isinstance(tree, Woven) else None)
+    roots = drafter.alternatives(tree)
+    check_mentions(context)
+    _check_same(context)
+    blocks = [block for root in roots if (block := filled(root, context)) is not None]
+    found, seen = variables_of(context.sites, hidden_variables(query.pattern), schema)
+    outputs = outputs_of(query.select, found, seen, context.sites, context.functions, schema, problems)
+    problems.raise_any()
+    return Plan(
+        query.name,
+        tuple(blocks) or (impossible(roots[0]),),
+        within,
+        found,
+        outputs,
+        schema,
+        fingerprint=fingerprint(query),
+        notes=tuple(dict.fromkeys(_notes(query, roots, blocks, context))),
+    )
+
+
+def fingerprint(named_query: Query) -> str:
+    """32 hex digits that identify what is detected: the canonical text without name and SELECT."""
+    text = print_query(replace(named_query, name=None, select=()))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _mergeable(schema: Schema, conditions: Conditions) -> Callable[[tuple[syntax.Leaf, ...]], bool]:
+    """Leaves of an OR can share a spot if each predicate is about its own leaf and `[attr]` means one kind in all."""
+
+    def mergeable(leaves: tuple[syntax.Leaf, ...]) -> bool:
+        for attr, _ in conditions.same:
+            fields = [schema.field(leaf.type, attr) for leaf in leaves]
+            if len({(field.kind, field.scale) for field in fields if field}) > 1:
+                return False
+            if any(field is None or field.kind is Kind.NULL for field in fields):
+                return False
+        return all(leaf.where is None or variables(leaf.where) <= {leaf.var} for leaf in leaves)
+
+    return mergeable
+
+
+def _by_variable(declared: list[Site]) -> dict[str, list[Site]]:
+    found: dict[str, list[Site]] = {}
+    for site in declared:
+        found.setdefault(site.var, []).append(site)
+    return found
+
+
+def _window(query: Query, tree: Part, schema: Schema, problems: Problems) -> int | None:
+    """WITHIN in ticks; an ISEQ that is the whole pattern may give it too, then the smaller holds."""
+    given = [query.within, tree.within if isinstance(tree, Woven) else None]
+    lengths = [_ticks(duration, schema, problems) for duration in given if duration is not None]
+    return min((length for length in lengths if length is not None), default=None)
+
+
+def _ticks(duration: Duration, schema: Schema, problems: Problems) -> int | None:
+    try:
+        length = ticks(duration, schema)
+    except KindError as error:
+        problems.add(error.message, duration.span, detail=error.detail, hint=error.hint)
+        return None
+    if length <= 0:
+        problems.add("the window must be longer than nothing", duration.span, hint="WITHIN 10, WITHIN 12 h")
+        return None
+    if length >= TIME_LIMIT:
+        problems.add("the window is too long", duration.span, hint=f"it must be below {TIME_LIMIT} ticks")
+        return None
+    return length
+
+
+def _check_same(context: Context) -> None:
+    for attr, span in context.conditions.same:
+        known = context.schema.attributes()
+        types = {site.leaf.type for sites in context.sites.values() for site in sites}
+        if all(context.schema.field(type, attr) is None for type in types):
+            context.problems.add(
+                f"unknown attribute {attr}", span, detail="no event type has it", hint=suggestion(attr, known)
+            )
+
+
+# --- notes: not wrong, but probably not meant -----------------------------------------------------------------------
+
+
+def _notes(query: Query, roots: list[Draft], blocks: list[Block], context: Context) -> list[str]:
+    notes = []
+    for root in roots:
+        for draft in root.tree():
+            if draft.dead is not None and draft.parent is not None and draft.parent.dead is None:
+                notes.append(f"the negated part over {_shown(draft)} never rejects anything: {draft.dead}")
+            elif draft.dead is not None and draft.parent is None:
+                notes.append(f"the alternative over {_shown(draft)} can never match: {draft.dead}")
+    if not blocks:
+        notes.append("this query can never match")
+    notes += _without_attribute(context)
+    notes += [note for root in roots for note in _always_violated(root, context)]
+    if query.within is None and any(isinstance(item, syntax.Not) for item in syntax.items_of(query.pattern)):
+        last = syntax.items_of(query.pattern)[-1]
+        if isinstance(query.pattern, syntax.And) or isinstance(last, syntax.Not):
+            notes.append("without WITHIN the negation is decided only at the end of the stream")
+    return notes
+
+
+def _shown(draft: Draft) -> str:
+    return ", ".join(print_pattern(leaf) for spot in draft.leaves for leaf in spot.leaves)
+
+
+def _without_attribute(context: Context) -> list[str]:
+    """`[attr]` over a type that has no such attribute: null is equal to nothing."""
+    found = []
+    for attr, _ in context.conditions.same:
+        for site in (site for sites in context.sites.values() for site in sites):
+            field = context.schema.field(site.leaf.type, attr)
+            if field is not None and field.kind is Kind.NULL and not context.schema.open_fields:
+                found.append(f"{site.leaf.type} has no attribute {attr}, so [{attr}] is never TRUE for {site.var}")
+    return found
+
+
+def _always_violated(root: Draft, context: Context) -> list[str]:
+    """`AND(A a, !A x)`: a itself is an A in the scope, so nothing can match."""
+    notes = []
+    for draft in root.tree():
+        for child, _ in draft.forbidden:
+            leaves = [leaf for spot in child.leaves for leaf in spot.leaves]
+            plain = len(leaves) == 1 and leaves[0].where is None and leaves[0].repeat is None
+            if not plain or child.forbidden or child.dead or _mentioned(str(leaves[0].var), context):
+                continue
+            types = {leaf.type for spot, id in draft.leaves.items() if id in child.beside for leaf in spot.leaves}
+            if leaves[0].type in types:
+                notes.append(
+                    f"AND with !{leaves[0].type} {leaves[0].var} can never match: the {leaves[0].type} that the match "
+                    f"holds is itself a violation (write `{leaves[0].var} <> ...` to mean another one)"
+                )
+    return notes
+
+
+def _mentioned(var: str, context: Context) -> bool:
+    conditions = context.conditions
+    return bool(conditions.same) or any(var in variables(conjunct) for conjunct in conditions.conjuncts)
+
+
+# --- several queries ----------------------------------------------------------------------------------------------
+
+
+def schema_of(plan: Plan) -> dict[str, Field]:
+    """The attributes that the matches of a query have as events: its SELECT columns."""
+    return {output.name: field_of(output.name, output.expr) for output in plan.outputs}
+
+
+def bind_all(
+    queries: Sequence[Query], schema: Schema, functions: Mapping[str, Function] | None = None
+) -> tuple[Plan, ...]:
+    """The plans of a file of queries; the name of an earlier one is an event type for the later ones."""
+    derived: dict[str, Mapping[str, Field]] = {}
+    broken: set[str] = set()
+    plans: list[Plan] = []
+    errors: list[QueryError] = []
+    for number, query in enumerate(queries):
+        reads = {leaf.type for leaf in leaves_of(query.pattern)}
+        later = {other.name for other in queries[number:] if other.name is not None}
+        try:
+            _check_reads(query, later - schema.types.keys() - derived.keys(), schema, derived, broken)
+            if reads & broken:
+                continue
+            plan = bind(query, _extended(schema, derived, reads), functions)
+        except QueryError as error:
+            errors.append(error)
+            broken |= {query.name} if query.name else set()
+            continue
+        plans.append(plan)
+        if query.name is not None:
+            derived[query.name] = schema_of(plan)
+    if errors:
+        raise QueryError([problem for error in errors if error.text == errors[0].text for problem in error.problems],
+                         errors[0].text)  # fmt: skip
+    return tuple(plans)
+
+
+def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads: set[str]) -> Schema:
+    """The schema with the matches of earlier queries; they are intervals."""
+    if not derived:
+        return schema
+    intervals = schema.intervals or bool(reads & derived.keys())
+    return replace(schema, types={**schema.types, **derived}, intervals=intervals)
+
+
+def _check_reads(
+    query: Query, later: set[str], schema: Schema, derived: Mapping[str, Mapping[str, Field]], broken: set[str]
+) -> None:
+    problems = []
+    for leaf in leaves_of(query.pattern):
+        if leaf.type in later:
+            what = "its own matches" if leaf.type == query.name else f"the query {leaf.type}, which comes later"
+            problems.append(Problem(f"the query reads {what}", leaf.span, None, "a query can read queries above it"))
+    if query.name is not None and (query.name in schema.types or query.name in derived or query.name in broken):
+        what = "an event type" if query.name in schema.types else "a query above"
+        problems.append(Problem(f"{query.name} is already {what}", query.span, None, "give the query another name"))
+    if problems:
+        raise QueryError(problems, query.text)

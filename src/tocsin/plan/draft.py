@@ -1,0 +1,296 @@
+"""The shape of a block: its leaves, their order, and the scopes of its repetitions and negated parts.
+
+Predicates come later (`where.py`). The recursion is that of design 6.4: an item of a SEQ lives in the open gap between
+its positive neighbours, every other item in the scope of the whole, and what no neighbour bounds reaches to the
+bounds of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tocsin.lang import syntax
+from tocsin.plan.block import (
+    After,
+    Before,
+    Enclosing,
+    End,
+    LastEnd,
+    Order,
+    Point,
+    Scope,
+    WindowHigh,
+    WindowLow,
+)
+from tocsin.plan.expr import Bound, Lit, Op, Reach, Time
+from tocsin.plan.parts import Absent, Bag, Chain, Part, Region, Related, Spot, Woven, choices, count_choices, spots
+from tocsin.plan.problems import Problems
+from tocsin.plan.tlist import RELATIONS, Condition, comparison_edges, conjunction
+from tocsin.plan.types import KindError, ticks
+from tocsin.schema import Kind, Schema
+
+MOST_ALTERNATIVES = 64
+
+
+@dataclass(eq=False, slots=True)
+class Draft:
+    """A block in the making. `dead` says why it can never match."""
+
+    region: Region
+    parent: Draft | None
+    leaves: dict[Spot, int] = field(default_factory=dict)
+    order: list[Order] = field(default_factory=list)
+    predicates: list[Bound] = field(default_factory=list)
+    scopes: dict[int, Scope] = field(default_factory=dict)
+    forbidden: list[tuple[Draft, Scope]] = field(default_factory=list)
+    before: set[tuple[int, int]] = field(default_factory=set)  # leaves that SEQ orders, repeated ones included
+    beside: tuple[int, ...] = ()  # for a negated item of AND: the leaves of that AND
+    dead: str | None = None
+
+    @property
+    def fixed(self) -> list[int]:
+        return [id for spot, id in self.leaves.items() if spot.repeat is None]
+
+    @property
+    def repeated(self) -> list[int]:
+        return [id for spot, id in self.leaves.items() if spot.repeat is not None]
+
+    def path(self) -> list[Draft]:
+        """The blocks around this one and itself, outermost first."""
+        return [*(self.parent.path() if self.parent else ()), self]
+
+    def tree(self) -> Iterator[Draft]:
+        yield self
+        for child, _ in self.forbidden:
+            yield from child.tree()
+
+
+class Drafter:
+    """Makes drafts; leaf ids run through the whole plan."""
+
+    def __init__(self, schema: Schema, within: int | None, problems: Problems, absorbed: Part | None = None) -> None:
+        self.schema = schema
+        self.within = within
+        self.problems = problems
+        self.absorbed = absorbed  # the ISEQ whose window is that of the whole query
+        self._next = 0
+
+    def alternatives(self, part: Part, region: Region = None, parent: Draft | None = None) -> list[Draft]:
+        """One draft for each way to decide the ORs of a part."""
+        if (count := count_choices(part)) > MOST_ALTERNATIVES:
+            self.problems.add(
+                f"the ORs of this pattern make {count} alternatives, at most {MOST_ALTERNATIVES} are allowed",
+                region.span if region else None,
+                hint="an OR over plain leaves costs nothing; write composite ones as separate queries",
+            )
+            return []
+        return [self._draft(choice, region, parent) for choice in choices(part)]
+
+    def _draft(self, part: Part, region: Region, parent: Draft | None) -> Draft:
+        draft = Draft(region, parent)
+        for spot in spots(part):
+            draft.leaves[spot] = self._next
+            self._next += 1
+        absences: list[tuple[Absent, Scope, tuple[int, ...]]] = []
+        _Placer(self, draft, absences).place(part, None, None)
+        _shorten(draft)
+        for absent, scope, beside in absences:
+            for child in self.alternatives(absent.part, absent, draft):
+                child.beside = beside
+                draft.forbidden.append((child, _short(scope, draft.before)))
+        check_repetitions(draft, self.within, self.problems)
+        return draft
+
+
+class _Placer:
+    """Walks one OR-free part and writes order, scopes and absences into a draft."""
+
+    def __init__(self, drafter: Drafter, draft: Draft, absences: list[tuple[Absent, Scope, tuple[int, ...]]]) -> None:
+        self.drafter = drafter
+        self.draft = draft
+        self.absences = absences
+
+    def place(self, part: Part, low: End | None, high: End | None, parent: Part | None = None) -> None:
+        """`low` and `high` are the scope of the part; None where no neighbour bounds it."""
+        match part:
+            case Spot() if part.repeat is not None:
+                self.draft.scopes[self.draft.leaves[part]] = self._closed(low, high, parent)
+            case Absent():
+                beside = self._ids(parent) if isinstance(parent, Bag) else ()
+                self.absences.append((part, self._closed(low, high, parent), beside))
+            case Chain(items):
+                self._chain(part, items, low, high)
+            case Bag(items):
+                for item in items:
+                    self.place(item, low, high, part)
+            case Woven():
+                self._woven(part)
+            case Related(_, left, right):
+                self.place(left, low, high, part)
+                self._related(part, self._ids(left), self.draft.leaves[right])
+
+    def _chain(self, chain: Chain, items: tuple[Part, ...], low: End | None, high: End | None) -> None:
+        ids = [self._ids(item) for item in items]
+        for number, item in enumerate(items):
+            left = next((mine for mine in reversed(ids[:number]) if mine), None)
+            right = next((mine for mine in ids[number + 1 :] if mine), None)
+            self.place(item, After(left) if left else low, Before(right) if right else high, chain)
+        fixed = set(self.draft.fixed)
+        anchored = [kept for mine in ids if (kept := [id for id in mine if id in fixed])]
+        for earlier, later in pairwise(anchored):
+            self.draft.order += [Order(Point(x, "end"), Point(y, "start")) for x in earlier for y in later]
+        for number, mine in enumerate(ids):
+            self.draft.before.update((x, y) for others in ids[number + 1 :] for x in mine for y in others)
+
+    def _ids(self, part: Part | None) -> tuple[int, ...]:
+        if part is None or isinstance(part, Absent):
+            return ()
+        return tuple(self.draft.leaves[spot] for spot in spots(part))
+
+    def _closed(self, low: End | None, high: End | None, parent: Part | None) -> Scope:
+        """Where nothing bounds: the enclosing scope, or at the root the ends of the window."""
+        if self.draft.region is not None:
+            return Scope(low or Enclosing(), high or Enclosing())
+        last = LastEnd() if isinstance(parent, Bag) and self.drafter.within is not None else WindowHigh()
+        return Scope(low or WindowLow(), high or last)
+
+    # --- endpoint comparisons -------------------------------------------------------------------------------------
+
+    def _woven(self, part: Woven) -> None:
+        ids = {spot.leaves[0].var: self.draft.leaves[spot] for spot in part.spots}
+        for comparison in part.order:
+            left, right = comparison.left, comparison.right
+            if left.var in ids and right.var in ids:
+                self._compare(Point(ids[left.var], left.which), comparison.op, Point(ids[right.var], right.which))
+        if part.within is not None and part is not self.drafter.absorbed:
+            self._narrow(part.within, tuple(ids.values()))
+
+    def _compare(self, left: Point, op: str, right: Point) -> None:
+        for low, high, strict in comparison_edges(left, op, right):
+            assert isinstance(low, Point) and isinstance(high, Point)
+            self.draft.order.append(Order(low, high, strict))
+
+    def _narrow(self, within: syntax.Duration, ids: tuple[int, ...]) -> None:
+        """A window of its own: the span of a nested ISEQ."""
+        try:
+            limit = Lit(ticks(within, self.drafter.schema), Kind.INT)
+        except KindError as error:
+            self.drafter.problems.add(error.message, within.span, hint=error.hint)
+            return
+        length = Op("-", (Reach(ids, "end"), Reach(ids, "start")), Kind.INT, nullable=False)
+        self.draft.predicates.append(Op("<=", (length, limit), Kind.BOOL, nullable=False))
+
+    def _related(self, part: Related, left: tuple[int, ...], right: int) -> None:
+        conditions = conjunction(part.relations)
+        if conditions is not None and (len(left) == 1 or all(_is_for_all(one) for one in conditions)):
+            for mine, op, other in conditions:
+                for leaf in left:
+                    self._compare(Point(leaf, mine), op, Point(right, other))
+            return
+        tests = tuple(_all_of(RELATIONS[name], left, right) for name in part.relations)
+        self.draft.predicates.append(tests[0] if len(tests) == 1 else Op("or", tests, Kind.BOOL, nullable=False))
+
+
+def _is_for_all(condition: Condition) -> bool:
+    """The last end before a point, or the first start after one: then every leaf of the part is."""
+    mine, op, _ = condition
+    return (mine == "end" and op in ("<", "<=")) or (mine == "start" and op in (">", ">="))
+
+
+def _all_of(conditions: tuple[Condition, ...], left: tuple[int, ...], right: int) -> Bound:
+    def end_of(which: str) -> Bound:
+        return Time(left[0], which) if len(left) == 1 else Reach(left, which)
+
+    tests = tuple(
+        Op(op, (end_of(mine), Time(right, other)), Kind.BOOL, nullable=False) for mine, op, other in conditions
+    )
+    return tests[0] if len(tests) == 1 else Op("and", tests, Kind.BOOL, nullable=False)
+
+
+# --- repetitions -------------------------------------------------------------------------------------------------
+
+
+def _short(scope: Scope, before: set[tuple[int, int]]) -> Scope:
+    """Only the leaves that can decide an end: of two that SEQ orders, the later for After, the earlier for Before."""
+    low, high = scope.low, scope.high
+    if isinstance(low, After):
+        low = After(tuple(x for x in low.leaves if not any((x, y) in before for y in low.leaves)))
+    if isinstance(high, Before):
+        high = Before(tuple(y for y in high.leaves if not any((x, y) in before for x in high.leaves)))
+    return Scope(low, high)
+
+
+def _shorten(draft: Draft) -> None:
+    for leaf, scope in draft.scopes.items():
+        draft.scopes[leaf] = _short(scope, draft.before)
+
+
+def check_repetitions(draft: Draft, within: int | None, problems: Problems) -> None:
+    """Report repetitions whose scopes are not settled by fixed leaves; then put them in the order of evaluation."""
+    repeated = {id: spot for spot, id in draft.leaves.items() if spot.repeat is not None}
+    if not repeated:
+        return
+    first = next(iter(repeated.values())).leaves[0]
+    if not draft.fixed and (draft.region is None or len(repeated) > 1):
+        problems.add(
+            f"nothing bounds the repetition {first.var} on either side",
+            first.span,
+            hint=f"put a leaf that is not repeated beside it: SEQ(A a, {first.type}+ {first.var})",
+        )
+        return
+    windowed = [id for id in repeated if within is not None and _needs_window(draft.scopes[id])]
+    if len(windowed) > 1:
+        leaf = repeated[windowed[1]].leaves[0]
+        names = " and ".join(str(repeated[id].leaves[0].var) for id in windowed)
+        problems.add(
+            f"{names} both reach to the end of the window",
+            leaf.span,
+            detail="the window is counted from the other events of the match, so each would decide the other",
+            hint="put a leaf that is not repeated at one end of the pattern",
+        )
+        return
+    _evaluation_order(draft, repeated, windowed, problems)
+    _same_type(draft, repeated, problems)
+
+
+def _needs_window(scope: Scope) -> bool:
+    return isinstance(scope.low, WindowLow) or isinstance(scope.high, WindowHigh | LastEnd)
+
+
+def _evaluation_order(draft: Draft, repeated: dict[int, Spot], windowed: list[int], problems: Problems) -> None:
+    """Sort the scopes so that each uses only repetitions before it; a circle is an error."""
+    needs: dict[int, set[int]] = {}
+    for id, scope in draft.scopes.items():
+        used = {leaf for end in (scope.low, scope.high) if isinstance(end, After | Before) for leaf in end.leaves}
+        needs[id] = (set(repeated) if id in windowed else used & set(repeated)) - {id}
+    done: dict[int, Scope] = {}
+    while ready := [id for id in needs if id not in done and needs[id] <= done.keys()]:
+        done[ready[0]] = draft.scopes[ready[0]]
+    if len(done) < len(needs):
+        leaf = repeated[next(id for id in reversed(needs) if id not in done)].leaves[0]
+        names = " and ".join(str(repeated[id].leaves[0].var) for id in needs if id not in done)
+        problems.add(
+            f"the repetitions {names} bound each other",
+            leaf.span,
+            detail="which events belong to one would depend on the other",
+            hint="put a leaf that is not repeated between them",
+        )
+        return
+    draft.scopes = done
+
+
+def _same_type(draft: Draft, repeated: dict[int, Spot], problems: Problems) -> None:
+    pairs = [(x, y) for x in repeated for y in repeated if x < y]
+    for x, y in pairs:
+        same = repeated[x].leaves[0].type == repeated[y].leaves[0].type
+        apart = any((x, f) in draft.before and (f, y) in draft.before for f in draft.fixed)
+        if same and not apart:
+            leaf = repeated[y].leaves[0]
+            problems.add(
+                f"{repeated[x].leaves[0].var} and {leaf.var} repeat the same type in the same place",
+                leaf.span,
+                detail="an event can be a member of one repetition only",
+                hint="separate them in a SEQ by a leaf that is not repeated",
+            )

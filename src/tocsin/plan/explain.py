@@ -1,0 +1,209 @@
+"""A plan as text that a person can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tocsin.plan.block import (
+    After,
+    Alt,
+    Before,
+    Block,
+    Enclosing,
+    End,
+    LastEnd,
+    Leaf,
+    Order,
+    Plan,
+    Point,
+    Scope,
+    WindowHigh,
+    WindowLow,
+)
+from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User, leaves
+from tocsin.plan.facts import horizon, memory, reads, terminal_types, waits
+from tocsin.plan.rewrite import all_leaves
+from tocsin.schema import Kind
+
+
+def explain(plan: Plan, *, before: Plan | None = None) -> str:
+    """What a plan does, step by step; with `before`, first the plan as it was bound."""
+    text = "\n".join(_Text(plan).lines())
+    if before is None:
+        return text
+    first = "\n".join(_Text(before).lines())
+    return f"as bound\n{_indented(first)}\n\nafter the passes\n{_indented(text)}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.split("\n"))
+
+
+class _Text:
+    """Knows what each leaf is called."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.names = {leaf.id: "|".join(alt.var for alt in leaf.alts) for leaf in all_leaves(plan)}
+
+    def lines(self) -> Iterator[str]:
+        plan = self.plan
+        yield f"query {plan.name}" if plan.name else "query"
+        for number, block in enumerate(plan.alternatives, 1):
+            if len(plan.alternatives) > 1:
+                yield f"alternative {number} of {len(plan.alternatives)}"
+            yield from self._block(block, "  ")
+        if plan.key:
+            yield "key"
+            for leaf, attrs in plan.key:
+                yield f"  {', '.join(f'{self.names[leaf]}.{attr}' for attr in attrs)}"
+        yield "window    " + ("none" if plan.within is None else f"{plan.within} ticks")
+        reach = horizon(plan)
+        yield f"memory    {memory(plan)}" + ("" if reach is None else f" (an event matters for {reach} ticks)")
+        yield f"ends with {', '.join(terminal_types(plan))}" + (
+            "; answers wait for their window to pass" if waits(plan) else ""
+        )
+        yield "reads     " + "; ".join(
+            f"{type}({', '.join(sorted(attrs))})" if attrs else type for type, attrs in reads(plan).items()
+        )
+        for output in plan.outputs:
+            yield f"select    {_expr(output.expr, {i: v.name for i, v in enumerate(plan.variables)})} AS {output.name}"
+        hidden = [variable.name for variable in plan.variables if variable.hidden]
+        if hidden:
+            yield f"hidden    {', '.join(hidden)}"
+        for note in plan.notes:
+            yield f"note      {note}"
+
+    # --- blocks ---------------------------------------------------------------------------------------------------
+
+    def _block(self, block: Block, pad: str) -> Iterator[str]:
+        scopes = dict(block.scopes)
+        for leaf in block.leaves:
+            where = f" in {self._scope(scopes[leaf.id])}" if leaf.id in scopes else ""
+            yield f"{pad}leaf      {self._leaf(leaf)}{where}"
+        for order in block.order:
+            yield f"{pad}order     {self._order(order)}"
+        for predicate in block.predicates:
+            yield f"{pad}test      {_expr(predicate, self.names)}{self._tested(block, predicate)}"
+        if len(block.nest) > 1:
+            yield f"{pad}loops     {' > '.join(self.names[leaf] for leaf in block.nest)}"
+        for forbidden in block.forbidden:
+            yield f"{pad}forbidden in {self._scope(forbidden.scope)}"
+            yield from self._block(forbidden.block, pad + "  ")
+
+    def _leaf(self, leaf: Leaf) -> str:
+        return " | ".join(self._alt(alt, leaf) for alt in leaf.alts)
+
+    def _alt(self, alt: Alt, leaf: Leaf) -> str:
+        many = ""
+        if leaf.repeat is not None:
+            most = "" if leaf.repeat.most is None else str(leaf.repeat.most)
+            many = f"{{{leaf.repeat.least},{most}}}"
+        where = f" where {' and '.join(_expr(test, self.names, 3) for test in alt.where)}" if alt.where else ""
+        return f"{alt.type}{many} {alt.var}{where}"
+
+    def _order(self, order: Order) -> str:
+        return f"{self._point(order.left)} {'<' if order.strict else '<='} {self._point(order.right)}"
+
+    def _point(self, point: Point) -> str:
+        return f"{point.which}({self.names[point.leaf]})"
+
+    def _tested(self, block: Block, predicate: Bound) -> str:
+        """Where in the loops a predicate is asked."""
+        if not block.early:
+            return "  -- at the end"
+        mentioned = leaves(predicate)
+        sets = [leaf.id for leaf in block.repeated if leaf.id in mentioned]
+        if sets:
+            return f"  -- with the members of {self.names[sets[-1]]}"
+        own = [leaf for leaf in block.nest if leaf in mentioned]
+        return f"  -- when {self.names[own[-1]]} is bound" if own else "  -- first"
+
+    # --- scopes ---------------------------------------------------------------------------------------------------
+
+    def _scope(self, scope: Scope) -> str:
+        left = "(" if isinstance(scope.low, After) else "["
+        right = ")" if isinstance(scope.high, Before) else "]"
+        return f"{left}{self._end(scope.low, 'low')}, {self._end(scope.high, 'high')}{right}"
+
+    def _end(self, end: End, side: str) -> str:
+        window = self.plan.within
+        match end:
+            case After(ids):
+                return self._reach("end", ids)
+            case Before(ids):
+                return self._reach("start", ids)
+            case Enclosing():
+                return f"{side} end of the part"
+            case WindowLow():
+                return "beginning of the stream" if window is None else f"last end - {window}"
+            case WindowHigh():
+                return "end of the stream" if window is None else f"first start + {window}"
+            case LastEnd():
+                return "last end"
+        raise AssertionError(end)
+
+    def _reach(self, which: str, ids: tuple[int, ...]) -> str:
+        names = ", ".join(self.names[id] for id in ids)
+        return f"{which}({names})" if len(ids) == 1 else f"{'last' if which == 'end' else 'first'} {which}({names})"
+
+
+# --- expressions ------------------------------------------------------------------------------------------------
+
+_PRECEDENCE = {"or": 1, "and": 2, "not": 3, **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "like", "same"), 4),
+               "+": 6, "-": 6, "*": 7, "/": 7, "%": 7}  # fmt: skip
+
+
+def _expr(expr: Bound, names: dict[int, str], least: int = 0) -> str:
+    """A bound expression in the notation of queries."""
+    match expr:
+        case Lit():
+            return _literal(expr)
+        case Col(_, var, attr):
+            return f"{var}.{attr}"
+        case Time(leaf, which, var):
+            return f"{which}({var or names[leaf]})"
+        case Reach(ids, which):
+            return f"{'last' if which == 'end' else 'first'} {which}({', '.join(names[id] for id in ids)})"
+        case Ref(_, var):
+            return var
+        case Agg(function, leaf, arg):
+            return f"{function}({names[leaf] if arg is None else _expr(arg, names)})"
+        case User(name, args):
+            return f"{name}({', '.join(_expr(arg, names) for arg in args)})"
+        case Op():
+            text, strength = _operation(expr, names)
+            return f"({text})" if strength < least else text
+    raise AssertionError(expr)
+
+
+def _operation(expr: Op, names: dict[int, str]) -> tuple[str, int]:
+    op, args = expr.op, expr.args
+    strength = _PRECEDENCE.get(op, 9)
+    if op in ("and", "or"):
+        return f" {op} ".join(_expr(arg, names, strength + 1) for arg in args), strength
+    if op == "not" and isinstance(args[0], Op) and args[0].op == "same":
+        return " <> ".join(_expr(arg, names) for arg in args[0].args), 4
+    if op == "not":
+        return f"not {_expr(args[0], names, strength)}", strength
+    if op in _PRECEDENCE:
+        sign = "=" if op == "same" else op
+        return f" {sign} ".join(_expr(arg, names, strength + 1) for arg in args), strength
+    if op == "is_null":
+        return f"{_expr(args[0], names, 5)} is null", 4
+    if op == "neg":
+        return f"-{_expr(args[0], names, 8)}", 8
+    if op == "rescale":
+        return _expr(args[0], names, 9), 9
+    return f"{op}({', '.join(_expr(arg, names) for arg in args)})", 9
+
+
+def _literal(lit: Lit) -> str:
+    if lit.value is None:
+        return "null"
+    if lit.kind is Kind.TEXT:
+        return "'" + str(lit.value).replace("'", "''") + "'"
+    if lit.kind is Kind.DECIMAL and lit.scale and isinstance(lit.value, int):
+        digits = str(abs(lit.value)).rjust(lit.scale + 1, "0")
+        return f"{'-' if lit.value < 0 else ''}{digits[: -lit.scale]}.{digits[-lit.scale :]}"
+    return str(lit.value).lower() if lit.kind is Kind.BOOL else str(lit.value)

@@ -1,0 +1,92 @@
+"""What a plan publishes about itself: what it reads, what can end a match, how long events matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tocsin.plan.block import Block, LastEnd, Plan, Point, Scope, WindowHigh, WindowLow
+from tocsin.plan.expr import Bound, Col, walk
+from tocsin.plan.rewrite import all_blocks
+from tocsin.plan.tlist import edges_of, reach, spans
+
+
+def reads(plan: Plan) -> dict[str, set[str]]:
+    """The types and, for each, the attributes that detection needs. Nothing else may influence the answer."""
+    found: dict[str, set[str]] = {}
+    types: dict[tuple[int, str], str] = {}
+    for block in all_blocks(plan):
+        for leaf in block.leaves:
+            for alt in leaf.alts:
+                types[leaf.id, alt.var] = alt.type
+                found.setdefault(alt.type, set())
+    for predicate in _predicates(plan):
+        for node in walk(predicate):
+            if isinstance(node, Col) and (node.leaf, node.var) in types:
+                found[types[node.leaf, node.var]].add(node.attr)
+    key = dict(plan.key)
+    for (leaf_id, _), type in types.items():
+        found[type].update(key.get(leaf_id, ()))
+    return found
+
+
+def _predicates(plan: Plan) -> Iterator[Bound]:
+    for block in all_blocks(plan):
+        yield from block.predicates
+        for leaf in block.leaves:
+            for alt in leaf.alts:
+                yield from alt.where
+
+
+def last_leaves(block: Block) -> tuple[int, ...]:
+    """The fixed leaves that can end last: none of the others must end after them."""
+    fixed = [leaf.id for leaf in block.fixed]
+    edges = edges_of(block.order) + spans(fixed)
+    later = {id: reach(Point(id, "end"), edges) for id in fixed}
+    return tuple(id for id in fixed if not any(later[id].get(Point(other, "end")) for other in fixed))
+
+
+def terminals(plan: Plan) -> tuple[int, ...]:
+    """The leaves whose event can complete a match in ordered input."""
+    found: list[int] = []
+    for block in plan.alternatives:
+        reaching = {leaf for leaf, scope in block.scopes if isinstance(scope.high, WindowHigh | LastEnd)}
+        ends = set(last_leaves(block)) | reaching
+        found += [leaf.id for leaf in block.leaves if leaf.id in ends]
+    return tuple(found)
+
+
+def terminal_types(plan: Plan) -> tuple[str, ...]:
+    ends = set(terminals(plan))
+    return tuple(
+        dict.fromkeys(
+            alt.type for block in plan.alternatives for leaf in block.leaves if leaf.id in ends for alt in leaf.alts
+        )
+    )
+
+
+def horizon(plan: Plan) -> int | None:
+    """For how many ticks after its start an event can matter; None without a window.
+
+    A leading and a trailing negation together need two windows: the trailing one is decided a window after the first
+    event of the match, which itself may come a window after the leading violation.
+    """
+    if plan.within is None:
+        return None
+    scopes = [scope for block in plan.alternatives for scope in root_scopes(block)]
+    ahead = any(isinstance(scope.high, WindowHigh) for scope in scopes)
+    behind = any(isinstance(scope.low, WindowLow) for scope in scopes)
+    return plan.within * 2 if ahead and behind else plan.within
+
+
+def root_scopes(block: Block) -> list[Scope]:
+    return [scope for _, scope in block.scopes] + [forbidden.scope for forbidden in block.forbidden]
+
+
+def waits(plan: Plan) -> bool:
+    """Must an answer wait for time to pass its window (a negation or repetition that reaches ahead)?"""
+    return any(isinstance(s.high, WindowHigh) for block in plan.alternatives for s in root_scopes(block))
+
+
+def memory(plan: Plan) -> str:
+    """The memory class."""
+    return "grows with the stream" if plan.within is None else "bounded by the window"

@@ -1,0 +1,98 @@
+"""Every mention of a variable becomes the name of a leaf.
+
+A leaf without a variable is called by its type; `A1`, `A2` are the first and second unnamed leaf of type A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+from tocsin.lang.syntax import Attr, Endpoint, Exists, Name, Pattern, Query, Span, leaves_of, named
+from tocsin.plan.problems import Problems, listed, suggestion
+from tocsin.schema import Schema
+
+Rename = Callable[[str, Span | None], str]
+
+
+def resolve(query: Query, schema: Schema, problems: Problems) -> Query:
+    """The query with a variable at every leaf, and every mention spelt as that variable."""
+    full = named(query)
+    book = _Book(query.pattern, full.pattern, schema, problems)
+    renamed: Query = _renamed(full, book.look)
+    return renamed
+
+
+class _Book:
+    """Which name means which leaf."""
+
+    def __init__(self, written: Pattern, full: Pattern, schema: Schema, problems: Problems) -> None:
+        self.declared = {leaf.var for leaf in leaves_of(written) if leaf.var}
+        self.unnamed: dict[str, list[str]] = {}  # type -> the names that its unnamed leaves got, in text order
+        for old, new in zip(leaves_of(written), leaves_of(full), strict=True):
+            names = self.unnamed.setdefault(old.type, []) if old.var is None else []
+            if old.var is None and new.var is not None and new.var not in names:
+                names.append(new.var)
+        self.all = {leaf.var for leaf in leaves_of(full) if leaf.var}
+        self.schema = schema
+        self.problems = problems
+
+    def look(self, name: str, span: Span | None) -> str:
+        if name in self.declared:
+            return name
+        if len(self.unnamed.get(name, ())) > 1:
+            self._ambiguous(name, span)
+        elif name not in self.all:
+            numbered = next(self._numbered(name), None)
+            if numbered is None:
+                self._unknown(name, span)
+            return numbered or name
+        return name
+
+    def _numbered(self, name: str) -> Iterator[str]:
+        """`A2`: the second unnamed leaf of type A."""
+        for cut in range(len(name) - 1, 0, -1):
+            if not name[cut:].isdecimal():
+                return
+            names = self.unnamed.get(name[:cut], [])
+            number = int(name[cut:])
+            if name[cut] != "0" and 1 <= number <= len(names):
+                yield names[number - 1]
+
+    def _ambiguous(self, name: str, span: Span | None) -> None:
+        count = len(self.unnamed[name])
+        self.problems.add(
+            f"{name} could mean {count} different leaves",
+            span,
+            detail=f"{count} leaves of type {name} have no variable",
+            hint=f"give them variables ({name} x), or write {name}1, {name}2 for the first and the second",
+        )
+
+    def _unknown(self, name: str, span: Span | None) -> None:
+        hint = suggestion(name, self.all)
+        if hint is None and name in self.schema.attributes():
+            hint = f"{name} is an attribute: write it with its variable, {min(self.all)}.{name}"
+        self.problems.add(
+            f"unknown variable {name}", span, hint=hint or f"the variables of this query are {listed(self.all)}"
+        )
+
+
+def _renamed(node: Any, rename: Rename) -> Any:
+    """The same syntax with every mention of a variable renamed."""
+    match node:
+        case Attr(var):
+            return replace(node, var=rename(var, node.span))
+        case Name(name):
+            return replace(node, name=rename(name, node.span))
+        case Endpoint(var):
+            return replace(node, var=rename(var, node.span))
+        case Exists(variables, pattern):
+            spelt = tuple(rename(var, node.span) for var in variables)
+            return replace(node, vars=spelt, pattern=_renamed(pattern, rename))
+        case tuple():
+            return tuple(_renamed(member, rename) for member in node)
+    if isinstance(node, Span) or not hasattr(node, "__dataclass_fields__"):
+        return node
+    changes = {item.name: _renamed(getattr(node, item.name), rename) for item in fields(node) if item.name != "span"}
+    return replace(node, **changes)

@@ -1,0 +1,232 @@
+"""The pattern as the binder sees it: EXISTS is gone, an OR over plain leaves is one spot, every node has an identity.
+
+A *region* is what lies between negations: the root, or the inside of one `Absent`. A *site* is one declaration of a
+variable: its leaf, the regions around it, and the branches of OR that lead to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import TypeAlias
+
+from tocsin.lang import syntax
+from tocsin.lang.syntax import And, Exists, Iseq, Not, Or, Pattern, Rel, Seq, Span
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Spot:
+    """One leaf, or several of distinct types of which one is bound."""
+
+    leaves: tuple[syntax.Leaf, ...]
+
+    @property
+    def repeat(self) -> syntax.Repeat | None:
+        return self.leaves[0].repeat
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Chain:
+    """SEQ"""
+
+    items: tuple[Part, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Bag:
+    """AND"""
+
+    items: tuple[Part, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fork:
+    """OR that is not one spot"""
+
+    items: tuple[Part, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Absent:
+    """A negated part."""
+
+    part: Part
+    span: Span | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Woven:
+    """ISEQ"""
+
+    order: tuple[syntax.Comparison, ...]
+    spots: tuple[Spot, ...]
+    within: syntax.Duration | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Related:
+    """REL"""
+
+    relations: tuple[str, ...]
+    left: Part
+    right: Spot
+
+
+Part: TypeAlias = "Spot | Chain | Bag | Fork | Absent | Woven | Related"
+Region: TypeAlias = Absent | None  # None is the root
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Site:
+    """One declaration of a variable. `regions` are the negated parts around it, outermost first."""
+
+    leaf: syntax.Leaf
+    spot: Spot
+    regions: tuple[Absent, ...]
+    forks: tuple[tuple[Part, int], ...]
+
+    @property
+    def var(self) -> str:
+        assert self.leaf.var is not None  # named() gave every leaf a variable
+        return self.leaf.var
+
+    @property
+    def region(self) -> Region:
+        return self.regions[-1] if self.regions else None
+
+    def beside(self, other: Site) -> bool:
+        """Can both be bound at once, that is, are they in no different branches of one OR?"""
+        mine = dict(self.forks)
+        return all(mine.get(fork, branch) == branch for fork, branch in other.forks)
+
+
+def chained(one: tuple[Absent, ...], other: tuple[Absent, ...]) -> bool:
+    """Does one region lie inside the other?"""
+    return all(left is right for left, right in zip(one, other, strict=False))
+
+
+# --- from syntax -------------------------------------------------------------------------------------------------
+
+Mergeable: TypeAlias = Callable[[tuple[syntax.Leaf, ...]], bool]
+
+
+def parts(pattern: Pattern, mergeable: Mergeable) -> Part:
+    """The part tree of a pattern; `mergeable` says which leaves of an OR can share one spot."""
+    match pattern:
+        case syntax.Leaf():
+            return Spot((pattern,))
+        case Not(inner):
+            return Absent(_negated(inner, mergeable), pattern.span)
+        case Exists(_, inner):
+            return parts(inner, mergeable)
+        case Seq(items):
+            return Chain(tuple(parts(item, mergeable) for item in items))
+        case And(items):
+            return Bag(tuple(parts(item, mergeable) for item in items))
+        case Or():
+            return _either(tuple(_branches(pattern)), mergeable)
+        case Iseq(order, leaves, within):
+            return Woven(order, tuple(Spot((leaf,)) for leaf in leaves), within)
+        case Rel(relations, left, right):
+            return Related(relations, parts(left, mergeable), Spot((right,)))
+    raise AssertionError(pattern)
+
+
+def _negated(pattern: Pattern, mergeable: Mergeable) -> Part:
+    """What must not happen; of an OR each branch is forbidden by itself."""
+    bare = _shown(pattern)
+    if isinstance(bare, Or):
+        return Fork(tuple(parts(branch, mergeable) for branch in _branches(bare)))
+    return parts(bare, mergeable)
+
+
+def _shown(pattern: Pattern) -> Pattern:
+    """The pattern below its EXISTS."""
+    while isinstance(pattern, Exists):
+        pattern = pattern.pattern
+    return pattern
+
+
+def _branches(pattern: Or) -> Iterator[Pattern]:
+    """The branches of an OR, with ORs directly below it opened."""
+    for item in pattern.items:
+        item = _shown(item)
+        if isinstance(item, Or):
+            yield from _branches(item)
+        else:
+            yield item
+
+
+def _either(branches: tuple[Pattern, ...], mergeable: Mergeable) -> Part:
+    leaves = tuple(branch for branch in branches if isinstance(branch, syntax.Leaf) and branch.repeat is None)
+    apart = len({leaf.type for leaf in leaves}) == len({leaf.var for leaf in leaves}) == len(branches)
+    if apart and len(leaves) == len(branches) and mergeable(leaves):
+        return Spot(leaves)
+    return Fork(tuple(parts(branch, mergeable) for branch in branches))
+
+
+# --- readings ----------------------------------------------------------------------------------------------------
+
+
+def below(part: Part) -> tuple[Part, ...]:
+    match part:
+        case Chain(items) | Bag(items) | Fork(items):
+            return items
+        case Absent(inner):
+            return (inner,)
+        case Woven(_, spots):
+            return spots
+        case Related(_, left, right):
+            return (left, right)
+    return ()
+
+
+def spots(part: Part) -> Iterator[Spot]:
+    """The spots of a part in the order of the text, without those under negations."""
+    if isinstance(part, Spot):
+        yield part
+    elif not isinstance(part, Absent):
+        for item in below(part):
+            yield from spots(item)
+
+
+def sites(part: Part, regions: tuple[Absent, ...] = (), forks: tuple[tuple[Part, int], ...] = ()) -> Iterator[Site]:
+    """Every declaration in a part tree, in the order of the text."""
+    match part:
+        case Spot(leaves):
+            for branch, leaf in enumerate(leaves):
+                yield Site(leaf, part, regions, (*forks, (part, branch)) if len(leaves) > 1 else forks)
+        case Fork(items):
+            for branch, item in enumerate(items):
+                yield from sites(item, regions, (*forks, (part, branch)))
+        case Absent(inner):
+            yield from sites(inner, (*regions, part), forks)
+        case _:
+            for item in below(part):
+                yield from sites(item, regions, forks)
+
+
+def count_choices(part: Part) -> int:
+    """How many alternatives `choices` would make."""
+    match part:
+        case Fork(items):
+            return sum(count_choices(item) for item in items)
+        case Spot() | Absent() | Woven():
+            return 1
+    return prod(count_choices(item) for item in below(part))
+
+
+def choices(part: Part) -> list[Part]:
+    """The alternatives of a part: every OR of its positive level decided. Spots and negated parts stay the same."""
+    match part:
+        case Fork(items):
+            return [choice for item in items for choice in choices(item)]
+        case Chain(items):
+            return [Chain(combined) for combined in product(*map(choices, items))]
+        case Bag(items):
+            return [Bag(combined) for combined in product(*map(choices, items))]
+        case Related(relations, left, right):
+            return [Related(relations, choice, right) for choice in choices(left)]
+    return [part]

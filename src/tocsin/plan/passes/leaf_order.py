@@ -1,0 +1,99 @@
+"""Pass: choose the order of the loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+from tocsin.plan.block import Block, Order, Plan, Point
+from tocsin.plan.closure import Classes
+from tocsin.plan.expr import Bound, leaves
+from tocsin.plan.facts import last_leaves
+from tocsin.plan.passes.equality_closure import transitive
+from tocsin.plan.rewrite import each_block, equality, leaf_of
+from tocsin.plan.tlist import edges_of, implied, reach, spans
+
+
+def leaf_order(plan: Plan) -> Plan:
+    """Bind first a leaf that can be last, then always the leaf that the bound ones constrain most.
+
+    Where a loop skips a leaf, the order that follows through it is written down, so that each loop has its bounds;
+    equalities that others imply by then are dropped.
+
+    Before: SEQ(A a, B b, C c) with a.id = c.id, nest a b c
+    After:  nest c a b, and a before c
+    """
+    keyed = {leaf for leaf, _ in plan.key}
+    return each_block(plan, lambda block, around: _ordered(block, around, keyed))
+
+
+def _ordered(block: Block, around: tuple[Block, ...], keyed: set[int]) -> Block:
+    fixed = [leaf.id for leaf in block.fixed]
+    bound = {leaf.id for outer in around for leaf in outer.leaves}
+    nest: list[int] = []
+    while len(nest) < len(fixed):
+        left = [id for id in fixed if id not in nest]
+        if not nest and not around:
+            left = [id for id in left if id in last_leaves(block)] or left
+            nest.append(left[-1])  # the latest in the text
+            continue
+        known = bound | set(nest)
+        pulls = {id: (*_pull(block, id, known, keyed), _nearness(id, nest, fixed)) for id in left}
+        nest.append(max(left, key=pulls.__getitem__))
+    return replace(block, nest=tuple(nest), order=_completed(block, nest), predicates=_needed(block, nest))
+
+
+def _pull(block: Block, id: int, known: set[int], keyed: set[int]) -> tuple[int, int, int, int]:
+    """How much the bound leaves say about a leaf: equalities, both ends of time, one end, other predicates."""
+    equalities = int(id in keyed)
+    tests = 0
+    for predicate in block.predicates:
+        mentioned = leaves(predicate)
+        if id in mentioned and mentioned <= known | {id}:
+            pair = equality(predicate)
+            equalities += pair is not None and {leaf_of(side) for side in pair} != {id}
+            tests += 1
+    below = any(order.right.leaf == id and order.left.leaf in known for order in block.order)
+    above = any(order.left.leaf == id and order.right.leaf in known for order in block.order)
+    return equalities, int(below and above), int(below or above), tests
+
+
+def _nearness(id: int, nest: list[int], fixed: list[int]) -> int:
+    """Text neighbours of the last bound leaf first; without one, the order of the text."""
+    at = fixed.index(nest[-1]) if nest else -1
+    return -abs(fixed.index(id) - at)
+
+
+def _completed(block: Block, nest: list[int]) -> tuple[Order, ...]:
+    """The order, with what follows from it between leaves that are bound while the leaf between them is not."""
+    order = list(block.order)
+    full = edges_of(block.order) + spans(nest)
+    after = {Point(id, which): reach(Point(id, which), full) for id in nest for which in ("start", "end")}
+    for depth, id in enumerate(nest):
+        bound = nest[: depth + 1]
+        points = [Point(other, which) for other in nest[:depth] for which in ("start", "end")]
+        mine = (Point(id, "start"), Point(id, "end"))
+        for left, right in (*product(points, mine), *product(mine, points)):
+            if right not in after[left]:
+                continue
+            here = edges_of(o for o in order if o.left.leaf in bound and o.right.leaf in bound) + spans(bound)
+            if not implied(left, right, after[left][right], here):
+                order.append(Order(left, right, after[left][right]))
+    return tuple(order)
+
+
+def _needed(block: Block, nest: list[int]) -> tuple[Bound, ...]:
+    """The predicates without equalities that follow from others which are tested no later."""
+    depth = {id: number for number, id in enumerate(nest)}
+    repeated = {leaf.id for leaf in block.repeated}
+    equalities = []
+    for predicate in block.predicates:
+        pair = transitive(predicate)
+        if pair is not None and not {leaf_of(side) for side in pair} & repeated:
+            equalities.append((max(depth.get(leaf_of(side), -1) for side in pair), predicate, pair))
+    classes, implied_ones = Classes(), set()
+    for _, predicate, (left, right) in sorted(equalities, key=lambda entry: entry[0]):
+        if classes.find(left) == classes.find(right):
+            implied_ones.add(predicate)
+        classes.join(left, right)
+    return tuple(predicate for predicate in block.predicates if predicate not in implied_ones)

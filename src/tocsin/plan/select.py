@@ -1,0 +1,102 @@
+"""SELECT: the columns of the result. Here a leaf number is the index of a variable of the plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from tocsin.functions import Function
+from tocsin.lang.printer import print_expr
+from tocsin.lang.syntax import Attr, Name, SelectItem
+from tocsin.plan.block import Output, Variable
+from tocsin.plan.parts import Site
+from tocsin.plan.problems import Problems
+from tocsin.plan.typer import Seen, Typer, members, variables
+from tocsin.schema import Schema
+
+
+def variables_of(
+    sites: Mapping[str, list[Site]], hidden: frozenset[str], schema: Schema
+) -> tuple[tuple[Variable, ...], dict[str, Seen | None]]:
+    """The variables of the result in the order of the text, and how SELECT sees them."""
+    found: list[Variable] = []
+    seen: dict[str, Seen | None] = {}
+    for name, declared in sites.items():
+        positive = [site for site in declared if not site.regions]
+        if not positive:
+            continue
+        leaf = positive[0].leaf
+        fields = tuple(schema.fields_of(leaf.type).values())
+        repeated = leaf.repeat is not None
+        seen[name] = Seen(len(found), leaf.type, repeated, optional=any(site.forks for site in positive))
+        found.append(Variable(name, (leaf.type,), fields, repeated, name in hidden))
+    return tuple(found), seen
+
+
+def outputs_of(
+    items: tuple[SelectItem, ...],
+    found: tuple[Variable, ...],
+    seen: Mapping[str, Seen | None],
+    sites: Mapping[str, list[Site]],
+    functions: Mapping[str, Function],
+    schema: Schema,
+    problems: Problems,
+) -> tuple[Output, ...]:
+    """The bound SELECT list."""
+    hidden = {variable.name for variable in found if variable.hidden}
+    typer = Typer(schema, functions, seen, problems)
+    names = _names(items, problems)
+    outputs = []
+    for item, name in zip(items, names, strict=True):
+        span = item.expr.span or item.span
+        invisible = [var for var in sorted(variables(item.expr)) if var in hidden or (var in sites and var not in seen)]
+        if isinstance(item.expr, Name):
+            problems.add(
+                f"{item.expr.name} is an event, not a value", span, hint=f"select its attributes: {item.expr.name}.x"
+            )
+            continue
+        if invisible:
+            why = "hidden by EXISTS" if invisible[0] in hidden else "bound inside a negated part"
+            problems.add(
+                f"SELECT cannot show {invisible[0]}, which is {why}",
+                span,
+                detail="the result is a set over the visible events of a match",
+                hint="select variables that the match shows",
+            )
+            continue
+        bound = typer.value(item.expr)
+        sets = frozenset(index for index, variable in enumerate(found) if variable.repeated)
+        if bare := members(bound, sets):
+            var = found[min(bare)].name
+            problems.add(
+                f"{var} is repeated, so SELECT needs an aggregate of it",
+                span,
+                hint=f"count({var}), first({var}.x), last({var}.x), sum({var}.x), ...",
+            )
+        outputs.append(Output(name, bound))
+    return tuple(outputs)
+
+
+def _names(items: tuple[SelectItem, ...], problems: Problems) -> list[str]:
+    """AS name, else the attribute, else variable_attribute where that clashes, else the expression as text."""
+    short = Counter(item.name or (item.expr.name if isinstance(item.expr, Attr) else None) for item in items)
+    taken: set[str] = set()
+    names = []
+    for item in items:
+        name = item.name or _plain(item, short)
+        if name in taken and item.name is not None:
+            problems.add(f"two columns are called {name}", item.span or item.expr.span, hint="rename one with AS")
+        base, number = name, 1
+        while name in taken:
+            number += 1
+            name = f"{base}_{number}"
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def _plain(item: SelectItem, short: Counter[str | None]) -> str:
+    match item.expr:
+        case Attr(var, attr):
+            return attr if short[attr] == 1 else f"{var}_{attr}"
+    return print_expr(item.expr)

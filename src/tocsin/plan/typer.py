@@ -1,0 +1,341 @@
+"""From the syntax of an expression to a bound one: names become leaves, every node gets its kind.
+
+A wrong operand is reported and replaced by NULL, so that the rest of the expression is still checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from tocsin.functions import Function
+from tocsin.lang.syntax import (
+    AGGREGATES,
+    Attr,
+    Between,
+    Binary,
+    Call,
+    Case,
+    Duration,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Name,
+    Same,
+    Span,
+    Unary,
+    walk,
+)
+from tocsin.plan import types
+from tocsin.plan.calls import BUILT_IN, call
+from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, bare_leaves, leaves
+from tocsin.plan.expr import walk as walk_bound
+from tocsin.plan.fold import NULL, fold, is_null, tested
+from tocsin.plan.problems import Problems, listed, suggestion
+from tocsin.plan.types import KindError, article, kind_of, settled, unified
+from tocsin.schema import Field, Kind, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A variable as an expression sees it. `optional`: another alternative of its leaf may be bound instead."""
+
+    leaf: int
+    type: str
+    repeated: bool = False
+    optional: bool = False
+
+
+def variables(expr: Expr) -> frozenset[str]:
+    """The variables an expression mentions."""
+    found = set()
+    for node in walk(expr):
+        match node:
+            case Attr(var):
+                found.add(var)
+            case Name(name):
+                found.add(name)
+    return frozenset(found)
+
+
+class Typer:
+    """Binds expressions that see the variables in `names`; one that maps to None is bound in another branch only."""
+
+    def __init__(
+        self, schema: Schema, functions: Mapping[str, Function], names: Mapping[str, Seen | None], problems: Problems
+    ) -> None:
+        self.schema = schema
+        self.functions = functions
+        self.names = names
+        self.problems = problems
+
+    def condition(self, expr: Expr) -> Bound:
+        """A folded predicate."""
+        return tested(fold(self._truth(expr, "a condition")))
+
+    def value(self, expr: Expr) -> Bound:
+        """A folded value, as SELECT wants it."""
+        return fold(settled(self._bound(expr)))
+
+    def compared(self, left: Bound, right: Bound, span: Span | None) -> Bound:
+        """left = right, for equalities that the binder itself writes."""
+        try:
+            return fold(types.compared("=", left, right))
+        except KindError as error:
+            return self._wrong(error, span)
+
+    def column(self, var: str, attr: str, span: Span | None = None) -> Bound:
+        """`var.attr`; NULL if the variable is bound elsewhere or its type lacks the attribute."""
+        seen = self.names.get(var)
+        if seen is None:
+            return NULL
+        field = self.field(seen.type, attr, span)
+        if field is None or field.kind is Kind.NULL:
+            return NULL
+        return Col(seen.leaf, var, attr, field.kind, field.scale, field.nullable or seen.optional)
+
+    def field(self, type: str, attr: str, span: Span | None) -> Field | None:
+        field = self.schema.field(type, attr)
+        if field is None and self.schema.has_type(type):
+            known = self.schema.attributes()
+            own = self.schema.fields_of(type)
+            self.problems.add(
+                f"unknown attribute {attr}",
+                span,
+                detail="no event type has it",
+                hint=suggestion(attr, own) or suggestion(attr, known) or (listed(own) and f"{type} has {listed(own)}"),
+            )
+        return field
+
+    # --- dispatch ------------------------------------------------------------------------------------------------
+
+    def _bound(self, expr: Expr) -> Bound:
+        try:
+            return self._node(expr)
+        except KindError as error:
+            return self._wrong(error, expr.span)
+
+    def _wrong(self, error: KindError, span: Span | None) -> Bound:
+        self.problems.add(error.message, span, detail=error.detail, hint=error.hint)
+        return NULL
+
+    def _node(self, expr: Expr) -> Bound:
+        match expr:
+            case Literal(value):
+                return types.literal(value)
+            case Duration():
+                return types.literal(types.ticks(expr, self.schema))
+            case Attr(var, name):
+                return self.column(var, name, expr.span)
+            case Name(name):
+                raise KindError(f"{name} is an event, not a value", hint=f"name an attribute: {name}.x")
+            case Unary("NOT", operand):
+                return Op("not", (truth,), Kind.BOOL) if not is_null(truth := self._truth(operand, "NOT")) else NULL
+            case Unary("-", Literal(int() | Decimal() as value)) if not isinstance(value, bool):
+                return types.literal(-value)
+            case Unary(_, operand):
+                return types.negated(self._bound(operand))
+            case Binary():
+                return self._binary(expr)
+            case In() | Between() | Like() | IsNull() | Case():
+                return self._sql(expr)
+            case Call():
+                return self._call(expr)
+            case Same():
+                raise KindError(
+                    "[attr] can only stand by itself in WHERE", hint="join it with AND: WHERE [attr] AND ..."
+                )
+        raise AssertionError(expr)
+
+    def _truth(self, expr: Expr, what: str) -> Bound:
+        bound = self._bound(expr)
+        if bound.kind not in (Kind.BOOL, Kind.NULL):
+            self.problems.add(f"{what} must be true or false, not {article(bound.kind)}", expr.span)
+            return NULL
+        return bound
+
+    # --- operators -----------------------------------------------------------------------------------------------
+
+    def _binary(self, expr: Binary) -> Bound:
+        match expr:
+            case Binary("AND" | "OR" as op, left, right):
+                sides = (self._truth(left, op), self._truth(right, op))
+                return Op(op.lower(), sides, Kind.BOOL, nullable=any(side.nullable for side in sides))
+            case Binary("=" | "<>" as op, Name() as left, Name() as right):
+                return self._same(op, left, right)
+            case Binary("=" | "<>" | "<" | "<=" | ">" | ">=" as op, left, right):
+                self._only_values(expr)
+                return types.compared(op, self._bound(left), self._bound(right))
+            case Binary("||", left, right):
+                return call("concat", (self._bound(left), self._bound(right)))
+            case Binary(op, left, right):
+                return types.computed(op, self._bound(left), self._bound(right))
+        raise AssertionError(expr)
+
+    def _only_values(self, expr: Binary) -> None:
+        for side in (expr.left, expr.right):
+            if isinstance(side, Name):
+                raise KindError(
+                    f"{side.name} is an event and cannot be compared with a value",
+                    hint=f"name an attribute ({side.name}.x), or compare two variables with = or <>",
+                )
+
+    def _same(self, op: str, left: Name, right: Name) -> Bound:
+        events = tuple(self._event(side) for side in (left, right))
+        if any(is_null(event) for event in events):
+            return NULL
+        same = Op("same", events, Kind.BOOL, nullable=any(event.nullable for event in events))
+        return same if op == "=" else Op("not", (same,), Kind.BOOL, nullable=same.nullable)
+
+    def _event(self, name: Name) -> Bound:
+        seen = self.names.get(name.name)
+        return NULL if seen is None else Ref(seen.leaf, name.name, seen.optional)
+
+    def _sql(self, expr: In | Between | Like | IsNull | Case) -> Bound:
+        match expr:
+            case In(operand, options, negated):
+                value = self._bound(operand)
+                tests = tuple(self._compared_at("=", value, option) for option in options)
+                return self._flipped(self._joined("or", tests), negated)
+            case Between(operand, low, high, negated):
+                value = self._bound(operand)
+                tests = (self._compared_at(">=", value, low), self._compared_at("<=", value, high))
+                return self._flipped(self._joined("and", tests), negated)
+            case Like(operand, pattern, negated):
+                sides = (self._bound(operand), self._bound(pattern))
+                for side in sides:
+                    if side.kind not in (Kind.TEXT, Kind.NULL):
+                        raise KindError(f"LIKE needs texts, not {article(side.kind)}")
+                return self._flipped(Op("like", sides, Kind.BOOL, nullable=any(s.nullable for s in sides)), negated)
+            case IsNull(operand, negated):
+                target = self._event(operand) if isinstance(operand, Name) else settled(self._bound(operand))
+                return self._flipped(Op("is_null", (target,), Kind.BOOL, nullable=False), negated)
+            case Case():
+                return self._case(expr)
+        raise AssertionError(expr)
+
+    def _compared_at(self, op: str, value: Bound, option: Expr) -> Bound:
+        try:
+            return types.compared(op, value, self._bound(option))
+        except KindError as error:
+            return self._wrong(error, option.span)
+
+    @staticmethod
+    def _joined(op: str, tests: tuple[Bound, ...]) -> Bound:
+        return tests[0] if len(tests) == 1 else Op(op, tests, Kind.BOOL, nullable=any(t.nullable for t in tests))
+
+    @staticmethod
+    def _flipped(test: Bound, negated: bool) -> Bound:
+        return Op("not", (test,), Kind.BOOL, nullable=test.nullable) if negated else test
+
+    def _case(self, expr: Case) -> Bound:
+        conditions = [self._truth(condition, "WHEN") for condition, _ in expr.whens]
+        results = [self._bound(result) for _, result in expr.whens]
+        if expr.otherwise is not None:
+            results.append(self._bound(expr.otherwise))
+        values = unified(results, "CASE")
+        kind, scale = kind_of(values)
+        args = [part for pair in zip(conditions, values, strict=False) for part in pair]
+        if expr.otherwise is not None:
+            args.append(values[-1])
+        nullable = expr.otherwise is None or any(value.nullable for value in values)
+        return Op("case", tuple(args), kind, scale, nullable)
+
+    # --- calls ---------------------------------------------------------------------------------------------------
+
+    def _call(self, expr: Call) -> Bound:
+        name, args = expr.function, expr.args
+        if name in ("start", "end"):
+            return self._endpoint(name, args)
+        if name in AGGREGATES:
+            return self._aggregate(name, args)
+        if name not in BUILT_IN and name not in self.functions:
+            known = {*BUILT_IN, *AGGREGATES, "start", "end", *self.functions}
+            raise KindError(f"unknown function {name}", hint=suggestion(name, known) or "register it first")
+        bound = tuple(self._bound(arg) for arg in args)
+        return call(name, bound) if name in BUILT_IN else self._user(self.functions[name], bound)
+
+    def _user(self, function: Function, args: tuple[Bound, ...]) -> Bound:
+        if len(args) != function.arity:
+            raise KindError(f"{function.name} takes {function.arity} arguments, not {len(args)}")
+        args = tuple(settled(arg) for arg in args)
+        if not function.nulls and any(is_null(arg) for arg in args):
+            return NULL
+        return User(function.name, args, function.returns)
+
+    def _endpoint(self, which: str, args: tuple[Expr, ...]) -> Bound:
+        if len(args) != 1 or not isinstance(args[0], Name):
+            raise KindError(f"{which} takes one variable", hint=f"{which}(x)")
+        seen = self.names.get(args[0].name)
+        if seen is None:
+            return NULL
+        return Time(seen.leaf, which, args[0].name if seen.optional else None, seen.optional)
+
+    def _aggregate(self, name: str, args: tuple[Expr, ...]) -> Bound:
+        if len(args) != 1:
+            raise KindError(f"{name} takes one argument, not {len(args)}", hint=f"{name}(b.x) over a repetition b")
+        arg = args[0]
+        over = sorted(variables(arg))
+        if len(over) != 1:
+            raise KindError(
+                f"{name} runs over one repeated variable, not {len(over)}",
+                hint="keep other variables outside the aggregate",
+            )
+        if isinstance(arg, Name) and name != "count":
+            raise KindError(f"{name} needs an attribute", hint=f"{name}({arg.name}.x)")
+        if over[0] not in self.names:
+            return NULL  # reported as an unknown variable already
+        seen = self.names[over[0]]
+        if seen is None:
+            return Lit(0, Kind.INT) if name == "count" else NULL
+        if not seen.repeated:
+            raise KindError(f"{name} needs a repeated variable, {over[0]} is one event", hint=f"{seen.type}+ {over[0]}")
+        if isinstance(arg, Name):
+            return Agg("count", seen.leaf, None, Kind.INT, nullable=False)
+        return self._aggregated(name, seen, settled(self._bound(arg)))
+
+    def _aggregated(self, name: str, seen: Seen, value: Bound) -> Bound:
+        if any(isinstance(node, Agg | Time) for node in walk_bound(value)):
+            raise KindError(
+                f"{name} cannot run over an aggregate", hint="start(b) and end(b) are over the whole repetition too"
+            )
+        if is_null(value):
+            return Lit(0, Kind.INT) if name == "count" else NULL
+        if name == "count":
+            return Agg(name, seen.leaf, value, Kind.INT, nullable=False)
+        if name in ("sum", "avg") and value.kind not in types.NUMBERS:
+            raise KindError(f"{name} needs numbers, not {article(value.kind)}")
+        if name in ("min", "max") and value.kind is Kind.BOOL:
+            raise KindError(f"{name} needs values that have an order, not {article(value.kind)}")
+        if name == "avg":
+            return Agg(name, seen.leaf, value, Kind.FLOAT)
+        kind = Kind.INT if name == "sum" and value.kind is Kind.TIME else value.kind
+        return Agg(name, seen.leaf, value, kind, value.scale, nullable=name == "sum" or value.nullable)
+
+
+def whole_set(expr: Bound, repeated: frozenset[int]) -> frozenset[int]:
+    """The repeated leaves that an expression asks as a finished set: in aggregates, start() and end()."""
+    found: set[int] = set()
+    for node in walk_bound(expr):
+        match node:
+            case Agg(_, leaf):
+                found.add(leaf)
+            case Time(leaf) if leaf in repeated:
+                found.add(leaf)
+    return frozenset(found)
+
+
+def members(expr: Bound, repeated: frozenset[int]) -> frozenset[int]:
+    """The repeated leaves of which an expression asks one member at a time."""
+    return bare_leaves(expr) & repeated
+
+
+def only_leaf(expr: Bound) -> int | None:
+    """The one leaf that an expression mentions, if it asks nothing of a finished set."""
+    mentioned = leaves(expr)
+    if len(mentioned) != 1 or any(isinstance(node, Agg) for node in walk_bound(expr)):
+        return None
+    return next(iter(mentioned))

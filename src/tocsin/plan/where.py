@@ -1,0 +1,266 @@
+"""Predicates find their block (design 6.5).
+
+A WHERE conjunct that mentions a variable of a negated part goes into the innermost such part; a predicate written at a
+leaf stays in the block of that leaf. Variables of OR branches that an alternative does not bind are NULL there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from tocsin.functions import Function
+from tocsin.lang.syntax import Expr, Span, conjuncts
+from tocsin.plan.block import Alt, Block, Forbidden, Leaf
+from tocsin.plan.closure import Conditions, Member, Writer, as_equality, classes_of, related_outside
+from tocsin.plan.draft import Draft
+from tocsin.plan.expr import Bound
+from tocsin.plan.fold import FALSE, TRUE, never_true
+from tocsin.plan.parts import Absent, Site, Spot, chained
+from tocsin.plan.problems import Problems
+from tocsin.plan.typer import Seen, Typer, members, only_leaf, variables, whole_set
+from tocsin.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What every block of a query shares."""
+
+    schema: Schema
+    functions: Mapping[str, Function]
+    sites: dict[str, list[Site]]
+    conditions: Conditions
+    problems: Problems
+
+
+# --- rules that hold for the query as a whole ----------------------------------------------------------------------
+
+
+def check_mentions(context: Context) -> None:
+    """W2, W4: a predicate sees its own block and the blocks around it, never a deeper or a sibling negated part."""
+    for sites in context.sites.values():
+        for site in sites:
+            _check_leaf_mentions(site, context)
+    for conjunct in context.conditions.conjuncts:
+        _check_siblings(conjunct, context)
+
+
+def _check_leaf_mentions(site: Site, context: Context) -> None:
+    for conjunct in conjuncts(site.leaf.where):
+        for var in sorted(variables(conjunct)):
+            for other in context.sites.get(var, ()):
+                inside = len(other.regions) <= len(site.regions) and chained(other.regions, site.regions)
+                if other.beside(site) and not inside:
+                    context.problems.add(
+                        f"{site.var} cannot see {var}, which is inside a negated part",
+                        conjunct.span or site.leaf.span,
+                        detail="a predicate at a leaf sees its own part and the parts around it",
+                        hint=f"write the predicate at {var}, or in WHERE, where it moves into the negated part",
+                    )
+
+
+def _check_siblings(conjunct: Expr, context: Context) -> None:
+    mentioned = [site for var in sorted(variables(conjunct)) for site in context.sites.get(var, ())]
+    for one, other in combinations(mentioned, 2):
+        if chained(one.regions, other.regions) or not one.beside(other):
+            continue
+        equality = as_equality(conjunct)
+        if equality is not None and related_outside(equality, context.conditions, context.sites):
+            continue
+        context.problems.add(
+            f"{one.var} and {other.var} are in two different negated parts",
+            conjunct.span,
+            detail="each part is judged by itself, so nothing can relate them",
+            hint="relate both to a variable outside them, or negate them together: !SEQ(B b, C c)",
+        )
+
+
+# --- one alternative -----------------------------------------------------------------------------------------------
+
+
+def filled(root: Draft, context: Context) -> Block | None:
+    """The block of one alternative with all its predicates; None if it can never match."""
+    classes = classes_of(root, context.conditions)
+    blocks = {draft: _Filler(draft, context) for draft in root.tree()}
+    for filler in blocks.values():
+        filler.leaf_predicates()
+        filler.equalities(classes)
+        filler.where()
+    return _block(root, blocks)
+
+
+def impossible(root: Draft) -> Block:
+    """A block for a query that can never match: it keeps its leaves and one predicate that is FALSE."""
+    leaves = tuple(
+        Leaf(id, tuple(Alt(leaf.type, str(leaf.var)) for leaf in spot.leaves), spot.repeat)
+        for spot, id in root.leaves.items()
+    )
+    scopes = tuple(root.scopes.items())
+    return Block(leaves, tuple(root.order), (FALSE,), (), scopes, tuple(root.fixed), early=False)
+
+
+def _block(draft: Draft, fillers: dict[Draft, _Filler]) -> Block | None:
+    filler = fillers[draft]
+    if draft.dead is not None:
+        return None
+    leaves = tuple(Leaf(id, filler.alts[spot], spot.repeat) for spot, id in draft.leaves.items())
+    forbidden = []
+    for child, scope in draft.forbidden:
+        if (block := _block(child, fillers)) is not None:
+            forbidden.append(Forbidden(block, scope))
+    return Block(
+        leaves,
+        tuple(draft.order),
+        (*draft.predicates, *filler.predicates),
+        tuple(forbidden),
+        tuple(draft.scopes.items()),
+        nest=tuple(draft.fixed),
+        early=False,
+    )
+
+
+class _Filler:
+    """Adds the predicates of one block."""
+
+    def __init__(self, draft: Draft, context: Context) -> None:
+        self.draft = draft
+        self.context = context
+        self.alts: dict[Spot, tuple[Alt, ...]] = {}
+        self.predicates: list[Bound] = []
+        self.regions: tuple[Absent, ...] = tuple(b.region for b in draft.path() if b.region is not None)
+        self.names: dict[str, Seen | None] = dict.fromkeys(context.sites)
+        for block in draft.path():
+            for spot, id in block.leaves.items():
+                for leaf in spot.leaves:
+                    union = len(spot.leaves) > 1
+                    self.names[str(leaf.var)] = Seen(id, leaf.type, spot.repeat is not None, union)
+        self.typer = Typer(context.schema, context.functions, self.names, context.problems)
+
+    def leaf_predicates(self) -> None:
+        for spot, id in self.draft.leaves.items():
+            alive = []
+            for leaf in spot.leaves:
+                alt = self._alt(Alt(leaf.type, str(leaf.var)), id, conjuncts(leaf.where))
+                alive += [alt] if alt is not None else []
+            if not alive:
+                self._die(f"nothing can be {' or '.join(str(leaf.var) for leaf in spot.leaves)}")
+            self.alts[spot] = tuple(alive)
+
+    def _alt(self, alt: Alt, id: int, written: tuple[Expr, ...]) -> Alt | None:
+        """The alternative with its own predicates; None if they can never be TRUE."""
+        where: list[Bound] = []
+        for conjunct in written:
+            bound = self._condition(conjunct)
+            if never_true(bound):
+                return None
+            repeated = frozenset(self.draft.repeated)
+            if bound == TRUE:
+                continue
+            if only_leaf(bound) == id and not whole_set(bound, repeated):
+                where.append(bound)
+            else:
+                self.predicates.append(bound)
+        return Alt(alt.type, alt.var, tuple(where))
+
+    def equalities(self, classes: list[tuple[list[Member], Span | None]]) -> None:
+        for group, span in classes:
+            if self._null_member(group):
+                self._die("a variable that it compares is null here")
+                continue
+            writer = Writer(self.draft, self.typer, span, self.context.problems)
+            for pair in writer.pairs(group):
+                self._add(pair)
+
+    def _null_member(self, group: list[Member]) -> bool:
+        """Does a written equality of this block mention a variable that is bound in another branch only?"""
+        written = {side for equality in self.context.conditions.equalities for side in (equality.left, equality.right)}
+        bound = {member for member in group if all(self.names.get(var) is not None for var in member.vars)}
+        sees = {member: self._regions(member.vars[0]) for member in group if member in bound | written}
+        near = {member: len(regions) for member, regions in sees.items() if self._reaches(regions)}
+        return any(
+            one not in bound and max(near[one], near[other]) == len(self.regions)
+            for one in near
+            for other in near
+            if one != other
+        )
+
+    def _reaches(self, regions: tuple[Absent, ...]) -> bool:
+        return len(regions) <= len(self.regions) and chained(regions, self.regions)
+
+    def where(self) -> None:
+        for conjunct in self.context.conditions.conjuncts:
+            if self._belongs(conjunct):
+                bound = self._condition(conjunct)
+                if as_equality(conjunct) is None:
+                    self._add(bound)
+
+    def _belongs(self, conjunct: Expr) -> bool:
+        """Is this the innermost part whose variables the conjunct mentions?"""
+        sees = [self._regions(var) for var in variables(conjunct)]
+        if any(not chained(one, other) for one, other in combinations(sees, 2)):
+            return False
+        innermost = max(sees, key=len, default=())
+        return len(innermost) == len(self.regions) and chained(innermost, self.regions)
+
+    def _regions(self, var: str) -> tuple[Absent, ...]:
+        """The negated parts around a variable; where branches of OR share its name, the one that is bound here."""
+        sites = self.context.sites.get(var, [])
+        if len(sites) > 1:
+            blocks = self.draft.path()
+            here = {spot for block in blocks for spot in block.leaves}
+            anywhere = {spot for block in blocks[0].tree() for spot in block.leaves}
+            sites = (
+                [site for site in sites if site.spot in here]
+                or [site for site in sites if site.spot in anywhere]
+                or [site for site in sites if self._reaches(site.regions)]
+                or sites
+            )
+        return sites[0].regions if sites else ()
+
+    def _condition(self, conjunct: Expr) -> Bound:
+        bound = self.typer.condition(conjunct)
+        self._check_repetitions(bound, conjunct)
+        return bound
+
+    def _add(self, bound: Bound) -> None:
+        if never_true(bound):
+            self._die("one of its predicates can never be TRUE")
+        elif bound != TRUE:
+            self.predicates.append(bound)
+
+    def _die(self, reason: str) -> None:
+        self.draft.dead = self.draft.dead or reason
+
+    # --- repeated variables -----------------------------------------------------------------------------------------
+
+    def _check_repetitions(self, bound: Bound, conjunct: Expr) -> None:
+        own = frozenset(self.draft.repeated)
+        around = frozenset(id for block in self.draft.path()[:-1] for id in block.repeated)
+        asked = members(bound, own | around)
+        sets = whole_set(bound, own | around)
+        called = {seen.leaf: var for var, seen in self.names.items() if seen is not None}
+        if asked & around:
+            var = called[min(asked & around)]
+            self.context.problems.add(
+                f"in a negated part {var} can only be mentioned inside an aggregate",
+                conjunct.span,
+                detail=f"{var} is a repetition of the part around it",
+                hint=f"use first({var}.x), max({var}.x), count({var}), ...",
+            )
+        elif asked & sets:
+            var = called[min(asked & sets)]
+            self.context.problems.add(
+                f"{var} is compared with its own aggregate",
+                conjunct.span,
+                detail=f"which events belong to {var} would depend on the set of them",
+                hint="use aggregates on both sides, or another variable",
+            )
+        elif asked and len(asked | sets) > 1:
+            names = " and ".join(called[id] for id in sorted(asked | sets))
+            self.context.problems.add(
+                f"{names} are both repeated and cannot be related directly",
+                conjunct.span,
+                detail="which events belong to one would depend on the other",
+                hint="relate aggregates of both, or each of them to a variable that is not repeated",
+            )

@@ -1,0 +1,347 @@
+"""Files of events: CSV, JSONL, Parquet and Arrow, read whole, every row with a place that an error can name."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import io
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.json as arrow_json
+
+from tocsin.encode.arrow import Problems, is_instant
+from tocsin.encode.columns import Columns, arrow_type
+from tocsin.encode.objects import from_dicts
+from tocsin.encode.values import EXACT_FLOAT
+from tocsin.errors import InputError
+from tocsin.run.badrows import BadRows
+from tocsin.schema import Field, Kind
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".arrows": "arrow",
+}
+COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
+
+
+@dataclass(slots=True)
+class Part:
+    """A piece of the input: its rows, what is already known to be wrong with them, and where each row came from."""
+
+    table: pa.Table
+    place: Callable[[int], str]
+    problems: Problems
+
+
+def find(path: str | os.PathLike[str]) -> list[Path]:
+    """The files that a path means: itself, all event files of a directory (in order of name), or a glob's."""
+    whole = Path(path)
+    if whole.is_dir():
+        found = sorted(each for each in whole.rglob("*") if each.is_file() and _is_events(each, whole))
+        if not found:
+            raise InputError(f"the directory {whole} holds no event files", hint=f"known endings: {_endings()}")
+        return found
+    if whole.exists():
+        return [whole]
+    if glob.has_magic(str(path)):
+        found = sorted(Path(each) for each in glob.glob(str(path), recursive=True) if Path(each).is_file())  # noqa: PTH207 - absolute patterns too
+        if found:
+            return found
+        raise InputError(f"no file matches {str(path)!r}")
+    raise InputError(f"there is no file {str(path)!r}", hint="check the path; a query text goes first, then --input")
+
+
+def _is_events(path: Path, root: Path) -> bool:
+    hidden = any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
+    return not hidden and _format(path) is not None
+
+
+def _format(path: Path) -> str | None:
+    name = path.name.lower()
+    for ending in COMPRESSED:
+        name = name.removesuffix(ending)
+    return FORMATS.get(Path(name).suffix)
+
+
+def _endings() -> str:
+    return " ".join(FORMATS)
+
+
+def read(path: Path, columns: Columns, declared: Mapping[str, Field], bad: BadRows) -> Part:
+    """One file as a Part. Rows that cannot be parsed at all go to `bad` at once."""
+    kind = _format(path)
+    if kind is None:
+        raise InputError(f"the format of {path} is unknown", hint=f"known endings: {_endings()} (also with .gz)")
+    try:
+        match kind:
+            case "csv" | "tsv":
+                return _read_csv(path, "," if kind == "csv" else "\t", columns, declared, bad)
+            case "jsonl":
+                return _read_jsonl(path, bad)
+            case "parquet":
+                from pyarrow import parquet
+
+                table = parquet.ParquetFile(path).read()
+            case _:
+                table = _read_arrow(path)
+    except (pa.ArrowException, pa.ArrowInvalid, OSError, EOFError) as problem:
+        _unreadable(path, kind, problem)
+    return Part(table, lambda row: f"{path}, row {row + 1}", [])
+
+
+def _unreadable(path: Path, kind: str, problem: Exception) -> NoReturn:
+    if isinstance(problem, (FileNotFoundError, PermissionError, IsADirectoryError)):
+        raise problem
+    reason = " ".join(str(problem).split())[:300]
+    raise InputError(f"{path} cannot be read as {kind}", detail=reason) from problem
+
+
+def _read_arrow(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as file:
+        start = file.read(6)
+    if start == b"ARROW1":
+        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    return pa.ipc.open_stream(pa.OSFile(str(path))).read_all()
+
+
+# --- CSV ----------------------------------------------------------------------------------------------------------
+
+
+def _read_csv(path: Path, delimiter: str, columns: Columns, declared: Mapping[str, Field], bad: BadRows) -> Part:
+    """A CSV file with a header line. Empty fields are null (quoted ones are empty texts)."""
+    raw = _bytes(path)
+    if not raw.strip():
+        raise InputError(f"{path} is empty", detail="a CSV file begins with a line of column names")
+    table, faults = _parse_csv(raw, delimiter, columns, declared, path)
+    lines = _CsvLines(raw, delimiter)
+    for text, expected, actual in faults:
+        place = lines.place_of_fault(path, text)
+        bad.report(place, f"has {actual} fields instead of {expected}", text)
+    problems: Problems = []
+    table = _as_texts(table, problems)
+    table = _as_declared(table, declared, problems)
+    return Part(table, lambda row: f"{path}, line {lines.line(row)}", problems)
+
+
+def _bytes(path: Path) -> bytes:
+    with pa.input_stream(str(path), compression="detect") as stream:
+        data: bytes = stream.read()
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def _parse_csv(
+    raw: bytes, delimiter: str, columns: Columns, declared: Mapping[str, Field], path: Path
+) -> tuple[pa.Table, list[tuple[str, int, int]]]:
+    faults: list[tuple[str, int, int]] = []
+
+    def note(row: Any) -> str:
+        faults.append((row.text, row.expected_columns, row.actual_columns))
+        return "skip"
+
+    quoted = b'"' in raw
+    texts: dict[str, pa.DataType] = {columns.type: pa.string()}
+    texts.update((name, pa.string()) for name in declared)
+    try:
+        table = arrow_csv.read_csv(
+            io.BytesIO(raw),
+            arrow_csv.ReadOptions(use_threads=not quoted, block_size=max(1 << 20, min(len(raw), 1 << 26))),
+            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=quoted, invalid_row_handler=note),
+            arrow_csv.ConvertOptions(
+                column_types=texts, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+            ),
+        )
+    except pa.ArrowInvalid as problem:
+        _unreadable(path, "csv", problem)
+    return table, faults
+
+
+def _as_texts(table: pa.Table, problems: Problems) -> pa.Table:
+    """Columns that hold bytes which are no UTF-8: those rows are bad, the others are texts."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_binary(field.type):
+            values = [_decoded(value) for value in table.column(place).to_pylist()]
+            wrong = np.array([value is False for value in values], np.bool_)
+            problems.append((wrong, f"{field.name!r} is not valid UTF-8"))
+            texts = pa.array([None if value is False else value for value in values], pa.string())
+            table = table.set_column(place, field.name, texts)
+    return table
+
+
+def _decoded(value: bytes | None) -> str | bool | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _as_declared(table: pa.Table, declared: Mapping[str, Field], problems: Problems) -> pa.Table:
+    """The texts of declared attributes as what they are declared to be."""
+    for place, name in enumerate(table.schema.names):
+        field = declared.get(name)
+        if field is not None and field.kind is not Kind.TEXT and pa.types.is_string(table.schema.types[place]):
+            array, wrong = cast_texts(table.column(place).combine_chunks(), field)
+            if wrong.any():
+                problems.append((wrong, f"{name!r} is not {_a(field.kind)}"))
+            table = table.set_column(place, name, array)
+    return table
+
+
+def _a(kind: Kind) -> str:
+    return f"{'an' if kind is Kind.INT else 'a'} {kind}"
+
+
+def cast_texts(texts: pa.Array, field: Field) -> tuple[pa.Array, Any]:
+    """Texts as values of a declared attribute, and the rows where that fails."""
+    type = arrow_type(field)
+    try:
+        return pc.cast(texts, type), np.zeros(len(texts), np.bool_)
+    except pa.ArrowInvalid:
+        values, wrong = [], np.zeros(len(texts), np.bool_)
+        for row, text in enumerate(texts):
+            try:
+                values.append(pc.cast(text, type).as_py())
+            except pa.ArrowInvalid:
+                values.append(None)
+                wrong[row] = text.is_valid
+        return pa.array(values, type), wrong
+
+
+class _CsvLines:
+    """Line numbers of a CSV text, found by reading it again and only when an error must name one."""
+
+    def __init__(self, raw: bytes, delimiter: str) -> None:
+        self.raw, self.delimiter = raw, delimiter
+        self._lines: list[int] | None = None
+        self._faults: dict[str, list[int]] = {}
+
+    def _scan(self) -> list[int]:
+        """The line on which each usable row ends; blank lines are no rows."""
+        if self._lines is None:
+            text = io.StringIO(self.raw.decode("utf-8", "replace"), newline="")
+            rows = csv.reader(text, delimiter=self.delimiter)
+            header, self._lines, before = 0, [], 0
+            for row in rows:
+                first, before = before + 1, rows.line_num
+                if not row:
+                    continue
+                if header == 0:
+                    header = len(row)
+                elif len(row) == header:
+                    self._lines.append(first)
+                else:
+                    self._faults.setdefault(self.delimiter.join(row), []).append(first)
+        return self._lines
+
+    def line(self, row: int) -> int:
+        lines = self._scan()
+        return lines[row] if row < len(lines) else row + 2
+
+    def place_of_fault(self, path: Path, text: str) -> str:
+        self._scan()
+        row = next(csv.reader([text], delimiter=self.delimiter), [])
+        found = self._faults.get(self.delimiter.join(row))
+        return f"{path}, line {found.pop(0)}" if found else str(path)
+
+
+# --- JSONL --------------------------------------------------------------------------------------------------------
+
+
+def _read_jsonl(path: Path, bad: BadRows) -> Part:
+    """One JSON object per line. Texts stay texts, whatever they look like; nested values become JSON text."""
+    raw = _bytes(path)
+    table = _quick_jsonl(raw)
+    if table is not None:
+        lines = [number for number, line in enumerate(raw.splitlines(), 1) if line.strip()] if table.num_rows else []
+        if len(lines) == table.num_rows:
+            return Part(table, lambda row: f"{path}, line {lines[row]}", [])
+    rows: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        row, reason = parse_line(line)
+        if row is None:
+            bad.report(f"{path}, line {number}", str(reason), line.decode("utf-8", "replace").strip())
+        else:
+            rows.append(row)
+            numbers.append(number)
+    problems: Problems = []
+    batch = from_dicts(rows, problems)
+    table = pa.Table.from_batches([batch]) if batch.num_columns else pa.table({})
+    return Part(table, lambda row: f"{path}, line {numbers[row]}", problems)
+
+
+def _quick_jsonl(raw: bytes) -> pa.Table | None:
+    """The table, if Arrow's own reader keeps every value exactly; else None."""
+    if not raw.strip() or b"\\ud" in raw.lower():
+        return None
+    try:
+        options = arrow_json.ReadOptions(block_size=max(1 << 20, min(len(raw), 1 << 26)))
+        table = arrow_json.read_json(io.BytesIO(raw), options)
+        dates = [field.name for field in table.schema if is_instant(field.type)]
+        if dates:
+            texts = pa.schema([(name, pa.string()) for name in dates])
+            table = arrow_json.read_json(io.BytesIO(raw), options, arrow_json.ParseOptions(explicit_schema=texts))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    return table if all(_exact(table.column(place)) for place in range(table.num_columns)) else None
+
+
+def _exact(column: pa.ChunkedArray) -> bool:
+    """Not exact: nested values, and floats so large that they may have been whole numbers of more digits."""
+    if pa.types.is_nested(column.type):
+        return False
+    if not pa.types.is_floating(column.type):
+        return True
+    large = pc.any(pc.greater_equal(pc.abs(column), float(EXACT_FLOAT)))
+    return not large.as_py()
+
+
+def parse_line(line: bytes | str) -> tuple[dict[str, Any] | None, str | None]:
+    """One line of JSONL as a dict, or None and the reason."""
+    try:
+        row = json.loads(line, object_pairs_hook=_once)
+    except _TwiceError as twice:
+        return None, f"has the name {twice.args[0]!r} twice"
+    except UnicodeDecodeError:
+        return None, "is not valid UTF-8"
+    except RecursionError:
+        return None, "is nested too deeply"
+    except ValueError as problem:
+        return None, f"is not JSON ({problem})"
+    if not isinstance(row, dict):
+        return None, "is JSON but not an object"
+    return row, None
+
+
+class _TwiceError(ValueError):
+    pass
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _TwiceError(name)
+            seen.add(name)
+    return found

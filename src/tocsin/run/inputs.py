@@ -1,0 +1,196 @@
+"""Whatever holds events becomes parts of Arrow: iterables, tables, readers, data frames, files, directories."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tocsin.encode.arrow import Problems, is_text
+from tocsin.encode.batch import HINTS, frame, one_batch
+from tocsin.encode.columns import Columns
+from tocsin.encode.objects import from_dicts
+from tocsin.encode.times import read_texts
+from tocsin.encode.values import encode_column
+from tocsin.errors import InputError
+from tocsin.items import Bools, Ints, Strings
+from tocsin.run.badrows import BadRows
+from tocsin.run.files import Part, find, read
+from tocsin.schema import Field, Kind
+
+
+@dataclass(slots=True)
+class Input:
+    """A finite input: its parts, the one Arrow schema they have in common, and which column is what."""
+
+    parts: list[Part]
+    columns: Columns
+    bad: BadRows
+
+    def table(self) -> pa.Table:
+        """All rows in the order they were read."""
+        return together([part.table for part in self.parts])
+
+
+def open_input(
+    events: Any, columns: Columns, *, declared: Mapping[str, Field] | None = None, bad: BadRows | None = None
+) -> Input:
+    """Anything that holds events, as parts. Reads everything; judges no row yet, except those nobody can parse."""
+    bad = bad or BadRows()
+    if isinstance(events, (str, os.PathLike)):
+        parts = [read(path, columns, declared or {}, bad) for path in find(events)]
+    else:
+        problems: Problems = []
+        table = as_table(events, None if bad.failing else problems)
+        parts = [Part(table, lambda row: f"row {row + 1}", problems)]
+    parts = [part for part in parts if part.table.num_columns]
+    if parts:
+        columns = columns.resolve(together([part.table.slice(0, 0) for part in parts]).schema.names)
+    parts = [_with_times(part, columns) for part in parts]
+    return Input(parts, columns, bad)
+
+
+def as_table(events: Any, problems: Problems | None = None) -> pa.Table:
+    """Events that are in memory, as a table. Data-frame libraries are recognised, never imported."""
+    match events:
+        case pa.Table():
+            return _plain_texts(events)
+        case pa.RecordBatch():
+            return _plain_texts(pa.Table.from_batches([events]))
+        case pa.RecordBatchReader():
+            return _plain_texts(events.read_all())
+        case Mapping():
+            raise InputError("events is one dict", hint="give a list of events, or use stream().push(...)")
+    library = type(events).__module__.partition(".")[0]
+    if library == "polars" and hasattr(events, "collect"):
+        events = events.collect()
+    try:
+        if library == "pandas":
+            return _plain_texts(pa.Table.from_pandas(events, preserve_index=False))
+        if hasattr(events, "__arrow_c_stream__") or hasattr(events, "__arrow_c_array__"):
+            return _plain_texts(pa.table(events))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as problem:
+        raise InputError(
+            f"the {library} frame cannot be read",
+            detail=" ".join(str(problem).split())[:300],
+            hint="give each column one kind of values",
+        ) from problem
+    if not isinstance(events, Iterable):
+        raise InputError(
+            f"events cannot be read from {type(events).__name__}",
+            hint="give a list of dicts, an Arrow table, a pandas or polars frame, or a path",
+        )
+    batch = from_dicts(list(events), problems)
+    return pa.Table.from_batches([batch]) if batch.num_columns else pa.table({})
+
+
+def _plain_texts(table: pa.Table) -> pa.Table:
+    """Views of texts as texts: many Arrow functions know only these."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string_view(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(pa.large_string()))
+    return table
+
+
+def together(tables: list[pa.Table]) -> pa.Table:
+    """Several tables as one: columns by name, missing ones null."""
+    if not tables:
+        return pa.table({})
+    if len(tables) == 1:
+        return tables[0]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
+        raise InputError(
+            "the files do not have the same columns",
+            detail=" ".join(str(problem).split())[:300],
+            hint="an attribute has one kind in all files: declare it with a schema",
+        ) from problem
+
+
+def _with_times(part: Part, columns: Columns) -> Part:
+    """Times that are written as texts are read here, so that all batches agree on what they mean."""
+    table, problems = part.table, list(part.problems)
+    for name in (columns.time, columns.end):
+        place = table.schema.get_field_index(name) if name is not None else -1
+        if place >= 0 and is_text(table.schema.types[place]):
+            times, unreadable = read_texts(_one(table.column(place)))
+            if unreadable.any():
+                problems.append((unreadable, f"the {_role(name, columns)} is neither a whole number nor a timestamp"))
+            table = table.set_column(place, name, times)
+    return Part(table, part.place, problems)
+
+
+def _role(name: str | None, columns: Columns) -> str:
+    return "time" if name == columns.time else "end"
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    return array.chunk(0) if isinstance(array, pa.ChunkedArray) and array.num_chunks == 1 else array
+
+
+def usable(given: Input, wanted: Mapping[str, Field]) -> pa.Table:
+    """The rows of an input that can be used; the others go to its bad rows, each with its place and reason."""
+    return together([_usable_part(part, given, wanted) for part in given.parts])
+
+
+def _usable_part(part: Part, given: Input, wanted: Mapping[str, Field]) -> pa.Table:
+    columns = given.columns
+    for role in ("type", "time"):
+        if getattr(columns, role) not in part.table.schema.names:
+            raise InputError(f"{part.place(0).rpartition(',')[0]} has no {role} column {getattr(columns, role)!r}")
+    table = _with_missing(part.table, columns)
+    batch = one_batch(table)
+    problems = part.problems + frame(batch, columns).problems
+    for name, field in wanted.items():
+        place = batch.schema.get_field_index(name)
+        if place >= 0 and field.kind not in (Kind.TEXT, Kind.NULL):
+            encode_column(batch.column(place), field, Strings(), truncate=columns.truncate, problems=problems)
+    problems = [problem for problem in problems if problem[0].any()]
+    if not problems:
+        return table
+    bad: Bools = np.logical_or.reduce([mask for mask, _ in problems])
+    for row in map(int, np.flatnonzero(bad)):
+        reason = next(why for mask, why in problems if mask[row])
+        shown = {name: str(batch.column(name)[row]) for name in batch.schema.names[:12]}
+        given.bad.report(part.place(row), reason, shown, hint=HINTS.get(reason))
+    return table.filter(pa.array(~bad))
+
+
+def _with_missing(table: pa.Table, columns: Columns) -> pa.Table:
+    """A file that lacks the end or eid column of the others: points, and no eids (which is then reported)."""
+    if columns.end is not None and columns.end not in table.schema.names:
+        table = table.append_column(columns.end, table.column(columns.time))
+    if columns.eid is not None and columns.eid not in table.schema.names:
+        table = table.append_column(columns.eid, pa.nulls(table.num_rows))
+    return table
+
+
+def in_time_order(table: pa.Table, columns: Columns) -> pa.Table:
+    """The rows by their ends; rows that end together keep their order. Sorted input is left as it is."""
+    ends = ends_of(table, columns)
+    if len(ends) < 2 or bool((ends[1:] >= ends[:-1]).all()):
+        return table
+    return table.take(pa.array(np.argsort(ends, kind="stable")))
+
+
+def ends_of(table: pa.Table, columns: Columns) -> Ints:
+    """When each row ends."""
+    only = replace(columns, eid=None)
+    names = list(dict.fromkeys(name for name in (columns.type, columns.time, columns.end) if name is not None))
+    ends: list[Ints] = [frame(batch, only).end for batch in table.select(names).to_batches()]
+    return np.concatenate(ends) if ends else np.zeros(0, np.int64)
+
+
+def with_dictionaries(table: pa.Table, wanted: Mapping[str, Field], columns: Columns) -> pa.Table:
+    """Text columns that are read are given one dictionary for all batches, so that each text is met once."""
+    for place, field in enumerate(table.schema):
+        asked = field.name == columns.type or (field.name in wanted and wanted[field.name].kind is Kind.TEXT)
+        if asked and is_text(field.type):
+            table = table.set_column(place, field.name, table.column(place).dictionary_encode())
+    return table

@@ -1,0 +1,76 @@
+"""Matches: the answers of a run as a thing that people use: a table, an iterable of dicts, a picture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tocsin.run.show import html_table, text_table
+from tocsin.run.tables import HEAD, joined
+
+
+class Matches:
+    """The matches of one or several queries; `counters` says what was seen on the way.
+
+    Each row has query, kind, match_id, op (+1, or -1 for a withdrawal), start, end and settled_at, then one struct
+    per variable (a list of structs if it is repeated) or the SELECT columns.
+    """
+
+    def __init__(self, tables: Sequence[pa.Table], counters: Mapping[str, int] | None = None) -> None:
+        self._tables = list(tables)
+        self.counters: dict[str, int] = dict(counters or {})
+
+    def __len__(self) -> int:
+        return sum(table.num_rows for table in self._tables)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for table in self._tables:
+            for batch in table.to_batches(max_chunksize=4096):
+                yield from batch.to_pylist()
+
+    def __repr__(self) -> str:
+        count = f"{len(self):,} match{'' if len(self) == 1 else 'es'}"
+        shown = [table for table in self._tables if table.num_rows]
+        return "\n\n".join([*(self._titled(table) for table in shown), count])
+
+    def _titled(self, table: pa.Table) -> str:
+        names = {table.column("query")[0].as_py() for table in self._tables if table.num_rows}
+        title = f"{table.column('query')[0].as_py()}\n" if len(names) > 1 else ""
+        return title + text_table(table)
+
+    def _repr_html_(self) -> str:
+        shown = [table for table in self._tables if table.num_rows]
+        if not shown:
+            return "<p>no matches</p>"
+        return "".join(html_table(table) for table in shown) + f"<p>{len(self):,} matches</p>"
+
+    def tables(self) -> list[pa.Table]:
+        """One Arrow table per query."""
+        return list(self._tables)
+
+    def table(self) -> pa.Table:
+        """All matches as one Arrow table; with several queries, variables that a query does not have are null."""
+        return joined(self._tables)
+
+    def to_pandas(self) -> Any:
+        """A pandas frame; structs become dicts. Needs pandas."""
+        return self.table().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A polars frame. Needs polars."""
+        import polars
+
+        return polars.from_arrow(self.table())
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, limit: int = 40) -> Any:
+        """A timeline: one row per match, its events as marks. Written to `path`, or returned as a figure."""
+        from tocsin.run.plot import timeline
+
+        return timeline(self._tables, path, limit=limit)
+
+    def columns(self) -> list[str]:
+        """The names of variables or SELECT columns, of all queries."""
+        return list(dict.fromkeys(name for table in self._tables for name in table.schema.names[len(HEAD) :]))

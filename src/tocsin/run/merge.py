@@ -1,0 +1,92 @@
+"""Items cut and joined: what a pipeline of detectors needs to hold rows back and to release them in order of time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tocsin.encode.values import nothing
+from tocsin.items import Column, Ints, Items
+from tocsin.schema import Field
+
+
+def take(items: Items, rows: Any) -> Items:
+    """The given rows (indexes, or a mask of booleans)."""
+    places = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    return Items(
+        types=items.types[places],
+        start=items.start[places],
+        end=items.end[places],
+        eid_high=None if items.eid_high is None else items.eid_high[places],
+        eid_low=None if items.eid_low is None else items.eid_low[places],
+        columns={name: _taken(column, places) for name, column in items.columns.items()},
+        payload=items.payload.take(pa.array(places)),
+        signs=None if items.signs is None else items.signs[places],
+    )
+
+
+def _taken(column: Column, places: Ints) -> Column:
+    valid = None if column.valid is None else column.valid[places]
+    return Column(column.kind, column.values[places], valid, column.scale)
+
+
+def join(several: list[Items]) -> Items:
+    """All rows, one batch after the other. Columns that a batch lacks are null there."""
+    several = [items for items in several if len(items)] or several[:1]
+    if len(several) == 1:
+        return several[0]
+    eids = all(items.eid_high is not None for items in several)
+    names = dict.fromkeys(name for items in several for name in items.columns)
+    return Items(
+        types=np.concatenate([items.types for items in several]),
+        start=np.concatenate([items.start for items in several]),
+        end=np.concatenate([items.end for items in several]),
+        eid_high=np.concatenate([items.eid_high for items in several]) if eids else None,  # type: ignore[arg-type,misc]
+        eid_low=np.concatenate([items.eid_low for items in several]) if eids else None,  # type: ignore[arg-type,misc]
+        columns={name: _joined(name, several) for name in names},
+        payload=_payloads([items.payload for items in several]),
+        signs=_signs(several),
+    )
+
+
+def _joined(name: str, several: list[Items]) -> Column:
+    first = next(items.columns[name] for items in several if name in items.columns)
+    lacking = Field(name, first.kind, first.scale)
+    parts = [items.columns.get(name) or nothing(lacking, len(items)) for items in several]
+    values: Any = np.concatenate([part.values for part in parts])
+    if all(part.valid is None for part in parts):
+        return Column(first.kind, values, None, first.scale)
+    valid = [np.ones(len(part.values), np.bool_) if part.valid is None else part.valid for part in parts]
+    return Column(first.kind, values, np.concatenate(valid), first.scale)
+
+
+def _signs(several: list[Items]) -> Any:
+    if all(items.signs is None for items in several):
+        return None
+    return np.concatenate([np.ones(len(i), np.int8) if i.signs is None else i.signs for i in several])
+
+
+def _payloads(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The payloads under one schema; where an eid is a number here and a text there, all are shown as texts."""
+    tables = [_plain(pa.Table.from_batches([batch])) for batch in batches]
+    try:
+        table = pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        table = pa.concat_tables([_text_eids(each) for each in tables], promote_options="permissive")
+    found = table.combine_chunks().to_batches()
+    return found[0] if found else batches[0]
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Without dictionaries, which cannot be joined when they differ."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(field.type.value_type))
+    return table
+
+
+def _text_eids(table: pa.Table) -> pa.Table:
+    place = table.schema.get_field_index("eid")
+    return table if place < 0 else table.set_column(place, "eid", table.column(place).cast(pa.string()))

@@ -1,0 +1,271 @@
+"""The Query that users hold: text or fluent Python, checked and explained, detected in history or in a live stream."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from tocsin.encode.batch import one_batch
+from tocsin.encode.columns import Columns
+from tocsin.errors import QueryError, TocsinError
+from tocsin.events import END_OF_TIME
+from tocsin.lang.fluent import P, Q
+from tocsin.lang.parser import parse_all
+from tocsin.lang.syntax import Query as Syntax
+from tocsin.lang.syntax import leaves_of
+from tocsin.plan.bind import bind_all
+from tocsin.plan.block import Plan
+from tocsin.plan.explain import explain
+from tocsin.plan.passes import optimize
+from tocsin.run.badrows import BadRows
+from tocsin.run.inputs import Input, in_time_order, open_input, usable, with_dictionaries
+from tocsin.run.matches import Matches
+from tocsin.run.pipeline import Pipeline
+from tocsin.run.schemas import check_unit, declare, schema_of
+from tocsin.run.session import Session
+from tocsin.run.tables import net, with_times
+from tocsin.schema import Field, Schema
+
+Order = Literal["in-order", "any"]
+CHUNK = 1 << 16
+Watcher = Callable[[int, int], None]  # rows done, matches so far
+
+
+def query(text: str | P | Q | Syntax | Iterable[Any], *, schema: Schema | Mapping[str, Any] | None = None) -> Query:
+    """A query from its text (several are separated by `;`) or from the fluent API.
+
+    >>> print(query("EVENT SEQ(A a, B b) WITHIN 10"))
+    EVENT SEQ(A a, B b) WITHIN 10
+    """
+    known = as_schema(schema)
+    names = frozenset() if known is None else frozenset(known.types) | known.attributes()
+    if isinstance(text, str):
+        return Query(parse_all(text, names=names), known)
+    if isinstance(text, (P, Q)):
+        return Query((text.query,), known)
+    if isinstance(text, Syntax):
+        return Query((text,), known)
+    parts = [query(each, schema=known) for each in text]
+    return Query(tuple(each for part in parts for each in part.queries), known)
+
+
+def as_schema(schema: Schema | Mapping[str, Any] | None) -> Schema | None:
+    """A declared schema in whatever form it was given."""
+    if schema is None or isinstance(schema, Schema):
+        return schema
+    return declare(schema)
+
+
+def plans_of(queries: tuple[Syntax, ...], schema: Schema, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
+    """The queries bound to a schema and optimised. Raises QueryError with every problem found."""
+    return tuple(optimize(plan, off=frozenset(off)) for plan in bind_all(queries, schema))
+
+
+class Query:
+    """One query, or several of which later ones may use the matches of earlier ones as events."""
+
+    def __init__(self, queries: tuple[Syntax, ...], schema: Schema | None = None) -> None:
+        if not queries:
+            raise TocsinError("the query is empty", hint="write for example: EVENT SEQ(A a, B b) WITHIN 10")
+        self.queries = queries
+        self.schema = schema
+
+    def __str__(self) -> str:
+        return ";\n\n".join(str(each) for each in self.queries)
+
+    def __repr__(self) -> str:
+        return f"tocsin.query({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Query) and self.queries == other.queries
+
+    def __hash__(self) -> int:
+        return hash(self.queries)
+
+    @property
+    def answers(self) -> tuple[int, ...]:
+        """Which queries are answers: those whose matches no later query uses."""
+        used = {leaf.type for each in self.queries for leaf in leaves_of(each.pattern)}
+        return tuple(at for at, each in enumerate(self.queries) if each.name is None or each.name not in used)
+
+    def types(self) -> set[str]:
+        """The event types that the queries read, without the names of queries."""
+        names = {each.name for each in self.queries}
+        return {leaf.type for each in self.queries for leaf in leaves_of(each.pattern)} - names
+
+    def plans(self, schema: Schema | Mapping[str, Any] | None = None, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
+        """The bound and optimised plans. Without a schema, any type and attribute is allowed and always null."""
+        known = as_schema(schema) or self.schema or Schema(open_types=True, open_fields=True, unit="us")
+        return plans_of(self.queries, known, off=off)
+
+    def check(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> tuple[str, ...]:
+        """Parse, bind and check kinds against a schema or against events; returns warnings, raises QueryError."""
+        plans = self.plans(self._schema_for(schema, time_unit, columns))
+        return tuple(note for plan in plans for note in plan.notes)
+
+    def explain(
+        self, schema: Any = None, *, time_unit: str | None = None, off: Iterable[str] = (), **columns: Any
+    ) -> str:
+        """The plans in readable text."""
+        plans = self.plans(self._schema_for(schema, time_unit, columns), off=off)
+        return "\n\n".join(explain(plan) for plan in plans)
+
+    def source(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> str:
+        """The generated kernels, as Python source."""
+        from tocsin.engine.codegen import generate
+
+        plans = self.plans(self._schema_for(schema, time_unit, columns))
+        return "\n\n".join(str(generate(plan)) for plan in plans)
+
+    def _schema_for(self, given: Any, time_unit: str | None, columns: Mapping[str, Any]) -> Schema | None:
+        check_unit(time_unit)
+        if given is None:
+            return replace(self.schema, unit=time_unit or self.schema.unit) if self.schema is not None else None
+        if isinstance(given, (Schema, Mapping)):
+            return as_schema(given)
+        opened = open_input(given, Columns(unit=time_unit, **columns), bad=BadRows("skip"))
+        return schema_of(opened.table(), opened.columns)
+
+    def detect(
+        self,
+        events: Any,
+        *,
+        type: str = "type",
+        time: str = "time",
+        end: str | None = None,
+        eid: str | None = None,
+        time_unit: str | None = None,
+        truncate: bool = False,
+        order: Order = "in-order",
+        schema: Schema | Mapping[str, Any] | None = None,
+        bad_rows: str | os.PathLike[str] | BadRows = "fail",
+        all: bool = False,
+        jit: bool = True,
+        watch: Watcher | None = None,
+    ) -> Matches:
+        """Every match in a finite input.
+
+        `events`: an iterable of dicts or Events, an Arrow table or reader, a pandas or polars frame, or the path of a
+        CSV, JSONL, Parquet or Arrow file, of a directory of them, or a glob. Input that is not in order of time is
+        sorted first; with order="any" it is fed as it comes, which gives the same matches.
+        `bad_rows`: "fail", "skip", or the path of a file that keeps them. With `all`, matches of queries that only
+        feed others are given too.
+        """
+        check_order(order)
+        check_unit(time_unit)
+        columns = Columns(type=type, time=time, end=end, eid=eid, unit=time_unit, truncate=truncate)
+        bad = bad_rows if isinstance(bad_rows, BadRows) else BadRows(bad_rows)
+        declared = as_schema(schema) or self.schema
+        given = open_input(events, columns, declared=declared_fields(declared), bad=bad)
+        known = schema_of(given.table(), given.columns) if declared is None else with_unit(declared, given)
+        pipeline = Pipeline(plans_of(self.queries, known), known, given.columns, jit=jit, ordered=order == "in-order")
+        table = usable(given, pipeline.wanted)
+        if order == "in-order" and table.num_columns:
+            table = in_time_order(table, given.columns)
+        shown = tuple(range(len(self.queries))) if all else self.answers
+        tables = run_whole(pipeline, table, given.columns, shown, watch)
+        bad.write()
+        counters = {**pipeline.counters(), "skipped": bad.count}
+        counters["matches"] = sum(each.num_rows for each in tables)
+        return Matches([with_times(each, time_type(given)) for each in tables], counters)
+
+    def stream(
+        self,
+        *,
+        type: str = "type",
+        time: str = "time",
+        end: str | None = None,
+        eid: str | None = None,
+        time_unit: str | None = None,
+        truncate: bool = False,
+        order: Order = "in-order",
+        schema: Schema | Mapping[str, Any] | None = None,
+        all: bool = False,
+        jit: bool = True,
+        on_match: Callable[[dict[str, Any]], None] | None = None,
+    ) -> Session:
+        """A live session: push events as they come, get their matches at once.
+
+        With order="in-order" events come in order of their ends; an event that comes too late is counted and left
+        out. With order="any" they may come as they like, and a match that turns out wrong is withdrawn (op = -1).
+        Without a `schema` the attributes are learnt from the events.
+        """
+        check_order(order)
+        check_unit(time_unit)
+        columns = Columns(type=type, time=time, end=end, eid=eid, unit=time_unit, truncate=truncate)
+        shown = tuple(range(len(self.queries))) if all else self.answers
+        known = as_schema(schema) or self.schema
+        if known is not None and time_unit is not None:
+            known = replace(known, unit=time_unit)
+
+        def build(found: Schema) -> Pipeline:
+            return Pipeline(plans_of(self.queries, found), found, columns, jit=jit, ordered=order == "in-order")
+
+        return Session(build, columns, schema=known, shown=shown, on_match=on_match)
+
+
+def check_order(order: str) -> None:
+    if order not in ("in-order", "any"):
+        raise TocsinError(f"{order!r} is no order of events", hint='use "in-order" or "any"')
+
+
+def declared_fields(schema: Schema | None) -> dict[str, Field]:
+    """All attributes of a declared schema by name."""
+    if schema is None:
+        return {}
+    fields = dict(schema.common)
+    for own in schema.types.values():
+        fields.update(own)
+    return fields
+
+
+def with_unit(declared: Schema, given: Input) -> Schema:
+    """The declared schema with the unit of time that the input has."""
+    seen = schema_of(given.table().slice(0, 1), given.columns)
+    return replace(declared, unit=declared.unit or seen.unit, intervals=seen.intervals)
+
+
+def time_type(given: Input) -> pa.DataType | None:
+    """The type of the time column if it holds points in time; None if it holds ticks."""
+    for part in given.parts:
+        place = part.table.schema.get_field_index(given.columns.time)
+        if place >= 0:
+            type = part.table.schema.types[place]
+            return type if pa.types.is_timestamp(type) or pa.types.is_date(type) else None
+    return None
+
+
+def run_whole(
+    pipeline: Pipeline, table: pa.Table, columns: Columns, shown: tuple[int, ...], watch: Watcher | None
+) -> list[pa.Table]:
+    """Feed a whole table in chunks, then end the stream; the matches of each shown query."""
+    found: list[list[pa.Table]] = [[] for _ in shown]
+    matches = 0
+
+    def collect(changes: list[list[Any]]) -> None:
+        nonlocal matches
+        for place, stage in enumerate(shown):
+            for each in changes[stage]:
+                if len(each):
+                    matches += len(each)
+                    found[place].append(each.table())
+
+    if table.num_rows:
+        table = with_dictionaries(table, pipeline.wanted, columns)
+        for first in range(0, table.num_rows, CHUNK):
+            collect(pipeline.push(one_batch(table.slice(first, CHUNK))))
+            if watch is not None:
+                watch(min(first + CHUNK, table.num_rows), matches)
+    last = pipeline.advance(END_OF_TIME)
+    collect(last)
+    return [
+        net(pa.concat_tables(tables)) if tables else last[stage][-1].table()
+        for tables, stage in zip(found, shown, strict=True)
+    ]
+
+
+__all__ = ["CHUNK", "Query", "QueryError", "as_schema", "plans_of", "query"]

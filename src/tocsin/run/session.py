@@ -1,0 +1,196 @@
+"""A live session: events in as they come, their matches out at once; it can be saved and continued elsewhere.
+
+Without a declared schema the session learns the attributes from the events. When an event brings something new, the
+detectors are built again and shown the events that still matter, so the answers are those of the full schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from tocsin.encode.batch import frame, one_batch
+from tocsin.encode.columns import Columns, infer_schema
+from tocsin.encode.objects import from_dicts, from_values
+from tocsin.encode.times import ticks
+from tocsin.errors import InputError, TocsinError
+from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
+from tocsin.run.inputs import as_table
+from tocsin.run.matches import Matches
+from tocsin.run.pipeline import Pipeline
+from tocsin.run.schemas import merged
+from tocsin.run.tables import with_times
+from tocsin.schema import Schema
+
+Build = Callable[[Schema], Pipeline]
+
+
+class Session:
+    """Push events, advance time, close; each gives the matches that are known by then."""
+
+    def __init__(
+        self,
+        build: Build,
+        columns: Columns,
+        *,
+        schema: Schema | None = None,
+        shown: tuple[int, ...] = (0,),
+        on_match: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self._build = build
+        self._columns = columns
+        self._declared = schema is not None
+        self._schema = schema
+        self._shown = shown
+        self._on_match = on_match
+        self._pipeline = build(schema) if schema is not None else None
+        self._log: list[pa.RecordBatch] = []  # what may still matter, while the schema can change
+        self._time: pa.DataType | None = None
+        self._closed = False
+        self._advanced = BEGINNING
+        self.late: list[int] = []  # the places of rows that came too late, in the last push
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if not self._closed and exc[0] is None:
+            self.close()
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What was seen so far."""
+        return {} if self._pipeline is None else self._pipeline.counters()
+
+    def push(self, events: Any) -> Matches:
+        """One event (a dict or an Event), a list of them, or an Arrow table or batch."""
+        self._open()
+        batch = as_batch(events)
+        if not batch.num_rows:
+            return Matches([])
+        pipeline = self._ready(batch)
+        changes = pipeline.push(batch)
+        self.late = list(pipeline.late)
+        if not self._declared:
+            self._remember(batch, pipeline)
+        return self._matches(changes)
+
+    def advance(self, time: int | datetime) -> Matches:
+        """Promise that no event that ends at or before `time` will come; what waited for that is answered."""
+        self._open()
+        ticks = self._ticks(time)
+        self._advanced = max(self._advanced, ticks)
+        return Matches([]) if self._pipeline is None else self._matches(self._pipeline.advance(ticks))
+
+    def close(self) -> Matches:
+        """End the stream; the last matches."""
+        self._open()
+        self._closed = True
+        return Matches([]) if self._pipeline is None else self._matches(self._pipeline.advance(END_OF_TIME))
+
+    def follow(self, events: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        """Matches as they are found in an iterable of events (or of lists or batches), then those of its end."""
+        for each in events:
+            yield from self.push(each)
+        yield from self.close()
+
+    def _open(self) -> None:
+        if self._closed:
+            raise TocsinError("the session is closed", hint="open a new one with query.stream()")
+
+    # --- learning the schema ---
+
+    def _ready(self, batch: pa.RecordBatch) -> Pipeline:
+        """The pipeline for a batch, built or built again if the batch shows something new."""
+        if self._time is None and self._pipeline_fresh():
+            self._time = _instant(batch, self._columns)
+        if self._declared and self._pipeline is not None:
+            return self._pipeline
+        news = infer_schema(batch.schema, self._columns)
+        known = news if self._schema is None else merged(self._schema, news)
+        if self._pipeline is not None and known == self._schema:
+            return self._pipeline
+        if self._schema is not None and news.unit != self._schema.unit:
+            raise InputError("the time is a timestamp in some events and a number in others")
+        self._schema = known
+        self._pipeline = self._rebuilt(known)
+        return self._pipeline
+
+    def _pipeline_fresh(self) -> bool:
+        return self._pipeline is None or self._pipeline.seen == 0
+
+    def _rebuilt(self, schema: Schema) -> Pipeline:
+        """A new pipeline that has seen what the old one remembers; its answers to that were given before."""
+        old = self._pipeline
+        pipeline = self._build(_open_schema(schema))
+        for batch in self._log:
+            pipeline.push(batch)
+        if self._advanced > BEGINNING:
+            pipeline.advance(self._advanced)
+        if old is not None:
+            pipeline.seen, pipeline.late_count, pipeline.clock = old.seen, old.late_count, old.clock
+        return pipeline
+
+    def _remember(self, batch: pa.RecordBatch, pipeline: Pipeline) -> None:
+        """Keep what a new pipeline would need: two windows back from the clock, or everything without a window."""
+        if self.late:
+            keep = pa.array([row for row in range(batch.num_rows) if row not in set(self.late)], pa.int64())
+            batch = batch.take(keep)
+        self._log.append(batch)
+        windows = [stage.plan.within for stage in pipeline.stages]
+        if not pipeline.ordered or any(window is None for window in windows):
+            return
+        horizon = pipeline.clock - 2 * sum(window for window in windows if window is not None)
+        while self._log and _last_end(self._log[0], self._columns) < horizon:
+            self._log.pop(0)
+
+    # --- results ---
+
+    def _matches(self, changes: list[list[Any]]) -> Matches:
+        tables = [each.table() for stage in self._shown for each in changes[stage] if len(each)]
+        found = Matches([with_times(table, self._time) for table in tables], self.counters)
+        if self._on_match is not None:
+            for match in found:
+                self._on_match(match)
+        return found
+
+    def _ticks(self, time: int | datetime) -> int:
+        if isinstance(time, int) and not isinstance(time, bool):
+            if not -TIME_LIMIT < time <= END_OF_TIME:
+                raise InputError(f"the time {time} is out of range")
+            return time
+        values, problems = ticks(from_values([time], "time"), "time")
+        if problems:
+            raise InputError(problems[0][1])
+        return int(values[0])
+
+
+def _open_schema(schema: Schema) -> Schema:
+    """A live stream may still bring any type and any attribute."""
+    return Schema(schema.types, schema.common, True, True, schema.unit, schema.intervals)
+
+
+def as_batch(events: Any) -> pa.RecordBatch:
+    """What was pushed, as one batch."""
+    if isinstance(events, pa.RecordBatch):
+        return events
+    if isinstance(events, (Mapping, Event)):
+        return from_dicts([events])
+    if isinstance(events, list):
+        return from_dicts(events)
+    return one_batch(as_table(events))
+
+
+def _instant(batch: pa.RecordBatch, columns: Columns) -> pa.DataType | None:
+    """The type of the time column if results should show points in time."""
+    type = batch.schema.field(columns.resolve(batch.schema.names).time).type
+    if pa.types.is_timestamp(type) or pa.types.is_date(type):
+        return type
+    return pa.timestamp("us") if pa.types.is_string(type) else None
+
+
+def _last_end(batch: pa.RecordBatch, columns: Columns) -> int:
+    return int(frame(batch, columns.resolve(batch.schema.names)).end.max())

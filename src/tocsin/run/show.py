@@ -1,0 +1,105 @@
+"""Matches as text and as HTML: one row per match, each event as its time and attributes."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from tocsin.run.tables import EVENT, HEAD, variables
+
+SHOWN = 20
+WIDTH = 48
+
+
+def header(table: pa.Table) -> list[str]:
+    """The columns that are worth showing: start and end, then the variables or the SELECT columns."""
+    return ["start", "end", *(name for name in table.schema.names[len(HEAD) :])]
+
+
+def cells(table: pa.Table, rows: int = SHOWN) -> Iterator[list[str]]:
+    """The first rows as texts; a withdrawn match is marked with a minus."""
+    events = set(variables(table))
+    names = header(table)
+    for row in table.slice(0, rows).to_pylist():
+        texts = [_event(row[name]) if name in events else _value(row[name]) for name in names]
+        if row.get("op") == -1:
+            texts[0] = f"- {texts[0]}"
+        yield texts
+
+
+def _event(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        shown = ", ".join(_event(each) for each in value[:3])
+        return f"{len(value)}: {shown}{', ...' if len(value) > 3 else ''}"
+    time = _value(value["start"])
+    if value["end"] != value["start"]:
+        time = f"[{time}, {_value(value['end'])}]"
+    attrs = [f"{name}={_value(each)}" for name, each in value.items() if name not in EVENT and each is not None]
+    return " ".join([time, *attrs])
+
+
+def _value(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case float():
+            return f"{value:g}"
+        case datetime():
+            return value.isoformat(" ", "seconds") if not value.microsecond else value.isoformat(" ")
+        case bool():
+            return "true" if value else "false"
+    text = str(value)
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def _cut(text: str, width: int = WIDTH) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def text_table(table: pa.Table, rows: int = SHOWN) -> str:
+    """A plain text table.
+
+    >>> print(text_table(pa.table({**{name: [1] for name in HEAD}, "total": [3.5]})))
+    start  end  total
+    -----  ---  -----
+    1      1    3.5
+    """
+    lines = [header(table), *([_cut(cell) for cell in row] for row in cells(table, rows))]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    texts = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    texts.insert(1, "  ".join("-" * width for width in widths))
+    if table.num_rows > rows:
+        texts.append(f"... and {table.num_rows - rows:,} more")
+    return "\n".join(texts)
+
+
+def html_table(table: pa.Table, rows: int = SHOWN) -> str:
+    """A table for notebooks. Everything from the data is escaped."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in header(table))
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_cut(cell, 120))}</td>" for cell in row) + "</tr>"
+        for row in cells(table, rows)
+    )
+    more = f"<p>… and {table.num_rows - rows:,} more</p>" if table.num_rows > rows else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def rich_table(table: pa.Table, title: str | None = None, rows: int = SHOWN) -> Any:
+    """A table for terminals (of the library rich). Cells are plain text, never markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(title=Text(title) if title else None, header_style="bold", title_justify="left")
+    for name in header(table):
+        shown.add_column(Text(name), overflow="fold")
+    for row in cells(table, rows):
+        shown.add_row(*(Text(cell) for cell in row))
+    if table.num_rows > rows:
+        shown.caption = f"... and {table.num_rows - rows:,} more"
+    return shown

@@ -1,0 +1,236 @@
+"""Case files: a query, histories in the notation of the papers, and what must be found (design section 11).
+
+    # comment
+    query
+    EVENT SEQ(A a, !C c, B b) WITHIN 10
+    stream
+    a1 b2 c2 b3
+    ----
+    a1 b2
+
+Whoever can answer a query can be put to a case: `run_case(case, answer)`. The oracle is one such answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from tocsin.errors import InputError, TocsinError
+from tocsin.events import Event
+from tocsin.lang.parser import parse_all
+from tocsin.lang.syntax import Query
+from tocsin.testing.notation import Item, events_of, find, history, write
+from tocsin.testing.oracle import composite, matches_of_all
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One query with one history. `expected` are lines of matches; with `log` they are changes, in order."""
+
+    query: str
+    stream: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    expected: tuple[str, ...] = ()
+    log: tuple[tuple[int, str], ...] | None = None
+    state: tuple[str, ...] = ()
+    error: str | None = None
+    file: str = "case"
+    line: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One match, or one change (op -1 withdraws): each variable in the order of the text with its events."""
+
+    binding: tuple[tuple[str, tuple[Event, ...]], ...]
+    op: int = 1
+
+    @property
+    def events(self) -> list[Event]:
+        return [event for _, events in self.binding for event in events]
+
+
+Answer: TypeAlias = Callable[[Sequence[Query], Sequence[Item], Mapping[str, str]], Iterable[Found]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a case holds, and what differs."""
+
+    case: Case
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def __str__(self) -> str:
+        return "\n".join((f"{self.case}: {'ok' if self.ok else 'failed'}", *(f"  {line}" for line in self.problems)))
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+def read_cases(path: str | Path) -> list[Case]:
+    """All cases of a file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}", detail=str(error)) from None
+    return parse_cases(text, file=Path(path).name)
+
+
+def parse_cases(text: str, *, file: str = "case") -> list[Case]:
+    """The cases of a text: sections `query`, then one or more `stream`s, each with what is expected after `----`."""
+    reader = _Sections(file)
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.startswith("#"):
+            reader.take(number, line)
+    reader.close()
+    if not reader.cases:
+        raise InputError(f"{file} holds no case", hint="a case is: query, stream, ----, and the expected matches")
+    return reader.cases
+
+
+@dataclass(slots=True)
+class _Sections:
+    """The state of reading a case file: which section the next line belongs to."""
+
+    file: str
+    cases: list[Case] = field(default_factory=list)
+    section: str = "start"
+    query: list[str] = field(default_factory=list)
+    stream: list[str] = field(default_factory=list)
+    expected: list[str] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
+    line: int = 0
+
+    def take(self, number: int, line: str) -> None:
+        words = line.split()
+        if words == ["query"]:
+            self.close()
+            self.section, self.line = "query", number
+        elif words[:1] == ["stream"] and self.section != "start":
+            if self.section == "expected":
+                self.close(keep_query=True)
+            self.section, self.line = "stream", number
+            self.options = self.read_options(number, words[1:])
+        elif self.section in ("query", "stream") and line.startswith("----") and not line.strip("- \t"):
+            self.section = "expected"
+        elif self.section == "start":
+            if words:
+                raise self.wrong(number, "a case file begins with a line `query`")
+        else:
+            {"query": self.query, "stream": self.stream, "expected": self.expected}[self.section].append(line)
+
+    def read_options(self, number: int, words: list[str]) -> dict[str, str]:
+        options = {}
+        for word in words:
+            if word.startswith("--"):  # the rest is a comment
+                break
+            name, equals, value = word.partition("=")
+            if not equals or not name:
+                raise self.wrong(number, f"{word} is not an option", hint="write stream order=slack(3) batch=1")
+            options[name] = value
+        return options
+
+    def close(self, *, keep_query: bool = False) -> None:
+        if self.section in ("query", "stream"):
+            raise self.wrong(self.line, "a case without ----", hint="what is expected stands after ----")
+        if self.section == "expected":
+            self.cases.append(self.case())
+        self.section, self.stream, self.expected, self.options = "start", [], [], {}
+        if not keep_query:
+            self.query = []
+
+    def case(self) -> Case:
+        lines = [line.strip() for line in self.expected if line.strip()]
+        state = tuple(line for line in lines if line.startswith("state:"))
+        errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
+        found = [line for line in lines if not line.startswith(("state:", "error:"))]
+        changes = tuple((1 if line[0] == "+" else -1, line[1:].strip()) for line in found if line[0] in "+-")
+        if (changes and len(changes) != len(found)) or (errors and (found or len(errors) > 1)):
+            raise self.wrong(self.line, "expected lines of several kinds", hint="all matches, all +/-, or one error:")
+        return Case(
+            query="\n".join(self.query).strip(),
+            stream="\n".join(self.stream),
+            options=self.options,
+            expected=() if changes else tuple(found),
+            log=changes or None,
+            state=state,
+            error=errors[0] if errors else None,
+            file=self.file,
+            line=self.line,
+        )
+
+    def wrong(self, number: int, message: str, *, hint: str | None = None) -> InputError:
+        return InputError(message, detail=f"{self.file}, line {number}", hint=hint)
+
+
+# --- running -------------------------------------------------------------------------------------------------------
+
+
+def run_case(case: Case, answer: Answer, *, log: bool = False) -> Verdict:
+    """Put an answer to a case. With `log` the answer is a change log, else the settled matches.
+
+    Expected changes are compared one by one with a log, and by their net effect with settled matches.
+    """
+    try:
+        items = history(case.stream)
+        found = list(answer(parse_all(case.query), items, case.options))
+        if case.error is not None:
+            return Verdict(case, (f"expected an error with {case.error!r}, but {len(found)} matches were found",))
+        return Verdict(case, tuple(_differences(case, events_of(items), found, log=log)))
+    except TocsinError as error:
+        if case.error is not None and case.error.lower() in str(error).lower():
+            return Verdict(case)
+        return Verdict(case, tuple(str(error).splitlines()))
+
+
+def _differences(case: Case, events: list[Event], found: list[Found], *, log: bool) -> list[str]:
+    known = events + [event for change in found for event in change.events if event not in events]
+    actual = [(change.op, " ".join(write(event, known) for event in change.events)) for change in found]
+    wanted = case.log or tuple((1, line) for line in case.expected)
+    expected = [(op, _normal(line, known)) for op, line in wanted]
+    if log and case.log is not None:
+        shown = [[f"{'+' if op > 0 else '-'} {line}" for op, line in changes] for changes in (expected, actual)]
+        return [] if expected == actual else [f"expected the changes {shown[0]}", f"but found {shown[1]}"]
+    wanted_net, actual_net = _net(expected), _net(actual)
+    return [f"missing: {line or '(no event)'}" for line in (wanted_net - actual_net).elements()] + [
+        f"not expected: {line or '(no event)'}" for line in (actual_net - wanted_net).elements()
+    ]
+
+
+def _normal(line: str, known: list[Event]) -> str:
+    """An expected line with every event in its shortest spelling; braces around repetitions are optional."""
+    words = line.replace("{", " ").replace("}", " ").split()
+    events = [find(word, known) for word in words]
+    return " ".join(write(event, known) if event else word for event, word in zip(events, words, strict=True))
+
+
+def _net(changes: list[tuple[int, str]]) -> Counter[str]:
+    net: Counter[str] = Counter()
+    for op, line in changes:
+        net[line] += op
+    return +net
+
+
+def oracle_answer(queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[Found]:
+    """The answer of the definition: the matches of the last query. To it `options` make no difference."""
+    del options
+    events = events_of(items)
+    answers = list(zip(queries, matches_of_all(queries, events).values(), strict=True))
+    for query, found in answers[:-1]:
+        events += [composite(query.name, match) for match in found if query.name is not None]
+    by_eid = {event.eid: event for event in reversed(events)}
+    return [
+        Found(tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding))
+        for match in answers[-1][1]
+    ]

@@ -1,0 +1,236 @@
+"""Histories as the papers write them: `a1 b2#x{id=7} Shelf@9{tag="x"} h[3,8] @A>5`.
+
+    a1           type A at time 1 (the first letter is upper-cased)      a1#x     with the eid x
+    Name@9       a longer name                                           a1{v=2}  with attributes
+    h[3,8]       an interval; also Name@[3,8] and h3|8                   h[3,     its begin is announced
+    @A>5         all later A events end after 5; @*>5 every type, @src:A>5 one source
+
+The order of the list is the order of arrival. Without #eid the eid is the spelling itself, so `a1` has the eid "a1";
+where a spelling comes again it is another event, with the eid "a1'2", then "a1'3". The same #eid twice at the same
+place is one event delivered twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tocsin.errors import InputError
+from tocsin.events import TIME_LIMIT, Event, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """All later events of a type (None: of every type) and source (None: every source) end after `time`."""
+
+    type: str | None
+    time: int
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """An interval has begun; its event comes when it has ended."""
+
+    type: str
+    start: int
+    eid: str | None = None
+
+
+Item: TypeAlias = Event | Promise | Begin
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """What one word says of an event. `word` is the spelling without eid and attributes."""
+
+    type: str
+    start: int
+    end: int
+    eid: str | None
+    number: int | None  # the n of a1'n
+
+    @property
+    def word(self) -> str:
+        return spell(self.type, self.start, self.end)
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        return self.type, self.start, self.end
+
+
+TIME = r"-?\d+"
+TYPE = r"[^\W\d](?:[\w.-]*\w)?"
+EVENT = re.compile(
+    rf"(?:(?P<long>{TYPE})@(?=[-\d\[])|(?P<short>[^\W\d_]+?)(?=[-\d\[]))"
+    rf"(?:\[(?P<from>{TIME}),(?:(?P<to>{TIME})\])?|(?P<at>{TIME})(?:\|(?P<till>{TIME}))?)"
+    r"(?:'(?P<number>[1-9]\d*))?(?:#(?P<eid>[^\s{},]+))?"
+)
+PROMISE = re.compile(rf"@(?:(?P<source>[\w.-]+):)?(?P<type>\*|{TYPE})>(?P<time>{TIME})")
+ATTRIBUTE = re.compile(r'\s*(?P<name>[^\W\d][\w-]*)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|[^\s,}"]+)\s*')
+BETWEEN = re.compile(r"[\s,]*")
+HINT = 'write a1, Name@1, h[3,8], a1#eid, a1{id=7,name="x"} or @A>5'
+
+
+def history(text: str) -> list[Item]:
+    """The events and promises of a text, in order of arrival.
+
+    >>> [event.eid for event in history("a1 a1 b2#x")]
+    ['a1', "a1'2", 'x']
+    """
+    items: list[Item] = []
+    used: dict[str, tuple[str, int, int]] = {}
+    written = set(re.findall(r"#([^\s{},]+)", text))  # eids given by hand are never given out again
+    at = _skip(text, 0)
+    while at < len(text):
+        item, at = _item(text, at, used, written)
+        items.append(item)
+        if at < len(text) and not BETWEEN.match(text, at).group():  # type: ignore[union-attr]
+            raise _wrong(text, at, "something is left over after an event")
+        at = _skip(text, at)
+    return items
+
+
+def events_of(items: Iterable[Item]) -> list[Event]:
+    """The events among the items."""
+    return [item for item in items if isinstance(item, Event)]
+
+
+def _item(text: str, at: int, used: dict[str, tuple[str, int, int]], written: set[str]) -> tuple[Item, int]:
+    if promise := PROMISE.match(text, at):
+        type = promise["type"]
+        return Promise(None if type == "*" else type, int(promise["time"]), promise["source"]), promise.end()
+    found = EVENT.match(text, at)
+    if found is None:
+        raise _wrong(text, at, "this is not an event")
+    spelling = _spelling(found)
+    if found["from"] is not None and found["to"] is None:
+        return Begin(spelling.type, spelling.start, spelling.eid), found.end()
+    _check_times(text, at, spelling)
+    attrs, end = _attributes(text, found.end())
+    eid = _eid(spelling, used, written)
+    if used.setdefault(eid, spelling.place) != spelling.place:
+        raise _wrong(text, at, f"the eid {eid} is already that of another event")
+    return Event(spelling.type, spelling.start, spelling.end, eid, attrs), end
+
+
+def _spelling(found: re.Match[str]) -> Spelling:
+    short = found["short"]
+    start = int(found["from"] or found["at"])
+    end = found["to"] or found["till"]
+    return Spelling(
+        short[0].upper() + short[1:] if short else found["long"],
+        start,
+        start if end is None else int(end),
+        found["eid"],
+        int(found["number"]) if found["number"] else None,
+    )
+
+
+def _check_times(text: str, at: int, spelling: Spelling) -> None:
+    if spelling.end < spelling.start:
+        raise _wrong(text, at, "an event cannot end before it starts", hint="write the earlier time first")
+    if max(abs(spelling.start), abs(spelling.end)) >= TIME_LIMIT:
+        raise _wrong(text, at, "this time is too far away", hint="times lie within 2**61 ticks of 0")
+
+
+def _eid(spelling: Spelling, used: dict[str, tuple[str, int, int]], written: set[str]) -> str:
+    if spelling.eid is not None:
+        return spelling.eid
+    number, eid = spelling.number or 1, spelling.word
+    if number > 1:
+        eid = f"{spelling.word}'{number}"
+    while eid in used or eid in written:
+        number += 1
+        eid = f"{spelling.word}'{number}"
+    return eid
+
+
+def _attributes(text: str, at: int) -> tuple[dict[str, Value], int]:
+    attrs: dict[str, Value] = {}
+    if at >= len(text) or text[at] != "{":
+        return attrs, at
+    at += 1
+    while not text.startswith("}", _skip(text, at)):
+        found = ATTRIBUTE.match(text, at)
+        if found is None:
+            raise _wrong(text, at, "this is not an attribute", hint='write {id=7,v=1.5,name="x",ok=true,gone=null}')
+        attrs[found["name"]] = _value(text, found.start("value"), found["value"])
+        at = found.end()
+        if at >= len(text) or text[at] not in ",}":
+            raise _wrong(text, at, "the attributes are not closed", hint="end them with }")
+        at += text[at] == ","
+    return attrs, _skip(text, at) + 1
+
+
+def _value(text: str, at: int, word: str) -> Value:
+    if word in ("true", "false", "null"):
+        return {"true": True, "false": False, "null": None}[word]
+    if word.startswith('"'):
+        return re.sub(r"\\(.)", r"\1", word[1:-1])
+    try:
+        return int(word) if re.fullmatch(r"[+-]?\d+", word) else float(word)
+    except ValueError:
+        raise _wrong(text, at, f"{word} is not a value", hint=f'texts need quotes: "{word}"') from None
+
+
+def _skip(text: str, at: int) -> int:
+    found = BETWEEN.match(text, at)
+    return found.end() if found else at
+
+
+def _wrong(text: str, at: int, message: str, *, hint: str = HINT) -> InputError:
+    row = text.count("\n", 0, at) + 1
+    column = at - (text.rfind("\n", 0, at) + 1) + 1
+    rest = text[at:].split()
+    near = f"near {rest[0]!r}" if rest else "at the end"
+    return InputError(message, detail=f"line {row}, column {column} of the history, {near}", hint=hint)
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
+
+
+def spell(type: str, start: int, end: int) -> str:
+    """The spelling of a place, without eid.
+
+    >>> spell("A", 1, 1), spell("Shelf", 3, 8)
+    ('a1', 'Shelf@[3,8]')
+    """
+    time = str(start) if start == end else f"[{start},{end}]"
+    short = len(type) == 1 and type.isalpha() and type.isupper()
+    return type.lower() + time if short else f"{type}@{time}"
+
+
+def write(event: Event, among: Sequence[Event] = ()) -> str:
+    """The shortest spelling that names an event among others."""
+    word = spell(event.type, event.start, event.end)
+    here = {other.eid for other in among if (other.type, other.start, other.end) == _place(event)}
+    if here <= {event.eid}:
+        return word
+    given = str(event.eid)
+    return given if given == word or given.startswith(f"{word}'") else f"{word}#{given}"
+
+
+def find(word: str, among: Sequence[Event]) -> Event | None:
+    """The event that a spelling names among others; None if there is none at this place.
+
+    A spelling without eid that several events share names the one whose eid it is, if there is one.
+    """
+    found = EVENT.fullmatch(word)
+    if found is None or (found["from"] is not None and found["to"] is None):
+        raise InputError(f"{word} is not an event", hint=HINT)
+    spelling = _spelling(found)
+    here = {str(event.eid): event for event in among if _place(event) == spelling.place}
+    if spelling.eid is not None:
+        return here.get(spelling.eid)
+    if spelling.number is not None and spelling.number > 1:
+        return here.get(f"{spelling.word}'{spelling.number}")
+    if len(here) > 1 and spelling.word not in here:
+        raise InputError(f"{word} names several events", hint=f"one of {', '.join(f'{word}#{eid}' for eid in here)}")
+    return here.get(spelling.word) or next(iter(here.values()), None)
+
+
+def _place(event: Event) -> tuple[str, int, int]:
+    return event.type, event.start, event.end

@@ -1,0 +1,356 @@
+"""The oracle: what a query means, by brute force. Whatever the engine answers is judged by this.
+
+    matches(query, events)         every match of one query
+    matches_of_all(queries, ...)   several queries, where a name is an event type for those after it
+
+A block (the root, or one negated part) is judged in this order: arrange events at its plain leaves, let each
+repetition take all that qualifies in its gap, measure the window, ask the predicates, look for violations in the gaps
+of the negations. Which predicate and which gap belongs where is settled before, in `oracle_parts`.
+
+The keyword arguments are other readings that the source papers print: `window="exclusive"` (span < W), `order="<="`
+(SEQ allows equal times, gaps are closed), `negation="all"` (a match falls only if all its negated parts occur
+together, in the order of the text).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tocsin.events import BEGINNING, END_OF_TIME, Eid, Event, Value
+from tocsin.lang.syntax import (
+    And,
+    Attr,
+    Comparison,
+    Endpoint,
+    Exists,
+    Iseq,
+    Leaf,
+    Not,
+    Pattern,
+    Query,
+    Rel,
+    SelectItem,
+    Seq,
+    items_of,
+    leaves_of,
+)
+from tocsin.testing.oracle_expr import COMPARE, Reader, UndefinedError, ticks
+from tocsin.testing.oracle_parts import Block, Negation, Place, Repetition, take_apart, var_of, with_names
+
+Binding: TypeAlias = tuple[tuple[str, tuple[Eid, ...]], ...]
+Bound: TypeAlias = dict[str, Event | tuple[Event, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The visible variables in the order of the text with their eids, and the span of their events."""
+
+    binding: Binding
+    start: int
+    end: int
+    select: dict[str, Value] | None = None
+
+
+def matches(
+    query: Query,
+    events: Iterable[Event],
+    *,
+    functions: Mapping[str, Callable[..., Any]] = {},
+    window: str = "inclusive",
+    order: str = "<",
+    negation: str = "any",
+) -> list[Match]:
+    """The set of matches, in a fixed order."""
+    query = with_names(query)
+    width = None if query.within is None else ticks(query.within)
+    judge = Judge(distinct(events), Reader(functions), width, window, order, negation)
+    found: dict[Binding, Match] = {}
+    for block in take_apart(query):
+        if not block.fixed:
+            raise UndefinedError("a repetition is bounded on neither side", hint="it needs a plain event beside it")
+        for bound in judge.found(block, {}, None):
+            match = as_match(query, block, bound, judge.reader)
+            found.setdefault(match.binding, match)
+    return sorted(found.values(), key=lambda match: (match.end, match.start, repr(match.binding)))
+
+
+def matches_of_all(queries: Sequence[Query], events: Iterable[Event], **readings: Any) -> dict[str | int, list[Match]]:
+    """The matches of each query by its name (or its index); a named query is an event type for the later ones."""
+    history = list(events)
+    answers: dict[str | int, list[Match]] = {}
+    for index, query in enumerate(queries):
+        answer = matches(query, history, **readings)
+        answers[index if query.name is None else query.name] = answer
+        if query.name is not None:
+            history += [composite(query.name, match) for match in answer]
+    return answers
+
+
+def composite(name: str, match: Match) -> Event:
+    """A match as an event: its span, its SELECT columns, and an eid that spells out its binding.
+
+    >>> composite("Pair", Match((("a", ("a1",)), ("b", ("b2", "b3"))), 1, 3)).eid
+    'Pair:a=a1,b=b2+b3'
+    """
+    spelled = ",".join(f"{var}={'+'.join(map(str, eids))}" for var, eids in match.binding)
+    return Event(name, match.start, match.end, f"{name}:{spelled}", dict(match.select or {}))
+
+
+def distinct(events: Iterable[Event]) -> list[Event]:
+    """Each event once, however often it was delivered."""
+    once: dict[tuple[str, int, int, Eid], Event] = {}
+    for event in events:
+        once.setdefault((event.type, event.start, event.end, event.eid), event)
+    return list(once.values())
+
+
+def as_match(query: Query, block: Block, bound: Bound, reader: Reader) -> Match:
+    """The match as its user sees it: without hidden variables."""
+    in_text = dict.fromkeys(var_of(leaf) for leaf in leaves_of(query.pattern))
+    seen = {var: bound[var] for var in in_text if var in bound and var not in block.hidden}
+    events = all_events(seen.values()) or all_events(bound.values())
+    return Match(
+        tuple((var, tuple(event.eid for event in all_events([value]))) for var, value in seen.items()),
+        min(event.start for event in events),
+        max(event.end for event in events),
+        dict(columns(query.select, bound, reader)) or None,
+    )
+
+
+def columns(select: Sequence[SelectItem], bound: Bound, reader: Reader) -> Iterator[tuple[str, Value]]:
+    """The SELECT columns: called as given, else by the attribute (with its variable if two share it), else numbered."""
+    attrs = [item.expr.name for item in select if isinstance(item.expr, Attr) and item.name is None]
+    attrs += [item.name for item in select if item.name is not None]
+    for number, item in enumerate(select, 1):
+        name = item.name
+        if name is None and isinstance(item.expr, Attr):
+            name = item.expr.name if attrs.count(item.expr.name) == 1 else f"{item.expr.var}_{item.expr.name}"
+        yield name or f"column{number}", reader.plain(item.expr, bound)
+
+
+def all_events(values: Iterable[Event | tuple[Event, ...]]) -> list[Event]:
+    return [event for value in values for event in (value if isinstance(value, tuple) else (value,))]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The ends of a scope, as closed ticks, that hold where no neighbour bounds a part."""
+
+    low: int
+    high: int
+    high_under_and: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Finds the matches of blocks in one history."""
+
+    events: list[Event]
+    reader: Reader
+    width: int | None
+    window: str
+    order: str
+    negation: str
+    arranged: dict[Pattern, list[Bound]] = field(default_factory=dict)
+
+    def found(self, block: Block, above: Bound, scope: Bounds | None) -> Iterator[Bound]:
+        """Every match of a block, given what the blocks around it bind. Only the root has no scope of its own."""
+        for plain in self.arrangements(block.pattern):
+            events = all_events(plain.values())
+            if not injective(events) or (scope and not inside(events, scope.low, scope.high)):
+                continue
+            if self.order == "<=" and any(event is other for event in events for other in all_events(above.values())):
+                continue
+            own = self.with_members(block, above, plain, scope or self.root_bounds(events))
+            if own is None:
+                continue
+            everything = all_events(own.values())
+            if scope is None and not self.short_enough(everything):
+                continue
+            bound = above | own
+            if not all(self.reader.true(predicate, bound) for predicate in block.predicates):
+                continue
+            if not self.violated(block, bound, scope or self.root_bounds(everything)):
+                yield own
+
+    # --- order -----------------------------------------------------------------------------------------------------
+
+    def arrangements(self, pattern: Pattern) -> list[Bound]:
+        """Events at the plain leaves, in the order that the pattern asks for."""
+        if pattern not in self.arranged:
+            self.arranged[pattern] = list(self.arrange(pattern))
+        return self.arranged[pattern]
+
+    def arrange(self, pattern: Pattern) -> Iterator[Bound]:
+        match pattern:
+            case Leaf(type, repeat=None):
+                for event in self.events:
+                    if event.type == type:
+                        yield {var_of(pattern): event}
+            case Leaf() | Not():
+                yield {}  # these wait until the others are bound
+            case Seq(items):
+                yield from self.in_sequence(items)
+            case And() | Exists():
+                yield from self.together(items_of(pattern))
+            case Iseq(comparisons, leaves, within):
+                for bound in self.together(leaves):
+                    near = within is None or self.short(all_events(bound.values()), ticks(within))
+                    if near and all(holds(comparison, bound) for comparison in comparisons):
+                        yield bound
+            case Rel(relations, left, right):
+                for bound in self.together((left, right)):
+                    other = bound[var_of(right)]
+                    rest = all_events(value for var, value in bound.items() if var != var_of(right))
+                    if any(related(relation, span(rest), span(all_events([other]))) for relation in relations):
+                        yield bound
+
+    def in_sequence(self, items: Sequence[Pattern]) -> Iterator[Bound]:
+        if not items:
+            yield {}
+            return
+        for left in self.in_sequence(items[:-1]):
+            for right in self.arrangements(items[-1]):
+                if self.precedes(all_events(left.values()), all_events(right.values())):
+                    yield left | right
+
+    def precedes(self, left: list[Event], right: list[Event]) -> bool:
+        if not left or not right:
+            return True
+        return COMPARE[self.order](span(left)[1], span(right)[0])
+
+    def together(self, items: Sequence[Pattern]) -> Iterator[Bound]:
+        """Any order, ties allowed."""
+        if not items:
+            yield {}
+            return
+        for left in self.together(items[:-1]):
+            for right in self.arrangements(items[-1]):
+                yield left | right
+
+    # --- window and scopes -----------------------------------------------------------------------------------------
+
+    def short_enough(self, events: list[Event]) -> bool:
+        return self.width is None or self.short(events, self.width)
+
+    def short(self, events: list[Event], width: int) -> bool:
+        start, end = span(events)
+        return end - start <= width if self.window == "inclusive" else end - start < width
+
+    def root_bounds(self, events: list[Event]) -> Bounds:
+        """How far the root reaches around the events of a match; to the ends of the stream without WITHIN."""
+        if self.width is None:
+            return Bounds(BEGINNING, END_OF_TIME, END_OF_TIME)
+        start, end = span(events)
+        reach = self.width if self.window == "inclusive" else self.width - 1
+        return Bounds(end - reach, start + reach, end)
+
+    def scope(self, place: Place, own: Bound, bounds: Bounds) -> tuple[int, int]:
+        """The gap between the neighbours of a place as closed ticks, or as far as its block reaches."""
+        step = 1 if self.order == "<" else 0
+        low, high = bounds.low, bounds.high_under_and if place.under_and else bounds.high
+        if place.left is not None:
+            low = max(event.end for event in all_events(own[var] for var in place.left)) + step
+        if place.right is not None:
+            high = min(event.start for event in all_events(own[var] for var in place.right)) - step
+        return low, high
+
+    # --- repetition ------------------------------------------------------------------------------------------------
+
+    def with_members(self, block: Block, above: Bound, plain: Bound, bounds: Bounds) -> Bound | None:
+        """The plain events and the members of every repetition; None if one has too few or too many."""
+        own = dict(plain)
+        for repetition in block.repetitions:
+            members = self.members(
+                repetition, above | own, all_events(plain.values()), self.scope(repetition.place, own, bounds)
+            )
+            repeat = repetition.leaf.repeat
+            assert repeat is not None
+            if len(members) < repeat.least or (repeat.most is not None and len(members) > repeat.most):
+                return None
+            own[repetition.var] = tuple(sorted(members, key=Event.order))
+        return own
+
+    def members(self, repetition: Repetition, bound: Bound, held: list[Event], scope: tuple[int, int]) -> list[Event]:
+        """All events of the type in the gap that nobody holds and for which, one by one, every conjunct is TRUE."""
+        return [
+            event
+            for event in self.events
+            if event.type == repetition.leaf.type
+            and inside([event], *scope)
+            and not any(event is other for other in held)
+            and all(self.reader.true(expr, bound | {repetition.var: event}) for expr in repetition.membership)
+        ]
+
+    # --- negation --------------------------------------------------------------------------------------------------
+
+    def violated(self, block: Block, bound: Bound, bounds: Bounds) -> bool:
+        if self.negation == "all":
+            return bool(block.negations) and self.all_occur(block.negations, bound, bounds, {})
+        return any(True for negation in block.negations for _ in self.occurrences(negation, bound, bounds))
+
+    def occurrences(self, negation: Negation, bound: Bound, bounds: Bounds, after: int = BEGINNING) -> Iterator[Bound]:
+        """The matches of a negated part in its gap."""
+        low, high = self.scope(negation.place, bound, bounds)
+        low = max(low, after)
+        for alternative in negation.alternatives:
+            yield from self.found(alternative, bound, Bounds(low, high, high))
+
+    def all_occur(
+        self, negations: Sequence[Negation], bound: Bound, bounds: Bounds, reached: dict[tuple[int, ...], int]
+    ) -> bool:
+        """Whether all negated parts occur together, those of one gap in the order of the text."""
+        if not negations:
+            return True
+        first, gap = negations[0], negations[0].place.gap
+        for occurrence in self.occurrences(first, bound, bounds, reached.get(gap, BEGINNING)):
+            end = span(all_events(occurrence.values()))[1] + (1 if self.order == "<" else 0)
+            if self.all_occur(negations[1:], bound, bounds, reached | {gap: end}):
+                return True
+        return False
+
+
+def injective(events: list[Event]) -> bool:
+    """No event stands at two variables of one block."""
+    return len({id(event) for event in events}) == len(events)
+
+
+def inside(events: list[Event], low: int, high: int) -> bool:
+    return all(low <= event.start and event.end <= high for event in events)
+
+
+def span(events: list[Event]) -> tuple[int, int]:
+    return min(event.start for event in events), max(event.end for event in events)
+
+
+def holds(comparison: Comparison, bound: Bound) -> bool:
+    return COMPARE[comparison.op](moment(comparison.left, bound), moment(comparison.right, bound))
+
+
+def moment(endpoint: Endpoint, bound: Bound) -> int:
+    event = bound.get(endpoint.var)
+    if not isinstance(event, Event):
+        raise UndefinedError(f"{endpoint.var} is not one of the events of this ISEQ")
+    return event.start if endpoint.which == "start" else event.end
+
+
+def related(relation: str, left: tuple[int, int], right: tuple[int, int]) -> bool:
+    """Allen's relations between [s, e] and [t, f]; where a span has no length several can hold at once."""
+    (s, e), (t, f) = left, right
+    return {
+        "before": e < t,
+        "after": f < s,
+        "during": t < s and e < f,
+        "contain": s < t and f < e,
+        "meet": e == t,
+        "met by": s == f,
+        "overlap": s < t < e < f,
+        "overlapped by": t < s < f < e,
+        "start": s == t and e < f,
+        "started by": s == t and f < e,
+        "finish": t < s and e == f,
+        "finished by": s < t and e == f,
+        "equal": s == t and e == f,
+    }[relation]

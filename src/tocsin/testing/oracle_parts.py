@@ -1,0 +1,486 @@
+"""A query taken apart for the oracle: alternatives, scopes, and which predicate belongs to which part.
+
+A *block* is a pattern without the insides of its negations: the root is one, every negated part is another. An OR is
+opened into alternatives, each a block without OR. Design sections 6.2 to 6.6, nothing shared with the binder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from itertools import combinations, product
+from typing import Any, TypeAlias
+
+from tocsin.lang.syntax import (
+    And,
+    Attr,
+    Binary,
+    Endpoint,
+    Exists,
+    Expr,
+    Iseq,
+    Leaf,
+    Name,
+    Not,
+    Or,
+    Pattern,
+    Query,
+    Rel,
+    Repeat,
+    Same,
+    Seq,
+    conjuncts,
+    items_of,
+    leaves_of,
+    named,
+    walk,
+)
+from tocsin.testing.oracle_expr import UndefinedError, bare_variables, set_variables, variables
+
+Key: TypeAlias = tuple[str, str]  # (variable, attribute)
+
+
+@dataclass(frozen=True, slots=True)
+class Conjunct:
+    """One conjunct of WHERE, or an equality that the written ones imply.
+
+    `kin` are the variables that equalities relate to both its sides. A `soft` one comes from `[attr]`, which ranges
+    over the variables that the match binds: it says nothing where a variable is unbound.
+    """
+
+    expr: Expr
+    kin: frozenset[str] = frozenset()
+    written: bool = True
+    soft: bool = False
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return variables(self.expr)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a negation or a repetition stands: after the ends of `left` and before the starts of `right`.
+
+    None: no neighbour in its block bounds it on that side. `gap` is equal for negations that share one gap of a SEQ.
+    """
+
+    item: Pattern
+    left: frozenset[str] | None
+    right: frozenset[str] | None
+    under_and: bool
+    gap: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    place: Place
+    membership: tuple[Expr, ...]  # asked of each event by itself
+
+    @property
+    def leaf(self) -> Leaf:
+        assert isinstance(self.place.item, Leaf)
+        return self.place.item
+
+    @property
+    def var(self) -> str:
+        return var_of(self.leaf)
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    place: Place
+    alternatives: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One alternative of the root or of a negated part."""
+
+    pattern: Pattern
+    fixed: frozenset[str]
+    repetitions: tuple[Repetition, ...]  # each after those that bound it
+    predicates: tuple[Expr, ...]  # asked once, when everything is bound
+    negations: tuple[Negation, ...]
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return self.fixed | {repetition.var for repetition in self.repetitions}
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        return frozenset(var for node in within_block(self.pattern) if isinstance(node, Exists) for var in node.vars)
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """What the blocks around a negated part have bound."""
+
+    fixed: frozenset[str] = frozenset()
+    repeated: frozenset[str] = frozenset()
+
+
+def take_apart(query: Query) -> tuple[Block, ...]:
+    """The alternatives of a query in which every leaf and every mention is named."""
+    check_mentions(query)
+    return blocks(query.pattern, closed(query), Above(), windowed=query.within is not None)
+
+
+def blocks(pattern: Pattern, given: tuple[Conjunct, ...], above: Above, *, windowed: bool) -> tuple[Block, ...]:
+    """One block for each alternative of a root or a negated pattern, with its share of the given conjuncts."""
+    parted = negated_variables(pattern)
+    return tuple(block(chosen, parted, given, above, windowed=windowed) for chosen in alternatives(pattern))
+
+
+def block(
+    chosen: Pattern, parted: frozenset[str], given: tuple[Conjunct, ...], above: Above, *, windowed: bool
+) -> Block:
+    places = tuple(places_in(chosen, None, None, under_and=False, path=()))
+    repeated = [place for place in places if isinstance(place.item, Leaf)]
+    check_declarations(chosen, above)
+    check_repetitions(chosen, repeated, windowed=windowed)
+    leaves = tuple(node for node in within_block(chosen) if isinstance(node, Leaf))
+    sets = variables_of(leaf for leaf in leaves if leaf.repeat is not None)
+    fixed = variables_of(leaves) - sets
+    own = Above(above.fixed | fixed, above.repeated | sets)
+    mine, below = shared_out(given, places, parted - variables_of(leaves), own)
+    mine += tuple(Conjunct(expr) for leaf in leaves for expr in conjuncts(leaf.where))
+    predicates, membership = by_member(mine, sets, own, above)
+    return Block(
+        chosen,
+        fixed,
+        tuple(Repetition(place, tuple(membership[var_of(place.item)])) for place in in_turn(repeated)),
+        predicates,
+        tuple(
+            Negation(place, blocks(place.item.pattern, below[place], own, windowed=False))
+            for place in places
+            if isinstance(place.item, Not)
+        ),
+    )
+
+
+# --- names -------------------------------------------------------------------------------------------------------
+
+
+def with_names(query: Query) -> Query:
+    """The query with a variable at every leaf, and every mention spelt as that variable.
+
+    An unnamed leaf is called by its type; of several of one type, A1 is the first and A2 the second.
+    """
+    full = named(query)
+    written, called = leaves_of(query.pattern), leaves_of(full.pattern)
+    spelt: dict[str, str] = {}
+    for type in {leaf.type for leaf in written if leaf.var is None}:
+        given = [var_of(new) for old, new in zip(written, called, strict=True) if old.type == type and old.var is None]
+        given = list(dict.fromkeys(given))  # branches of an OR share a name
+        spelt |= {
+            f"{type}{number}": var
+            for number, var in enumerate(given, 1)
+            if f"{type}{number}" not in variables_of(called)
+        }
+        if len(given) > 1:
+            spelt[type] = AMBIGUOUS
+    return respelt(full, {name: var for name, var in spelt.items() if name not in {leaf.var for leaf in written}})  # type: ignore[no-any-return]
+
+
+AMBIGUOUS = ""
+
+
+def respelt(node: Any, spelt: Mapping[str, str]) -> Any:
+    """The same syntax with every mention of a variable replaced."""
+    match node:
+        case tuple():
+            return tuple(respelt(member, spelt) for member in node)
+        case Attr(var) | Endpoint(var):
+            return replace(node, var=mentioned(var, spelt))
+        case Name(name):
+            return replace(node, name=mentioned(name, spelt))
+        case Exists(hidden, pattern):
+            return replace(node, vars=tuple(mentioned(v, spelt) for v in hidden), pattern=respelt(pattern, spelt))
+    if not hasattr(node, "__dataclass_fields__"):
+        return node
+    return replace(node, **{part.name: respelt(getattr(node, part.name), spelt) for part in fields(node)})
+
+
+def mentioned(name: str, spelt: Mapping[str, str]) -> str:
+    if spelt.get(name, name) == AMBIGUOUS:
+        raise UndefinedError(f"{name} could mean several leaves", hint=f"write {name}1, {name}2, or name them")
+    return spelt.get(name, name)
+
+
+# --- alternatives --------------------------------------------------------------------------------------------------
+
+
+def alternatives(pattern: Pattern) -> Iterator[Pattern]:
+    """Every way to choose one branch of each OR; the insides of negations keep theirs."""
+    match pattern:
+        case Or(items):
+            if any(isinstance(item, Not) for item in items):
+                raise UndefinedError("a negation cannot stand directly under OR")
+            for item in items:
+                yield from alternatives(item)
+        case Seq(items) | And(items):
+            if all(isinstance(item, Not) for item in items):
+                raise UndefinedError("SEQ and AND need at least one positive item")
+            for chosen in product(*(tuple(alternatives(item)) for item in items)):
+                yield replace(pattern, items=chosen)
+        case Exists(_, inner):
+            yield from (replace(pattern, pattern=chosen) for chosen in alternatives(inner))
+        case Rel(_, left, _):
+            yield from (replace(pattern, left=chosen) for chosen in alternatives(left))
+        case Not(Not()):
+            raise UndefinedError("a negation of a negation", hint="negate a SEQ that holds the inner negation")
+        case _:
+            yield pattern
+
+
+def within_block(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern and everything below it that is not inside a negation."""
+    yield pattern
+    if not isinstance(pattern, Not):
+        for item in items_of(pattern):
+            yield from within_block(item)
+
+
+def var_of(leaf: Pattern) -> str:
+    assert isinstance(leaf, Leaf)
+    assert leaf.var is not None, "named() gives every leaf a variable"
+    return leaf.var
+
+
+def variables_of(leaves: Iterable[Leaf]) -> frozenset[str]:
+    return frozenset(var_of(leaf) for leaf in leaves)
+
+
+def negated_variables(pattern: Pattern) -> frozenset[str]:
+    """Variables declared inside the negations of a block, at any depth and in any branch."""
+    negations = (node for node in within_block(pattern) if isinstance(node, Not))
+    return frozenset().union(*(variables_of(leaves_of(node)) for node in negations))
+
+
+# --- scopes: 6.4 ---------------------------------------------------------------------------------------------------
+
+
+def places_in(
+    pattern: Pattern,
+    left: frozenset[str] | None,
+    right: frozenset[str] | None,
+    *,
+    under_and: bool,
+    path: tuple[int, ...],
+) -> Iterator[Place]:
+    """Negations and repetitions with their scopes, when the pattern itself has the scope between left and right."""
+    match pattern:
+        case Not() | Leaf(repeat=Repeat()):
+            yield Place(pattern, left, right, under_and, path)
+        case Seq(items):
+            for index, item in enumerate(items):
+                before = [other for other in items[:index] if not isinstance(other, Not)]
+                after = [other for other in items[index + 1 :] if not isinstance(other, Not)]
+                yield from places_in(
+                    item,
+                    ends(before[-1]) if before else left,
+                    starts(after[0]) if after else right,
+                    under_and=False,
+                    path=(*path, len(before)) if isinstance(item, Not) else (*path, index, 0),
+                )
+        case And(items):
+            for index, item in enumerate(items):
+                yield from places_in(item, left, right, under_and=True, path=(*path, index, 0))
+        case Exists(_, inner) | Rel(_, inner, _):
+            yield from places_in(inner, left, right, under_and=under_and, path=path)
+
+
+def starts(pattern: Pattern) -> frozenset[str]:
+    """The variables whose events decide where a positive part starts."""
+    return ends_of(pattern, first=True)
+
+
+def ends(pattern: Pattern) -> frozenset[str]:
+    """The variables whose events decide where a positive part ends."""
+    return ends_of(pattern, first=False)
+
+
+def ends_of(pattern: Pattern, *, first: bool) -> frozenset[str]:
+    if isinstance(pattern, Leaf):
+        return frozenset((var_of(pattern),))
+    positive = [item for item in items_of(pattern) if not isinstance(item, Not)]
+    if isinstance(pattern, Seq):  # its items are ordered: only the outermost one decides
+        positive = positive[:1] if first else positive[-1:]
+    return frozenset().union(*(ends_of(item, first=first) for item in positive))
+
+
+def in_turn(places: list[Place]) -> list[Place]:
+    """Repetitions in an order in which each stands after those that bound it."""
+    done: list[Place] = []
+    waiting = list(places)
+    while waiting:
+        open_ = {var_of(place.item) for place in waiting}
+        ready = [place for place in waiting if not open_ & ((place.left or frozenset()) | (place.right or frozenset()))]
+        if not ready:
+            raise UndefinedError("two repetitions bound each other", hint="put a plain event between them")
+        done += ready
+        waiting = [place for place in waiting if place not in ready]
+    return done
+
+
+def check_repetitions(chosen: Pattern, repeated: list[Place], *, windowed: bool) -> None:
+    """What a repetition may not be: 6.6."""
+    for node in within_block(chosen):
+        if isinstance(node, (Iseq, Rel)) and any(leaf.repeat for leaf in leaves_of(node)):
+            raise UndefinedError("a repetition cannot stand inside ISEQ or REL")
+    reaching = [place for place in repeated if place.left is None or place.right is None]
+    if windowed and len(reaching) > 1:
+        raise UndefinedError("two repetitions reach the bounds of the window", hint="put a plain event at one end")
+    for one, other in combinations(repeated, 2):
+        if one.item.type == other.item.type and not separated(chosen, var_of(one.item), var_of(other.item)):  # type: ignore[union-attr]
+            raise UndefinedError("two repetitions of one type are not separated", hint="order them with SEQ")
+
+
+def separated(pattern: Pattern, one: str, other: str) -> bool:
+    """Whether two variables stand in different items of one SEQ."""
+    for item in items_of(pattern):
+        held = variables_of(leaves_of(item))
+        if one in held and other in held:
+            return separated(item, one, other)
+    return isinstance(pattern, Seq)
+
+
+# --- predicates: 6.5 -----------------------------------------------------------------------------------------------
+
+
+def closed(query: Query) -> tuple[Conjunct, ...]:
+    """The conjuncts of WHERE with the equalities among attributes closed transitively; `[attr]` opened."""
+    written = [expr for expr in conjuncts(query.where) if not isinstance(expr, Same)]
+    equal = {frozenset(pair) for expr in written if (pair := equality(expr))}
+    attrs = [attr for expr in conjuncts(query.where) if isinstance(expr, Same) for attr in expr.attrs]
+    everyone = sorted(variables_of(leaves_of(query.pattern)))
+    same = {
+        frozenset(((one, attr), (other, attr)))
+        for attr in (*attrs, *query.partition)
+        for one, other in combinations(everyone, 2)
+    }
+    hard, full = classes(equal), classes(equal | same)
+    result = []
+    for expr in written:
+        pair = equality(expr)
+        kin = frozenset(var for group in full if pair and pair[0] in group for var, _ in group)
+        result.append(Conjunct(expr, kin))
+    for group in full:
+        kin = frozenset(var for var, _ in group)
+        for one, other in combinations(sorted(group), 2):
+            if frozenset((one, other)) not in equal:
+                soft = not any(one in related and other in related for related in hard)
+                expr = Binary("=", Attr(*one), Attr(*other))
+                result.append(Conjunct(expr, kin, written=False, soft=soft))
+    return tuple(result)
+
+
+def equality(expr: Expr) -> tuple[Key, Key] | None:
+    """The two sides of `x.a = y.b`."""
+    match expr:
+        case Binary("=", Attr(x, a), Attr(y, b)) if (x, a) != (y, b):
+            return (x, a), (y, b)
+    return None
+
+
+def classes(pairs: Iterable[frozenset[Key]]) -> list[frozenset[Key]]:
+    """The sets of keys that a set of equalities relates."""
+    groups: list[frozenset[Key]] = []
+    for pair in pairs:
+        touching = [group for group in groups if group & pair]
+        groups = [group for group in groups if not group & pair] + [pair.union(*touching)]
+    return groups
+
+
+def shared_out(
+    given: tuple[Conjunct, ...], places: tuple[Place, ...], parted: frozenset[str], own: Above
+) -> tuple[tuple[Conjunct, ...], dict[Place, tuple[Conjunct, ...]]]:
+    """The given conjuncts split into those of this block and those that move into one of its negated parts.
+
+    `parted` are variables of negated parts in branches that were not chosen: their conjuncts moved away with them.
+    """
+    inside = {place: variables_of(leaves_of(place.item)) for place in places if isinstance(place.item, Not)}
+    mine: list[Conjunct] = []
+    below: dict[Place, tuple[Conjunct, ...]] = dict.fromkeys(inside, ())
+    known = (own.fixed | own.repeated).union(*inside.values())
+    for conjunct in given:
+        parts = [place for place in inside if conjunct.variables & inside[place]]
+        if conjunct.soft and not conjunct.variables <= known:
+            continue
+        if len(parts) > 1:
+            if not conjunct.kin & own.fixed:
+                raise UndefinedError(
+                    "a predicate relates variables of two negated parts",
+                    hint="relate each of them to a variable outside them",
+                )
+        elif parts:
+            below[parts[0]] += (conjunct,)
+        elif not conjunct.variables & (parted - known):
+            mine.append(conjunct)
+    return tuple(mine), below
+
+
+def by_member(
+    mine: tuple[Conjunct, ...], repeated: frozenset[str], own: Above, above: Above
+) -> tuple[tuple[Expr, ...], dict[str, list[Expr]]]:
+    """The conjuncts of a block split into those asked once and those that decide membership of a repetition."""
+    once: list[Expr] = []
+    membership: dict[str, list[Expr]] = {var: [] for var in repeated}
+    for conjunct in mine:
+        of_members = bare_variables(conjunct.expr) & own.repeated
+        beside_a_set = bool(of_members) and bool(set_variables(conjunct.expr) & repeated)
+        if len(of_members) > 1 or of_members & above.repeated or beside_a_set:
+            if conjunct.written or not conjunct.kin & own.fixed:
+                raise UndefinedError(
+                    "a conjunct relates a repeated variable to an aggregate or to another repeated one"
+                )
+        elif of_members:
+            membership[next(iter(of_members))].append(conjunct.expr)
+        else:
+            once.append(conjunct.expr)
+    return tuple(once), membership
+
+
+def check_declarations(chosen: Pattern, above: Above) -> None:
+    """In one alternative a variable is declared once."""
+    names = sorted(above.fixed | above.repeated)
+    for node in within_block(chosen):
+        if isinstance(node, (Leaf, Not)):
+            names += variables_of(leaves_of(node))  # below a negation branches of an OR may share a name
+    for name in names:
+        if names.count(name) > 1:
+            raise UndefinedError(f"{name} is declared twice", hint="give each leaf its own variable")
+
+
+def check_mentions(query: Query) -> None:
+    """Every variable exists, and nothing looks into a negated part from outside."""
+    declared = variables_of(leaves_of(query.pattern))
+    for expr in conjuncts(query.where):
+        require(variables(expr), declared, "is not declared")
+        if not isinstance(expr, Same) and any(isinstance(node, Same) for node in walk(expr)):
+            raise UndefinedError("[attr] can only stand by itself among the conjuncts of WHERE")
+    visible = variables_of(node for node in within_block(query.pattern) if isinstance(node, Leaf))
+    hidden = {var for node in within_block(query.pattern) if isinstance(node, Exists) for var in node.vars}
+    for item in query.select:
+        require(variables(item.expr), visible - hidden, "is negated, hidden or not declared, and SELECT mentions it")
+    check_leaves(query.pattern, frozenset())
+
+
+def check_leaves(pattern: Pattern, outer: frozenset[str]) -> None:
+    """A leaf predicate sees its own block and the blocks around it, never a deeper or a sibling negated part."""
+    nodes = list(within_block(pattern))
+    visible = outer | variables_of(node for node in nodes if isinstance(node, Leaf))
+    for node in nodes:
+        if isinstance(node, Leaf):
+            for expr in conjuncts(node.where):
+                require(variables(expr), visible, "is negated or not declared, and the predicate of a leaf mentions it")
+        if isinstance(node, Exists):
+            require(frozenset(node.vars), visible - outer, "is not bound below its EXISTS")
+        if isinstance(node, Not):
+            check_leaves(node.pattern, visible)
+
+
+def require(mentioned: frozenset[str], allowed: frozenset[str] | set[str], problem: str) -> None:
+    for var in sorted(mentioned - allowed):
+        raise UndefinedError(f"{var} {problem}")

@@ -1,0 +1,149 @@
+"""Every code block of the README and the docs is run, in order, page by page.
+
+python          executed, with one namespace and one temporary directory per page
+sh, console     lines that start with `tocsin` run through the command line; of `make TARGET` the target must exist
+tocsin, query   parsed
+case            run as a case file, by the oracle and by `tocsin test`
+text            not run
+A line `<!-- exit 2 -->` before a block says which exit code its commands have.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMAND = [sys.executable, "-c", "import sys; from tocsin.app.cli import main; sys.exit(main())"]
+FENCE = re.compile(
+    r"^(?:<!-- exit (?P<code>\d+) -->\n)?```(?P<language>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
+
+
+@dataclass(frozen=True)
+class Fence:
+    """One code block: its language, its text, the line it starts on, and the exit code its commands should have."""
+
+    language: str
+    body: str
+    line: int
+    code: int
+
+
+def fences(text: str) -> list[Fence]:
+    return [
+        Fence(
+            found["language"].strip(),
+            found["body"],
+            text.count("\n", 0, found.start("body")) + 1,
+            int(found["code"] or 0),
+        )
+        for found in FENCE.finditer(text)
+    ]
+
+
+def run_python(fence: Fence, page: Path, names: dict[str, Any]) -> None:
+    source = "\n" * (fence.line - 1) + fence.body
+    exec(compile(source, str(page), "exec", dont_inherit=True), names)
+
+
+def run_commands(fence: Fence, page: Path, folder: Path) -> None:
+    for line in fence.body.replace("\\\n", " ").splitlines():
+        words = shlex.split(line.removeprefix("$ "), comments=True)
+        if words[:1] == ["make"]:
+            known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+            targets = [word for word in words[1:] if "=" not in word]
+            assert targets, f"{page.name}:{fence.line}: make what?"
+            assert known >= set(targets), f"{page.name}:{fence.line}: no such target: {targets}"
+        elif words[:1] == ["tocsin"]:
+            run_tocsin(words[1:], fence, page, folder)
+
+
+def run_tocsin(words: list[str], fence: Fence, page: Path, folder: Path) -> None:
+    given = None
+    if "<" in words:
+        at = words.index("<")
+        given = (folder / words[at + 1]).read_text()
+        words = words[:at] + words[at + 2 :]
+    done = subprocess.run(
+        [*COMMAND, *words], cwd=folder, input=given, capture_output=True, text=True, timeout=240, check=False
+    )
+    shown = f"{page.name}:{fence.line}: tocsin {' '.join(words)}\n{done.stdout}{done.stderr}"
+    assert done.returncode == fence.code, shown
+    assert "Traceback" not in done.stderr, shown
+
+
+def run_query(fence: Fence) -> None:
+    from tocsin.lang.parser import parse_all
+
+    assert parse_all(fence.body)
+
+
+def run_case_block(fence: Fence, page: Path, folder: Path) -> None:
+    """Asked of the oracle at once; written down, and asked of the engine together at the end of the page."""
+    from tocsin.testing.cases import oracle_answer, parse_cases, run_case
+
+    for case in parse_cases(fence.body, file=f"{page.name}:{fence.line}"):
+        verdict = run_case(case, oracle_answer)
+        assert verdict.ok, str(verdict)
+    (folder / "cases").mkdir(exist_ok=True)
+    (folder / "cases" / f"{page.stem}-line-{fence.line}.case").write_text(fence.body)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for fence in fences(page.read_text(encoding="utf-8")):
+        match fence.language:
+            case "python":
+                run_python(fence, page, names)
+            case "sh" | "console":
+                run_commands(fence, page, tmp_path)
+            case "tocsin" | "query":
+                run_query(fence)
+            case "case":
+                run_case_block(fence, page, tmp_path)
+            case language:
+                assert language == "text", f"{page.name}:{fence.line}: a block in {language!r} is not run"
+    if (tmp_path / "cases").exists():
+        run_tocsin(["test", "cases"], Fence("case", "", 0, 0), page, tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
+    broken = [target for target in LINK.findall(prose) if not (page.parent / target).exists()]
+    assert not broken
+
+
+def test_the_readme_has_exactly_two_commands_to_start():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = [line for fence in fences(readme) for line in fence.body.splitlines() if line.startswith("make ")]
+    assert [command.split("#")[0].strip() for command in commands] == ["make demo", "make test"]
+
+
+def test_numbers_of_the_readme_are_pasted():
+    from benchmarks import paste
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert paste.pasted(readme, paste.block()) == readme, "run `python -m benchmarks.paste`"
+
+
+@pytest.mark.parametrize(("letter", "last"), [("R", 129), ("N", 82), ("O", 71)])
+def test_every_feature_of_the_papers_has_its_row(letter, last):
+    rows = re.findall(
+        rf"^\| {letter}(\d+)(?:-{letter}(\d+))? \|", (ROOT / "docs" / "papers.md").read_text(), re.MULTILINE
+    )
+    numbers = [number for first, end in rows for number in range(int(first), int(end or first) + 1)]
+    assert numbers == list(range(1, last + 1))

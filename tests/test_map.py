@@ -1,0 +1,22 @@
+"""MAP.md is the tree: every module is in it, with the first line of its docstring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools import map as tree
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(path for place, _ in tree.PLACES for path in (ROOT / place).rglob("*.py"))
+
+
+def test_the_map_is_the_tree():
+    written = (ROOT / "MAP.md").read_text(encoding="utf-8")
+    assert written == tree.page(), "MAP.md is not the tree: run `python tools/map.py`"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_module_says_its_one_idea(path):
+    assert len(tree.first_line(path)) > 10, f"{path.relative_to(ROOT)} needs a docstring that says its one idea"
