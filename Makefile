@@ -65,14 +65,15 @@ fuzz: $(READY) ## N=2000 random queries against the oracle; failures are shrunk 
 	$(PY) -m tocsin.testing.fuzz --queries $(N)
 
 demo: $(READY) ## find the shoplifters: data set, matches as a table, timeline picture
-	$(TOCSIN) demo --output $(DEMO)
+	@mkdir -p $(DEMO)
+	$(TOCSIN) demo --picture $(DEMO)/timeline.png
 
 docs: $(READY) ## run every code block of README and docs, and rewrite MAP.md
 	$(PY) tools/map.py
 	$(PY) -m pytest -q tests/test_docs.py
 
-accept: $(READY) ## rewrite expected outputs of case files where the oracle agrees (CASES=path)
-	$(TOCSIN) test --accept $(CASES)
+accept: $(READY) ## rewrite what case files expect, where oracle and engine agree (CASES=path)
+	$(PY) tools/accept.py $(CASES)
 
 clean: ## remove .venv, caches and outputs
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache

@@ -35,11 +35,12 @@ class Prepared:
     chunks: tuple[Any, ...]
 
 
-def prepare(query: str, table: pa.Table, *, jit: bool = True, ordered: bool = True) -> Prepared:
-    """Parse, bind, compile; and turn the table into Items, in chunks."""
+def prepare(query: str, table: pa.Table, *, jit: bool = True, ordered: bool = True, encoded: bool = True) -> Prepared:
+    """Parse, bind, compile; and turn the table into Items, in chunks (or leave that to the clock)."""
     fresh, encoder = compiled(query, table.schema, jit=jit, ordered=ordered)
     batches = tuple(table.to_batches(max_chunksize=CHUNK))
-    return Prepared(fresh, encoder.encode, batches, tuple(encoder.encode(batch) for batch in batches))
+    chunks = tuple(encoder.encode(batch) for batch in batches) if encoded else ()
+    return Prepared(fresh, encoder.encode, () if encoded else batches, chunks)
 
 
 def compiled(query: str, schema: pa.Schema, *, jit: bool = True, ordered: bool = True) -> tuple[Callable[[], Any], Any]:
@@ -106,9 +107,8 @@ def dict_times(query: str, table: pa.Table) -> list[int]:
     """From a Python dict to its changes, by the public interface."""
     import tocsin
 
-    live = tocsin.query(query).start()
-    rows = table.slice(0, 20_000).to_pylist()
-    return timed(live.push_one, rows)
+    live = tocsin.query(query).stream(schema={"*": {"key": "int", "v": "float"}})
+    return timed(live.push, table.slice(0, 20_000).to_pylist())
 
 
 def timed(call: Callable[[Any], Any], arguments: list[Any]) -> list[int]:

@@ -54,8 +54,10 @@ def prepared(arm: str, load: Workload, events: int) -> Callable[[], Work]:
         return lambda: rival
     from benchmarks import ours
 
-    make = ours.work_from_arrow if arm == "arrow" else ours.work
-    ready = ours.prepare(load.query, made.table(), jit=arm != "plain", ordered=load.disorder == 0)
+    from_arrow = arm == "arrow"
+    make = ours.work_from_arrow if from_arrow else ours.work
+    ordered = load.disorder == 0
+    ready = ours.prepare(load.query, made.table(), jit=arm != "plain", ordered=ordered, encoded=not from_arrow)
     return lambda: make(ready)
 
 

@@ -187,9 +187,9 @@ def run(
         job.whole(input)
 
 
-@app.command()
+@app.command("test")
 @guarded
-def test(
+def run_cases(
     files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Case files, or directories of them.")],
     jit: JitArg = False,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ class Engine:
         schema = open_schema(batch)
         plans_of(tuple(queries), schema)  # the SELECT of the last query must be right too
         bare = (*queries[:-1], replace(queries[-1], select=()))
-        ordered = all(one.end <= other.end for one, other in zip(events, events[1:], strict=False))
+        ordered = all(one.end <= other.end for one, other in pairwise(events))
         answers = [self._answer(bare, schema, batch, events, options, ordered=False)]
         if ordered:
             answers.append(self._answer(bare, schema, batch, events, options, ordered=True))

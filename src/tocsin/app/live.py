@@ -74,10 +74,10 @@ def usable(rows: list[dict[str, Any]], numbers: list[int], columns: Columns, bad
         return
     reasons: dict[int, str] = {}
     for mask, reason in problems:
-        for row in mask.nonzero()[0].tolist():
-            reasons.setdefault(row, reason)
-    for row, reason in sorted(reasons.items()):
-        bad.report(f"{PLACE}, line {numbers[row]}", reason, rows[row])
+        for place in mask.nonzero()[0].tolist():
+            reasons.setdefault(place, reason)
+    for place, reason in sorted(reasons.items()):
+        bad.report(f"{PLACE}, line {numbers[place]}", reason, rows[place])
     keep = [place for place in range(len(rows)) if place not in reasons]
     if keep:
         yield batch if len(keep) == len(rows) else batch.take(pa.array(keep))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.arrow import BadRowError, Problems, is_text, marks
-from tocsin.encode.columns import OPTIONAL, Columns
+from tocsin.encode.columns import OPTIONAL, Columns, arrow_type
 from tocsin.encode.eids import eids
 from tocsin.encode.times import read_texts, ticks
 from tocsin.encode.values import as_dictionary, dictionary_codes, encode_column, looked_up, nothing, same_memory
+from tocsin.errors import InputError
 from tocsin.items import NO_TEXT, Bools, Codes, Column, Ints, Items, Strings
 from tocsin.schema import Field, Kind, Schema
 
@@ -72,6 +73,9 @@ def _times(array: pa.Array, what: str, columns: Columns) -> tuple[Ints, Problems
     return values, problems
 
 
+PAYLOAD = Columns(type="type", time="start", end="end")
+
+
 class Encoder:
     """Arrow batches to Items, for detectors that know these `types` and want these attributes (None: all)."""
 
@@ -90,13 +94,29 @@ class Encoder:
         known = dict(schema.common)
         for fields in schema.types.values():
             known.update(fields)
+        self.fields = known
         names = list(known) if wanted is None else list(wanted)
         self.wanted = {name: known.get(name, Field(name, Kind.NULL)) for name in names}
         self._codes = {name: code for code, name in enumerate(types)}
         self.now = self.columns
         self.last_names: tuple[str, ...] = ()  # the columns of the last batch
+        self._shape: dict[str, pa.DataType] = {}  # the columns of every payload
         self._seen: tuple[pa.Array, Codes] | None = None  # the last dictionary of types and its codes
         self._known: dict[str, tuple[int, pa.Array, Ints]] = {}  # the last dictionary of each text column
+
+    @classmethod
+    def of_payload(
+        cls,
+        schema: Schema,
+        types: tuple[str, ...],
+        strings: Strings,
+        rows: pa.Schema,
+        wanted: Iterable[str] | None = None,
+    ) -> Encoder:
+        """An encoder for rows in the form of a payload, as saved states hold them."""
+        optional = {name: name for name in ("eid", *OPTIONAL) if name in rows.names}
+        columns = replace(PAYLOAD, **optional)  # type: ignore[arg-type]
+        return cls(schema, types, strings, columns, wanted)
 
     def encode(self, batch: pa.RecordBatch | pa.Table) -> Items:
         """The rows as Items. Raises InputError that names the first row that cannot be used."""
@@ -115,8 +135,46 @@ class Encoder:
             eid_high=rows.eid_high,
             eid_low=rows.eid_low,
             columns={name: self.column(batch, columns, field) for name, field in self.wanted.items()},
-            payload=payload(batch, columns, rows),
+            payload=self.payload(batch, columns, rows),
         )
+
+    def payload(self, batch: pa.RecordBatch, columns: Columns, rows: Frame) -> pa.RecordBatch:
+        """The rows as results show them: type, start, end, eid and so on, then the attributes of the schema.
+
+        All batches get the same columns of the same types (those of the first batch), whatever each of them has.
+        """
+        start = pa.array(rows.start)
+        arrays = {
+            "type": self._shaped("type", batch, columns.type),
+            "start": start,
+            "end": start if rows.end is rows.start else pa.array(rows.end),
+        }
+        for role in ("eid", *OPTIONAL):
+            name = getattr(columns, role)
+            if name is not None:
+                arrays[role] = self._shaped(role, batch, name)
+        for name in self.fields:
+            if name not in arrays:
+                arrays[name] = self._shaped(name, batch, name)
+        return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+
+    def _shaped(self, role: str, batch: pa.RecordBatch, name: str) -> pa.Array:
+        place = batch.schema.get_field_index(name)
+        array = batch.column(place) if place >= 0 else None
+        type = self._shape.get(role)
+        if type is None:
+            known = self.fields.get(role, Field(role, Kind.TEXT))
+            type = arrow_type(known) if array is None or pa.types.is_null(array.type) else array.type
+            self._shape[role] = type
+        if array is None:
+            return pa.nulls(batch.num_rows, type)
+        if array.type == type:
+            return array
+        try:
+            return array.cast(type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            kind = f"{array.type} now and {type} before"
+            raise InputError(f"{name!r} is {kind}", hint="an attribute has one kind in all events") from None
 
     def _resolved(self, names: list[str]) -> Columns:
         """Which column is what in this batch; the same as before for the same names."""
@@ -174,20 +232,3 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
     if not batches:
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in table.schema], schema=table.schema)
     return pa.concat_batches(batches)
-
-
-def payload(batch: pa.RecordBatch, columns: Columns, rows: Frame) -> pa.RecordBatch:
-    """The rows as results show them: type, start, end, eid and so on, then all attributes as they came."""
-    start = pa.array(rows.start)
-    names = ["type", "start", "end"]
-    arrays = [batch.column(columns.type), start, start if rows.end is rows.start else pa.array(rows.end)]
-    for role in ("eid", *OPTIONAL):
-        name = getattr(columns, role)
-        if name is not None:
-            names.append(role)
-            arrays.append(batch.column(name))
-    for name in columns.attributes(batch.schema.names):
-        if name not in names:
-            names.append(name)
-            arrays.append(batch.column(name))
-    return pa.RecordBatch.from_arrays(arrays, names)

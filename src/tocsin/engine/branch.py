@@ -120,12 +120,7 @@ class Branch:
         places, rows, keys = (4096, 16384, 256) if jit else (64, 64, 8)
         leaves, types = len(program.leaf_ids), self.detector.types
         local = [program.types.index(type) if type in program.types else -1 for type in types]
-        self.T = np.full(rt.PARAMS + len(program.ints) + len(local) + 1, -1, np.int64)
-        self.T[: rt.PINS] = 0
-        self.T[rt.PARAMS : rt.PARAMS + len(program.ints)] = program.ints
-        self.T[rt.PARAMS] = self.detector.plan.within or 0
-        self.T[rt.TYPES_AT] = rt.PARAMS + len(program.ints)
-        self.T[rt.PARAMS + len(program.ints) : -1] = local
+        self.T = self._control(program, local)
         self.T[rt.CLOCK] = self.detector.clock
         self.T[rt.ORDERED] = int(self.detector.ordered)
         self.T[rt.HORIZON] = BEGINNING
@@ -140,6 +135,28 @@ class Branch:
         self.LF = np.array(program.floats or (0.0,), np.float64)
         self.RK = np.zeros(1, np.int64)
         self._lend(jit)
+
+    def _control(self, program: Program, local: list[int]) -> Ints:
+        """The control words: all tables that the kernel looks up lie behind them."""
+        lists: list[int] = []
+        starts = []
+        for leaves in program.leaf_lists:
+            starts.append(len(lists))
+            lists += [*leaves, -1]
+        types_at = rt.PARAMS + len(program.ints)
+        leaves_at = types_at + len(local)
+        lists_at = leaves_at + len(starts)
+        T = np.full(lists_at + len(lists), -1, np.int64)
+        T[: rt.PINS] = 0
+        for base, name in ((rt.LEVELS, "levels"), (rt.TERMINAL, "terminal"), (rt.COVERED, "covered")):
+            T[base : base + len(program.leaf_ids)] = program.tables[name]
+        T[rt.PARAMS : types_at] = program.ints
+        T[rt.PARAMS] = self.detector.plan.within or 0
+        T[types_at:leaves_at] = local
+        T[leaves_at:lists_at] = [lists_at + start for start in starts]
+        T[lists_at:] = lists
+        T[rt.TYPES_AT], T[rt.LEAVES_AT] = types_at, leaves_at
+        return T
 
     def _lend(self, jit: bool | None = None) -> None:
         """The arrays as the kernel takes them: as they are, or as memoryviews for the plain body."""

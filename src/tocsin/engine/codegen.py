@@ -26,6 +26,7 @@ from tocsin.plan.block import (
 from tocsin.plan.expr import Agg, Bound, Col, Op, Reach, Ref, Time, User, bare_leaves, leaves, walk
 from tocsin.schema import Kind
 
+STATE = "T, H, HF, D, KM, PD, OUT, MEM, LF, RK"  # passed between the functions of a kernel as one tuple, S
 NEW, DELTA, SETTLE = 0, 1, 2  # modes of the nest
 FAILS, HOLDS, WAITS = 0, 1, 2  # status of a binding
 
@@ -71,8 +72,10 @@ class Program:
     span: int | None  # how far behind the clock events are needed; None: for ever
     foreign: tuple[Op | User, ...]  # called from the plain body only
     inlined: tuple[str, ...]  # user functions compiled into the kernel
-    state_args: str
     batch_args: str
+    functions: tuple[tuple[str, str], ...]  # inner functions in order, with the types of their arguments: i f b S
+    tables: dict[str, tuple[int, ...]]
+    leaf_lists: tuple[tuple[int, ...], ...]  # leaves that an event of each local type may fill
     key: str = field(default="")
 
     @property
@@ -140,8 +143,8 @@ class _Generator(Names):
         self.waits = any(_reaches_ahead(scope) for scope in self._root_scopes())
         self.changeable = bool(self.root.forbidden or self.root.repeated)
         self.ranks = False
+        self.declared: list[tuple[str, str]] = []
         self.batch: str | None = None  # set while the code speaks of a row of the batch, not of stored events
-        self.args = ""
 
     # --- layout ---------------------------------------------------------------------------------------------------
 
@@ -214,7 +217,6 @@ class _Generator(Names):
     # --- the program ----------------------------------------------------------------------------------------------
 
     def program(self) -> Program:
-        self.args = "T, H, HF, D, KM, PD, OUT, MEM, LF, RK"
         for each in self.blocks[1:][::-1]:
             self._violated(each)
         if self._judged:
@@ -245,8 +247,10 @@ class _Generator(Names):
             span=self._span(),
             foreign=tuple(self.foreign_calls),
             inlined=tuple(self.inlined),
-            state_args=self.args,
             batch_args=names,
+            functions=tuple(self.declared),
+            tables=self.tables(),
+            leaf_lists=self.leaf_lists(),
             key=hashlib.blake2b(source.encode(), digest_size=12).hexdigest(),
         )
 
@@ -425,8 +429,10 @@ class _Generator(Names):
         name = self.blocks.index(block)
         inner = "".join(f", {outer}" for outer in self._outer(block))
         self.emit("@compiled")
-        self.emit(f"def violated_{name}(low, high, key, excl{inner}, {self.args}):")
+        self.emit(f"def violated_{name}(low, high, key, excl{inner}, S):")
+        self.declared.append((f"violated_{name}", "iiii" + "".join(map(self._letter, self._outer(block))) + "S"))
         with self.writer.indented():
+            self.emit(f"{STATE} = S")
             placed = self._plain_predicates(block)
             self._tests(placed.get(-1, []), "return 0")
             order = block.nest or tuple(leaf.id for leaf in block.fixed)
@@ -446,10 +452,9 @@ class _Generator(Names):
         low, high = self._bounds(block, leaf, exact, ())
         buffer = self._buffer(leaf)
         self.emit(f"d_{leaf} = {buffer}")
-        self.emit(f"b_{leaf} = first_after(H, D[d_{leaf}, 1], D[d_{leaf}, 2], {_least(['high', *high])})")
-        self.emit(f"a_{leaf} = first_at(H, D[d_{leaf}, 1], b_{leaf}, {_most(['low', *low])})")
-        self.emit(f"for i_{leaf} in range(a_{leaf}, b_{leaf}):")
-        self.writer.depth += 1
+        bounds = f"{_most(['low', *low])}, {_least(['high', *high])}"
+        self.emit(f"i_{leaf}, b_{leaf} = between(H, D[d_{leaf}, 1], D[d_{leaf}, 2], {bounds})")
+        self._loop(leaf, f"b_{leaf}")
         tests = [f"H[1, i_{leaf}] != excl"]
         self.emit(f"e_{leaf} = H[0, i_{leaf}]")
         if self.shape.intervals:
@@ -470,7 +475,7 @@ class _Generator(Names):
         """The call that looks for a violation of one forbidden part."""
         low, high = self._ends(block, part.scope, root=root)
         inner = "".join(f", {outer}" for outer in self._outer(part.block))
-        return f"violated_{self.blocks.index(part.block)}({low}, {high}, key, {excl}{inner}, {self.args})"
+        return f"violated_{self.blocks.index(part.block)}({low}, {high}, key, {excl}{inner}, S)"
 
     def _outer(self, block: Block) -> list[str]:
         """Names that a block needs from the blocks around it: places, spans of repetitions, aggregates."""
@@ -481,6 +486,13 @@ class _Generator(Names):
                 for node in walk(predicate):
                     self._outer_names(node, own, names)
         return list(names)
+
+    def _letter(self, name: str) -> str:
+        """The type of a name that is handed to a forbidden block."""
+        if name.startswith("gk"):
+            return "b"
+        real = [f"g{number}" for agg, number in self.aggs.items() if agg.kind is Kind.FLOAT]
+        return "f" if name in real else "i"
 
     def _outer_names(self, node: Bound, own: set[int], names: dict[str, None]) -> None:
         match node:
@@ -565,27 +577,26 @@ class _Generator(Names):
             self.emit("if write != 0:")
             self.emit(f"    OUT[write - 1, {column}] = T[MEM_N]")
         self.emit(f"d_{id} = {self._buffer(id)}")
-        self.emit(f"b_{id} = first_after(H, D[d_{id}, 1], D[d_{id}, 2], hi_{id})")
-        self.emit(f"a_{id} = first_at(H, D[d_{id}, 1], b_{id}, lo_{id})")
-        self.emit(f"for i_{id} in range(a_{id}, b_{id}):")
-        with self.writer.indented():
-            self.member = id
-            tests = [f"H[1, i_{id}] != excl"]
-            if self.shape.intervals:
-                tests.append(f"H[{self.row_start}, i_{id}] >= lo_{id}")
-            types = {alt.type for alt in leaf.alts}
-            tests += [f"H[1, i_{id}] != H[1, i_{other}]" for other in fixed
-                      if types & {alt.type for alt in self.leaves[other].alts}]  # fmt: skip
-            self._test(" and ".join(tests), "continue")
-            self._tests((p for p in block.predicates if id in bare_leaves(p)), "continue")
-            self.emit(f"n_{id} += 1")
-            self.emit(f"rs_{id} = min(rs_{id}, H[{self.row_start}, i_{id}])")
-            self.emit(f"re_{id} = max(re_{id}, H[0, i_{id}])")
-            for agg in aggs:
-                self._aggregate_step(agg)
-            if root:
-                self._write_member(id)
-            self.member = None
+        self.emit(f"i_{id}, b_{id} = between(H, D[d_{id}, 1], D[d_{id}, 2], lo_{id}, hi_{id})")
+        self._loop(id, f"b_{id}")
+        self.member = id
+        tests = [f"H[1, i_{id}] != excl"]
+        if self.shape.intervals:
+            tests.append(f"H[{self.row_start}, i_{id}] >= lo_{id}")
+        types = {alt.type for alt in leaf.alts}
+        tests += [f"H[1, i_{id}] != H[1, i_{other}]" for other in fixed
+                  if types & {alt.type for alt in self.leaves[other].alts}]  # fmt: skip
+        self._test(" and ".join(tests), "continue")
+        self._tests((p for p in block.predicates if id in bare_leaves(p)), "continue")
+        self.emit(f"n_{id} += 1")
+        self.emit(f"rs_{id} = min(rs_{id}, H[{self.row_start}, i_{id}])")
+        self.emit(f"re_{id} = max(re_{id}, H[0, i_{id}])")
+        for agg in aggs:
+            self._aggregate_step(agg)
+        if root:
+            self._write_member(id)
+        self.member = None
+        self.writer.depth -= 1
         if root:
             self.emit("if write != 0:")
             self.emit(f"    OUT[write - 1, {column + 1}] = n_{id}")
@@ -697,8 +708,10 @@ class _Generator(Names):
         root = self.root
         places = ", ".join(f"i_{leaf}" for leaf in self.nest)
         self.emit("@compiled")
-        self.emit(f"def judge(excl, write, key, {places}, {self.args}):")
+        self.emit(f"def judge(excl, write, key, {places}, S):")
+        self.declared.append(("judge", "iii" + "i" * len(self.nest) + "S"))
         with self.writer.indented():
+            self.emit(f"{STATE} = S")
             self.emit(f"mn = {_least([self._time(leaf, 'start') for leaf in self.nest])}")
             self.emit(f"mx = {_most([self._time(leaf, 'end') for leaf in self.nest])}")
             self._repetitions(root, self.nest, root=True, fail="")
@@ -727,8 +740,10 @@ class _Generator(Names):
     def _nest(self) -> None:
         """def nest(mode, v, key, vlow, vhigh): all answers with the pinned events; False if OUT or PD is full."""
         self.emit("@compiled")
-        self.emit(f"def nest(mode, v, key, vlow, vhigh, {self.args}):")
+        self.emit("def nest(mode, v, key, vlow, vhigh, S):")
+        self.declared.append(("nest", "iiiiiS"))
         with self.writer.indented():
+            self.emit(f"{STATE} = S")
             if self.changeable:
                 self.emit("q = True")
                 self.emit(f"p = mode == {DELTA}")
@@ -751,23 +766,13 @@ class _Generator(Names):
             self.emit("mn = FAR")
             self.emit("mx = -FAR")
         for level, leaf in enumerate(self.nest):
-            self.emit(f"d_{leaf} = {self._buffer(leaf)}")
             self.emit(f"a_{leaf} = T[PINS + {level}]")
-            self.emit(f"b_{leaf} = a_{leaf} + 1")
-            self.emit(f"l_{leaf} = -FAR")
-            self.emit(f"h_{leaf} = FAR")
+            self.emit(f"l_{leaf}, h_{leaf} = pinned(H, a_{leaf})")
             if self.shape.intervals:
-                self.emit(f"ls_{leaf} = -FAR")
-            self.emit(f"if a_{leaf} >= 0:")
-            with self.writer.indented():
-                self.emit(f"l_{leaf} = H[0, a_{leaf}]")
-                self.emit(f"h_{leaf} = H[{self.row_start}, a_{leaf}]")
-                if self.shape.intervals:
-                    self.emit(f"ls_{leaf} = h_{leaf}")
-                    self.emit(f"h_{leaf} = l_{leaf}")
-                if window:
-                    self.emit(f"mn = min(mn, H[{self.row_start}, a_{leaf}])")
-                    self.emit(f"mx = max(mx, l_{leaf})")
+                self.emit(f"ls_{leaf} = H[{self.row_start}, a_{leaf}] if a_{leaf} >= 0 else -FAR")
+            if window:
+                self.emit(f"mn = min(mn, h_{leaf})")
+                self.emit(f"mx = max(mx, l_{leaf})")
         for leaf in self.nest:
             self._narrow(leaf, window)
 
@@ -778,17 +783,20 @@ class _Generator(Names):
         if window:
             low.append("mx - W")
             high.append("mn + W")
-        self.emit(f"if a_{leaf} < 0:")
-        with self.writer.indented():
-            self.emit(f"b_{leaf} = first_after(H, D[d_{leaf}, 1], D[d_{leaf}, 2], {_least(high)})")
-            self.emit(f"a_{leaf} = first_at(H, D[d_{leaf}, 1], b_{leaf}, {_most(low)})")
-            self.emit(f"if a_{leaf} >= b_{leaf}:")
-            self.emit("    return True")
-            self.emit(f"l_{leaf} = H[0, a_{leaf}]")
-            self.emit(f"h_{leaf} = H[0, b_{leaf} - 1]")
-            if window:
-                self.emit(f"mn = min(mn, h_{leaf})")
-                self.emit(f"mx = max(mx, l_{leaf})")
+        bounds = f"{_most(low)}, {_least(high)}"
+        self.emit(f"a_{leaf}, b_{leaf}, l_{leaf}, h_{leaf} = narrow(H, D, {self._buffer(leaf)}, a_{leaf}, {bounds})")
+        self.emit(f"if a_{leaf} >= b_{leaf}:")
+        self.emit("    return True")
+        if window:
+            self.emit(f"mn = min(mn, h_{leaf})")
+            self.emit(f"mx = max(mx, l_{leaf})")
+
+    def _loop(self, leaf: int, stop: str) -> None:
+        """Open a loop over places from i_leaf to stop; the step comes first, so that `continue` may stand anywhere."""
+        self.emit(f"i_{leaf} -= 1")
+        self.emit(f"while i_{leaf} + 1 < {stop}:")
+        self.writer.depth += 1
+        self.emit(f"i_{leaf} += 1")
 
     def _level(self, level: int, placed: dict[int, list[Bound]]) -> None:
         leaf, exact, loose = self.nest[level], self.nest[:level], self.nest[level + 1 :]
@@ -798,15 +806,12 @@ class _Generator(Names):
         if window:
             low.append(f"{mx} - W")
             high.append(f"{mn} + W")
-        first, last = f"a_{leaf}", f"b_{leaf}"
-        if high:
-            last = f"z_{leaf}"
-            self.emit(f"{last} = first_after(H, a_{leaf}, b_{leaf}, {_least(high)})")
-        if low:
-            first = f"y_{leaf}"
-            self.emit(f"{first} = first_at(H, a_{leaf}, {last}, {_most(low)})")
-        self.emit(f"for i_{leaf} in range({first}, {last}):")
-        self.writer.depth += 1
+        if low or high:
+            bounds = f"{_most(low or ['-FAR'])}, {_least(high or ['FAR'])}"
+            self.emit(f"i_{leaf}, z_{leaf} = between(H, a_{leaf}, b_{leaf}, {bounds})")
+        else:
+            self.emit(f"i_{leaf}, z_{leaf} = a_{leaf}, b_{leaf}")
+        self._loop(leaf, f"z_{leaf}")
         self.emit(f"e_{leaf} = H[0, i_{leaf}]")
         tests = []
         if self.shape.intervals:
@@ -857,9 +862,9 @@ class _Generator(Names):
         if self._judged:
             places = ", ".join(f"i_{leaf}" for leaf in self.nest)
             self.emit(f"if q_{last}:")
-            self.emit(f"    now, until, total = judge(-1, 0, key, {places}, {self.args})")
+            self.emit(f"    now, until, total = judge(-1, 0, key, {places}, S)")
             self.emit(f"if p_{last}:")
-            self.emit(f"    was, other, former = judge(v, 0, key, {places}, {self.args})")
+            self.emit(f"    was, other, former = judge(v, 0, key, {places}, S)")
         self.emit(f"if mode != {DELTA}:")
         with self.writer.indented():
             self.emit(f"if now == {HOLDS}:")
@@ -903,7 +908,7 @@ class _Generator(Names):
             self.emit(f"OUT[at, {2 + number}] = H[1, i_{leaf}]")
         if self.root.repeated:
             places = ", ".join(f"i_{leaf}" for leaf in self.nest)
-            self.emit(f"good, other, count = judge({excl}, at + 1, key, {places}, {self.args})")
+            self.emit(f"good, other, count = judge({excl}, at + 1, key, {places}, S)")
             self.emit("if good < 0:")
             self.emit("    return False")
         self.emit("T[OUT_N] = at + 1")
@@ -927,8 +932,9 @@ class _Generator(Names):
     def _settle(self) -> None:
         """def settle(): judge every waiting answer whose time has come. False if OUT is full."""
         self.emit("@compiled")
-        self.emit(f"def settle({self.args}):")
+        self.emit(f"def settle({STATE}):")
         with self.writer.indented():
+            self.emit(f"S = ({STATE})")
             self.emit("while T[WAITING] > 0 and (PD[0, 0] < T[CLOCK] or T[ENDED] != 0):")
             with self.writer.indented():
                 self.emit("key = PD[0, 1]")
@@ -943,7 +949,7 @@ class _Generator(Names):
                 self.emit("T[REWAIT] = -FAR")
                 self.emit("good = True")
                 self.emit("if found:")
-                self.emit(f"    good = nest({SETTLE}, -1, key, -FAR, FAR, {self.args})")
+                self.emit(f"    good = nest({SETTLE}, -1, key, -FAR, FAR, S)")
                 for level in range(len(self.nest)):
                     self.emit(f"T[PINS + {level}] = -1")
                 self.emit("if not good:")
@@ -970,14 +976,10 @@ class _Generator(Names):
 
     def _kernel(self) -> None:
         """def kernel(i, n, base, <batch>, <state>): take rows i..n of a batch, whose events are numbered from base."""
-        batch = ", ".join(self._batch_args())
         self.emit("@compiled")
-        self.emit(f"def kernel(i, n, base, {batch}, {self.args}):")
+        self.emit(f"def kernel(i, n, base, {', '.join(self._batch_args())}, {STATE}):")
         with self.writer.indented():
-            self.emit("clock = T[CLOCK]")
-            self.emit("ordered = T[ORDERED] != 0")
-            self.emit("local = T[TYPES_AT]")
-            self.emit("while i < n:")
+            self._lines(f"S = ({STATE})", "clock = T[CLOCK]", "ordered = T[ORDERED] != 0", "while i < n:")
             with self.writer.indented():
                 self._row_head()
                 self.emit("if T[PHASE] == 0:")
@@ -986,65 +988,60 @@ class _Generator(Names):
                         self.emit(f"{'if' if number == 0 else 'elif'} ty == {number}:")
                         with self.writer.indented():
                             self._store_type(type)
-                    self.emit("T[PHASE] = 1")
-                self.emit("rows = T[OUT_N]")
-                self.emit("members = T[MEM_N]")
-                self.emit("good = True")
-                for number, type in enumerate(self.types):
-                    self.emit(f"{'if' if number == 0 else 'elif'} ty == {number}:")
-                    with self.writer.indented():
-                        self._answer_type(type)
+                    self._lines("T[DUPLICATES] += T[TWICE]", "T[PHASE] = 1")
+                self._lines("rows = T[OUT_N]", "members = T[MEM_N]", "good = True")
+                self._answers()
                 self._row_tail()
-            self.emit("T[CLOCK] = clock")
-            self.emit("T[ROW] = n")
-            self.emit("return DONE")
+            self._lines("T[CLOCK] = clock", "T[ROW] = n", "return DONE")
+
+    def _lines(self, *lines: str) -> None:
+        for line in lines:
+            self.emit(line)
 
     def _row_head(self) -> None:
-        for line in (
+        self._lines(
             "e = end[i]",
             "ty = int(types[i])",
             "if ty >= 0:",
-            "    ty = T[local + ty]",
-            "if ty < 0:",
-            "    if e > clock:",
-            "        clock = e",
-            "    i += 1",
-            "    continue",
+            "    ty = T[T[TYPES_AT] + ty]",
             "late = e < clock",
-            "if late and ordered:",
-            "    T[LATE] += 1",
+            "if ty < 0 or (late and ordered):",
+            "    if ty >= 0:",
+            "        T[LATE] += 1",
+            "    clock = max(clock, e)",
             "    i += 1",
             "    continue",
-            "if e > clock:",
-            "    clock = e",
+            "clock = max(clock, e)",
             "T[CLOCK] = clock",
             f"s = {'start[i]' if self.shape.intervals else 'e'}",
             "number = base + i",
             f"sign = {'int(signs[i])' if self.shape.signs else '1'}",
             "T[SIGN] = sign",
-        ):
-            self.emit(line)
+        )
 
     def _row_tail(self) -> None:
-        self.emit("if not good:")
-        with self.writer.indented():
-            for level in range(len(self.nest)):
-                self.emit(f"T[PINS + {level}] = -1")
-            for line in ("T[OUT_N] = rows", "T[MEM_N] = members", "T[FRESH] = 0", "T[ROW] = i", "return OUT_FULL"):
-                self.emit(line)
+        self._lines(
+            "if not good:",
+            "    T[OUT_N] = rows",
+            "    T[MEM_N] = members",
+            "    T[FRESH] = 0",
+            "    T[ROW] = i",
+            "    return OUT_FULL",
+        )
         if self.shape.signs:
-            self.emit("if sign < 0:")
-            with self.writer.indented():
-                for id, number in self.number.items():
-                    keyed = f"T[ROW_KEYS + {number}] * {len(self.leaves)} + {number}" if id in self.keys else str(number)
-                    types = [self.types.index(alt.type) for alt in self.leaves[id].alts]
-                    mine = " or ".join(f"ty == {type}" for type in types)
-                    self.emit(f"if ({mine}) and T[PLACES + {number}] >= 0:")
-                    self.emit(f"    remove(H, HF, D, {keyed}, T[PLACES + {number}])")
+            self._each_leaf(
+                "if sign < 0 and T[PLACES + leaf] >= 0:",
+                f"    remove(H, HF, D, T[ROW_KEYS + leaf] * {len(self.leaves)} + leaf, T[PLACES + leaf])",
+            )
         if self.waits:
             self.emit("wait(T, PD)")
-        self.emit("T[PHASE] = 0")
-        self.emit("i += 1")
+        self._lines("T[PHASE] = 0", "i += 1")
+
+    def _each_leaf(self, *lines: str) -> None:
+        """A loop over the leaves that an event of the row's type may fill."""
+        self._lines("at = T[LEAVES_AT] + ty", "at = T[at]", "while T[at] >= 0:", "    leaf = T[at]", "    at += 1")
+        with self.writer.indented():
+            self._lines(*lines)
 
     def _places_of(self, type: str) -> list[tuple[Leaf, int]]:
         """The leaves that an event of a type can fill, each with the alternative it fills."""
@@ -1055,80 +1052,67 @@ class _Generator(Names):
             if alt.type == type
         ]
 
+    # --- storing one row -------------------------------------------------------------------------------------------
+
     def _store_type(self, type: str) -> None:
         """Decide which leaves take the event and make room there (repeatable), then store it (once)."""
         places = self._places_of(type)
+        self.emit("T[TWICE] = 0")
         for leaf, alternative in places:
-            self._admit(leaf, alternative)
-        self.emit("twice = 0")
+            self._admit(leaf, alternative, only=len(places) == 1)
         for leaf, alternative in places:
-            self._store(leaf, alternative)
-        self.emit(f"if {' or '.join(f'take_{leaf.id}' for leaf, _ in places)}:")
-        self.emit("    T[RELEVANT] += 1")
-        self.emit("T[DUPLICATES] += twice")
+            self._store(leaf, alternative, only=len(places) == 1)
 
-    def _admit(self, leaf: Leaf, alternative: int) -> None:
-        id, number = leaf.id, self.number[leaf.id]
+    def _admit(self, leaf: Leaf, alternative: int, *, only: bool) -> None:
+        """take_7: whether leaf 7 takes the event. Where several leaves may, room is made in all before any stores."""
+        id, keys = leaf.id, self._key_columns(leaf.id)
         self.batch = "row"
         conditions = [self.scribe.true(where) for where in leaf.alts[alternative].where]
         self.batch = None
-        keys = [self.columns[attr] for attr in self.keys.get(id, ())]
         known = [f"v{column}[i]" for column, _, nullable in keys if nullable]
+        self.emit(f"T[PLACES + {self.number[id]}] = -1")
         self.emit(f"take_{id} = {' and '.join(known + conditions) or 'True'}")
-        self.emit(f"key_{id} = 0")
-        self.emit(f"if take_{id}:")
-        with self.writer.indented():
-            before = self._predecessors(id)
-            if before:
-                self.emit("if ordered:")
-                with self.writer.indented():
-                    self._find_key(id, keys, "key_of(KM, {}, {})")
-                    self._has_predecessors(id, before)
+        if len(keys) > 1:
+            self._prefix(id, keys)
+        if not only:
             self.emit(f"if take_{id}:")
             with self.writer.indented():
-                self._find_key(id, keys, f"new_key(T, KM, D, {len(self.leaves)}, {{}}, {{}})", full=True)
-                store = f"if not reserve(T, H, HF, D, {self._buffer_of_row(id)}):"
-                if self._unstored(id):
-                    store = store.replace("if not", "if not ordered and not")
-                self.emit(store)
-                self.emit("    T[ROW] = i")
-                self.emit("    return HEAP_FULL")
-            self.emit("else:")
-            self.emit("    pass")
-        del number
+                self.emit(f"key = ready({self._entry(id)})")
+                self._give_up("key")
 
-    def _buffer_of_row(self, id: int) -> str:
-        return f"key_{id} * {len(self.leaves)} + {self.number[id]}" if id in self.keys else str(self.number[id])
+    def _give_up(self, status: str) -> None:
+        self._lines(f"if {status} < -1:", "    T[ROW] = i", f"    return -{status}")
 
-    def _find_key(self, id: int, keys: list[tuple[int, bool, bool]], call: str, *, full: bool = False) -> None:
-        for part, (column, _, _) in enumerate(keys):
-            step = call.format("0" if part == 0 else f"key_{id}", f"c{column}[i]")
-            if part and not full:
-                step = f"{step} if key_{id} != 0 else 0"
-            self.emit(f"key_{id} = {step}")
-            if full:
-                self.emit(f"if key_{id} < 0:")
-                self.emit("    T[ROW] = i")
-                self.emit("    return KEYS_FULL")
+    def _key_columns(self, id: int) -> list[tuple[int, bool, bool]]:
+        return [self.columns[attr] for attr in self.keys.get(id, ())]
 
-    def _predecessors(self, id: int) -> list[int]:
-        """Root leaves that must end before this one starts: in ordered input, without them the event is useless."""
-        if id not in self.nest:
-            return []
-        return [
-            order.left.leaf
-            for order in self.root.order
-            if order.strict and order.right.leaf == id and (order.left.which, order.right.which) == ("end", "start")
-            and (order.left.leaf in self.keys) == (id in self.keys)
-        ]  # fmt: skip
+    def _prefix(self, id: int, keys: list[tuple[int, bool, bool]]) -> None:
+        """All parts of a key but the last, as one code."""
+        self._lines(f"pre_{id} = 0", f"if take_{id}:")
+        with self.writer.indented():
+            for column, _, _ in keys[:-1]:
+                self.emit(f"pre_{id} = new_key(T, KM, D, {len(self.leaves)}, pre_{id}, c{column}[i])")
+                self._lines(f"if pre_{id} < 0:", "    T[ROW] = i", "    return KEYS_FULL")
 
-    def _has_predecessors(self, id: int, before: list[int]) -> None:
-        keyed = id in self.keys
-        tests = [f"key_{id} != 0"] if keyed else []
-        for other in before:
-            buffer = f"key_{id} * {len(self.leaves)} + {self.number[other]}" if keyed else str(self.number[other])
-            tests.append(f"D[{buffer}, 2] > D[{buffer}, 1]")
-        self.emit(f"take_{id} = {' and '.join(tests)}")
+    def _entry(self, id: int) -> str:
+        """Arguments that lead to the buffer of an event."""
+        keyed = self._key(id)
+        return f"T, H, HF, D, KM, {len(self.leaves)}, {self.number[id]}, {self._predecessor(id)}, {keyed}"
+
+    def _key(self, id: int) -> str:
+        keys = self._key_columns(id)
+        if not keys:
+            return "False, 0, 0"
+        return f"True, {f'pre_{id}' if len(keys) > 1 else '0'}, c{keys[-1][0]}[i]"
+
+    def _predecessor(self, id: int) -> int:
+        """A root leaf that must end before this one starts: in ordered input, without one the event is useless."""
+        for order in self.root.order if id in self.nest else ():
+            ends_before = (order.left.which, order.right.which) == ("end", "start")
+            same_key = (order.left.leaf in self.keys) == (id in self.keys)
+            if order.strict and order.right.leaf == id and ends_before and same_key:
+                return self.number[order.left.leaf]
+        return -1
 
     def _unstored(self, id: int) -> bool:
         """In ordered input the last event of a pattern is needed only at its own arrival."""
@@ -1137,41 +1121,32 @@ class _Generator(Names):
         ordered = _strictly_ordered(self.root, before=True)
         return all((other, id) in ordered for other in self.nest if other != id)
 
-    def _store(self, leaf: Leaf, alternative: int) -> None:
-        id, number = leaf.id, self.number[leaf.id]
-        eid = "high[i], low[i]" if self.shape.eids else "0, 0"
-        where = f"{self._buffer_of_row(id)}, e, s, {eid}, {self.row_start}, {self.row_eid}"
-        self.emit(f"T[PLACES + {number}] = -1")
-        self.emit(f"if take_{id}:")
+    def _store(self, leaf: Leaf, alternative: int, *, only: bool) -> None:
+        id = leaf.id
+        event = f"e, s, {'high[i], low[i]' if self.shape.eids else '0, 0'}, {self.row_start}, {self.row_eid}"
+        keep = "not ordered" if self._unstored(id) else "True"
+        if self.shape.signs:
+            self._lines(
+                f"if take_{id} and sign < 0:",
+                f"    withdraw(T, H, D, KM, {len(self.leaves)}, {self.number[id]}, {self._key(id)}, {event})",
+            )
+        self.emit(f"if take_{id}{' and sign > 0' if self.shape.signs else ''}:")
         with self.writer.indented():
-            if self.shape.signs:
-                self.emit("if sign < 0:")
-                self.emit(f"    place = locate(H, D, {where})")
-                self.emit("    if place >= 0:")
-                self.emit(f"        T[PLACES + {number}] = place")
-                self.emit(f"        T[ROW_KEYS + {number}] = key_{id}")
-                self.emit("else:")
-                self.writer.depth += 1
-            if self._unstored(id):
-                self.emit(f"place = {number} if ordered else insert(H, HF, D, {where})")
-            else:
-                self.emit(f"place = insert(H, HF, D, {where})")
-            self.emit("if place < 0:")
-            self.emit("    twice = 1")
-            self.emit("else:")
+            self.emit(f"place = enter({self._entry(id)}, number, {event}, {keep})")
+            if only:
+                self._give_up("place")
+            self.emit("if place >= 0:")
             with self.writer.indented():
-                self._fill(leaf, alternative, number)
-            if self.shape.signs:
-                self.writer.depth -= 1
+                if only:
+                    self.emit("T[RELEVANT] += 1")
+                self._fill(leaf, alternative)
+        if not only and alternative >= 0 and leaf.id == self._places_of(leaf.alts[alternative].type)[-1][0].id:
+            mine = self._places_of(leaf.alts[alternative].type)
+            some = " or ".join(f"T[PLACES + {self.number[other.id]}] >= 0" for other, _ in mine)
+            self._lines(f"if {some}:", "    T[RELEVANT] += 1")
 
-    def _fill(self, leaf: Leaf, alternative: int, number: int) -> None:
-        self.emit("H[0, place] = e")
-        self.emit("H[1, place] = number")
-        if self.shape.intervals:
-            self.emit(f"H[{self.row_start}, place] = s")
-        if self.shape.eids:
-            self.emit(f"H[{self.row_eid}, place] = high[i]")
-            self.emit(f"H[{self.row_eid + 1}, place] = low[i]")
+    def _fill(self, leaf: Leaf, alternative: int) -> None:
+        """The attributes that predicates will read."""
         nulls = []
         for (var, attr), kept in self.stored[leaf.id].items():
             if attr == "$alt":
@@ -1184,73 +1159,68 @@ class _Generator(Names):
             self.emit(f"{kept.array}[{kept.row}, place] = c{column}[i]")
             if nullable and kept.bit is not None:
                 nulls.append(f"(0 if v{column}[i] else {1 << kept.bit})")
-        if self.stored[leaf.id]:
+        if any(kept.bit is not None for kept in self.stored[leaf.id].values()):
             self.emit(f"H[{self.row_nulls}, place] = {' + '.join(nulls) or '0'}")
-        self.emit(f"T[PLACES + {number}] = place")
-        self.emit(f"T[ROW_KEYS + {number}] = key_{leaf.id}")
+        self.emit("pass")
 
     # --- answers of one row ----------------------------------------------------------------------------------------
 
-    def _answer_type(self, type: str) -> None:
-        mine = [leaf for leaf, _ in self._places_of(type)]
-        wrote = False
+    def _answers(self) -> None:
+        """Pin the event to each root leaf that took it; if it came late, judge again what it can change."""
         if self.shape.signs:
-            self.emit("if sign < 0:")
-            for leaf in mine:
-                self.emit(f"    if T[PLACES + {self.number[leaf.id]}] >= 0:")
-                self.emit(f"        number = H[1, T[PLACES + {self.number[leaf.id]}]]")
-        for leaf in mine:
-            if leaf.id in self.nest:
-                self._pin(leaf.id)
-                wrote = True
-        deep = [leaf.id for leaf in mine if leaf.id not in self.nest]
-        if deep:
-            self._changed(deep)
-            wrote = True
-        if not wrote:
-            self.emit("pass")
+            self._each_leaf("if sign < 0 and T[PLACES + leaf] >= 0:", "    number = H[1, T[PLACES + leaf]]")
+        self._each_leaf(
+            "level = T[LEVELS + leaf]",
+            "if good and level >= 0 and T[PLACES + leaf] >= 0 and (late or sign < 0 or T[TERMINAL + leaf] != 0):",
+            "    T[PINS + level] = T[PLACES + leaf]",
+            f"    good = nest({NEW}, number, T[ROW_KEYS + leaf], -FAR, FAR, S)",
+            "    T[PINS + level] = -1",
+        )
+        if self.changeable:
+            self.emit("if good and (late or sign < 0):")
+            with self.writer.indented():
+                self._changed()
 
-    def _pin(self, id: int) -> None:
-        number, level = self.number[id], self.nest.index(id)
-        always = _is_terminal(self.root, id)
-        when = "" if always else "(late or sign < 0) and "
-        self.emit(f"if good and {when}T[PLACES + {number}] >= 0:")
-        with self.writer.indented():
-            self.emit(f"T[PINS + {level}] = T[PLACES + {number}]")
-            self.emit(f"good = nest({NEW}, number, {self._row_key(id)}, -FAR, FAR, {self.args})")
-            self.emit(f"T[PINS + {level}] = -1")
+    def _changed(self) -> None:
+        """A late event at a forbidden or repeated leaf: judge again the bindings it can change, each key once."""
+        window = self.within is not None
+        self._lines(f"vlow = {'e - T[PARAMS]' if window else '-FAR'}", f"vhigh = {'s + T[PARAMS]' if window else 'FAR'}")
+        self._lines("everywhere = False", "key = 0")
+        deep = "T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0"
+        if not self.keys:
+            self._each_leaf(f"if {deep}:", "    everywhere = True")
+            self._lines("if everywhere:", f"    good = nest({DELTA}, number, 0, vlow, vhigh, S)")
+            return
+        self._each_leaf(f"if {deep} and T[COVERED + leaf] == 0:", "    everywhere = True")
+        self._lines(
+            "if everywhere:",
+            "    for key in range(1, T[KEYS]):",
+            f"        good = good and nest({DELTA}, number, key, vlow, vhigh, S)",
+        )
+        self._each_leaf(
+            f"if good and not everywhere and {deep}:",
+            "    key = T[ROW_KEYS + leaf]",
+            "    again = T[T[LEAVES_AT] + ty]",
+            "    fresh = True",
+            "    while T[again] != leaf:",
+            "        other = T[again]",
+            "        if T[LEVELS + other] < 0 and T[PLACES + other] >= 0 and T[ROW_KEYS + other] == key:",
+            "            fresh = False",
+            "        again += 1",
+            "    if fresh:",
+            f"        good = nest({DELTA}, number, key, vlow, vhigh, S)",
+        )
 
-    def _row_key(self, id: int) -> str:
-        return f"T[ROW_KEYS + {self.number[id]}]" if id in self.keys else "0"
+    def tables(self) -> dict[str, tuple[int, ...]]:
+        """What the kernel looks up by leaf and by type."""
+        return {
+            "levels": tuple(self.nest.index(id) if id in self.nest else -1 for id in self.leaves),
+            "terminal": tuple(int(id in self.nest and _is_terminal(self.root, id)) for id in self.leaves),
+            "covered": tuple(int(id in self.keys) for id in self.leaves),
+        }
 
-    def _changed(self, deep: list[int]) -> None:
-        """A late event at a forbidden or repeated leaf: judge again the bindings it can change."""
-        self.emit("if good and (late or sign < 0):")
-        with self.writer.indented():
-            window = self.within is not None
-            self.emit(f"vlow = {'e - T[PARAMS]' if window else '-FAR'}")
-            self.emit(f"vhigh = {'s + T[PARAMS]' if window else 'FAR'}")
-            rest = f"vlow, vhigh, {self.args}"
-            covered = [id for id in deep if id in self.keys]
-            loose = [id for id in deep if id not in self.keys]
-            somewhere = " or ".join(f"T[PLACES + {self.number[id]}] >= 0" for id in loose)
-            if not self.keys:
-                self.emit(f"if {somewhere}:")
-                self.emit(f"    good = nest({DELTA}, number, 0, {rest})")
-                return
-            self.emit(f"everywhere = {somewhere or 'False'}")
-            self.emit("if everywhere:")
-            self.emit("    for key in range(1, T[KEYS]):")
-            self.emit(f"        good = good and nest({DELTA}, number, key, {rest})")
-            for at, id in enumerate(covered):
-                number = self.number[id]
-                fresh = "".join(
-                    f" and not (T[PLACES + {self.number[other]}] >= 0"
-                    f" and T[ROW_KEYS + {self.number[other]}] == T[ROW_KEYS + {number}])"
-                    for other in covered[:at]
-                )
-                self.emit(f"if good and not everywhere and T[PLACES + {number}] >= 0{fresh}:")
-                self.emit(f"    good = nest({DELTA}, number, T[ROW_KEYS + {number}], {rest})")
+    def leaf_lists(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(self.number[leaf.id] for leaf, _ in self._places_of(type)) for type in self.types)
 
 
 # --- small readings of blocks -------------------------------------------------------------------------------------

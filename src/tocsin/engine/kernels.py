@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import inspect
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -26,11 +26,13 @@ from tocsin.items import Strings
 from tocsin.plan.expr import Op, User
 from tocsin.schema import Kind
 
-EXPORTS = tuple(
-    name
-    for name, value in vars(runtime).items()
-    if not name.startswith("_") and (inspect.isfunction(value) or (name.isupper() and name != "JIT"))
-)
+CONSTANTS = tuple(name for name, value in vars(runtime).items() if name.isupper() and isinstance(value, int) and name != "JIT")
+
+
+def exports(source: str) -> list[str]:
+    """The names of the library that a generated source uses."""
+    used = set(re.findall(r"[A-Za-z_]+", source))
+    return [name for name in (*CONSTANTS, *sorted(runtime.FUNCTIONS)) if name in used]
 
 
 @dataclass(slots=True)
@@ -44,7 +46,7 @@ class Kernel:
 
 def plain(program: Program, functions: Mapping[str, Function], strings: Strings) -> Kernel:
     """The generated source as ordinary Python."""
-    space: dict[str, Any] = {name: getattr(runtime, name) for name in EXPORTS}
+    space: dict[str, Any] = {name: getattr(runtime, name) for name in exports(program.source)}
     space["compiled"] = lambda function: function
     space["FOREIGN"] = [_foreign(expr, functions, strings) for expr in program.foreign]
     for name in program.inlined:
@@ -143,7 +145,7 @@ compiled = _library.compiled
 
 
 def _text(program: Program) -> str:
-    imports = "\n".join(f"{name} = _library.{name}" for name in EXPORTS)
+    imports = "\n".join(f"{name} = _library.{name}" for name in exports(program.source))
     return HEADER.format(imports=imports) + program.source
 
 
@@ -162,8 +164,8 @@ def _from_disk(program: Program) -> Kernel:
     parts = (text.encode(), runtime_text, numba.__version__.encode(), sys.version.encode())
     name = "k_" + hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
     module = sys.modules.get(name)
+    path = cache_directory() / f"{name}.py"
     if module is None:
-        path = cache_directory() / f"{name}.py"
         if not path.exists():
             _write_once(path, text)
         spec = importlib.util.spec_from_file_location(name, path)
@@ -175,7 +177,12 @@ def _from_disk(program: Program) -> Kernel:
         except BaseException:
             del sys.modules[name]
             raise
-    return _typed(module.__dict__, program)
+    return _typed(module.__dict__, program, known=_is_cached(path))
+
+
+def _is_cached(path: Path) -> bool:
+    """Whether machine code of the kernel lies beside its source; then nothing it calls need be loaded."""
+    return any((path.parent / "__pycache__").glob(f"{path.stem}.kernel-*.nbi"))
 
 
 def _write_once(path: Path, text: str) -> None:
@@ -198,7 +205,7 @@ def _in_memory(program: Program, functions: Mapping[str, Function]) -> Kernel:
     import numba
 
     library = runtime.library(True)
-    space: dict[str, Any] = {name: getattr(library, name) for name in EXPORTS}
+    space: dict[str, Any] = {name: getattr(library, name) for name in exports(program.source)}
     space["compiled"] = numba.njit(nogil=True, error_model="numpy")
     for name in program.inlined:
         space[f"user_{name}"] = numba.njit(functions[name].call)
@@ -206,11 +213,26 @@ def _in_memory(program: Program, functions: Mapping[str, Function]) -> Kernel:
     return _typed(space, program)
 
 
-def _typed(space: Mapping[str, Any], program: Program) -> Kernel:
+def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False) -> Kernel:
+    """Compile every function of a program for its one signature, inner ones first; or load it all from disk."""
+    from numba import types
+
+    if not known:
+        for name in exports(program.source):
+            if name in runtime.FUNCTIONS:
+                runtime.declare(name)
+        letters = {"i": types.int64, "f": types.float64, "b": types.boolean, "S": types.Tuple(state_signature())}
+        for name, arguments in program.functions:
+            _compile(space[name], [letters[letter] for letter in arguments])
     run, settle = space["kernel"], space.get("settle")
-    run.compile(tuple(signature(program)))
-    run.disable_compile()
+    _compile(run, signature(program))
     if settle is not None:
-        settle.compile(tuple(state_signature()))
-        settle.disable_compile()
+        _compile(settle, state_signature())
     return Kernel(run, settle, jit=True)
+
+
+def _compile(function: Any, arguments: list[Any]) -> None:
+    """Compile (or load) for exactly these arguments; any others are our mistake, not a reason to compile again."""
+    if not function.signatures:
+        function.compile(tuple(arguments))
+        function.disable_compile()

@@ -59,10 +59,15 @@ ROW = 16  # where the kernel stopped in the batch
 SIGN = 17  # -1 while an event is being withdrawn
 REWAIT = 18  # a waiting answer must wait on, until this
 TYPES_AT = 19  # where in T the local numbers of types begin
+LEAVES_AT = 20  # where in T the lists of leaves begin, one list per local type, each closed by -1
+TWICE = 21  # 1: the current row's event was there already
 PINS = 24  # places of the fixed leaves of the root that are given (-1: free), at most 40
 PLACES = 64  # places of the current row's event, one per leaf, at most 96
 ROW_KEYS = 160  # its key codes, likewise
-PARAMS = 256  # the window, the integer literals, the local numbers of types
+LEVELS = 256  # the level of each leaf in the root's nest; -1 for leaves of forbidden blocks and repetitions
+TERMINAL = 352  # 1: the leaf can hold the event that comes last
+COVERED = 448  # 1: the key covers the leaf
+PARAMS = 544  # the window, the integer literals, then the tables of types
 
 # --- what a kernel returns ---------------------------------------------------------------------------------------
 DONE, OUT_FULL, HEAP_FULL, KEYS_FULL, WAIT_FULL = 0, 1, 2, 3, 4
@@ -101,6 +106,32 @@ def first_after(H: Any, a: int, b: int, time: int) -> int:
     while a < b and H[0, b - 1] > time:
         b -= 1
     return b
+
+
+@compiled
+def between(H: Any, a: int, b: int, low: int, high: int) -> tuple[int, int]:
+    """The part of [a, b) whose ends lie in [low, high]."""
+    b = first_after(H, a, b, high)
+    return first_at(H, a, b, low), b
+
+
+@compiled
+def pinned(H: Any, place: int) -> tuple[int, int]:
+    """Bounds on the end of a leaf before the loops: exact if it is pinned to a place, else none."""
+    if place < 0:
+        return -FAR, FAR
+    return H[0, place], H[0, place]
+
+
+@compiled
+def narrow(H: Any, D: Any, d: int, place: int, low: int, high: int) -> tuple[int, int, int, int]:
+    """The range of a leaf, and bounds on its ends; a pinned leaf is a range of one, an empty range has a == b."""
+    if place >= 0:
+        return place, place + 1, H[0, place], H[0, place]
+    a, b = between(H, D[d, 1], D[d, 2], low, high)
+    if a >= b:
+        return b, b, 0, 0
+    return a, b, H[0, a], H[0, b - 1]
 
 
 @compiled
@@ -184,6 +215,77 @@ def insert(H: Any, HF: Any, D: Any, d: int, end: int, start: int, high: int, low
             HF[kind, k] = HF[kind, k - 1]
     D[d, 2] = stop + 1
     return place
+
+
+@compiled
+def ready(
+    T: Any, H: Any, HF: Any, D: Any, KM: Any, leaves: int, leaf: int, before: int, keyed: bool, prefix: int, value: int
+) -> int:
+    """Find the buffer of an event and make room in it: its key code, -1 if the event is of no use, or a status.
+
+    `before` is a leaf that must hold an earlier event under the same key, or -1; ordered input may rely on that.
+    Nothing changes if it is asked again.
+    """
+    key = 0
+    if before >= 0 and T[ORDERED] != 0:
+        if keyed:
+            key = key_of(KM, prefix, value)
+            if key == 0:
+                return -1
+        if D[key * leaves + before, 1] == D[key * leaves + before, 2]:
+            return -1
+    elif keyed:
+        key = new_key(T, KM, D, leaves, prefix, value)
+        if key < 0:
+            return -KEYS_FULL
+    if not reserve(T, H, HF, D, key * leaves + leaf):
+        return -HEAP_FULL
+    return key
+
+
+@compiled
+def enter(
+    T: Any, H: Any, HF: Any, D: Any, KM: Any, leaves: int, leaf: int, before: int, keyed: bool, prefix: int, value: int,
+    number: int, end: int, start: int, high: int, low: int, rs: int, rh: int, keep: bool,
+) -> int:  # fmt: skip
+    """Store an event at a leaf, or on the leaf's scratch place if it need not be kept; its place or what `ready` says.
+
+    An event that is there already is counted and has no place (-1).
+    """
+    key = ready(T, H, HF, D, KM, leaves, leaf, before, keyed, prefix, value)
+    if key < 0:
+        return key
+    place = leaf
+    if keep:
+        place = insert(H, HF, D, key * leaves + leaf, end, start, high, low, rs, rh)
+        if place < 0:
+            T[TWICE] = 1
+            return -1
+    H[0, place] = end
+    H[1, place] = number
+    if rs > 0:
+        H[rs, place] = start
+    if rh > 0:
+        H[rh, place] = high
+        H[rh + 1, place] = low
+    T[PLACES + leaf] = place
+    T[ROW_KEYS + leaf] = key
+    return place
+
+
+@compiled
+def withdraw(
+    T: Any, H: Any, D: Any, KM: Any, leaves: int, leaf: int, keyed: bool, prefix: int, value: int,
+    end: int, start: int, high: int, low: int, rs: int, rh: int,
+) -> None:  # fmt: skip
+    """Find the event that is being withdrawn; its place is -1 if it never came."""
+    key = 0
+    if keyed:
+        key = key_of(KM, prefix, value)
+        if key == 0:
+            return
+    T[PLACES + leaf] = locate(H, D, key * leaves + leaf, end, start, high, low, rs, rh)
+    T[ROW_KEYS + leaf] = key
 
 
 @compiled
@@ -561,3 +663,31 @@ def library(jit: bool) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@cache
+def declare(name: str) -> None:
+    """Compile a library function for the one signature it has, after those it calls.
+
+    Left to itself Numba would compile a function anew for every constant that it is called with.
+    """
+    from numba import types
+
+    ints, table = types.int64[::1], types.int64[:, ::1]
+    arrays = {"T": ints, "alive": ints, "HF": types.float64[:, ::1], "newHF": types.float64[:, ::1]}
+    scalars = {"int": types.int64, "float": types.float64, "bool": types.boolean}
+    function, plain = getattr(library(True), name), globals()[name]
+    for called in plain.__code__.co_names:
+        if callable(globals().get(called)) and called in FUNCTIONS:
+            declare(called)
+    kinds = plain.__annotations__
+    arguments = plain.__code__.co_varnames[: plain.__code__.co_argcount]
+    function.compile(tuple(scalars.get(kinds[argument]) or arrays.get(argument, table) for argument in arguments))
+    function.disable_compile()
+
+
+FUNCTIONS = frozenset(
+    name
+    for name, value in list(globals().items())
+    if getattr(value, "__module__", "") == __name__ and getattr(value, "__name__", "") == name and name[0] != "_"
+) - {"library", "declare"}

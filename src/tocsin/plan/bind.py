@@ -120,7 +120,7 @@ def _ticks(duration: Duration, schema: Schema, problems: Problems) -> int | None
 def _check_same(context: Context) -> None:
     for attr, span in context.conditions.same:
         known = context.schema.attributes()
-        types = {site.leaf.type for sites in context.sites.values() for site in sites}
+        types = {site.leaf.type for declared in context.sites.values() for site in declared}
         if all(context.schema.field(type, attr) is None for type in types):
             context.problems.add(
                 f"unknown attribute {attr}", span, detail="no event type has it", hint=suggestion(attr, known)
@@ -157,7 +157,7 @@ def _without_attribute(context: Context) -> list[str]:
     """`[attr]` over a type that has no such attribute: null is equal to nothing."""
     found = []
     for attr, _ in context.conditions.same:
-        for site in (site for sites in context.sites.values() for site in sites):
+        for site in (site for declared in context.sites.values() for site in declared):
             field = context.schema.field(site.leaf.type, attr)
             if field is not None and field.kind is Kind.NULL and not context.schema.open_fields:
                 found.append(f"{site.leaf.type} has no attribute {attr}, so [{attr}] is never TRUE for {site.var}")

@@ -141,18 +141,12 @@ def _check_rel(pattern: Rel, problems: Problems) -> None:
 
 def _no_repetition(pattern: Pattern, word: str, problems: Problems) -> None:
     for leaf in leaves_of(pattern):
-        if leaf.repeat is not None and leaf in _positive(pattern):
+        if leaf.repeat is not None:
             problems.add(
                 f"a repetition cannot stand inside {word}",
                 leaf.span,
                 hint=f"put it beside, in SEQ or AND, and compare start({leaf.var}) and end({leaf.var}) in WHERE",
             )
-
-
-def _positive(pattern: Pattern) -> list[Leaf]:
-    if isinstance(pattern, Leaf):
-        return [pattern]
-    return [leaf for item in items_of(pattern) if not isinstance(item, Not) for leaf in _positive(item)]
 
 
 # --- TList -------------------------------------------------------------------------------------------------------

@@ -193,8 +193,8 @@ def _operation(expr: Op, names: dict[int, str]) -> tuple[str, int]:
         return f"{_expr(args[0], names, 5)} is null", 4
     if op == "neg":
         return f"-{_expr(args[0], names, 8)}", 8
-    if op == "rescale":
-        return _expr(args[0], names, 9), 9
+    if op == "rescale":  # how a value is stored, not what it is
+        return _operation(args[0], names) if isinstance(args[0], Op) else (_expr(args[0], names), 9)
     return f"{op}({', '.join(_expr(arg, names) for arg in args)})", 9
 
 

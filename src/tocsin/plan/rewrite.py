@@ -53,9 +53,9 @@ def attribute(expr: Bound) -> tuple[int, str] | None:
 
 
 def equality(predicate: Bound) -> tuple[Bound, Bound] | None:
-    """The two sides, if the predicate says that attributes of leaves are equal."""
+    """The two sides, if the predicate says that attributes of leaves are equal (x.a = x.a says only: not null)."""
     match predicate:
-        case Op("=", (left, right)) if attribute(left) is not None and attribute(right) is not None:
+        case Op("=", (left, right)) if left != right and None not in (attribute(left), attribute(right)):
             return left, right
     return None
 

@@ -49,15 +49,19 @@ def check_mentions(context: Context) -> None:
 def _check_leaf_mentions(site: Site, context: Context) -> None:
     for conjunct in conjuncts(site.leaf.where):
         for var in sorted(variables(conjunct)):
-            for other in context.sites.get(var, ()):
-                inside = len(other.regions) <= len(site.regions) and chained(other.regions, site.regions)
-                if other.beside(site) and not inside:
-                    context.problems.add(
-                        f"{site.var} cannot see {var}, which is inside a negated part",
-                        conjunct.span or site.leaf.span,
-                        detail="a predicate at a leaf sees its own part and the parts around it",
-                        hint=f"write the predicate at {var}, or in WHERE, where it moves into the negated part",
-                    )
+            others = context.sites.get(var, ())
+            if others and not any(_inside(site.regions, other.regions) for other in others):
+                context.problems.add(
+                    f"{site.var} cannot see {var}, which is inside a negated part",
+                    conjunct.span or site.leaf.span,
+                    detail="a predicate at a leaf sees its own part and the parts around it",
+                    hint=f"write the predicate at {var}, or in WHERE, where it moves into the negated part",
+                )
+
+
+def _inside(inner: tuple[Absent, ...], outer: tuple[Absent, ...]) -> bool:
+    """Does the inner region see the outer one: is it that, or inside it?"""
+    return len(outer) <= len(inner) and chained(outer, inner)
 
 
 def _check_siblings(conjunct: Expr, context: Context) -> None:
@@ -186,7 +190,7 @@ class _Filler:
         )
 
     def _reaches(self, regions: tuple[Absent, ...]) -> bool:
-        return len(regions) <= len(self.regions) and chained(regions, self.regions)
+        return _inside(self.regions, regions)
 
     def where(self) -> None:
         for conjunct in self.context.conditions.conjuncts:

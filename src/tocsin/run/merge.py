@@ -43,8 +43,8 @@ def join(several: list[Items]) -> Items:
         types=np.concatenate([items.types for items in several]),
         start=np.concatenate([items.start for items in several]),
         end=np.concatenate([items.end for items in several]),
-        eid_high=np.concatenate([items.eid_high for items in several]) if eids else None,  # type: ignore[arg-type,misc]
-        eid_low=np.concatenate([items.eid_low for items in several]) if eids else None,  # type: ignore[arg-type,misc]
+        eid_high=np.concatenate([items.eid_high for items in several]) if eids else None,
+        eid_low=np.concatenate([items.eid_low for items in several]) if eids else None,
         columns={name: _joined(name, several) for name in names},
         payload=_payloads([items.payload for items in several]),
         signs=_signs(several),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tocsin.encode.batch import Encoder
+from tocsin.encode.batch import PAYLOAD, Encoder
 from tocsin.encode.columns import RESERVED, Columns
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector, compile_plan
@@ -18,10 +18,11 @@ from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Items, Strings
 from tocsin.plan.block import Block, Plan
 from tocsin.run.merge import join, take
+from tocsin.run.names import Names
 from tocsin.run.tables import HEAD
 from tocsin.schema import Field, Schema
 
-COMPOSITE = Columns(type="type", time="start", end="end", eid="eid")
+COMPOSITE = replace(PAYLOAD, eid="eid")
 
 
 def types_of(plan: Plan) -> set[str]:
@@ -74,6 +75,7 @@ class Pipeline:
         self.ordered = ordered
         self.strings = Strings()
         self.schema = schema
+        self.names = Names(ordered=ordered)
         self.clock = BEGINNING
         self.seen = self.late_count = 0
         self.late: list[int] = []
@@ -116,11 +118,14 @@ class Pipeline:
 
     def push_items(self, items: Items) -> list[list[Changes]]:
         out: list[list[Changes]] = []
+        named: Items | None = None  # what stages beside the first ones see
         for stage in self.stages:
             if not stage.sources:
                 out.append([stage.detector.push(items)])
                 continue
-            stage.held.append(take(items, items.types >= 0))
+            if named is None:
+                named = self.names.named(take(items, items.types >= 0))
+            stage.held.append(named)
             out.append(self._feed(stage, out, END_OF_TIME if not self.ordered else None))
         return out
 
@@ -168,8 +173,6 @@ class Pipeline:
         whole = pa.table([*arrays, *(table[each] for each in columns)], names=["type", "start", "end", "eid", *columns])
         items = stage.encoder.encode(whole)
         items.signs = None if self.ordered else changes.op.astype(np.int8)
-        if self.encoder.now.eid is None:
-            items.eid_high = items.eid_low = None  # eids are all or none
         return items
 
     def _in_order(self, items: Items) -> Items:
@@ -191,12 +194,12 @@ class Pipeline:
     def counters(self) -> dict[str, int]:
         """What was seen, over all stages."""
         total = {"events": self.seen, "relevant": 0, "late": self.late_count, "duplicates": 0, "matches": 0}
-        total |= {"retracted": 0, "pending": 0}
+        total |= {"retracted": 0, "waiting": 0}
         first: Any = self.stages[0].detector.counters
         total["duplicates"] = getattr(first, "duplicates", 0)
         for stage in self.stages:
             counters: Any = stage.detector.counters
             total["relevant"] = max(total["relevant"], getattr(counters, "relevant", 0))
-            for name in ("matches", "retracted", "pending"):
+            for name in ("matches", "retracted", "waiting"):
                 total[name] += getattr(counters, name, 0)
         return total

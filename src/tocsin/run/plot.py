@@ -70,8 +70,8 @@ def _rows(tables: list[pa.Table], limit: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for table in tables:
         events = variables(table)
-        for row in table.slice(0, limit - len(rows)).to_pylist():
-            rows.append({**row, "_events": {name: row[name] for name in events}})
+        shown = table.slice(0, limit - len(rows)).to_pylist()
+        rows += [{**row, "_events": {name: row[name] for name in events}} for row in shown]
     return rows
 
 

@@ -41,9 +41,6 @@ def summary(counters: Mapping[str, int], seconds: float) -> str:
     '12 events (10 relevant), 2 matches, 0.50 s'
     """
     parts = [f"{counters.get('events', 0):,} events ({counters.get('relevant', 0):,} relevant)"]
-    for name in ("late", "duplicates", "skipped", "retracted"):
-        if counters.get(name):
-            parts.append(f"{counters[name]:,} {name}")
-    parts.append(f"{counters.get('matches', 0):,} matches")
-    parts.append(f"{seconds:.2f} s")
-    return ", ".join(parts)
+    special = ("late", "duplicates", "skipped", "retracted")
+    parts += [f"{counters[name]:,} {name}" for name in special if counters.get(name)]
+    return ", ".join([*parts, f"{counters.get('matches', 0):,} matches", f"{seconds:.2f} s"])

@@ -18,16 +18,17 @@ from tocsin.lang.parser import parse_all
 from tocsin.lang.syntax import Query as Syntax
 from tocsin.lang.syntax import leaves_of
 from tocsin.plan.bind import bind_all
-from tocsin.plan.block import Plan
+from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.explain import explain
 from tocsin.plan.passes import optimize
 from tocsin.run.badrows import BadRows
+from tocsin.run.guess import guessed_schema
 from tocsin.run.inputs import Input, in_time_order, open_input, usable, with_dictionaries
 from tocsin.run.matches import Matches
 from tocsin.run.pipeline import Pipeline
 from tocsin.run.schemas import check_unit, declare, schema_of
 from tocsin.run.session import Session
-from tocsin.run.tables import net, with_times
+from tocsin.run.tables import joined, net, with_times
 from tocsin.schema import Field, Schema
 
 Order = Literal["in-order", "any"]
@@ -98,9 +99,8 @@ class Query:
         return {leaf.type for each in self.queries for leaf in leaves_of(each.pattern)} - names
 
     def plans(self, schema: Schema | Mapping[str, Any] | None = None, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
-        """The bound and optimised plans. Without a schema, any type and attribute is allowed and always null."""
-        known = as_schema(schema) or self.schema or Schema(open_types=True, open_fields=True, unit="us")
-        return plans_of(self.queries, known, off=off)
+        """The bound and optimised plans. Without a schema, attributes have the kinds that the query suggests."""
+        return plans_of(self.queries, as_schema(schema) or self.schema or guessed_schema(self.queries), off=off)
 
     def check(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> tuple[str, ...]:
         """Parse, bind and check kinds against a schema or against events; returns warnings, raises QueryError."""
@@ -116,10 +116,10 @@ class Query:
 
     def source(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> str:
         """The generated kernels, as Python source."""
-        from tocsin.engine.codegen import generate
-
-        plans = self.plans(self._schema_for(schema, time_unit, columns))
-        return "\n\n".join(str(generate(plan)) for plan in plans)
+        known = self._schema_for(schema, time_unit, columns) or guessed_schema(self.queries)
+        pipeline = Pipeline(self.plans(known), known, Columns(), jit=False)
+        programs = [branch.program for stage in pipeline.stages for branch in stage.detector.branches]
+        return "\n\n".join(program.source.rstrip() for program in programs)
 
     def _schema_for(self, given: Any, time_unit: str | None, columns: Mapping[str, Any]) -> Schema | None:
         check_unit(time_unit)
@@ -187,12 +187,15 @@ class Query:
         all: bool = False,
         jit: bool = True,
         on_match: Callable[[dict[str, Any]], None] | None = None,
+        endless: bool = True,
+        state: bytes | None = None,
     ) -> Session:
         """A live session: push events as they come, get their matches at once.
 
         With order="in-order" events come in order of their ends; an event that comes too late is counted and left
         out. With order="any" they may come as they like, and a match that turns out wrong is withdrawn (op = -1).
-        Without a `schema` the attributes are learnt from the events.
+        Without a `schema` the attributes are learnt from the events. A query that could answer only at the end of the
+        stream is refused, unless `endless` is False. `state` is what `Session.save` gave.
         """
         check_order(order)
         check_unit(time_unit)
@@ -203,14 +206,35 @@ class Query:
             known = replace(known, unit=time_unit)
 
         def build(found: Schema) -> Pipeline:
-            return Pipeline(plans_of(self.queries, found), found, columns, jit=jit, ordered=order == "in-order")
+            plans = plans_of(self.queries, found)
+            if endless:
+                check_endless(plans)
+            return Pipeline(plans, found, columns, jit=jit, ordered=order == "in-order")
 
-        return Session(build, columns, schema=known, shown=shown, on_match=on_match)
+        if endless:
+            check_endless(self.plans())
+        session = Session(build, columns, schema=known, shown=shown, on_match=on_match)
+        if state is not None:
+            session.restore(state)
+        return session
 
 
 def check_order(order: str) -> None:
     if order not in ("in-order", "any"):
         raise TocsinError(f"{order!r} is no order of events", hint='use "in-order" or "any"')
+
+
+def check_endless(plans: Iterable[Plan]) -> None:
+    """A stream without an end never answers what waits for its end."""
+    for plan in plans:
+        scopes = [forbidden.scope for block in plan.alternatives for forbidden in block.forbidden]
+        scopes += [scope for block in plan.alternatives for _, scope in block.scopes]
+        if plan.within is None and any(isinstance(scope.high, WindowHigh) for scope in scopes):
+            raise TocsinError(
+                f"{f'query {plan.name!r}' if plan.name else 'the query'} could answer only at the end of the stream",
+                detail="a negation or repetition at its end, without WITHIN, reaches to the end of the stream",
+                hint="add a window, for example WITHIN 1 h; or say endless=False if the stream will be closed",
+            )
 
 
 def declared_fields(schema: Schema | None) -> dict[str, Field]:
@@ -263,8 +287,7 @@ def run_whole(
     last = pipeline.advance(END_OF_TIME)
     collect(last)
     return [
-        net(pa.concat_tables(tables)) if tables else last[stage][-1].table()
-        for tables, stage in zip(found, shown, strict=True)
+        net(joined(tables)) if tables else last[stage][-1].table() for tables, stage in zip(found, shown, strict=True)
     ]
 
 

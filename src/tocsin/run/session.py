@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -16,12 +16,13 @@ from tocsin.encode.batch import frame, one_batch
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts, from_values
 from tocsin.encode.times import ticks
-from tocsin.errors import InputError, TocsinError
+from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
 from tocsin.run.inputs import as_table
 from tocsin.run.matches import Matches
 from tocsin.run.pipeline import Pipeline
 from tocsin.run.schemas import merged
+from tocsin.run.state import FORMAT, Archive, get_pipeline, get_schema, put_pipeline, put_schema
 from tocsin.run.tables import with_times
 from tocsin.schema import Schema
 
@@ -53,7 +54,7 @@ class Session:
         self._advanced = BEGINNING
         self.late: list[int] = []  # the places of rows that came too late, in the last push
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -96,6 +97,42 @@ class Session:
         for each in events:
             yield from self.push(each)
         yield from self.close()
+
+    # --- saving and restoring ---
+
+    def save(self) -> bytes:
+        """Everything that the session knows, to be continued elsewhere by `query.stream(state=...)`."""
+        self._open()
+        archive = Archive()
+        archive.put("session", {"format": FORMAT, "advanced": self._advanced, "log": len(self._log)})
+        archive.put("time", None if self._time is None else [str(self._time), getattr(self._time, "tz", None)])
+        put_schema(archive, self._schema if self._pipeline is not None else None)
+        for place, batch in enumerate(self._log):
+            archive.put_rows(f"log/{place}", batch)
+        if self._pipeline is not None:
+            put_pipeline(archive, self._pipeline)
+        return archive.bytes()
+
+    def restore(self, state: bytes) -> None:
+        """Take up a saved state; the session must be new and of the same queries."""
+        if self._pipeline is not None and self._pipeline.seen:
+            raise StateError("this session has seen events already", hint="restore into a new session")
+        archive = Archive(state)
+        head = archive.get("session")
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
+            raise StateError("the state was saved by another version", hint="restore it with the version that saved it")
+        self._advanced = head["advanced"]
+        self._log = [archive.get_rows(f"log/{place}") for place in range(head["log"])]
+        time = archive.get("time")
+        self._time = None if time is None else pa.timestamp("us", time[1])
+        schema = get_schema(archive)
+        if schema is None:
+            return
+        if not self._declared:
+            self._schema = schema
+            self._pipeline = self._build(_open_schema(schema))
+        if self._pipeline is not None:
+            get_pipeline(archive, self._pipeline)
 
     def _open(self) -> None:
         if self._closed:

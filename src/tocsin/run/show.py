@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow as pa
 from tocsin.run.tables import EVENT, HEAD, variables
 
 SHOWN = 20
-WIDTH = 48
+WIDTH = 60
 
 
 def header(table: pa.Table) -> list[str]:
@@ -25,23 +25,31 @@ def cells(table: pa.Table, rows: int = SHOWN) -> Iterator[list[str]]:
     events = set(variables(table))
     names = header(table)
     for row in table.slice(0, rows).to_pylist():
-        texts = [_event(row[name]) if name in events else _value(row[name]) for name in names]
+        day = row["start"].date() if isinstance(row["start"], datetime) else None
+        texts = [_event(row[name], day) if name in events else _value(row[name]) for name in names]
         if row.get("op") == -1:
             texts[0] = f"- {texts[0]}"
         yield texts
 
 
-def _event(value: Any) -> str:
+def _event(value: Any, day: date | None) -> str:
+    """An event as its time and attributes; on the day of the match the date is left out."""
     if value is None:
         return ""
     if isinstance(value, list):
-        shown = ", ".join(_event(each) for each in value[:3])
+        shown = ", ".join(_event(each, day) for each in value[:3])
         return f"{len(value)}: {shown}{', ...' if len(value) > 3 else ''}"
-    time = _value(value["start"])
+    time = _moment(value["start"], day)
     if value["end"] != value["start"]:
-        time = f"[{time}, {_value(value['end'])}]"
+        time = f"[{time}, {_moment(value['end'], day)}]"
     attrs = [f"{name}={_value(each)}" for name, each in value.items() if name not in EVENT and each is not None]
     return " ".join([time, *attrs])
+
+
+def _moment(value: Any, day: date | None) -> str:
+    if isinstance(value, datetime) and value.date() == day:
+        return str(value.time())
+    return _value(value)
 
 
 def _value(value: Any) -> str:
@@ -51,7 +59,7 @@ def _value(value: Any) -> str:
         case float():
             return f"{value:g}"
         case datetime():
-            return value.isoformat(" ", "seconds") if not value.microsecond else value.isoformat(" ")
+            return value.isoformat(" ").replace("+00:00", "Z")
         case bool():
             return "true" if value else "false"
     text = str(value)

@@ -31,22 +31,22 @@ def variables(table: pa.Table) -> list[str]:
 
 
 def with_times(table: pa.Table, time: pa.DataType | None) -> pa.Table:
-    """The table with its ticks shown as timestamps, if the input had timestamps."""
-    if time is None:
-        return table
+    """The table with its times as the input had them: timestamps of its zone, or ticks (None)."""
     for place, field in enumerate(table.schema):
         column = table.column(place)
         if place < len(HEAD) and field.name in TIMES:
             table = table.set_column(place, field.name, _instants(column, time))
         elif is_event(field.type) or is_events(field.type):
-            chunks = [_events(chunk, time) for chunk in column.chunks]
-            if chunks:
-                table = table.set_column(place, field.name, pa.chunked_array(chunks))
+            chunks = [_events(chunk, time) for chunk in column.chunks] or [_events(pa.array([], field.type), time)]
+            table = table.set_column(place, field.name, pa.chunked_array(chunks))
     return table
 
 
-def _instants(column: Any, time: pa.DataType) -> Any:
+def _instants(column: Any, time: pa.DataType | None) -> Any:
     """Microseconds as timestamps; times at the ends of the world are null."""
+    column = column.cast(pa.int64())
+    if time is None:
+        return column
     shown = pc.if_else(_within(column), column, pa.scalar(None, pa.int64()))
     return shown.cast(pa.timestamp("us", time.tz if pa.types.is_timestamp(time) else None))
 
@@ -55,7 +55,7 @@ def _within(column: Any) -> Any:
     return pc.and_(pc.less(column, TIME_LIMIT), pc.greater(column, -TIME_LIMIT))
 
 
-def _events(array: pa.Array, time: pa.DataType) -> pa.Array:
+def _events(array: pa.Array, time: pa.DataType | None) -> pa.Array:
     if is_events(array.type):
         inner = _events(array.values, time)
         make = pa.LargeListArray if pa.types.is_large_list(array.type) else pa.ListArray
@@ -72,8 +72,6 @@ def _events(array: pa.Array, time: pa.DataType) -> pa.Array:
 
 def net(table: pa.Table) -> pa.Table:
     """What is left when every withdrawal has taken its match away: each match once, with op +1."""
-    if not table.num_rows or "op" not in table.schema.names:
-        return table
     ops = table.column("op").to_numpy()
     if (ops > 0).all():
         return table
@@ -93,8 +91,15 @@ def joined(tables: list[pa.Table]) -> pa.Table:
     if not tables:
         return pa.table({})
     names = list(dict.fromkeys(name for table in tables for name in table.schema.names))
-    types = {name: _common([t.schema.field(name).type for t in tables if name in t.schema.names]) for name in names}
+    types = {name: _common(_types(tables, name)) for name in names}
     return pa.concat_tables([_conform(table, types) for table in tables])
+
+
+def _types(tables: list[pa.Table], name: str) -> list[pa.DataType]:
+    """The types of a column; where it is all null its type means nothing, if another table knows better."""
+    having = [table.column(name) for table in tables if name in table.schema.names]
+    telling = [column.type for column in having if column.null_count < len(column)]
+    return telling or [column.type for column in having]
 
 
 def _common(types: list[pa.DataType]) -> pa.DataType:
@@ -120,7 +125,7 @@ def _conform(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
     rows = table.num_rows
     arrays = []
     for name, type in types.items():
-        if name not in table.schema.names:
+        if name not in table.schema.names or table.column(name).null_count == rows:
             arrays.append(pa.nulls(rows, type))
         elif table.schema.field(name).type == type:
             arrays.append(table.column(name))

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 QUERY = "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 12 h"
 
-MINUTE = 60_000_000
-DAY = 24 * 60 * MINUTE
+SECOND = 1_000_000  # microseconds
+DAY = 24 * 60 * 60 * SECOND
 OPENING = datetime(2024, 5, 4, 8, tzinfo=UTC)
 GOODS = ("razor", "perfume", "whisky", "headphones", "coffee", "cheese", "vitamins", "battery")
 PRICES = ("24.90", "79.00", "38.50", "129.99", "8.49", "6.20", "15.75", "9.99")
@@ -64,8 +64,8 @@ def _thing(random: np.random.Generator, tag: str, days: int, *, stolen: bool) ->
     """The life of one tagged thing in the shop."""
     good = int(random.integers(len(GOODS)))
     taken = _opening_time(random, days)
-    paid = taken + int(random.integers(3 * MINUTE, 45 * MINUTE))
-    left = paid + int(random.integers(MINUTE, 12 * MINUTE))
+    paid = taken + int(random.integers(3 * 60, 45 * 60)) * SECOND
+    left = paid + int(random.integers(60, 12 * 60)) * SECOND
     row = {"tag": tag, "price": Decimal(PRICES[good])}
     shelf = {"type": "Shelf", "time": taken, "place": f"{GOODS[good]} shelf", **row}
     counter = {"type": "Counter", "time": paid, "place": f"till {random.integers(1, 7)}", **row}
@@ -88,7 +88,7 @@ def _noise(random: np.random.Generator, days: int) -> dict[str, Any]:
 def _opening_time(random: np.random.Generator, days: int) -> int:
     """A moment in microseconds while the shop is open, eight in the morning to six in the evening."""
     opening = int(OPENING.timestamp()) * 1_000_000
-    return opening + int(random.integers(days)) * DAY + int(random.integers(10 * 60 * MINUTE))
+    return opening + int(random.integers(days)) * DAY + int(random.integers(10 * 60 * 60)) * SECOND
 
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:

@@ -71,9 +71,12 @@ def _completed(block: Block, nest: list[int]) -> tuple[Order, ...]:
     after = {Point(id, which): reach(Point(id, which), full) for id in nest for which in ("start", "end")}
     for depth, id in enumerate(nest):
         bound = nest[: depth + 1]
-        points = [Point(other, which) for other in nest[:depth] for which in ("start", "end")]
-        mine = (Point(id, "start"), Point(id, "end"))
-        for left, right in (*product(points, mine), *product(mine, points)):
+        others = nest[:depth]
+        # the sharpest first: end before start says all that the other three would say
+        for (x, y), left_end, right_end in product(
+            [*((other, id) for other in others), *((id, other) for other in others)], ("end", "start"), ("start", "end")
+        ):
+            left, right = Point(x, left_end), Point(y, right_end)
             if right not in after[left]:
                 continue
             here = edges_of(o for o in order if o.left.leaf in bound and o.right.leaf in bound) + spans(bound)

@@ -1,0 +1,106 @@
+"""A schema from the query alone, for checks without data: each attribute has the kind that its use suggests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from tocsin.lang.syntax import (
+    Attr,
+    Between,
+    Binary,
+    Call,
+    Expr,
+    In,
+    Leaf,
+    Like,
+    Literal,
+    Query,
+    Same,
+    conjuncts,
+    walk,
+)
+from tocsin.schema import Field, Kind, Schema
+
+TEXT_FUNCTIONS = ("lower", "upper", "trim", "length", "substr", "concat", "starts_with", "contains")
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+
+
+def guessed_schema(queries: Iterable[Query], unit: str | None = "us") -> Schema:
+    """Any type, with every attribute that is mentioned: texts and booleans where they are used as such, else numbers.
+
+    >>> from tocsin.lang.parser import parse
+    >>> guessed_schema([parse("EVENT SEQ(A a, B b) WHERE a.name = b.name AND b.name LIKE 'x%'")]).common["name"].kind
+    <Kind.TEXT: 'text'>
+    """
+    kinds: dict[str, Kind] = {}
+    pairs: list[tuple[str, str]] = []
+    for query in queries:
+        for node in walk(query):
+            _look(node, kinds, pairs)
+    for _ in range(len(pairs)):
+        for one, other in pairs:  # a kind spreads over equalities between attributes
+            for here, there in ((one, other), (other, one)):
+                if kinds.get(here, Kind.INT) is not Kind.INT and kinds.get(there, Kind.INT) is Kind.INT:
+                    kinds[there] = kinds[here]
+    return Schema(common={name: Field(name, kind) for name, kind in kinds.items()}, open_types=True, unit=unit)
+
+
+def _look(node: object, kinds: dict[str, Kind], pairs: list[tuple[str, str]]) -> None:
+    match node:
+        case Attr():
+            kinds.setdefault(node.name, Kind.INT)
+        case Same():
+            for attr in node.attrs:
+                kinds.setdefault(attr, Kind.INT)
+        case Query():
+            for attr in node.partition:
+                kinds.setdefault(attr, Kind.INT)
+        case Binary() if node.op in COMPARISONS:
+            _compared((node.left, node.right), kinds, pairs)
+        case Binary() if node.op == "||":
+            _texts((node.left, node.right), kinds)
+        case Binary() if node.op in ("AND", "OR"):
+            _truths((node.left, node.right), kinds)
+        case In():
+            _compared((node.operand, *node.options), kinds, pairs)
+        case Between():
+            _compared((node.operand, node.low, node.high), kinds, pairs)
+        case Like():
+            _texts((node.operand, node.pattern), kinds)
+        case Call() if node.function in TEXT_FUNCTIONS:
+            _texts(node.args[:2] if node.function != "substr" else node.args[:1], kinds)
+        case Leaf() if node.where is not None:
+            _truths(conjuncts(node.where), kinds)
+
+
+def _compared(sides: tuple[Expr, ...], kinds: dict[str, Kind], pairs: list[tuple[str, str]]) -> None:
+    attrs = [side.name for side in sides if isinstance(side, Attr)]
+    pairs += [(attrs[0], other) for other in attrs[1:]]
+    for side in sides:
+        if isinstance(side, Literal) and (kind := _kind(side.value)) is not None:
+            for attr in attrs:
+                kinds[attr] = kind
+
+
+def _kind(value: object) -> Kind | None:
+    match value:
+        case bool():
+            return Kind.BOOL
+        case str():
+            return Kind.TEXT
+        case Decimal():
+            return Kind.FLOAT
+    return None
+
+
+def _texts(sides: tuple[Expr, ...], kinds: dict[str, Kind]) -> None:
+    for side in sides:
+        if isinstance(side, Attr):
+            kinds[side.name] = Kind.TEXT
+
+
+def _truths(sides: tuple[Expr, ...], kinds: dict[str, Kind]) -> None:
+    for side in sides:
+        if isinstance(side, Attr):
+            kinds[side.name] = Kind.BOOL

@@ -1,0 +1,155 @@
+"""The state of a live session as bytes: a zip of JSON and Arrow, so that restoring it can run no code."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tocsin.encode.batch import Encoder
+from tocsin.engine.parts import Part
+from tocsin.errors import StateError
+from tocsin.items import Items
+from tocsin.run.pipeline import Pipeline, Stage
+from tocsin.schema import Field, Kind, Schema
+
+FORMAT = 1
+HINT = "go back to an earlier snapshot, or start afresh"
+
+
+class Archive:
+    """Named pieces of bytes."""
+
+    def __init__(self, data: bytes | None = None) -> None:
+        self.pieces: dict[str, bytes] = {}
+        if data is not None:
+            try:
+                with zipfile.ZipFile(io.BytesIO(data)) as file:
+                    self.pieces = {name: file.read(name) for name in file.namelist()}
+            except (zipfile.BadZipFile, OSError, RuntimeError, ValueError, NotImplementedError):
+                raise StateError("the saved state is damaged", hint=HINT) from None
+
+    def bytes(self) -> bytes:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as file:
+            for name, data in self.pieces.items():
+                file.writestr(name, data)
+        return out.getvalue()
+
+    def put(self, name: str, value: Any) -> None:
+        self.pieces[name] = json.dumps(value).encode()
+
+    def get(self, name: str) -> Any:
+        try:
+            return json.loads(self.pieces[name])
+        except (KeyError, ValueError):
+            raise StateError("the saved state is damaged", detail=f"{name} is missing or broken", hint=HINT) from None
+
+    def put_rows(self, name: str, batch: pa.RecordBatch) -> None:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        self.pieces[name] = sink.getvalue().to_pybytes()
+
+    def get_rows(self, name: str) -> pa.RecordBatch:
+        try:
+            return pa.ipc.open_stream(self.pieces[name]).read_next_batch()
+        except (KeyError, pa.ArrowInvalid, OSError, StopIteration):
+            raise StateError("the saved state is damaged", detail=f"{name} is missing or broken", hint=HINT) from None
+
+
+def put_schema(archive: Archive, schema: Schema | None) -> None:
+    if schema is None:
+        archive.put("schema", None)
+        return
+    whole = {
+        "types": {name: [_field(each) for each in fields.values()] for name, fields in schema.types.items()},
+        "common": [_field(each) for each in schema.common.values()],
+        "open": [schema.open_types, schema.open_fields],
+        "unit": schema.unit,
+        "intervals": schema.intervals,
+    }
+    archive.put("schema", whole)
+
+
+def _field(field: Field) -> list[Any]:
+    return [field.name, str(field.kind), field.scale, field.nullable, field.digits]
+
+
+def get_schema(archive: Archive) -> Schema | None:
+    whole = archive.get("schema")
+    if whole is None:
+        return None
+    try:
+        types = {name: _fields(each) for name, each in whole["types"].items()}
+        open_types, open_fields = whole["open"]
+        return Schema(types, _fields(whole["common"]), open_types, open_fields, whole["unit"], whole["intervals"])
+    except (KeyError, TypeError, ValueError):
+        raise StateError("the saved state is damaged", detail="its schema is broken", hint=HINT) from None
+
+
+def _fields(rows: list[list[Any]]) -> dict[str, Field]:
+    return {name: Field(name, Kind(kind), *rest) for name, kind, *rest in rows}
+
+
+def put_pipeline(archive: Archive, pipeline: Pipeline) -> None:
+    """All detectors, and the rows that later ones still wait for."""
+    archive.put(
+        "pipeline",
+        {
+            "queries": [stage.plan.fingerprint for stage in pipeline.stages],
+            "clock": pipeline.clock,
+            "seen": pipeline.seen,
+            "late": pipeline.late_count,
+            "names": [pipeline.names.hashes.tolist(), pipeline.names.ends.tolist()],
+        },
+    )
+    for number, stage in enumerate(pipeline.stages):
+        parts = stage.detector.parts()
+        archive.put(f"{number}/parts", [[part.id, part.version, part.range] for part in parts])
+        for part in parts:
+            archive.pieces[f"{number}/part/{part.id}"] = part.data
+        archive.put(f"{number}/held", len(stage.held))
+        for place, items in enumerate(stage.held):
+            archive.put_rows(f"{number}/held/{place}", _with_eids(items))
+
+
+def _with_eids(items: Items) -> pa.RecordBatch:
+    rows = items.payload
+    if items.eid_high is not None:
+        rows = rows.append_column("#high", pa.array(items.eid_high)).append_column("#low", pa.array(items.eid_low))
+    return rows
+
+
+def get_pipeline(archive: Archive, pipeline: Pipeline) -> None:
+    """Bring a new pipeline to the saved state."""
+    state = archive.get("pipeline")
+    try:
+        if state["queries"] != [stage.plan.fingerprint for stage in pipeline.stages]:
+            raise StateError("the state was saved by other queries", hint="restore it with the queries that saved it")
+        pipeline.clock, pipeline.seen, pipeline.late_count = state["clock"], state["seen"], state["late"]
+        pipeline.names.hashes, pipeline.names.ends = (np.array(each, np.int64) for each in state["names"])
+        for number, stage in enumerate(pipeline.stages):
+            listed = archive.get(f"{number}/parts")
+            parts = [Part(id, version, archive.pieces[f"{number}/part/{id}"], range) for id, version, range in listed]
+            stage.detector.restore(parts)
+            rows = [archive.get_rows(f"{number}/held/{place}") for place in range(archive.get(f"{number}/held"))]
+            stage.held = [_held(batch, stage, pipeline) for batch in rows]
+    except (KeyError, TypeError, ValueError):
+        raise StateError("the saved state is damaged", hint=HINT) from None
+
+
+def _held(batch: pa.RecordBatch, stage: Stage, pipeline: Pipeline) -> Items:
+    inner = [name for name in ("#high", "#low") if name in batch.schema.names]
+    eids = [batch.column(name).to_numpy() for name in inner]
+    rows = batch.drop_columns(inner) if inner else batch
+    wanted = stage.detector.reads
+    encoder = Encoder.of_payload(stage.plan.schema, pipeline.encoder.types, pipeline.strings, rows.schema, wanted)
+    items = encoder.encode(rows)
+    if eids:
+        items.eid_high, items.eid_low = eids
+    return items

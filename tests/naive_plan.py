@@ -1,0 +1,211 @@
+"""Plans by brute force: the meaning of blocks, written down as directly as possible, to judge binder and passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from tocsin.engine.evaluate import evaluate
+from tocsin.events import BEGINNING, END_OF_TIME, Event
+from tocsin.plan.block import (
+    After,
+    Before,
+    Block,
+    Enclosing,
+    End,
+    LastEnd,
+    Leaf,
+    Plan,
+    Scope,
+    WindowHigh,
+    WindowLow,
+)  # fmt: skip
+from tocsin.plan.expr import Agg, Bound, Col, Reach, Ref, Time, bare_leaves, walk
+
+Held = dict[int, Any]  # leaf -> (var, event), or a list of events for a repetition
+
+
+@dataclass
+class _Row:
+    held: Held
+
+    def column(self, col: Col) -> Any:
+        var, event = self.held[col.leaf]
+        return event.attrs.get(col.attr) if var == col.var else None
+
+    def time(self, time: Time) -> int | None:
+        held = self.held[time.leaf]
+        if isinstance(held, list):
+            return min(e.start for e in held) if time.which == "start" else max(e.end for e in held)
+        return getattr(held[1], time.which) if time.var in (None, held[0]) else None
+
+    def event(self, ref: Ref) -> Any:
+        var, event = self.held[ref.leaf]
+        return id(event) if var == ref.var else None
+
+    def members(self, agg: Agg) -> list[Any]:
+        found = []
+        for event in self.held[agg.leaf]:
+            var = next((n.var for n in walk(agg.arg) if isinstance(n, Col | Ref)), "") if agg.arg else ""
+            row = _Row({**self.held, agg.leaf: (var, event)})
+            found.append(event if agg.arg is None else evaluate(agg.arg, row, {}))
+        return found
+
+
+def _true(expr: Bound, held: Held) -> bool:
+    return _value(expr, held) is True
+
+
+def _value(expr: Bound, held: Held) -> Any:
+    if any(isinstance(node, Reach) for node in walk(expr)):
+        return _spans(expr, held)
+    return evaluate(expr, _Row(held), {})
+
+
+def _spans(expr: Any, held: Held) -> Any:
+    """Comparisons of spans: never null."""
+    match expr:
+        case Reach(ids, which):
+            ends = [getattr(held[leaf][1], which) for leaf in ids]
+            return min(ends) if which == "start" else max(ends)
+        case Time(leaf, which):
+            return getattr(held[leaf][1], which)
+    if not hasattr(expr, "op"):
+        return expr.value
+    args = [_spans(arg, held) for arg in expr.args]
+    if expr.op in ("and", "or"):
+        return all(args) if expr.op == "and" else any(args)
+    x, y = args
+    return {"-": x - y, "<=": x <= y, "<": x < y, ">": x > y, ">=": x >= y, "=": x == y}[expr.op]
+
+
+class Naive:
+    def __init__(self, plan: Plan, events: list[Event]) -> None:
+        self.plan, self.events = plan, events
+        self.key = dict(plan.key)
+
+    def matches(self) -> set[tuple[tuple[str, tuple[Any, ...]], ...]]:
+        found = set()
+        order = {variable.name: n for n, variable in enumerate(self.plan.variables)}
+        hidden = {variable.name for variable in self.plan.variables if variable.hidden}
+        for block in self.plan.alternatives:
+            for held in self.block(block, {}, None):
+                named = {}
+                for leaf in block.leaves:
+                    value = held[leaf.id]
+                    if isinstance(value, list):
+                        named[leaf.alts[0].var] = tuple(event.eid for event in value)
+                    else:
+                        named[value[0]] = (value[1].eid,)
+                shown = [(var, eids) for var, eids in named.items() if var not in hidden]
+                found.add(tuple(sorted(shown, key=lambda pair: order[pair[0]])))
+        return found
+
+    def candidates(self, leaf: Leaf) -> list[tuple[str, Event]]:
+        return [
+            (alt.var, event)
+            for alt in leaf.alts
+            for event in self.events
+            if event.type == alt.type and all(_true(test, {leaf.id: (alt.var, event)}) for test in alt.where)
+        ]
+
+    def block(self, block: Block, outer: Held, scope: tuple[int, int] | None) -> Iterator[Held]:
+        fixed = [leaf.id for leaf in block.fixed]
+        assert sorted(block.nest) == sorted(fixed)
+        for chosen in product(*(self.candidates(leaf) for leaf in block.fixed)):
+            own: Held = dict(zip(fixed, chosen, strict=True))
+            events = [event for _, event in chosen]
+            if len({id(event) for event in events}) < len(events) or not self.in_order(block, own):
+                continue
+            if scope and not all(scope[0] <= e.start and e.end <= scope[1] for e in events):
+                continue
+            held = {**outer, **own}
+            if not self.same_key(held, fixed, outer) or not self.repetitions(block, held, own, scope):
+                continue
+            everything = _events(own)
+            if scope is None and self.plan.within is not None and _span(everything) > self.plan.within:
+                continue
+            once = [p for p in block.predicates if not bare_leaves(p) & {leaf.id for leaf in block.repeated}]
+            if not all(_true(p, held) for p in once):
+                continue
+            if not any(self.violated(f.block, f.scope, held, everything, scope) for f in block.forbidden):
+                yield held
+
+    def in_order(self, block: Block, own: Held) -> bool:
+        for entry in block.order:
+            left = getattr(own[entry.left.leaf][1], entry.left.which)
+            right = getattr(own[entry.right.leaf][1], entry.right.which)
+            if left > right or (entry.strict and left == right):
+                return False
+        return True
+
+    def same_key(self, held: Held, new: list[int], outer: Held) -> bool:
+        """Every covered leaf has the same key, and none of it is null."""
+        keys = {self.key_of(leaf, held[leaf]) for leaf in (*new, *outer) if leaf in self.key and leaf in held}
+        return not keys or (len(keys) == 1 and None not in next(iter(keys)))
+
+    def key_of(self, leaf: int, value: Any) -> tuple[Any, ...]:
+        event = value[0] if isinstance(value, list) else value[1]
+        return tuple(event.attrs.get(attr) for attr in self.key[leaf])
+
+    def repetitions(self, block: Block, held: Held, own: Held, scope: tuple[int, int] | None) -> bool:
+        for id, where in block.scopes:  # each after those it needs
+            leaf = block.leaf(id)
+            assert leaf.repeat is not None
+            assert not any(
+                other not in held for end in (where.low, where.high) if isinstance(end, After | Before)
+                for other in end.leaves
+            )  # fmt: skip
+            low, high = self.range(where, held, _events(own), scope)
+            taken = [own[fixed.id][1] for fixed in block.fixed]
+            tests = [p for p in block.predicates if id in bare_leaves(p)]
+            members = []
+            for var, event in self.candidates(leaf):
+                mine = {**held, id: (var, event)}
+                inside = low <= event.start and event.end <= high and not any(event is e for e in taken)
+                if inside and all(_true(p, mine) for p in tests) and self.same_key(mine, [id], held):
+                    members.append(event)
+            if len(members) < leaf.repeat.least or (leaf.repeat.most is not None and len(members) > leaf.repeat.most):
+                return False
+            held[id] = own[id] = sorted(members, key=Event.order)
+        return True
+
+    def range(self, scope: Scope, held: Held, events: list[Event], around: tuple[int, int] | None) -> tuple[int, int]:
+        return self.end(scope.low, held, events, around, 0), self.end(scope.high, held, events, around, 1)
+
+    def end(self, end: End, held: Held, events: list[Event], around: tuple[int, int] | None, side: int) -> int:
+        window = self.plan.within
+        match end:
+            case After(ids):
+                return max(e.end for e in _events({leaf: held[leaf] for leaf in ids})) + 1
+            case Before(ids):
+                return min(e.start for e in _events({leaf: held[leaf] for leaf in ids})) - 1
+            case Enclosing():
+                assert around is not None
+                return around[side]
+            case WindowLow():
+                return BEGINNING if window is None else max(e.end for e in events) - window
+            case WindowHigh():
+                return END_OF_TIME if window is None else min(e.start for e in events) + window
+            case LastEnd():
+                return max(e.end for e in events)
+        raise AssertionError(end)
+
+    def violated(
+        self, block: Block, scope: Scope, held: Held, events: list[Event], around: tuple[int, int] | None
+    ) -> bool:
+        return next(self.block(block, held, self.range(scope, held, events, around)), None) is not None
+
+
+def _events(held: Held) -> list[Event]:
+    return [e for value in held.values() for e in (value if isinstance(value, list) else [value[1]])]
+
+
+def _span(events: list[Event]) -> int:
+    return max(e.end for e in events) - min(e.start for e in events)
+
+
+def naive_matches(plan: Plan, events: list[Event]) -> set[Any]:
+    return Naive(plan, events).matches()

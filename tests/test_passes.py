@@ -1,0 +1,289 @@
+"""The passes: before and after of each, and equal answers on random histories with any of them off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from tests.naive_plan import naive_matches
+from tests.random_queries import SCHEMA as RANDOM_SCHEMA
+from tests.random_queries import random_history, random_query
+from tocsin.errors import QueryError, TocsinError
+from tocsin.lang.parser import parse
+from tocsin.plan.bind import bind
+from tocsin.plan.block import Order, Plan, Point
+from tocsin.plan.explain import explain
+from tocsin.plan.expr import Op
+from tocsin.plan.facts import horizon, memory, reads, terminal_types, waits
+from tocsin.plan.fold import TRUE
+from tocsin.plan.passes import PASSES, Pass, optimize
+from tocsin.plan.passes.equality_closure import equality_closure
+from tocsin.plan.passes.leaf_order import leaf_order
+from tocsin.plan.passes.normalise import normalise
+from tocsin.plan.passes.partition_keys import partition_keys
+from tocsin.plan.passes.predicate_placement import predicate_placement
+from tocsin.plan.rewrite import all_blocks
+from tocsin.schema import Field, Kind, Schema
+from tocsin.testing.oracle import matches
+
+SCHEMA = Schema(
+    types={name: {} for name in "ABCDEX"},
+    common={
+        "id": Field("id", Kind.INT),
+        "n": Field("n", Kind.INT, nullable=False),
+        "tag": Field("tag", Kind.TEXT),
+        "v": Field("v", Kind.FLOAT),
+        "p": Field("p", Kind.DECIMAL, scale=2),
+    },
+)
+
+
+def plan_of(query: str) -> Plan:
+    return bind(parse(f"EVENT {query}"), SCHEMA)
+
+
+def lines(plan: Plan, *words: str) -> list[str]:
+    text = [line.strip() for line in explain(plan).split("\n")]
+    return [" ".join(line.split()) for line in text if line.startswith(words)]
+
+
+def key_of(query: str) -> list[str]:
+    """The key as variable.attribute texts, after all passes."""
+    text = explain(optimize(plan_of(query))).split("\n")
+    if "key" not in text:
+        return []
+    return [line.strip() for line in text[text.index("key") + 1 :] if line.startswith("  ")]
+
+
+# --- normalise -------------------------------------------------------------------------------------------------------
+
+
+def test_normalise_opens_ands_and_drops_what_is_said_twice() -> None:
+    before = plan_of("SEQ(A a, B b) WHERE a.n BETWEEN 1 AND 5 AND a.n >= 1 AND a.n < b.n AND b.n > a.n AND 5 >= a.n")
+    assert lines(before, "test") == [
+        "test a.n >= 1 and a.n <= 5 -- at the end",
+        "test a.n >= 1 -- at the end",
+        "test a.n < b.n -- at the end",
+        "test b.n > a.n -- at the end",
+        "test 5 >= a.n -- at the end",
+    ]
+    assert lines(normalise(before), "test") == [
+        "test a.n >= 1 -- at the end",
+        "test a.n <= 5 -- at the end",
+        "test a.n < b.n -- at the end",
+    ]
+
+
+def test_normalise_opens_a_negated_or() -> None:
+    after = normalise(plan_of("A a WHERE a.n NOT IN (1, 2)"))
+    assert lines(after, "test") == ["test not a.n = 1 -- at the end", "test not a.n = 2 -- at the end"]
+
+
+def test_normalise_drops_order_that_follows() -> None:
+    before = plan_of("SEQ(SEQ(A a, B b), C c)")
+    assert len(before.alternatives[0].order) == 3
+    assert lines(normalise(before), "order") == ["order end(a) < start(b)", "order end(b) < start(c)"]
+
+
+def test_normalise_keeps_equal_ends() -> None:
+    before = plan_of("REL[equal](A a, B b)")
+    assert normalise(before).alternatives[0].order == before.alternatives[0].order
+
+
+def test_normalise_computes_constants() -> None:
+    block = plan_of("A a").alternatives[0]
+    redundant = replace(plan_of("A a"), alternatives=(replace(block, predicates=(Op("or", (TRUE, TRUE), Kind.BOOL),)),))
+    assert normalise(redundant).alternatives[0].predicates == ()
+
+
+def test_normalise_shortens_scopes_by_the_order() -> None:
+    before = plan_of("SEQ(A a, ISEQ[end(b) < start(c)](B b, C c), !X x, D d)")
+    assert lines(before, "forbidden") == ["forbidden in (last end(b, c), start(d))"]
+    assert lines(normalise(before), "forbidden") == ["forbidden in (end(c), start(d))"]
+
+
+# --- equality closure ------------------------------------------------------------------------------------------------
+
+
+def test_equality_closure_adds_pairs_inside_a_block() -> None:
+    before = plan_of("AND(A a, B b, C c) WHERE [id]")
+    assert lines(before, "test") == ["test a.id = b.id -- at the end", "test b.id = c.id -- at the end"]
+    assert lines(equality_closure(before), "test")[2:] == ["test a.id = c.id -- at the end"]
+
+
+def test_equality_closure_uses_the_blocks_around_and_never_goes_outward() -> None:
+    before = plan_of("SEQ(A a, !SEQ((B b : b.id = a.id), (C c : c.id = d.id)), D d) WHERE a.id = d.id")
+    after = equality_closure(before)
+    added = set(lines(after, "test")) - set(lines(before, "test"))
+    assert "test b.id = c.id -- at the end" in added
+    root = after.alternatives[0]
+    assert root.predicates == before.alternatives[0].predicates
+    outward = plan_of("SEQ(A a, !(B b : b.id = a.id AND b.id = d.id), D d)")
+    assert equality_closure(outward).alternatives[0].predicates == ()
+
+
+# --- predicate placement ---------------------------------------------------------------------------------------------
+
+
+def test_predicate_placement_moves_unary_predicates_to_their_leaf() -> None:
+    before = plan_of("SEQ(A a, B+ b, !X x, C c) WHERE a.n > 1 AND b.n > 2 AND count(b) > 3 AND x.n > 4 AND x.n > a.n")
+    after = predicate_placement(before)
+    assert lines(after, "leaf") == [
+        "leaf A a where a.n > 1",
+        "leaf B{1,} b where b.n > 2 in (end(a), start(c))",
+        "leaf C c",
+        "leaf X x where x.n > 4",
+    ]
+    assert lines(after, "test") == ["test count(b) > 3 -- with the members of b", "test x.n > a.n -- when x is bound"]
+    assert all(block.early for block in all_blocks(after))
+    assert not any(block.early for block in all_blocks(before))
+
+
+def test_predicate_placement_leaves_unions_and_whole_sets_alone() -> None:
+    after = predicate_placement(plan_of("SEQ(OR(A a, B b), C+ c, D d) WHERE a.n > 1 AND end(c) > 3"))
+    assert lines(after, "leaf")[0] == "leaf A a | B b"
+    assert [line.split(" -- ")[0] for line in lines(after, "test")] == ["test a.n > 1", "test end(c) > 3"]
+
+
+# --- partition keys --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ("SEQ(A a, B b) WHERE [id]", ["a.id", "b.id"]),
+        ("SEQ(A a, B b) WHERE a.id = b.n", ["a.id", "b.n"]),
+        ("SEQ(A a, !X x, B b) WHERE [tag]", ["a.tag", "b.tag", "x.tag"]),
+        ("SEQ(A a, B+ b, C c) WHERE [id]", ["a.id", "b.id", "c.id"]),
+        ("SEQ(A a, B+ b) WHERE [id]", ["a.id", "b.id"]),
+        ("SEQ(A a, B b, C c) WHERE a.id = b.id", []),  # c is not covered
+        ("SEQ(A a, B b) WHERE a.v = b.v", []),  # floats are no keys
+        ("SEQ(A a, B b) WHERE a.p = b.p", ["a.p", "b.p"]),
+        ("SEQ(A a, B b) WHERE a.p = b.n", []),  # not of one scale
+        ("A a WHERE [id]", []),
+        # negated parts are covered only by equalities of their own block
+        ("SEQ(A a, !X x, B b) WHERE a.id = b.id", ["a.id", "b.id"]),
+        ("SEQ(A a, !SEQ(X x, !C c, D d), B b) WHERE [id]", ["a.id", "b.id", "x.id", "d.id", "c.id"]),
+        # composite keys: a leaf joins only if all of them cover it
+        ("SEQ(A a, !X x, B b) WHERE [id, tag]", ["a.id, a.tag", "b.id, b.tag", "x.id, x.tag"]),
+        ("SEQ(A a, !X x, B b) WHERE [id] AND a.tag = b.tag", ["a.id, a.tag", "b.id, b.tag"]),
+        # every alternative needs the key
+        ("OR(SEQ(A a, B b), SEQ(C c, D d)) WHERE [id]", ["a.id", "b.id", "c.id", "d.id"]),
+        ("OR(SEQ((A a : a.id = b.id), B b), SEQ(C c, D d))", []),
+        # a union leaf has the attribute whichever alternative is bound
+        ("SEQ(OR(A a, C c), B b) WHERE [id]", ["a|c.id", "b.id"]),
+        ("SEQ(OR(A a, C c), B b) WHERE a.id = b.id", []),
+        # one leaf, tied to a negated part: only if its attribute is never null, or the match would be lost
+        ("SEQ(A a, !X x) WHERE [n] WITHIN 5", ["a.n", "x.n"]),
+        ("SEQ(A a, !X x) WHERE [id] WITHIN 5", []),
+    ],
+)
+def test_partition_keys(query: str, key: list[str]) -> None:
+    assert key_of(query) == key
+
+
+def test_partition_keys_drops_the_equalities_that_the_key_guarantees() -> None:
+    before = equality_closure(plan_of("SEQ(A a, !X x, B b) WHERE [id] AND x.n = a.n AND a.tag = 'q'"))
+    after = partition_keys(before)
+    assert [line.split(" -- ")[0] for line in lines(after, "test")] == ["test a.tag = 'q'", "test x.n = a.n"]
+    assert [leaf for leaf, _ in after.key] == [0, 1, 2]
+
+
+# --- leaf order ------------------------------------------------------------------------------------------------------
+
+
+def test_leaf_order_starts_with_a_leaf_that_can_be_last() -> None:
+    assert lines(leaf_order(plan_of("SEQ(A a, B b, C c)")), "loops") == ["loops c > b > a"]
+
+
+def test_leaf_order_follows_equalities_and_writes_down_the_order_between() -> None:
+    after = leaf_order(plan_of("SEQ(A a, B b, C c) WHERE a.id = c.id"))
+    assert lines(after, "loops") == ["loops c > a > b"]
+    assert Order(Point(0, "end"), Point(2, "start")) in after.alternatives[0].order
+
+
+def test_leaf_order_drops_equalities_that_others_imply_by_then() -> None:
+    before = equality_closure(plan_of("AND(A a, B b, C c) WHERE [v]"))
+    assert len(before.alternatives[0].predicates) == 3
+    assert len(leaf_order(before).alternatives[0].predicates) == 2
+    # x.a = x.a is no such equality: it says that x.a is not null
+    assert len(leaf_order(plan_of("A a WHERE a.id = a.id")).alternatives[0].predicates) == 1
+
+
+def test_leaf_order_of_a_negated_part_starts_where_the_outside_ties_it() -> None:
+    after = leaf_order(plan_of("SEQ(A a, !SEQ(B b, C c), D d) WHERE c.id = a.id"))
+    assert after.alternatives[0].forbidden[0].block.nest == (3, 2)
+
+
+# --- one door --------------------------------------------------------------------------------------------------------
+
+
+def test_passes_can_be_switched_off_by_name() -> None:
+    plan = plan_of("SEQ(A a, !X x, B b) WHERE [id] AND a.n > 1")
+    assert optimize(plan, frozenset(step.__name__ for step in PASSES)) == plan
+    assert optimize(plan, {"partition_keys"}).key == ()
+    assert not optimize(plan, {"predicate_placement"}).alternatives[0].early
+    assert optimize(plan, {"leaf_order"}).alternatives[0].nest == (0, 1)
+    with pytest.raises(TocsinError, match="there is no pass partition_key"):
+        optimize(plan, {"partition_key"})
+
+
+@pytest.mark.parametrize("step", PASSES, ids=lambda step: step.__name__)
+def test_a_pass_has_an_example_and_does_nothing_twice(step: Pass) -> None:
+    assert "Before:" in (step.__doc__ or "")
+    plan = step(optimize(plan_of("SEQ(A a, B+ b, !SEQ(X x, C c), OR(D d, E e)) WHERE [id] AND a.n > 1")))
+    assert step(plan) == plan
+
+
+# --- what a plan publishes -------------------------------------------------------------------------------------------
+
+
+def test_reads_is_what_detection_needs() -> None:
+    plan = plan_of("SEQ(A a, !(X x : x.n > 1), B b) WHERE [id] AND a.v > 1 SELECT b.tag")
+    assert reads(plan) == reads(optimize(plan)) == {"A": {"id", "v"}, "B": {"id"}, "X": {"id", "n"}}
+
+
+@pytest.mark.parametrize(
+    ("query", "types", "ticks", "ahead"),
+    [
+        ("SEQ(A a, B b) WITHIN 5", ("B",), 5, False),
+        ("AND(A a, B b) WITHIN 5", ("A", "B"), 5, False),
+        ("SEQ(A a, B b)", ("B",), None, False),
+        ("SEQ(A a, B b, !X x) WITHIN 5", ("B",), 5, True),
+        ("SEQ(!X x, A a, B b, !X y) WITHIN 5", ("B",), 10, True),
+        ("SEQ(A a, B+ b) WITHIN 5", ("A", "B"), 5, True),
+        ("ISEQ[start(a) < start(b)](A a, B b; 5)", ("A", "B"), 5, False),
+    ],
+)
+def test_ends_and_horizon(query: str, types: tuple[str, ...], ticks: int | None, ahead: bool) -> None:
+    plan = plan_of(query)
+    assert (terminal_types(plan), horizon(plan), waits(plan)) == (types, ticks, ahead)
+    assert memory(plan) == ("grows with the stream" if ticks is None else "bounded by the window")
+
+
+# --- equal answers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", range(0, 1000, 100))
+def test_plans_mean_what_the_oracle_says_whatever_passes_are_off(start: int) -> None:
+    judged = 0
+    for seed in range(start, start + 100):
+        random = Random(seed)
+        query = parse(random_query(random))
+        try:
+            plan = bind(query, RANDOM_SCHEMA)
+        except QueryError:
+            with pytest.raises(TocsinError):  # what is wrong for the binder is wrong for the oracle
+                matches(query, random_history(random))
+            continue
+        if len(list(all_blocks(plan))) > 8:
+            continue
+        some = frozenset(step.__name__ for step in PASSES if random.random() < 0.4)
+        history = random_history(random)
+        wanted = {match.binding for match in matches(query, history)}
+        for each in (plan, optimize(plan), optimize(plan, some)):
+            assert naive_matches(each, history) == wanted, (seed, str(query), some)
+        judged += 1
+    assert judged > 40
