@@ -100,7 +100,7 @@ class Encoder:
         self._codes = {name: code for code, name in enumerate(types)}
         self.now = self.columns
         self.last_names: tuple[str, ...] = ()  # the columns of the last batch
-        self._shape: dict[str, pa.DataType] = {}  # the columns of every payload
+        self.shape: dict[str, pa.DataType] = {}  # the columns of every payload
         self._seen: tuple[pa.Array, Codes] | None = None  # the last dictionary of types and its codes
         self._known: dict[str, tuple[int, pa.Array, Ints]] = {}  # the last dictionary of each text column
 
@@ -161,16 +161,18 @@ class Encoder:
     def _shaped(self, role: str, batch: pa.RecordBatch, name: str) -> pa.Array:
         place = batch.schema.get_field_index(name)
         array = batch.column(place) if place >= 0 else None
-        type = self._shape.get(role)
+        type = self.shape.get(role)
         if type is None:
             known = self.fields.get(role, Field(role, Kind.TEXT))
             type = arrow_type(known) if array is None or pa.types.is_null(array.type) else array.type
-            self._shape[role] = type
+            self.shape[role] = type
         if array is None:
             return pa.nulls(batch.num_rows, type)
         if array.type == type:
             return array
         try:
+            if pa.types.is_decimal(type) and pa.types.is_integer(array.type):
+                array = array.cast(pa.decimal128(38, type.scale))  # wide enough for every whole number
             return array.cast(type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             kind = f"{array.type} now and {type} before"

@@ -76,12 +76,19 @@ def read_texts(array: pa.Array) -> tuple[pa.Array, Bools]:
     numbers = marks(whole)
     if numbers.any() and not _an_instant(trimmed[: int(numbers.argmax())]):
         kept = pc.if_else(whole, trimmed, pa.scalar(None, pa.string()))
-        values, unreadable = _each(kept, int, pa.int64())
+        values, unreadable = _whole_numbers(kept)
         return values, (~numbers & marks(pc.is_valid(array))) | unreadable
     try:
         return pc.cast(trimmed, pa.timestamp("us")), np.zeros(len(array), np.bool_)
     except pa.ArrowInvalid:
         return _each(trimmed, _instant, pa.timestamp("us", "UTC") if _zoned(trimmed) else pa.timestamp("us"))
+
+
+def _whole_numbers(texts: pa.Array) -> tuple[pa.Array, Bools]:
+    try:
+        return pc.cast(texts, pa.int64()), np.zeros(len(texts), np.bool_)
+    except pa.ArrowInvalid:  # a sign, or a number beyond 64 bits
+        return _each(texts, int, pa.int64())
 
 
 def _an_instant(texts: pa.Array) -> bool:

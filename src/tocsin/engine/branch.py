@@ -50,7 +50,11 @@ class Branch:
     @property
     def needs_order(self) -> bool:
         """Whether ties in time matter: a repetition with members or aggregates in canonical order."""
-        return any(leaf.repeat is not None for leaf in self._leaves())
+        return bool(self.repeated_types)
+
+    @property
+    def repeated_types(self) -> set[str]:
+        return {alt.type for leaf in self._leaves() if leaf.repeat is not None for alt in leaf.alts}
 
     @property
     def is_compiled(self) -> bool:
@@ -125,8 +129,8 @@ class Branch:
         self.T[rt.ORDERED] = int(self.detector.ordered)
         self.T[rt.HORIZON] = BEGINNING
         self.T[rt.TOP], self.T[rt.KEYS] = leaves, 1
-        self.H = np.zeros((program.rows_i, places + leaves), np.int64)
-        self.HF = np.zeros((program.rows_f, places + leaves), np.float64)
+        self.H = np.zeros((places + leaves, program.rows_i), np.int64)
+        self.HF = np.zeros((places + leaves, program.rows_f), np.float64)
         self.D = np.zeros((keys * leaves, 4), np.int64)
         self.KM = np.zeros((4 * keys if program.keyed else 1, 3), np.int64)
         self.PD = np.zeros((max(16, rows // 16) if program.waits else 1, 2 + 2 * len(program.nest)), np.int64)
@@ -156,13 +160,22 @@ class Branch:
         T[leaves_at:lists_at] = [lists_at + start for start in starts]
         T[lists_at:] = lists
         T[rt.TYPES_AT], T[rt.LEAVES_AT] = types_at, leaves_at
+        T[rt.SPAN] = program.span or 0
         return T
 
     def _lend(self, jit: bool | None = None) -> None:
         """The arrays as the kernel takes them: as they are, or as memoryviews for the plain body."""
         self._jit = self._jit if jit is None else jit
+        tables = (self.H, self.D, self.KM, self.OUT, self.MEM, self.PD)
+        self.T[rt.H_SIZE : rt.PD_SIZE + 1] = [len(table) for table in tables]
+        self.T[rt.WAIT_WIDTH] = self.PD.shape[1]
         arrays = (self.T, self.H, self.HF, self.D, self.KM, self.PD, self.OUT, self.MEM, self.LF, self.RK)
-        self.state: tuple[Any, ...] = arrays if self._jit else tuple(memoryview(array) for array in arrays)
+        self.state: tuple[Any, ...] = self._views(*arrays)
+
+    def _views(self, *arrays: npt.NDArray[Any]) -> tuple[Any, ...]:
+        """Flat views of the memory; the plain body takes memoryviews, which give Python's own numbers."""
+        flat = tuple(array.reshape(-1) for array in arrays)
+        return flat if self._jit else tuple(memoryview(array) for array in flat)
 
     _jit = False
 
@@ -249,15 +262,23 @@ class Branch:
 
     def _make_room(self, *, grow: bool) -> None:
         """Move the live events together; into a larger array if they fill more than half."""
-        leaves, buffers = len(self.program.leaf_ids), self._buffers
-        need = self.library.needed(self.T, self.D, buffers, self.H) + leaves
-        size = self.H.shape[1]
+        program, size = self.program, len(self.H)
+        need = self._compact(self.H, self.HF, copy=False)
         while grow or 2 * need > size:
             size, grow = 2 * size, False
-        H, HF = np.zeros((len(self.H), size), np.int64), np.zeros((len(self.HF), size), np.float64)
-        self.library.compact(self.T, self.H, self.HF, self.D, buffers, leaves, H, HF)
+        H, HF = np.zeros((size, program.rows_i), np.int64), np.zeros((size, program.rows_f), np.float64)
+        self._compact(H, HF, copy=True)
         self.H, self.HF = H, HF
         self._lend()
+
+    def _compact(self, H: Ints, HF: npt.NDArray[np.float64], *, copy: bool) -> int:
+        program = self.program
+        T, old, old_f, D, new, new_f = self._views(self.T, self.H, self.HF, self.D, H, HF)
+        leaves = len(program.leaf_ids)
+        widths = program.rows_i, program.rows_f
+        return int(
+            self.library.compact_entry(T, old, widths[0], old_f, widths[1], D, self._buffers, leaves, new, new_f, copy)
+        )
 
     @property
     def _buffers(self) -> int:
@@ -267,20 +288,21 @@ class Branch:
         """Recycle the codes of keys without events; enlarge the tables if most keys live."""
         self._make_room(grow=False)
         leaves = len(self.program.leaf_ids)
-        table = np.zeros_like(self.KM)
-        alive = np.zeros(int(self.T[rt.KEYS]) + 1, np.int64)
-        self.library.sweep_keys(self.T, self.KM, table, self.D, leaves, alive)
-        self.KM = table
-        if 4 * int(self.T[rt.KEYS_USED]) >= len(table) or 2 * int(self.T[rt.KEYS_USED]) * leaves >= len(self.D):
+        self._rehash(len(self.KM))
+        used = int(self.T[rt.KEYS_USED])
+        if 4 * used >= len(self.KM) or 2 * (used + 1) * leaves >= len(self.D):
             self.D = np.concatenate([self.D, np.zeros_like(self.D)])
-            self._rehash(2 * len(table))
+            self._rehash(2 * len(self.KM))
         self._lend()
 
     def _rehash(self, size: int) -> None:
+        """Carry the keys that have events into a new table."""
         table = np.zeros((size, 3), np.int64)
-        for prefix, value, code in self.KM[self.KM[:, 2] != 0].tolist():
-            table[self.library.key_slot(table, prefix, value)] = (prefix, value, code)
+        alive = np.zeros(int(self.T[rt.KEYS]) + 1, np.int64)
+        T, KM, new, D, flags = self._views(self.T, self.KM, table, self.D, alive)
+        self.library.sweep_entry(T, KM, new, size, D, len(self.program.leaf_ids), flags)
         self.KM = table
+        self.T[rt.KM_SIZE] = size
 
     # --- batches --------------------------------------------------------------------------------------------------
 
@@ -302,8 +324,7 @@ class Branch:
         for attr, is_float, nullable in program.columns:
             column = columns.get(attr)
             arrays += _as_arrays(column, len(items), is_float, nullable)
-        ready = [np.ascontiguousarray(array) for array in arrays]
-        return tuple(ready) if self._jit else tuple(memoryview(array) for array in ready)
+        return self._views(*(np.ascontiguousarray(array) for array in arrays))
 
     def _rank(self) -> None:
         """Texts in order of code points, as numbers by code; renewed when new texts came."""
@@ -326,7 +347,7 @@ class Branch:
 
     def live_numbers(self) -> Ints:
         """Numbers of all events in the state, ascending, each once."""
-        pieces = [self.H[1, begin:end] for _, begin, end in self.live_places()]
+        pieces = [self.H[begin:end, 1] for _, begin, end in self.live_places()]
         return np.unique(np.concatenate(pieces)) if pieces else np.zeros(0, np.int64)
 
     def live_texts(self) -> set[int]:
@@ -334,17 +355,16 @@ class Branch:
         if not self._ready:
             return set()
         used = set(self.program.ints) | set(self.KM[self.KM[:, 2] != 0, 1].tolist())
-        for row in range(2, len(self.H)):
-            for _, begin, end in self.live_places():
-                used.update(self.H[row, begin:end].tolist())
+        for _, begin, end in self.live_places():
+            used.update(self.H[begin:end, 2:].ravel().tolist())
         return used
 
 
 def _as_arrays(column: Column | None, count: int, is_float: bool, nullable: bool) -> list[npt.NDArray[Any]]:
     dtype = np.float64 if is_float else np.int64
     if column is None:
-        return [np.zeros(count, dtype), np.zeros(count, np.bool_)] if nullable else [np.zeros(count, dtype)]
+        return [np.zeros(count, dtype), np.zeros(count, np.uint8)] if nullable else [np.zeros(count, dtype)]
     values = column.values if column.values.dtype == dtype else column.values.astype(dtype)
     if not nullable:
         return [values]
-    return [values, np.ones(count, np.bool_) if column.valid is None else column.valid]
+    return [values, np.ones(count, np.uint8) if column.valid is None else column.valid.view(np.uint8)]

@@ -146,6 +146,15 @@ class _Generator(Names):
         self.declared: list[tuple[str, str]] = []
         self.batch: str | None = None  # set while the code speaks of a row of the batch, not of stored events
 
+    @property
+    def _width(self) -> int:
+        """Words of a row of OUT."""
+        return 2 + len(self.nest) + 2 * len(self.root.repeated)
+
+    @property
+    def _tables(self) -> str:
+        return f"H, {self.rows_i}, HF, {self.rows_f}"
+
     # --- layout ---------------------------------------------------------------------------------------------------
 
     def _types(self) -> tuple[str, ...]:
@@ -222,6 +231,8 @@ class _Generator(Names):
         if self._judged:
             self._judge()
         self._nest()
+        self._again()
+        self._answers()
         if self.waits:
             self._settle()
         self._kernel()
@@ -274,10 +285,18 @@ class _Generator(Names):
             return "0", "False"
         if self.batch is not None:
             number, _, nullable = self.columns[col.attr]
-            return f"c{number}[i]", f"v{number}[i]" if nullable else ""
+            return f"c{number}[i]", f"v{number}[i] != 0" if nullable else ""
         kept = self.stored[col.leaf][col.var, col.attr]
-        known = "" if kept.bit is None else f"(H[{self.row_nulls}, i_{col.leaf}] >> {kept.bit}) & 1 == 0"
-        return f"{kept.array}[{kept.row}, i_{col.leaf}]", known
+        known = "" if kept.bit is None else f"({self._word(col.leaf, self.row_nulls)} >> {kept.bit}) & 1 == 0"
+        return self._kept(kept, f"i_{col.leaf}"), known
+
+    def _word(self, leaf: int, row: int) -> str:
+        """A word of the event at a leaf: 0 its end, 1 its number, ..."""
+        return f"H[i_{leaf} * {self.rows_i}{f' + {row}' if row else ''}]"
+
+    def _kept(self, kept: Stored, place: str) -> str:
+        rows = self.rows_f if kept.array == "HF" else self.rows_i
+        return f"{kept.array}[{place} * {rows}{f' + {kept.row}' if kept.row else ''}]"
 
     def time(self, time: Time) -> Valued:
         if self.batch is not None:
@@ -288,7 +307,7 @@ class _Generator(Names):
     def _time(self, leaf: int, which: str) -> str:
         if self.leaves[leaf].repeat is not None and leaf != self.member:
             return f"{'rs' if which == 'start' else 're'}_{leaf}"
-        return f"H[{self.row_start if which == 'start' else 0}, i_{leaf}]"
+        return self._word(leaf, self.row_start if which == "start" else 0)
 
     member: int | None = None  # the repeated leaf whose members are being looked at
 
@@ -296,7 +315,7 @@ class _Generator(Names):
         alts = [alt.var for alt in self.leaves[leaf].alts]
         if len(alts) == 1:
             return ""
-        return f"H[{self.stored[leaf]['', '$alt'].row}, i_{leaf}] == {alts.index(var)}"
+        return f"{self._word(leaf, self.stored[leaf]['', '$alt'].row)} == {alts.index(var)}"
 
     def reach(self, reach: Reach) -> str:
         times = ", ".join(self._time(leaf, reach.which) for leaf in reach.leaves)
@@ -305,7 +324,7 @@ class _Generator(Names):
         return f"{'min' if reach.which == 'start' else 'max'}({times})"
 
     def event(self, ref: Ref) -> str:
-        return f"H[1, i_{ref.leaf}]"
+        return self._word(ref.leaf, 1)
 
     def bound(self, ref: Ref) -> str:
         return self._alternative(ref.leaf, ref.var)
@@ -401,7 +420,7 @@ class _Generator(Names):
         ordered = _strictly_ordered(block)
         types = {alt.type for alt in self.leaves[leaf].alts}
         return [
-            f"H[1, i_{leaf}] != H[1, i_{other}]"
+            f"{self._word(leaf, 1)} != {self._word(other, 1)}"
             for other in others
             if types & {alt.type for alt in self.leaves[other].alts}
             and (leaf, other) not in ordered
@@ -428,7 +447,7 @@ class _Generator(Names):
         """def violated_n(low, high, key, excl, <outer>): 1 as soon as one match of the block lies in [low, high]."""
         name = self.blocks.index(block)
         inner = "".join(f", {outer}" for outer in self._outer(block))
-        self.emit("@compiled")
+        self.emit("@inlined")
         self.emit(f"def violated_{name}(low, high, key, excl{inner}, S):")
         self.declared.append((f"violated_{name}", "iiii" + "".join(map(self._letter, self._outer(block))) + "S"))
         with self.writer.indented():
@@ -453,12 +472,12 @@ class _Generator(Names):
         buffer = self._buffer(leaf)
         self.emit(f"d_{leaf} = {buffer}")
         bounds = f"{_most(['low', *low])}, {_least(['high', *high])}"
-        self.emit(f"i_{leaf}, b_{leaf} = between(H, D[d_{leaf}, 1], D[d_{leaf}, 2], {bounds})")
+        self.emit(f"i_{leaf}, b_{leaf} = between(H, {self.rows_i}, D[4 * d_{leaf} + 1], D[4 * d_{leaf} + 2], {bounds})")
         self._loop(leaf, f"b_{leaf}")
-        tests = [f"H[1, i_{leaf}] != excl"]
-        self.emit(f"e_{leaf} = H[0, i_{leaf}]")
+        tests = [f"{self._word(leaf, 1)} != excl"]
+        self.emit(f"e_{leaf} = {self._word(leaf, 0)}")
         if self.shape.intervals:
-            self.emit(f"s_{leaf} = H[{self.row_start}, i_{leaf}]")
+            self.emit(f"s_{leaf} = {self._word(leaf, self.row_start)}")
             tests.append(f"s_{leaf} >= low")
         tests += self._exact_tests(block, leaf, exact) + self._distinct(block, leaf, exact)
         self._test(" and ".join(tests), "continue")
@@ -575,22 +594,22 @@ class _Generator(Names):
         if root:
             column = 2 + len(self.nest) + 2 * [other.id for other in block.repeated].index(id)
             self.emit("if write != 0:")
-            self.emit(f"    OUT[write - 1, {column}] = T[MEM_N]")
+            self.emit(f"    OUT[(write - 1) * {self._width} + {column}] = T[MEM_N]")
         self.emit(f"d_{id} = {self._buffer(id)}")
-        self.emit(f"i_{id}, b_{id} = between(H, D[d_{id}, 1], D[d_{id}, 2], lo_{id}, hi_{id})")
+        self.emit(f"i_{id}, b_{id} = between(H, {self.rows_i}, D[4 * d_{id} + 1], D[4 * d_{id} + 2], lo_{id}, hi_{id})")
         self._loop(id, f"b_{id}")
         self.member = id
-        tests = [f"H[1, i_{id}] != excl"]
+        tests = [f"{self._word(id, 1)} != excl"]
         if self.shape.intervals:
-            tests.append(f"H[{self.row_start}, i_{id}] >= lo_{id}")
+            tests.append(f"{self._word(id, self.row_start)} >= lo_{id}")
         types = {alt.type for alt in leaf.alts}
-        tests += [f"H[1, i_{id}] != H[1, i_{other}]" for other in fixed
+        tests += [f"{self._word(id, 1)} != {self._word(other, 1)}" for other in fixed
                   if types & {alt.type for alt in self.leaves[other].alts}]  # fmt: skip
         self._test(" and ".join(tests), "continue")
         self._tests((p for p in block.predicates if id in bare_leaves(p)), "continue")
         self.emit(f"n_{id} += 1")
-        self.emit(f"rs_{id} = min(rs_{id}, H[{self.row_start}, i_{id}])")
-        self.emit(f"re_{id} = max(re_{id}, H[0, i_{id}])")
+        self.emit(f"rs_{id} = min(rs_{id}, {self._word(id, self.row_start)})")
+        self.emit(f"re_{id} = max(re_{id}, {self._word(id, 0)})")
         for agg in aggs:
             self._aggregate_step(agg)
         if root:
@@ -599,15 +618,15 @@ class _Generator(Names):
         self.writer.depth -= 1
         if root:
             self.emit("if write != 0:")
-            self.emit(f"    OUT[write - 1, {column + 1}] = n_{id}")
+            self.emit(f"    OUT[(write - 1) * {self._width} + {column + 1}] = n_{id}")
         for agg in aggs:
             self._aggregate_end(agg)
 
     def _write_member(self, id: int) -> None:
         self.emit("if write != 0:")
-        self.emit("    if T[MEM_N] >= MEM.shape[0]:")
+        self.emit("    if T[MEM_N] >= T[MEM_SIZE]:")
         self.emit("        return -1, 0, 0")
-        self.emit(f"    MEM[T[MEM_N]] = H[1, i_{id}]")
+        self.emit(f"    MEM[T[MEM_N]] = {self._word(id, 1)}")
         self.emit("    T[MEM_N] += 1")
 
     def _aggregates_of(self, leaf: Leaf) -> list[Agg]:
@@ -707,7 +726,7 @@ class _Generator(Names):
         """def judge(...): the status of a complete binding without the event `excl`, and the time it waits for."""
         root = self.root
         places = ", ".join(f"i_{leaf}" for leaf in self.nest)
-        self.emit("@compiled")
+        self.emit("@inlined")
         self.emit(f"def judge(excl, write, key, {places}, S):")
         self.declared.append(("judge", "iii" + "i" * len(self.nest) + "S"))
         with self.writer.indented():
@@ -739,7 +758,7 @@ class _Generator(Names):
 
     def _nest(self) -> None:
         """def nest(mode, v, key, vlow, vhigh): all answers with the pinned events; False if OUT or PD is full."""
-        self.emit("@compiled")
+        self.emit("@inlined")
         self.emit("def nest(mode, v, key, vlow, vhigh, S):")
         self.declared.append(("nest", "iiiiiS"))
         with self.writer.indented():
@@ -767,9 +786,9 @@ class _Generator(Names):
             self.emit("mx = -FAR")
         for level, leaf in enumerate(self.nest):
             self.emit(f"a_{leaf} = T[PINS + {level}]")
-            self.emit(f"l_{leaf}, h_{leaf} = pinned(H, a_{leaf})")
+            self.emit(f"l_{leaf}, h_{leaf} = pinned(H, {self.rows_i}, a_{leaf})")
             if self.shape.intervals:
-                self.emit(f"ls_{leaf} = H[{self.row_start}, a_{leaf}] if a_{leaf} >= 0 else -FAR")
+                self.emit(f"ls_{leaf} = H[a_{leaf} * {self.rows_i} + {self.row_start}] if a_{leaf} >= 0 else -FAR")
             if window:
                 self.emit(f"mn = min(mn, h_{leaf})")
                 self.emit(f"mx = max(mx, l_{leaf})")
@@ -784,7 +803,8 @@ class _Generator(Names):
             low.append("mx - W")
             high.append("mn + W")
         bounds = f"{_most(low)}, {_least(high)}"
-        self.emit(f"a_{leaf}, b_{leaf}, l_{leaf}, h_{leaf} = narrow(H, D, {self._buffer(leaf)}, a_{leaf}, {bounds})")
+        at = f"H, {self.rows_i}, D, {self._buffer(leaf)}"
+        self.emit(f"a_{leaf}, b_{leaf}, l_{leaf}, h_{leaf} = narrow({at}, a_{leaf}, {bounds})")
         self.emit(f"if a_{leaf} >= b_{leaf}:")
         self.emit("    return True")
         if window:
@@ -808,14 +828,14 @@ class _Generator(Names):
             high.append(f"{mn} + W")
         if low or high:
             bounds = f"{_most(low or ['-FAR'])}, {_least(high or ['FAR'])}"
-            self.emit(f"i_{leaf}, z_{leaf} = between(H, a_{leaf}, b_{leaf}, {bounds})")
+            self.emit(f"i_{leaf}, z_{leaf} = between(H, {self.rows_i}, a_{leaf}, b_{leaf}, {bounds})")
         else:
             self.emit(f"i_{leaf}, z_{leaf} = a_{leaf}, b_{leaf}")
         self._loop(leaf, f"z_{leaf}")
-        self.emit(f"e_{leaf} = H[0, i_{leaf}]")
+        self.emit(f"e_{leaf} = {self._word(leaf, 0)}")
         tests = []
         if self.shape.intervals:
-            self.emit(f"s_{leaf} = H[{self.row_start}, i_{leaf}]")
+            self.emit(f"s_{leaf} = {self._word(leaf, self.row_start)}")
         start = f"s_{leaf}" if self.shape.intervals else f"e_{leaf}"
         if window:
             self.emit(f"mn_{leaf} = min({mn}, {start})")
@@ -823,7 +843,7 @@ class _Generator(Names):
             if self.shape.intervals:
                 tests.append(f"mx_{leaf} - {start} <= W")
         if self.changeable:
-            tests.append(f"(mode != {DELTA} or H[1, i_{leaf}] != v)")
+            tests.append(f"(mode != {DELTA} or {self._word(leaf, 1)} != v)")
         tests += self._exact_tests(self.root, leaf, exact) + self._distinct(self.root, leaf, exact)
         self._test(" and ".join(tests), "continue")
         self._tests(placed.get(level, []), "continue")
@@ -900,12 +920,12 @@ class _Generator(Names):
     def _out(self, op: str, excl: str) -> None:
         """Write one change; members of repetitions go to MEM."""
         self.emit("at = T[OUT_N]")
-        self.emit("if at >= OUT.shape[0]:")
+        self.emit("if at >= T[OUT_SIZE]:")
         self.emit("    return False")
-        self.emit(f"OUT[at, 0] = {op}")
-        self.emit("OUT[at, 1] = T[CLOCK]")
+        self.emit(f"OUT[at * {self._width}] = {op}")
+        self.emit(f"OUT[at * {self._width} + 1] = T[CLOCK]")
         for number, leaf in enumerate(self.nest):
-            self.emit(f"OUT[at, {2 + number}] = H[1, i_{leaf}]")
+            self.emit(f"OUT[at * {self._width} + {2 + number}] = {self._word(leaf, 1)}")
         if self.root.repeated:
             places = ", ".join(f"i_{leaf}" for leaf in self.nest)
             self.emit(f"good, other, count = judge({excl}, at + 1, key, {places}, S)")
@@ -920,27 +940,37 @@ class _Generator(Names):
             self.emit("    T[REWAIT] = until")
             self.emit("    continue")
             self.emit("at = T[WAITING] + T[FRESH]")
-            self.emit("if at >= PD.shape[0]:")
+            self.emit("if at >= T[PD_SIZE]:")
             self.emit("    return False")
-            self.emit("PD[at, 0] = until")
-            self.emit("PD[at, 1] = key")
+            self.emit(f"at *= {2 + 2 * len(self.nest)}")
+            self.emit("PD[at] = until")
+            self.emit("PD[at + 1] = key")
             for number, leaf in enumerate(self.nest):
-                self.emit(f"PD[at, {2 + 2 * number}] = H[1, i_{leaf}]")
-                self.emit(f"PD[at, {3 + 2 * number}] = e_{leaf}")
+                self.emit(f"PD[at + {2 + 2 * number}] = {self._word(leaf, 1)}")
+                self.emit(f"PD[at + {3 + 2 * number}] = e_{leaf}")
             self.emit("T[FRESH] += 1")
+
+    def _again(self) -> None:
+        """def again(...): the nest out of the way of the fast path."""
+        self._lines("@compiled", "def again(mode, v, key, vlow, vhigh, S):")
+        self.declared.append(("again", "iiiiiS"))
+        self._lines("    return nest(mode, v, key, vlow, vhigh, S)", "")
 
     def _settle(self) -> None:
         """def settle(): judge every waiting answer whose time has come. False if OUT is full."""
         self.emit("@compiled")
-        self.emit(f"def settle({STATE}):")
+        self.emit(f"def settle({_arrays(STATE)}):")
         with self.writer.indented():
+            self._pointers(STATE.split(", "))
             self.emit(f"S = ({STATE})")
-            self.emit("while T[WAITING] > 0 and (PD[0, 0] < T[CLOCK] or T[ENDED] != 0):")
+            self.emit("while T[WAITING] > 0 and (PD[0] < T[CLOCK] or T[ENDED] != 0):")
             with self.writer.indented():
-                self.emit("key = PD[0, 1]")
+                self.emit("key = PD[1]")
                 self.emit("found = True")
                 for level, leaf in enumerate(self.nest):
-                    self.emit(f"place = find(H, D, {self._buffer(leaf)}, PD[0, {3 + 2 * level}], PD[0, {2 + 2 * level}])")
+                    self.emit(
+                        f"place = find(H, {self.rows_i}, D, {self._buffer(leaf)}, PD[{3 + 2 * level}], PD[{2 + 2 * level}])"
+                    )
                     self.emit(f"T[PINS + {level}] = place")
                     self.emit("found = found and place >= 0")
                 self.emit("rows = T[OUT_N]")
@@ -949,7 +979,7 @@ class _Generator(Names):
                 self.emit("T[REWAIT] = -FAR")
                 self.emit("good = True")
                 self.emit("if found:")
-                self.emit(f"    good = nest({SETTLE}, -1, key, -FAR, FAR, S)")
+                self.emit(f"    good = again({SETTLE}, -1, key, -FAR, FAR, S)")
                 for level in range(len(self.nest)):
                     self.emit(f"T[PINS + {level}] = -1")
                 self.emit("if not good:")
@@ -977,22 +1007,27 @@ class _Generator(Names):
     def _kernel(self) -> None:
         """def kernel(i, n, base, <batch>, <state>): take rows i..n of a batch, whose events are numbered from base."""
         self.emit("@compiled")
-        self.emit(f"def kernel(i, n, base, {', '.join(self._batch_args())}, {STATE}):")
+        self.emit(f"def kernel(i, n, base, {_arrays(', '.join([*self._batch_args(), STATE]))}):")
         with self.writer.indented():
-            self._lines(f"S = ({STATE})", "clock = T[CLOCK]", "ordered = T[ORDERED] != 0", "while i < n:")
+            self._pointers([*self._batch_args(), *STATE.split(", ")])
+            self._lines(f"S = ({STATE})", "clock = T[CLOCK]", "ordered = T[ORDERED] != 0", "phase = T[PHASE]")
+            self._lines("T[PHASE] = 0", "rows = T[OUT_N]", "members = T[MEM_N]", "while i < n:")
             with self.writer.indented():
                 self._row_head()
-                self.emit("if T[PHASE] == 0:")
-                with self.writer.indented():
-                    for number, type in enumerate(self.types):
-                        self.emit(f"{'if' if number == 0 else 'elif'} ty == {number}:")
+                for number, type in enumerate(self.types):
+                    self.emit(f"{'if' if number == 0 else 'elif'} ty == {number}:")
+                    with self.writer.indented():
+                        self.emit("if phase == 0:")
                         with self.writer.indented():
                             self._store_type(type)
-                    self._lines("T[DUPLICATES] += T[TWICE]", "T[PHASE] = 1")
-                self._lines("rows = T[OUT_N]", "members = T[MEM_N]", "good = True")
-                self._answers()
+                        self._answer_type(type)
                 self._row_tail()
             self._lines("T[CLOCK] = clock", "T[ROW] = n", "return DONE")
+
+    def _pointers(self, names: list[str]) -> None:
+        """From arrays to their addresses, once per call: arrays would be counted at every inner call."""
+        for name in names:
+            self.emit(f"{name} = pointer(array_{name})")
 
     def _lines(self, *lines: str) -> None:
         for line in lines:
@@ -1012,12 +1047,13 @@ class _Generator(Names):
             "    i += 1",
             "    continue",
             "clock = max(clock, e)",
-            "T[CLOCK] = clock",
             f"s = {'start[i]' if self.shape.intervals else 'e'}",
             "number = base + i",
             f"sign = {'int(signs[i])' if self.shape.signs else '1'}",
-            "T[SIGN] = sign",
+            "good = True",
         )
+        if not self.waits and self.within is not None:
+            self._lines("if ordered:", "    T[HORIZON] = e - T[SPAN]")
 
     def _row_tail(self) -> None:
         self._lines(
@@ -1025,17 +1061,25 @@ class _Generator(Names):
             "    T[OUT_N] = rows",
             "    T[MEM_N] = members",
             "    T[FRESH] = 0",
+            "    T[PHASE] = 1",
+            "    T[CLOCK] = clock",
             "    T[ROW] = i",
             "    return OUT_FULL",
+            "phase = 0",
+            "rows = T[OUT_N]",
         )
+        if self.root.repeated:
+            self.emit("members = T[MEM_N]")
         if self.shape.signs:
-            self._each_leaf(
-                "if sign < 0 and T[PLACES + leaf] >= 0:",
-                f"    remove(H, HF, D, T[ROW_KEYS + leaf] * {len(self.leaves)} + leaf, T[PLACES + leaf])",
-            )
+            self.emit("if sign < 0:")
+            with self.writer.indented():
+                self._each_leaf(
+                    "if T[PLACES + leaf] >= 0:",
+                    f"    remove({self._tables}, D, T[ROW_KEYS + leaf] * {len(self.leaves)} + leaf, T[PLACES + leaf])",
+                )
         if self.waits:
             self.emit("wait(T, PD)")
-        self._lines("T[PHASE] = 0", "i += 1")
+        self.emit("i += 1")
 
     def _each_leaf(self, *lines: str) -> None:
         """A loop over the leaves that an event of the row's type may fill."""
@@ -1057,7 +1101,6 @@ class _Generator(Names):
     def _store_type(self, type: str) -> None:
         """Decide which leaves take the event and make room there (repeatable), then store it (once)."""
         places = self._places_of(type)
-        self.emit("T[TWICE] = 0")
         for leaf, alternative in places:
             self._admit(leaf, alternative, only=len(places) == 1)
         for leaf, alternative in places:
@@ -1069,7 +1112,7 @@ class _Generator(Names):
         self.batch = "row"
         conditions = [self.scribe.true(where) for where in leaf.alts[alternative].where]
         self.batch = None
-        known = [f"v{column}[i]" for column, _, nullable in keys if nullable]
+        known = [f"v{column}[i] != 0" for column, _, nullable in keys if nullable]
         self.emit(f"T[PLACES + {self.number[id]}] = -1")
         self.emit(f"take_{id} = {' and '.join(known + conditions) or 'True'}")
         if len(keys) > 1:
@@ -1081,7 +1124,7 @@ class _Generator(Names):
                 self._give_up("key")
 
     def _give_up(self, status: str) -> None:
-        self._lines(f"if {status} < -1:", "    T[ROW] = i", f"    return -{status}")
+        self._lines(f"if {status} < -1:", "    T[CLOCK] = clock", "    T[ROW] = i", f"    return -{status}")
 
     def _key_columns(self, id: int) -> list[tuple[int, bool, bool]]:
         return [self.columns[attr] for attr in self.keys.get(id, ())]
@@ -1092,12 +1135,12 @@ class _Generator(Names):
         with self.writer.indented():
             for column, _, _ in keys[:-1]:
                 self.emit(f"pre_{id} = new_key(T, KM, D, {len(self.leaves)}, pre_{id}, c{column}[i])")
-                self._lines(f"if pre_{id} < 0:", "    T[ROW] = i", "    return KEYS_FULL")
+                self._lines(f"if pre_{id} < 0:", "    T[CLOCK] = clock", "    T[ROW] = i", "    return KEYS_FULL")
 
     def _entry(self, id: int) -> str:
         """Arguments that lead to the buffer of an event."""
         keyed = self._key(id)
-        return f"T, H, HF, D, KM, {len(self.leaves)}, {self.number[id]}, {self._predecessor(id)}, {keyed}"
+        return f"T, {self._tables}, D, KM, {len(self.leaves)}, {self.number[id]}, {self._predecessor(id)}, {keyed}"
 
     def _key(self, id: int) -> str:
         keys = self._key_columns(id)
@@ -1128,7 +1171,7 @@ class _Generator(Names):
         if self.shape.signs:
             self._lines(
                 f"if take_{id} and sign < 0:",
-                f"    withdraw(T, H, D, KM, {len(self.leaves)}, {self.number[id]}, {self._key(id)}, {event})",
+                f"    withdraw(T, H, {self.rows_i}, D, KM, {len(self.leaves)}, {self.number[id]}, {self._key(id)}, {event})",
             )
         self.emit(f"if take_{id}{' and sign > 0' if self.shape.signs else ''}:")
         with self.writer.indented():
@@ -1150,36 +1193,68 @@ class _Generator(Names):
         nulls = []
         for (var, attr), kept in self.stored[leaf.id].items():
             if attr == "$alt":
-                self.emit(f"{kept.array}[{kept.row}, place] = {alternative}")
+                self.emit(f"{self._kept(kept, 'place')} = {alternative}")
                 continue
             if var != leaf.alts[alternative].var:
                 nulls.append(str(1 << (kept.bit or 0)))
                 continue
             column, _, nullable = self.columns[attr]
-            self.emit(f"{kept.array}[{kept.row}, place] = c{column}[i]")
+            self.emit(f"{self._kept(kept, 'place')} = c{column}[i]")
             if nullable and kept.bit is not None:
-                nulls.append(f"(0 if v{column}[i] else {1 << kept.bit})")
+                nulls.append(f"(0 if v{column}[i] != 0 else {1 << kept.bit})")
         if any(kept.bit is not None for kept in self.stored[leaf.id].values()):
-            self.emit(f"H[{self.row_nulls}, place] = {' + '.join(nulls) or '0'}")
+            self.emit(f"H[place * {self.rows_i} + {self.row_nulls}] = {' + '.join(nulls) or '0'}")
         self.emit("pass")
 
     # --- answers of one row ----------------------------------------------------------------------------------------
 
+    def _answer_type(self, type: str) -> None:
+        """In order, only an event that can come last has answers; with one such leaf the nest stands right here."""
+        places = [leaf.id for leaf, _ in self._places_of(type)]
+        last = [id for id in self.nest if _is_terminal(self.root, id)]
+        slow = "good = answers(ty, number, late, sign, e, s, S)"
+        if len(last) == 1 and places == last:
+            number, level = self.number[last[0]], self.nest.index(last[0])
+            self._lines(
+                "T[CLOCK] = clock",
+                "if late or sign < 0:",
+                f"    {slow}",
+                f"elif T[PLACES + {number}] >= 0:",
+                "    T[SIGN] = 1",
+                f"    T[PINS + {level}] = T[PLACES + {number}]",
+                f"    good = nest({NEW}, number, T[ROW_KEYS + {number}], -FAR, FAR, S)",
+                f"    T[PINS + {level}] = -1",
+            )
+        elif any(id in last for id in places):
+            self._lines("T[CLOCK] = clock", slow)
+        else:
+            self._lines("if late or sign < 0:", "    T[CLOCK] = clock", f"    {slow}")
+
     def _answers(self) -> None:
-        """Pin the event to each root leaf that took it; if it came late, judge again what it can change."""
-        if self.shape.signs:
-            self._each_leaf("if sign < 0 and T[PLACES + leaf] >= 0:", "    number = H[1, T[PLACES + leaf]]")
-        self._each_leaf(
-            "level = T[LEVELS + leaf]",
-            "if good and level >= 0 and T[PLACES + leaf] >= 0 and (late or sign < 0 or T[TERMINAL + leaf] != 0):",
-            "    T[PINS + level] = T[PLACES + leaf]",
-            f"    good = nest({NEW}, number, T[ROW_KEYS + leaf], -FAR, FAR, S)",
-            "    T[PINS + level] = -1",
-        )
-        if self.changeable:
-            self.emit("if good and (late or sign < 0):")
-            with self.writer.indented():
-                self._changed()
+        """def answers(...): pin the event to each root leaf that took it; judge again what a late one can change."""
+        self._lines("@compiled", "def answers(ty, number, late, sign, e, s, S):")
+        self.declared.append(("answers", "iibiiiS"))
+        with self.writer.indented():
+            self._lines(f"{STATE} = S", "T[SIGN] = sign", "good = True")
+            if self.shape.signs:
+                self.emit("if sign < 0:")
+                with self.writer.indented():
+                    self._each_leaf(
+                        "if T[PLACES + leaf] >= 0:", f"    number = H[T[PLACES + leaf] * {self.rows_i} + 1]"
+                    )
+            self._each_leaf(
+                "level = T[LEVELS + leaf]",
+                "if good and level >= 0 and T[PLACES + leaf] >= 0 and (late or sign < 0 or T[TERMINAL + leaf] != 0):",
+                "    T[PINS + level] = T[PLACES + leaf]",
+                f"    good = again({NEW}, number, T[ROW_KEYS + leaf], -FAR, FAR, S)",
+                "    T[PINS + level] = -1",
+            )
+            if self.changeable:
+                self.emit("if good and (late or sign < 0):")
+                with self.writer.indented():
+                    self._changed()
+            self.emit("return good")
+        self.emit("")
 
     def _changed(self) -> None:
         """A late event at a forbidden or repeated leaf: judge again the bindings it can change, each key once."""
@@ -1189,26 +1264,26 @@ class _Generator(Names):
         deep = "T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0"
         if not self.keys:
             self._each_leaf(f"if {deep}:", "    everywhere = True")
-            self._lines("if everywhere:", f"    good = nest({DELTA}, number, 0, vlow, vhigh, S)")
+            self._lines("if everywhere:", f"    good = again({DELTA}, number, 0, vlow, vhigh, S)")
             return
         self._each_leaf(f"if {deep} and T[COVERED + leaf] == 0:", "    everywhere = True")
         self._lines(
             "if everywhere:",
             "    for key in range(1, T[KEYS]):",
-            f"        good = good and nest({DELTA}, number, key, vlow, vhigh, S)",
+            f"        good = good and again({DELTA}, number, key, vlow, vhigh, S)",
         )
         self._each_leaf(
             f"if good and not everywhere and {deep}:",
             "    key = T[ROW_KEYS + leaf]",
-            "    again = T[T[LEAVES_AT] + ty]",
+            "    back = T[T[LEAVES_AT] + ty]",
             "    fresh = True",
-            "    while T[again] != leaf:",
-            "        other = T[again]",
+            "    while T[back] != leaf:",
+            "        other = T[back]",
             "        if T[LEVELS + other] < 0 and T[PLACES + other] >= 0 and T[ROW_KEYS + other] == key:",
             "            fresh = False",
-            "        again += 1",
+            "        back += 1",
             "    if fresh:",
-            f"        good = nest({DELTA}, number, key, vlow, vhigh, S)",
+            f"        good = again({DELTA}, number, key, vlow, vhigh, S)",
         )
 
     def tables(self) -> dict[str, tuple[int, ...]]:
@@ -1224,6 +1299,10 @@ class _Generator(Names):
 
 
 # --- small readings of blocks -------------------------------------------------------------------------------------
+
+
+def _arrays(names: str) -> str:
+    return ", ".join(f"array_{name}" for name in names.split(", "))
 
 
 def _plus(code: str, number: int) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from tocsin.engine import parts as saved
 from tocsin.engine import runtime as rt
@@ -18,7 +20,7 @@ from tocsin.engine.branch import Branch
 from tocsin.engine.changes import Changes, Members
 from tocsin.engine.ledger import Ledger
 from tocsin.engine.parts import Part
-from tocsin.engine.payload import Payload
+from tocsin.engine.payload import Payload, content_hash
 from tocsin.errors import InputError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
@@ -74,12 +76,11 @@ class Detector:
             raise InputError("the stream has ended", hint="start a new detector, or do not advance to the end of time")
         if self.eids is None:
             self.eids = items.eid_high is not None or any(branch.needs_order for branch in self.branches)
-        if self.eids and items.eid_high is None:
-            items = self._named(items)
         first, before = self.next, self.clock
         self.next += len(items)
         self._seen += len(items)
-        raw = [branch.push(items, first) for branch in self.branches]
+        given = self._ranked(items, first) if self.eids and items.eid_high is None else items
+        raw = [branch.push(given, first) for branch in self.branches]
         clocks = [branch.clock for branch in self.branches]
         self.clock = max(clocks) if clocks else max(self.clock, int(items.end.max(initial=BEGINNING)))
         if any(branch.accepted for branch in self.branches):
@@ -177,10 +178,20 @@ class Detector:
     def _my_types(self) -> set[str]:
         return {type for branch in self.branches for type in branch.program.types}
 
-    def _named(self, items: Items) -> Items:
-        """The items with computed eids, for queries that need the canonical order."""
-        high, low = self.payload.names_for(items.payload, self.payload.chunks)
-        return Items(items.types, items.start, items.end, high, low, items.columns, items.payload, items.signs)
+    def _ranked(self, items: Items, first: int) -> Items:
+        """Without eids the canonical order of equal times is that of the contents; equal contents are interchangeable.
+
+        Only events that may be members of a repetition are looked at, and in ordered input only ties among them.
+        """
+        types = {type for branch in self.branches for type in branch.repeated_types}
+        mine = np.isin(items.types, [code for code, type in enumerate(self.types) if type in types])
+        if self.ordered:
+            mine &= _tied(items.end)
+        rows = np.flatnonzero(mine)
+        high = np.zeros(len(items), np.int64)
+        high[rows] = content_hash(items.payload.take(pa.array(rows))).view(np.int64)
+        numbers = np.arange(first, first + len(items), dtype=np.int64)
+        return Items(items.types, items.start, items.end, high, numbers, items.columns, items.payload, items.signs)
 
     def _late_rows(self, items: Items, before: int) -> Ints:
         clock = np.maximum.accumulate(np.concatenate([[before], items.end]))[:-1]
@@ -216,6 +227,15 @@ def compile_plan(
 ) -> Detector:
     """A new detector for a bound plan. `types` and `strings` are those of the encoder that will feed it."""
     return Detector(plan, types, strings, jit=jit, ordered=ordered, functions=functions)
+
+
+def _tied(end: Ints) -> npt.NDArray[np.bool_]:
+    """Rows of a batch in order that share their time with a neighbour, or may with one of the next batch."""
+    same = np.empty(len(end) + 1, np.bool_)
+    same[0] = same[-1] = True
+    np.equal(end[1:], end[:-1], out=same[1:-1])
+    edge = (end == end[0]) | (end == end[-1]) if len(end) else same[:0]
+    return same[1:] | same[:-1] | edge
 
 
 def _ragged(first: Ints, counts: Ints, members: Ints) -> Members:

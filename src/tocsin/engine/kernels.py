@@ -47,7 +47,7 @@ class Kernel:
 def plain(program: Program, functions: Mapping[str, Function], strings: Strings) -> Kernel:
     """The generated source as ordinary Python."""
     space: dict[str, Any] = {name: getattr(runtime, name) for name in exports(program.source)}
-    space["compiled"] = lambda function: function
+    space["compiled"] = space["inlined"] = space["pointer"] = lambda value: value
     space["FOREIGN"] = [_foreign(expr, functions, strings) for expr in program.foreign]
     for name in program.inlined:
         space[f"user_{name}"] = functions[name].call
@@ -123,7 +123,7 @@ def signature(program: Program) -> list[Any]:
     known = {f"c{number}": types.float64 for number, (_, is_float, _) in enumerate(program.columns) if is_float}
     arguments: list[Any] = [types.int64] * 3
     for name in program.batch_args.split(", "):
-        scalar = types.boolean if name.startswith("v") else kinds.get(name) or known.get(name, types.int64)
+        scalar = types.uint8 if name.startswith("v") else kinds.get(name) or known.get(name, types.int64)
         arguments.append(batch(scalar))
     return arguments + state_signature()
 
@@ -131,15 +131,14 @@ def signature(program: Program) -> list[Any]:
 def state_signature() -> list[Any]:
     from numba import types
 
-    one, two = types.int64[::1], types.int64[:, ::1]
-    real = types.float64
-    return [one, two, real[:, ::1], two, two, two, two, one, real[::1], one]
+    words, reals = types.int64[::1], types.float64[::1]
+    return [words, words, reals, words, words, words, words, words, reals, words]
 
 
 HEADER = """\
 from tocsin.engine.runtime import library
 _library = library(True)
-compiled = _library.compiled
+compiled, inlined, pointer = _library.compiled, _library.inlined, _library.pointer
 {imports}
 """
 
@@ -206,7 +205,9 @@ def _in_memory(program: Program, functions: Mapping[str, Function]) -> Kernel:
 
     library = runtime.library(True)
     space: dict[str, Any] = {name: getattr(library, name) for name in exports(program.source)}
+    space["pointer"] = library.pointer
     space["compiled"] = numba.njit(nogil=True, error_model="numpy")
+    space["inlined"] = numba.njit(nogil=True, error_model="numpy", forceinline=True)
     for name in program.inlined:
         space[f"user_{name}"] = numba.njit(functions[name].call)
     exec(compile(program.source, f"<kernel {program.key}>", "exec"), space)  # noqa: S102 - source without user text
@@ -221,7 +222,7 @@ def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False) -
         for name in exports(program.source):
             if name in runtime.FUNCTIONS:
                 runtime.declare(name)
-        letters = {"i": types.int64, "f": types.float64, "b": types.boolean, "S": types.Tuple(state_signature())}
+        letters = {"i": types.int64, "f": types.float64, "b": types.boolean, "S": types.Tuple([types.CPointer(array.dtype) for array in state_signature()])}
         for name, arguments in program.functions:
             _compile(space[name], [letters[letter] for letter in arguments])
     run, settle = space["kernel"], space.get("settle")

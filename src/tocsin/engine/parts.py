@@ -74,7 +74,7 @@ def _cut(detector: Detector) -> dict[tuple[int, int], Ints]:
     for branch in detector.branches:
         by_leaf: dict[int, list[Ints]] = {}
         for leaf, begin, end in branch.live_places():
-            by_leaf.setdefault(leaf, []).append(branch.H[1, begin:end].copy())
+            by_leaf.setdefault(leaf, []).append(branch.H[begin:end, 1].copy())
         for leaf, pieces in by_leaf.items():
             numbers = np.concatenate(pieces)
             at = detector.payload.locate(numbers)

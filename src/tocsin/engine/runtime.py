@@ -1,15 +1,15 @@
 """What every generated kernel calls: sorted buffers per leaf and key, the key table, waiting answers, exact arithmetic.
 
 The same source runs as plain Python and under Numba: `library(jit=True)` loads this file a second time with JIT set.
-Plain functions take memoryviews of the same NumPy arrays, so that they compute with Python's own integers.
+Compiled functions take raw pointers (an array as argument would be counted on every call), plain ones memoryviews of the
+same memory, so that they compute with Python's own integers. All tables are flat, a row after the other:
 
-State, all int64 unless said otherwise:
   T   control words and parameters, see the constants below
-  H   [kind, place]  stored events, one column a place: row 0 end, row 1 event number, then what the plan stores
-  HF  [kind, place]  float64 attributes
-  D   [buffer, 4]    the buffer of leaf l for key k is number k * leaves + l: origin, begin, end, capacity in H
-  KM  [slot, 3]      open-addressing table (prefix, value) -> key code; codes start at 1, 0 is "no key"
-  PD  [n, width]     waiting answers, a binary heap on column 0 (the time they wait for), then key, then (event, end) pairs
+  H   stored events, R words a place: end, event number, then what the plan stores
+  HF  their float attributes, RF words a place (float64)
+  D   buffers, 4 words each: origin, begin, end, capacity in H; that of leaf l for key k is number k * leaves + l
+  KM  open-addressing table, 3 words a slot: prefix, value, key code; codes start at 1, 0 is "no key"
+  PD  waiting answers, WAIT_WIDTH words each, a binary heap on word 0 (the time they wait for), then key, (event, end) pairs
 """
 
 from __future__ import annotations
@@ -32,11 +32,24 @@ def _identity(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 if JIT:
-    from numba import njit
+    from numba import njit, types
+
+    from numba.extending import intrinsic
 
     compiled = njit(cache=True, nogil=True, error_model="numpy")
+    inlined = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+
+    @intrinsic
+    def pointer(context: Any, array: Any) -> Any:
+        """The address of an array's first element."""
+
+        def code(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return target.make_array(signature.args[0])(target, builder, arguments[0]).data
+
+        return types.CPointer(array.dtype)(array), code
+
 else:
-    compiled = _identity
+    compiled = inlined = pointer = _identity
 
 # --- control words in T ------------------------------------------------------------------------------------------
 CLOCK = 0  # the largest end seen
@@ -60,14 +73,17 @@ SIGN = 17  # -1 while an event is being withdrawn
 REWAIT = 18  # a waiting answer must wait on, until this
 TYPES_AT = 19  # where in T the local numbers of types begin
 LEAVES_AT = 20  # where in T the lists of leaves begin, one list per local type, each closed by -1
-TWICE = 21  # 1: the current row's event was there already
-PINS = 24  # places of the fixed leaves of the root that are given (-1: free), at most 40
-PLACES = 64  # places of the current row's event, one per leaf, at most 96
-ROW_KEYS = 160  # its key codes, likewise
-LEVELS = 256  # the level of each leaf in the root's nest; -1 for leaves of forbidden blocks and repetitions
-TERMINAL = 352  # 1: the leaf can hold the event that comes last
-COVERED = 448  # 1: the key covers the leaf
-PARAMS = 544  # the window, the integer literals, then the tables of types
+H_SIZE, D_SIZE, KM_SIZE, OUT_SIZE, MEM_SIZE, PD_SIZE = 21, 22, 23, 24, 25, 26  # rows of the tables
+WAIT_WIDTH = 27
+SPAN = 28  # ordered input: how far behind the clock an event may be of use; 0: for ever
+MOST_LEAVES = 112  # each of the following tables has one word per leaf (PINS: per level of the root's nest)
+PINS = 32  # places of root leaves that are given, -1: free
+PLACES = PINS + MOST_LEAVES  # where the current row's event was stored, -1: not there
+ROW_KEYS = PLACES + MOST_LEAVES  # under which key code
+LEVELS = ROW_KEYS + MOST_LEAVES  # the level of the leaf in the root's nest; -1: in a forbidden block, or repeated
+TERMINAL = LEVELS + MOST_LEAVES  # 1: the leaf can hold the event that comes last
+COVERED = TERMINAL + MOST_LEAVES  # 1: the key covers the leaf
+PARAMS = COVERED + MOST_LEAVES  # the window, the integer literals, then the tables of types
 
 # --- what a kernel returns ---------------------------------------------------------------------------------------
 DONE, OUT_FULL, HEAP_FULL, KEYS_FULL, WAIT_FULL = 0, 1, 2, 3, 4
@@ -80,147 +96,162 @@ SMALLEST = -(1 << 63)
 # --- sorted buffers ----------------------------------------------------------------------------------------------
 
 
-@compiled
-def first_at(H: Any, a: int, b: int, time: int) -> int:
+@inlined
+def first_at(H: Any, R: int, a: int, b: int, time: int) -> int:
     """The first place in [a, b) whose end is at or after `time`, or b."""
     while b - a > 8:
         middle = (a + b) >> 1
-        if H[0, middle] < time:
+        if H[middle * R] < time:
             a = middle + 1
         else:
             b = middle
-    while a < b and H[0, a] < time:
+    while a < b and H[a * R] < time:
         a += 1
     return a
 
 
-@compiled
-def first_after(H: Any, a: int, b: int, time: int) -> int:
+@inlined
+def first_after(H: Any, R: int, a: int, b: int, time: int) -> int:
     """The first place in [a, b) whose end is after `time`, or b."""
     while b - a > 8:
         middle = (a + b) >> 1
-        if H[0, middle] <= time:
+        if H[middle * R] <= time:
             a = middle + 1
         else:
             b = middle
-    while a < b and H[0, b - 1] > time:
+    while a < b and H[(b - 1) * R] > time:
         b -= 1
     return b
 
 
-@compiled
-def between(H: Any, a: int, b: int, low: int, high: int) -> tuple[int, int]:
+@inlined
+def between(H: Any, R: int, a: int, b: int, low: int, high: int) -> tuple[int, int]:
     """The part of [a, b) whose ends lie in [low, high]."""
-    b = first_after(H, a, b, high)
-    return first_at(H, a, b, low), b
+    b = first_after(H, R, a, b, high)
+    return first_at(H, R, a, b, low), b
 
 
-@compiled
-def pinned(H: Any, place: int) -> tuple[int, int]:
+@inlined
+def pinned(H: Any, R: int, place: int) -> tuple[int, int]:
     """Bounds on the end of a leaf before the loops: exact if it is pinned to a place, else none."""
     if place < 0:
         return -FAR, FAR
-    return H[0, place], H[0, place]
+    return H[place * R], H[place * R]
 
 
-@compiled
-def narrow(H: Any, D: Any, d: int, place: int, low: int, high: int) -> tuple[int, int, int, int]:
+@inlined
+def narrow(H: Any, R: int, D: Any, d: int, place: int, low: int, high: int) -> tuple[int, int, int, int]:
     """The range of a leaf, and bounds on its ends; a pinned leaf is a range of one, an empty range has a == b."""
     if place >= 0:
-        return place, place + 1, H[0, place], H[0, place]
-    a, b = between(H, D[d, 1], D[d, 2], low, high)
+        return place, place + 1, H[place * R], H[place * R]
+    a, b = between(H, R, D[4 * d + 1], D[4 * d + 2], low, high)
     if a >= b:
         return b, b, 0, 0
-    return a, b, H[0, a], H[0, b - 1]
+    return a, b, H[a * R], H[(b - 1) * R]
+
+
+@inlined
+def reserve(T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, d: int) -> bool:
+    """Make room for one more event in buffer d; drop what lies behind the horizon. False: H is full."""
+    begin = D[4 * d + 1]
+    end = D[4 * d + 2]
+    if begin < end and H[begin * R] >= T[HORIZON] and end < D[4 * d] + D[4 * d + 3]:
+        return True
+    return make_room(T, H, R, HF, RF, D, d)
 
 
 @compiled
-def reserve(T: Any, H: Any, HF: Any, D: Any, d: int) -> bool:
-    """Make room for one more event in buffer d; drop what lies behind the horizon. False: H is full."""
-    begin = D[d, 1]
-    end = D[d, 2]
-    horizon = T[HORIZON]
-    while begin < end and H[0, begin] < horizon:
+def make_room(T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, d: int) -> bool:
+    origin = D[4 * d]
+    begin = D[4 * d + 1]
+    end = D[4 * d + 2]
+    capacity = D[4 * d + 3]
+    while begin < end and H[begin * R] < T[HORIZON]:
         begin += 1
-    origin = D[d, 0]
-    capacity = D[d, 3]
     if begin == end:
         begin = origin
         end = origin
-    D[d, 1] = begin
-    D[d, 2] = end
+    D[4 * d + 1] = begin
+    D[4 * d + 2] = end
     if end < origin + capacity:
         return True
     count = end - begin
     if begin - origin >= (capacity >> 1) and begin > origin:
-        move(H, HF, begin, origin, count)
-        D[d, 1] = origin
-        D[d, 2] = origin + count
+        move(H, R, HF, RF, begin, origin, count)
+        D[4 * d + 1] = origin
+        D[4 * d + 2] = origin + count
         return True
     bigger = max(4, 2 * capacity)
     top = T[TOP]
-    if top + bigger > H.shape[1]:
+    if top + bigger > T[H_SIZE]:
         return False
-    move(H, HF, begin, top, count)
+    move(H, R, HF, RF, begin, top, count)
     T[TOP] = top + bigger
-    D[d, 0] = top
-    D[d, 1] = top
-    D[d, 2] = top + count
-    D[d, 3] = bigger
+    D[4 * d] = top
+    D[4 * d + 1] = top
+    D[4 * d + 2] = top + count
+    D[4 * d + 3] = bigger
     return True
 
 
 @compiled
-def move(H: Any, HF: Any, source: int, target: int, count: int) -> None:
+def move(H: Any, R: int, HF: Any, RF: int, source: int, target: int, count: int) -> None:
     """Copy `count` places to the left or into free space."""
-    for kind in range(H.shape[0]):
-        for k in range(count):
-            H[kind, target + k] = H[kind, source + k]
-    for kind in range(HF.shape[0]):
-        for k in range(count):
-            HF[kind, target + k] = HF[kind, source + k]
+    for k in range(count * R):
+        H[target * R + k] = H[source * R + k]
+    for k in range(count * RF):
+        HF[target * RF + k] = HF[source * RF + k]
+
+
+@inlined
+def insert(
+    H: Any, R: int, HF: Any, RF: int, D: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int
+) -> int:
+    """Open the place of an event in buffer d, in canonical order; the caller fills it.
+
+    `rs` is the word of a place that holds the start (0 if all events are points), `rh` that of the eid (-1: none).
+    Returns the place, or -1 - place if the event is there already.
+    """
+    stop = D[4 * d + 2]
+    if stop == D[4 * d + 1] or H[(stop - 1) * R] < end:
+        D[4 * d + 2] = stop + 1
+        return stop
+    return insert_within(H, R, HF, RF, D, d, end, start, high, low, rs, rh)
 
 
 @compiled
-def insert(H: Any, HF: Any, D: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int) -> int:
-    """Open the place of an event in buffer d, in canonical order; the caller fills it.
-
-    `rs` is the row of H that holds starts (0 if all events are points), `rh` that of eids (-1 if there are none).
-    Returns the place, or -1 - place if the event is there already.
-    """
-    begin = D[d, 1]
-    stop = D[d, 2]
-    place = stop
-    if place > begin and H[0, place - 1] > end:
-        place = first_after(H, begin, place, end)
-    while place > begin and H[0, place - 1] == end:
-        before = place - 1
-        other = H[rs, before]
-        if other < start:
+def insert_within(
+    H: Any, R: int, HF: Any, RF: int, D: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int
+) -> int:
+    begin = D[4 * d + 1]
+    stop = D[4 * d + 2]
+    place = first_after(H, R, begin, stop, end)
+    while place > begin and H[(place - 1) * R] == end:
+        before = (place - 1) * R
+        if H[before + rs] < start:
             break
-        if other == start:
-            if rh < 0 or H[rh, before] < high:
+        if H[before + rs] == start:
+            if rh < 0 or H[before + rh] < high:
                 break
-            if H[rh, before] == high:
-                if H[rh + 1, before] < low:
+            if H[before + rh] == high:
+                if H[before + rh + 1] < low:
                     break
-                if H[rh + 1, before] == low:
-                    return -1 - before
-        place = before
-    for kind in range(H.shape[0]):
-        for k in range(stop, place, -1):
-            H[kind, k] = H[kind, k - 1]
-    for kind in range(HF.shape[0]):
-        for k in range(stop, place, -1):
-            HF[kind, k] = HF[kind, k - 1]
-    D[d, 2] = stop + 1
+                if H[before + rh + 1] == low:
+                    return -place
+        place -= 1
+    for k in range(stop * R - 1, place * R - 1, -1):
+        H[k + R] = H[k]
+    for k in range(stop * RF - 1, place * RF - 1, -1):
+        HF[k + RF] = HF[k]
+    D[4 * d + 2] = stop + 1
     return place
 
 
-@compiled
+@inlined
 def ready(
-    T: Any, H: Any, HF: Any, D: Any, KM: Any, leaves: int, leaf: int, before: int, keyed: bool, prefix: int, value: int
-) -> int:
+    T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, KM: Any, leaves: int, leaf: int, before: int,
+    keyed: bool, prefix: int, value: int,
+) -> int:  # fmt: skip
     """Find the buffer of an event and make room in it: its key code, -1 if the event is of no use, or a status.
 
     `before` is a leaf that must hold an earlier event under the same key, or -1; ordered input may rely on that.
@@ -229,45 +260,47 @@ def ready(
     key = 0
     if before >= 0 and T[ORDERED] != 0:
         if keyed:
-            key = key_of(KM, prefix, value)
+            key = key_of(T, KM, prefix, value)
             if key == 0:
                 return -1
-        if D[key * leaves + before, 1] == D[key * leaves + before, 2]:
+        newest = D[4 * (key * leaves + before) + 2]
+        if D[4 * (key * leaves + before) + 1] == newest or H[(newest - 1) * R] < T[HORIZON]:
             return -1
     elif keyed:
         key = new_key(T, KM, D, leaves, prefix, value)
         if key < 0:
             return -KEYS_FULL
-    if not reserve(T, H, HF, D, key * leaves + leaf):
+    if not reserve(T, H, R, HF, RF, D, key * leaves + leaf):
         return -HEAP_FULL
     return key
 
 
-@compiled
+@inlined
 def enter(
-    T: Any, H: Any, HF: Any, D: Any, KM: Any, leaves: int, leaf: int, before: int, keyed: bool, prefix: int, value: int,
+    T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, KM: Any, leaves: int, leaf: int, before: int,
+    keyed: bool, prefix: int, value: int,
     number: int, end: int, start: int, high: int, low: int, rs: int, rh: int, keep: bool,
 ) -> int:  # fmt: skip
     """Store an event at a leaf, or on the leaf's scratch place if it need not be kept; its place or what `ready` says.
 
     An event that is there already is counted and has no place (-1).
     """
-    key = ready(T, H, HF, D, KM, leaves, leaf, before, keyed, prefix, value)
+    key = ready(T, H, R, HF, RF, D, KM, leaves, leaf, before, keyed, prefix, value)
     if key < 0:
         return key
     place = leaf
     if keep:
-        place = insert(H, HF, D, key * leaves + leaf, end, start, high, low, rs, rh)
+        place = insert(H, R, HF, RF, D, key * leaves + leaf, end, start, high, low, rs, rh)
         if place < 0:
-            T[TWICE] = 1
+            T[DUPLICATES] += 1
             return -1
-    H[0, place] = end
-    H[1, place] = number
+    H[place * R] = end
+    H[place * R + 1] = number
     if rs > 0:
-        H[rs, place] = start
+        H[place * R + rs] = start
     if rh > 0:
-        H[rh, place] = high
-        H[rh + 1, place] = low
+        H[place * R + rh] = high
+        H[place * R + rh + 1] = low
     T[PLACES + leaf] = place
     T[ROW_KEYS + leaf] = key
     return place
@@ -275,172 +308,158 @@ def enter(
 
 @compiled
 def withdraw(
-    T: Any, H: Any, D: Any, KM: Any, leaves: int, leaf: int, keyed: bool, prefix: int, value: int,
+    T: Any, H: Any, R: int, D: Any, KM: Any, leaves: int, leaf: int, keyed: bool, prefix: int, value: int,
     end: int, start: int, high: int, low: int, rs: int, rh: int,
 ) -> None:  # fmt: skip
     """Find the event that is being withdrawn; its place is -1 if it never came."""
     key = 0
     if keyed:
-        key = key_of(KM, prefix, value)
+        key = key_of(T, KM, prefix, value)
         if key == 0:
             return
-    T[PLACES + leaf] = locate(H, D, key * leaves + leaf, end, start, high, low, rs, rh)
-    T[ROW_KEYS + leaf] = key
-
-
-@compiled
-def locate(H: Any, D: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int) -> int:
-    """The place of the event with this time and eid in buffer d, or -1."""
-    place = first_at(H, D[d, 1], D[d, 2], end)
-    while place < D[d, 2] and H[0, place] == end:
-        if H[rs, place] == start and H[rh, place] == high and H[rh + 1, place] == low:
-            return place
+    d = key * leaves + leaf
+    stop = D[4 * d + 2]
+    place = first_at(H, R, D[4 * d + 1], stop, end)
+    while place < stop and H[place * R] == end:
+        at = place * R
+        if H[at + rs] == start and H[at + rh] == high and H[at + rh + 1] == low:
+            T[PLACES + leaf] = place
+            T[ROW_KEYS + leaf] = key
+            return
         place += 1
-    return -1
 
 
 @compiled
-def find(H: Any, D: Any, d: int, end: int, number: int) -> int:
+def find(H: Any, R: int, D: Any, d: int, end: int, number: int) -> int:
     """The place of event `number` (which ends at `end`) in buffer d, or -1."""
-    place = first_at(H, D[d, 1], D[d, 2], end)
-    while place < D[d, 2] and H[0, place] == end:
-        if H[1, place] == number:
+    stop = D[4 * d + 2]
+    place = first_at(H, R, D[4 * d + 1], stop, end)
+    while place < stop and H[place * R] == end:
+        if H[place * R + 1] == number:
             return place
         place += 1
     return -1
 
 
 @compiled
-def remove(H: Any, HF: Any, D: Any, d: int, place: int) -> None:
+def remove(H: Any, R: int, HF: Any, RF: int, D: Any, d: int, place: int) -> None:
     """Close the place of an event."""
-    stop = D[d, 2] - 1
-    move(H, HF, place + 1, place, stop - place)
-    D[d, 2] = stop
+    stop = D[4 * d + 2] - 1
+    move(H, R, HF, RF, place + 1, place, stop - place)
+    D[4 * d + 2] = stop
 
 
 @compiled
-def compact(T: Any, H: Any, HF: Any, D: Any, buffers: int, first: int, newH: Any, newHF: Any) -> None:
-    """Copy every live event into newH, tightly; what lies behind the horizon stays behind."""
-    horizon = T[HORIZON]
+def compact(
+    T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, buffers: int, first: int, newH: Any, newHF: Any, copy: bool
+) -> int:
+    """Copy every live event into newH, tightly; what lies behind the horizon stays behind.
+
+    Returns how many places that takes; with copy=False nothing else happens.
+    """
     top = first
     for d in range(buffers):
-        begin = D[d, 1]
-        end = D[d, 2]
-        while begin < end and H[0, begin] < horizon:
+        begin = D[4 * d + 1]
+        end = D[4 * d + 2]
+        while begin < end and H[begin * R] < T[HORIZON]:
             begin += 1
         count = end - begin
-        if D[d, 3] == 0:
-            continue
         capacity = 0
         if count > 0:
             capacity = 4
             while capacity < count:
                 capacity *= 2
-        for kind in range(H.shape[0]):
-            for k in range(count):
-                newH[kind, top + k] = H[kind, begin + k]
-        for kind in range(HF.shape[0]):
-            for k in range(count):
-                newHF[kind, top + k] = HF[kind, begin + k]
-        D[d, 0] = top
-        D[d, 1] = top
-        D[d, 2] = top + count
-        D[d, 3] = capacity
+        if copy and D[4 * d + 3] > 0:
+            for k in range(count * R):
+                newH[top * R + k] = H[begin * R + k]
+            for k in range(count * RF):
+                newHF[top * RF + k] = HF[begin * RF + k]
+            D[4 * d] = top
+            D[4 * d + 1] = top
+            D[4 * d + 2] = top + count
+            D[4 * d + 3] = capacity
         top += capacity
-    T[TOP] = top
-
-
-@compiled
-def needed(T: Any, D: Any, buffers: int, H: Any) -> int:
-    """How many places `compact` would use."""
-    horizon = T[HORIZON]
-    total = 0
-    for d in range(buffers):
-        begin = D[d, 1]
-        end = D[d, 2]
-        while begin < end and H[0, begin] < horizon:
-            begin += 1
-        if end > begin:
-            capacity = 4
-            while capacity < end - begin:
-                capacity *= 2
-            total += capacity
-    return total
+    if copy:
+        T[TOP] = top
+    return top
 
 
 # --- keys --------------------------------------------------------------------------------------------------------
 
 
-@compiled
-def key_slot(KM: Any, prefix: int, value: int) -> int:
-    """The slot of a key in KM: where it is, or where it would go."""
-    mask = KM.shape[0] - 1
-    h = value * -7046029254386353131 + prefix * 6364136223846793005
-    slot = (h ^ (h >> 31)) & mask
-    while KM[slot, 2] != 0 and (KM[slot, 1] != value or KM[slot, 0] != prefix):
-        slot = (slot + 1) & mask
+@inlined
+def key_slot(KM: Any, size: int, prefix: int, value: int) -> int:
+    """The slot of a key in KM: where it is, or where it would go. `size` is a power of two."""
+    slot = (value + (value >> 12) * 40503 + prefix * 2654435761) & (size - 1)  # small numbers stay neighbours
+    while KM[3 * slot + 2] != 0 and (KM[3 * slot + 1] != value or KM[3 * slot] != prefix):
+        slot = (slot + 1) & (size - 1)
     return slot
 
 
-@compiled
-def key_of(KM: Any, prefix: int, value: int) -> int:
+@inlined
+def key_of(T: Any, KM: Any, prefix: int, value: int) -> int:
     """The code of a key, or 0 if it was never seen."""
-    return KM[key_slot(KM, prefix, value), 2]
+    return KM[3 * key_slot(KM, T[KM_SIZE], prefix, value) + 2]
 
 
-@compiled
+@inlined
 def new_key(T: Any, KM: Any, D: Any, leaves: int, prefix: int, value: int) -> int:
     """The code of a key, a new one if needed; -1 if the tables are full."""
-    slot = key_slot(KM, prefix, value)
-    code = KM[slot, 2]
+    slot = key_slot(KM, T[KM_SIZE], prefix, value)
+    code = KM[3 * slot + 2]
     if code != 0:
         return code
-    if 2 * T[KEYS_USED] >= KM.shape[0]:
+    return add_key(T, KM, D, leaves, prefix, value, slot)
+
+
+@compiled
+def add_key(T: Any, KM: Any, D: Any, leaves: int, prefix: int, value: int, slot: int) -> int:
+    if 2 * T[KEYS_USED] >= T[KM_SIZE]:
         return -1
     code = T[FREE_KEY]
     if code != 0:
-        T[FREE_KEY] = D[code * leaves, 0]
-        D[code * leaves, 0] = 0
+        T[FREE_KEY] = D[4 * code * leaves]
+        D[4 * code * leaves] = 0
     else:
         code = T[KEYS]
-        if (code + 1) * leaves > D.shape[0]:
+        if (code + 1) * leaves > T[D_SIZE]:
             return -1
         T[KEYS] = code + 1
-    KM[slot, 0] = prefix
-    KM[slot, 1] = value
-    KM[slot, 2] = code
+    KM[3 * slot] = prefix
+    KM[3 * slot + 1] = value
+    KM[3 * slot + 2] = code
     T[KEYS_USED] += 1
     return code
 
 
 @compiled
-def sweep_keys(T: Any, KM: Any, newKM: Any, D: Any, leaves: int, alive: Any) -> None:
-    """Move the keys that still have events into newKM and recycle the other codes. Call after `compact`."""
+def sweep_keys(T: Any, KM: Any, newKM: Any, size: int, D: Any, leaves: int, alive: Any) -> None:
+    """Move the keys that still have events into newKM (of `size` slots) and recycle the other codes, after `compact`."""
     for code in range(T[KEYS]):
         alive[code] = 0
-        for leaf in range(leaves):
-            if D[code * leaves + leaf, 2] > D[code * leaves + leaf, 1]:
+        for d in range(code * leaves, (code + 1) * leaves):
+            if D[4 * d + 2] > D[4 * d + 1]:
                 alive[code] = 1
+    slots = T[KM_SIZE]
     for _ in range(8):  # a prefix lives while a longer key uses it; keys have few parts
-        for slot in range(KM.shape[0]):
-            if KM[slot, 2] != 0 and alive[KM[slot, 2]] != 0 and KM[slot, 0] != 0:
-                alive[KM[slot, 0]] = 1
+        for slot in range(slots):
+            code = KM[3 * slot + 2]
+            if code != 0 and alive[code] != 0 and KM[3 * slot] != 0:
+                alive[KM[3 * slot]] = 1
     used = 0
-    for slot in range(KM.shape[0]):
-        code = KM[slot, 2]
+    for slot in range(slots):
+        code = KM[3 * slot + 2]
         if code == 0:
             continue
         if alive[code] != 0:
-            target = key_slot(newKM, KM[slot, 0], KM[slot, 1])
-            newKM[target, 0] = KM[slot, 0]
-            newKM[target, 1] = KM[slot, 1]
-            newKM[target, 2] = code
+            target = key_slot(newKM, size, KM[3 * slot], KM[3 * slot + 1])
+            for k in range(3):
+                newKM[3 * target + k] = KM[3 * slot + k]
             used += 1
         else:
-            for leaf in range(leaves):
-                for k in range(4):
-                    D[code * leaves + leaf, k] = 0
-            D[code * leaves, 0] = T[FREE_KEY]
+            for k in range(4 * code * leaves, 4 * (code + 1) * leaves):
+                D[k] = 0
+            D[4 * code * leaves] = T[FREE_KEY]
             T[FREE_KEY] = code
     T[KEYS_USED] = used
 
@@ -451,68 +470,66 @@ def sweep_keys(T: Any, KM: Any, newKM: Any, D: Any, leaves: int, alive: Any) -> 
 @compiled
 def wait(T: Any, PD: Any) -> None:
     """Take the fresh entries behind the heap into the heap."""
-    width = PD.shape[1]
     for _ in range(T[FRESH]):
         child = T[WAITING]
         T[WAITING] = child + 1
         while child > 0:
             parent = (child - 1) >> 1
-            if PD[parent, 0] <= PD[child, 0]:
+            if PD[parent * T[WAIT_WIDTH]] <= PD[child * T[WAIT_WIDTH]]:
                 break
-            for k in range(width):
-                other = PD[parent, k]
-                PD[parent, k] = PD[child, k]
-                PD[child, k] = other
+            swap(T, PD, parent, child)
             child = parent
     T[FRESH] = 0
 
 
 @compiled
-def unwait(T: Any, PD: Any) -> None:
-    """Drop the first entry of the heap."""
-    width = PD.shape[1]
-    last = T[WAITING] - 1
-    T[WAITING] = last
-    for k in range(width):
-        PD[0, k] = PD[last, k]
-    sink(PD, last)
+def swap(T: Any, PD: Any, one: int, other: int) -> None:
+    for k in range(T[WAIT_WIDTH]):
+        word = PD[one * T[WAIT_WIDTH] + k]
+        PD[one * T[WAIT_WIDTH] + k] = PD[other * T[WAIT_WIDTH] + k]
+        PD[other * T[WAIT_WIDTH] + k] = word
 
 
 @compiled
-def sink(PD: Any, count: int) -> None:
+def sink(T: Any, PD: Any) -> None:
     """Restore the heap after its first entry changed."""
     parent = 0
-    while 2 * parent + 1 < count:
+    while 2 * parent + 1 < T[WAITING]:
         child = 2 * parent + 1
-        if child + 1 < count and PD[child + 1, 0] < PD[child, 0]:
+        if child + 1 < T[WAITING] and PD[(child + 1) * T[WAIT_WIDTH]] < PD[child * T[WAIT_WIDTH]]:
             child += 1
-        if PD[parent, 0] <= PD[child, 0]:
+        if PD[parent * T[WAIT_WIDTH]] <= PD[child * T[WAIT_WIDTH]]:
             return
-        for k in range(PD.shape[1]):
-            other = PD[parent, k]
-            PD[parent, k] = PD[child, k]
-            PD[child, k] = other
+        swap(T, PD, parent, child)
         parent = child
+
+
+@compiled
+def unwait(T: Any, PD: Any) -> None:
+    """Drop the first entry of the heap."""
+    T[WAITING] -= 1
+    swap(T, PD, 0, T[WAITING])
+    sink(T, PD)
 
 
 @compiled
 def rewait(T: Any, PD: Any) -> None:
     """Let the first entry of the heap wait on, until T[REWAIT]."""
-    PD[0, 0] = T[REWAIT]
-    sink(PD, T[WAITING])
+    PD[0] = T[REWAIT]
+    sink(T, PD)
 
 
 # --- arithmetic that never lies: (value, is not null) -------------------------------------------------------------
 
 
-@compiled
+@inlined
 def add(x: int, y: int) -> tuple[int, bool]:
     if (y > 0 and x > BIGGEST - y) or (y < 0 and x < SMALLEST - y):
         return 0, False
     return x + y, True
 
 
-@compiled
+@inlined
 def subtract(x: int, y: int) -> tuple[int, bool]:
     if (y < 0 and x > BIGGEST + y) or (y > 0 and x < SMALLEST + y):
         return 0, False
@@ -534,7 +551,7 @@ def multiply(x: int, y: int) -> tuple[int, bool]:
     return 0, False
 
 
-@compiled
+@inlined
 def divide(x: float, y: float) -> tuple[float, bool]:
     if y == 0.0:
         return 0.0, False
@@ -575,7 +592,7 @@ def absolute(x: int) -> tuple[int, bool]:
     return abs(x), True
 
 
-@compiled
+@inlined
 def compare(i: int, f: float) -> int:
     """An integer against a float, exactly: -1, 0, 1; 2 if f is NaN."""
     if f != f:
@@ -647,6 +664,23 @@ def carry_add(low: int, carry: int, x: int) -> tuple[int, int]:
     return low + x, carry
 
 
+# --- called by the host, with arrays ------------------------------------------------------------------------------
+
+
+@compiled
+def compact_entry(
+    T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, buffers: int, first: int, newH: Any, newHF: Any, copy: bool
+) -> int:
+    return compact(
+        pointer(T), pointer(H), R, pointer(HF), RF, pointer(D), buffers, first, pointer(newH), pointer(newHF), copy
+    )
+
+
+@compiled
+def sweep_entry(T: Any, KM: Any, newKM: Any, size: int, D: Any, leaves: int, alive: Any) -> None:
+    sweep_keys(pointer(T), pointer(KM), pointer(newKM), size, pointer(D), leaves, pointer(alive))
+
+
 # --- loading -----------------------------------------------------------------------------------------------------
 
 
@@ -673,8 +707,7 @@ def declare(name: str) -> None:
     """
     from numba import types
 
-    ints, table = types.int64[::1], types.int64[:, ::1]
-    arrays = {"T": ints, "alive": ints, "HF": types.float64[:, ::1], "newHF": types.float64[:, ::1]}
+    words, reals = types.CPointer(types.int64), types.CPointer(types.float64)
     scalars = {"int": types.int64, "float": types.float64, "bool": types.boolean}
     function, plain = getattr(library(True), name), globals()[name]
     for called in plain.__code__.co_names:
@@ -682,7 +715,7 @@ def declare(name: str) -> None:
             declare(called)
     kinds = plain.__annotations__
     arguments = plain.__code__.co_varnames[: plain.__code__.co_argcount]
-    function.compile(tuple(scalars.get(kinds[argument]) or arrays.get(argument, table) for argument in arguments))
+    function.compile(tuple(scalars.get(kinds[argument]) or (reals if "HF" in argument else words) for argument in arguments))
     function.disable_compile()
 
 
@@ -690,4 +723,4 @@ FUNCTIONS = frozenset(
     name
     for name, value in list(globals().items())
     if getattr(value, "__module__", "") == __name__ and getattr(value, "__name__", "") == name and name[0] != "_"
-) - {"library", "declare"}
+) - {"library", "declare", "compact_entry", "sweep_entry", "pointer"}

@@ -16,12 +16,12 @@ from tocsin.plan.block import Block, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables
 from tocsin.plan.closure import Conditions, taken_apart
 from tocsin.plan.draft import Draft, Drafter
+from tocsin.plan.kinds import KindError, field_of, ticks
 from tocsin.plan.names import resolve
+from tocsin.plan.outputs import outputs_of, variables_of
 from tocsin.plan.parts import Part, Site, Woven, parts, sites
 from tocsin.plan.problems import Problems, suggestion
-from tocsin.plan.select import outputs_of, variables_of
 from tocsin.plan.typer import variables
-from tocsin.plan.types import KindError, field_of, ticks
 from tocsin.plan.where import Context, check_mentions, filled, impossible
 from tocsin.schema import Field, Kind, Schema
 
@@ -74,9 +74,15 @@ def fingerprint(named_query: Query) -> str:
 
 
 def _mergeable(schema: Schema, conditions: Conditions) -> Callable[[tuple[syntax.Leaf, ...]], bool]:
-    """Leaves of an OR can share a spot if each predicate is about its own leaf and `[attr]` means one kind in all."""
+    """Leaves of an OR can share a spot if each predicate is about its own leaf and `[attr]` means one kind in all.
+
+    Beside `[attr]`, which ranges over bound variables only, no written equality may mention them: it would.
+    """
+    written = {side.vars[0] for equality in conditions.equalities for side in (equality.left, equality.right)}
 
     def mergeable(leaves: tuple[syntax.Leaf, ...]) -> bool:
+        if conditions.same and written & {leaf.var for leaf in leaves}:
+            return False
         for attr, _ in conditions.same:
             fields = [schema.field(leaf.type, attr) for leaf in leaves]
             if len({(field.kind, field.scale) for field in fields if field}) > 1:

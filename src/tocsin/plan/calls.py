@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from tocsin.plan.expr import Bound, Op
 from tocsin.plan.fold import NULL, is_null
-from tocsin.plan.types import NUMBERS, KindError, article, compared, kind_of, settled, to_float, unified
+from tocsin.plan.kinds import NUMBERS, KindError, article, compared, kind_of, settled, to_float, unified
 from tocsin.schema import Kind
 
 Args: TypeAlias = tuple[Bound, ...]

@@ -23,7 +23,7 @@ from tocsin.lang.syntax import (
 )
 from tocsin.plan.parts import Site
 from tocsin.plan.problems import Problems, listed, suggestion
-from tocsin.plan.tlist import Edge, comparison_edges, implied
+from tocsin.plan.tlist import Edge, Graph, comparison_edges
 from tocsin.schema import Schema
 
 MOST_LEAVES = 100
@@ -184,7 +184,8 @@ def _edges(comparison: Comparison) -> list[Edge]:
 def _contradicts(comparison: Comparison, known: list[Edge]) -> bool:
     """Would one more comparison close a circle with a strict edge in it?"""
     new = _edges(comparison)
-    return any(implied(right, left, not strict, known + new) for left, right, strict in new)
+    graph = Graph(known + new)
+    return any(graph.implies(right, left, not strict) for left, right, strict in new)
 
 
 def _shown(comparison: Comparison) -> str:

@@ -122,25 +122,37 @@ def _around(outer: tuple[Absent, ...], inner: tuple[Absent, ...]) -> bool:
 # --- one alternative ---------------------------------------------------------------------------------------------
 
 
-def classes_of(root: Draft, conditions: Conditions) -> list[tuple[list[Member], Span | None]]:
-    """The classes of equal attributes in one alternative, each with a place to underline."""
+def classes_of(root: Draft, conditions: Conditions, everyone: Iterable[str]) -> list[tuple[list[Member], Span | None]]:
+    """The classes of equal attributes in one alternative, each with a place to underline.
+
+    `[attr]` closes over every variable of the query, bound or not, but only bound ones are written down.
+    """
     classes = Classes()
     places: dict[Hashable, Span | None] = {}
     for equality in conditions.equalities:
         classes.join(equality.left, equality.right)
         places.setdefault(equality.left, equality.span)
+    unions = {tuple(str(leaf.var) for leaf in spot.leaves) for draft in root.tree() for spot in draft.leaves}
     for attr, span in conditions.same:
-        members = [
-            Member(tuple(str(leaf.var) for leaf in spot.leaves), attr) for draft in root.tree() for spot in draft.leaves
-        ]
+        members = [Member(vars, attr) for vars in (*((var,) for var in everyone), *sorted(unions))]
         for member in members:
             classes.join(members[0], member)
             places.setdefault(member, span)
+    alternatives = {var for union in unions if len(union) > 1 for var in union} if conditions.same else set()
     found = []
     for group in classes.all():
         members = [member for member in group if isinstance(member, Member)]
-        found.append((members, next((places[member] for member in members if member in places), None)))
+        span = next((places[member] for member in members if member in places), None)
+        found.append(([m for m in members if len(m.vars) > 1 or m.vars[0] not in alternatives], span))
     return found
+
+
+def written_classes(conditions: Conditions) -> list[list[Member]]:
+    """What the equalities that stand in WHERE relate without `[attr]`: these hold for unbound variables too."""
+    classes = Classes()
+    for equality in conditions.equalities:
+        classes.join(equality.left, equality.right)
+    return [[member for member in group if isinstance(member, Member)] for group in classes.all()]
 
 
 class Writer:

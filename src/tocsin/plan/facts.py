@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tocsin.plan.block import Block, LastEnd, Plan, Point, Scope, WindowHigh, WindowLow
 from tocsin.plan.expr import Bound, Col, walk
 from tocsin.plan.rewrite import all_blocks
-from tocsin.plan.tlist import edges_of, reach, spans
+from tocsin.plan.tlist import graph_of
 
 
 def reads(plan: Plan) -> dict[str, set[str]]:
@@ -40,8 +40,8 @@ def _predicates(plan: Plan) -> Iterator[Bound]:
 def last_leaves(block: Block) -> tuple[int, ...]:
     """The fixed leaves that can end last: none of the others must end after them."""
     fixed = [leaf.id for leaf in block.fixed]
-    edges = edges_of(block.order) + spans(fixed)
-    later = {id: reach(Point(id, "end"), edges) for id in fixed}
+    graph = graph_of(block.order, fixed)
+    later = {id: graph.reach(Point(id, "end")) for id in fixed}
     return tuple(id for id in fixed if not any(later[id].get(Point(other, "end")) for other in fixed))
 
 

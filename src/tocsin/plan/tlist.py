@@ -17,27 +17,44 @@ Edge: TypeAlias = tuple[object, object, bool]  # left, right, strict
 # --- closure -----------------------------------------------------------------------------------------------------
 
 
-def reach(start: object, edges: Iterable[Edge]) -> dict[object, bool]:
-    """Everything at or after `start`; True where it is strictly after."""
-    follows: dict[object, list[tuple[object, bool]]] = {}
-    for source, target, sharp in edges:
-        follows.setdefault(source, []).append((target, sharp))
-    found = {start: False}
-    queue = deque([(start, False)])
-    while queue:
-        node, sharp = queue.popleft()
-        for target, edge_sharp in follows.get(node, ()):
-            strict = sharp or edge_sharp
-            if target not in found or (strict and not found[target]):
-                found[target] = strict
-                queue.append((target, strict))
-    return found
+class Graph:
+    """Ends of events and the comparisons between them."""
+
+    def __init__(self, edges: Iterable[Edge] = ()) -> None:
+        self._follows: dict[object, list[tuple[object, bool]]] = {}
+        for edge in edges:
+            self.add(edge)
+
+    def add(self, edge: Edge) -> None:
+        left, right, strict = edge
+        self._follows.setdefault(left, []).append((right, strict))
+
+    def drop(self, edge: Edge) -> None:
+        left, right, strict = edge
+        self._follows[left].remove((right, strict))
+
+    def reach(self, start: object) -> dict[object, bool]:
+        """Everything at or after `start`; True where it is strictly after."""
+        found = {start: False}
+        queue = deque([(start, False)])
+        while queue:
+            node, sharp = queue.popleft()
+            for target, edge_sharp in self._follows.get(node, ()):
+                strict = sharp or edge_sharp
+                if target not in found or (strict and not found[target]):
+                    found[target] = strict
+                    queue.append((target, strict))
+        return found
+
+    def implies(self, left: object, right: object, strict: bool) -> bool:
+        """Do the comparisons imply left < right (strict) or left <= right?"""
+        found = self.reach(left)
+        return right in found and (found[right] or not strict)
 
 
-def implied(left: object, right: object, strict: bool, edges: Iterable[Edge]) -> bool:
-    """Do the edges imply left < right (strict) or left <= right?"""
-    found = reach(left, edges)
-    return right in found and (found[right] or not strict)
+def graph_of(order: Iterable[Order], leaves: Iterable[int]) -> Graph:
+    """The order of a block, with start <= end of every leaf."""
+    return Graph(edges_of(order) + spans(leaves))
 
 
 def spans(leaves: Iterable[int]) -> list[Edge]:
@@ -51,17 +68,16 @@ def edges_of(order: Iterable[Order]) -> list[Edge]:
 
 def reduced(order: Sequence[Order], leaves: Sequence[int]) -> tuple[Order, ...]:
     """The order without entries that the others imply, later ones dropped first."""
-    kept = list(dict.fromkeys(order))
+    kept = dict.fromkeys(order)
+    graph = graph_of(kept, leaves)
     for entry in reversed(tuple(kept)):
-        others = [other for other in kept if other != entry]
-        if implied(entry.left, entry.right, entry.strict, edges_of(others) + spans(leaves)):
-            kept = others
+        (edge,) = edges_of([entry])
+        graph.drop(edge)
+        if graph.implies(*edge):
+            del kept[entry]
+        else:
+            graph.add(edge)
     return tuple(kept)
-
-
-def strictly_before(order: Iterable[Order], leaves: Iterable[int], one: int, other: int, which: str = "end") -> bool:
-    """Must `one` end (or start) before `other` does?"""
-    return implied(Point(one, which), Point(other, which), True, edges_of(order) + spans(leaves))
 
 
 def comparison_edges(left: object, op: str, right: object) -> list[Edge]:
@@ -72,14 +88,6 @@ def comparison_edges(left: object, op: str, right: object) -> list[Edge]:
         case ">" | ">=":
             return [(right, left, op == ">")]
     return [(left, right, False), (right, left, False)]
-
-
-def contradiction(edges: Sequence[Edge]) -> Edge | None:
-    """A strict edge that the others close to a circle; None if the comparisons can all be true."""
-    for left, right, strict in edges:
-        if strict and implied(right, left, False, edges):
-            return left, right, strict
-    return None
 
 
 # --- Allen relations ---------------------------------------------------------------------------------------------

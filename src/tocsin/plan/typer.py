@@ -27,15 +27,16 @@ from tocsin.lang.syntax import (
     Same,
     Span,
     Unary,
+    children,
     walk,
 )
-from tocsin.plan import types
+from tocsin.plan import kinds
 from tocsin.plan.calls import BUILT_IN, call
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, bare_leaves, leaves
 from tocsin.plan.expr import walk as walk_bound
 from tocsin.plan.fold import NULL, fold, is_null, tested
+from tocsin.plan.kinds import KindError, article, kind_of, settled, unified
 from tocsin.plan.problems import Problems, listed, suggestion
-from tocsin.plan.types import KindError, article, kind_of, settled, unified
 from tocsin.schema import Field, Kind, Schema
 
 
@@ -61,6 +62,22 @@ def variables(expr: Expr) -> frozenset[str]:
     return frozenset(found)
 
 
+def set_variables(expr: Expr) -> frozenset[str]:
+    """The variables inside aggregates, start() and end(): of a repetition, there the whole set is asked."""
+    calls = (node for node in walk(expr) if isinstance(node, Call) and node.function in (*AGGREGATES, "start", "end"))
+    return frozenset().union(*(variables(call) for call in calls))
+
+
+def member_variables(expr: object) -> frozenset[str]:
+    """The variables outside aggregates, start() and end(): of a repetition, there one member is asked."""
+    match expr:
+        case Attr(var) | Name(var):
+            return frozenset((var,))
+        case Call(function) if function in (*AGGREGATES, "start", "end"):
+            return frozenset()
+    return frozenset().union(*(member_variables(child) for child in children(expr)))
+
+
 class Typer:
     """Binds expressions that see the variables in `names`; one that maps to None is bound in another branch only."""
 
@@ -83,7 +100,7 @@ class Typer:
     def compared(self, left: Bound, right: Bound, span: Span | None) -> Bound:
         """left = right, for equalities that the binder itself writes."""
         try:
-            return fold(types.compared("=", left, right))
+            return fold(kinds.compared("=", left, right))
         except KindError as error:
             return self._wrong(error, span)
 
@@ -125,9 +142,9 @@ class Typer:
     def _node(self, expr: Expr) -> Bound:
         match expr:
             case Literal(value):
-                return types.literal(value)
+                return kinds.literal(value)
             case Duration():
-                return types.literal(types.ticks(expr, self.schema))
+                return kinds.literal(kinds.ticks(expr, self.schema))
             case Attr(var, name):
                 return self.column(var, name, expr.span)
             case Name(name):
@@ -135,9 +152,9 @@ class Typer:
             case Unary("NOT", operand):
                 return Op("not", (truth,), Kind.BOOL) if not is_null(truth := self._truth(operand, "NOT")) else NULL
             case Unary("-", Literal(int() | Decimal() as value)) if not isinstance(value, bool):
-                return types.literal(-value)
+                return kinds.literal(-value)
             case Unary(_, operand):
-                return types.negated(self._bound(operand))
+                return kinds.negated(self._bound(operand))
             case Binary():
                 return self._binary(expr)
             case In() | Between() | Like() | IsNull() | Case():
@@ -168,11 +185,11 @@ class Typer:
                 return self._same(op, left, right)
             case Binary("=" | "<>" | "<" | "<=" | ">" | ">=" as op, left, right):
                 self._only_values(expr)
-                return types.compared(op, self._bound(left), self._bound(right))
+                return kinds.compared(op, self._bound(left), self._bound(right))
             case Binary("||", left, right):
                 return call("concat", (self._bound(left), self._bound(right)))
             case Binary(op, left, right):
-                return types.computed(op, self._bound(left), self._bound(right))
+                return kinds.computed(op, self._bound(left), self._bound(right))
         raise AssertionError(expr)
 
     def _only_values(self, expr: Binary) -> None:
@@ -219,7 +236,7 @@ class Typer:
 
     def _compared_at(self, op: str, value: Bound, option: Expr) -> Bound:
         try:
-            return types.compared(op, value, self._bound(option))
+            return kinds.compared(op, value, self._bound(option))
         except KindError as error:
             return self._wrong(error, option.span)
 
@@ -306,7 +323,7 @@ class Typer:
             return Lit(0, Kind.INT) if name == "count" else NULL
         if name == "count":
             return Agg(name, seen.leaf, value, Kind.INT, nullable=False)
-        if name in ("sum", "avg") and value.kind not in types.NUMBERS:
+        if name in ("sum", "avg") and value.kind not in kinds.NUMBERS:
             raise KindError(f"{name} needs numbers, not {article(value.kind)}")
         if name in ("min", "max") and value.kind is Kind.BOOL:
             raise KindError(f"{name} needs values that have an order, not {article(value.kind)}")

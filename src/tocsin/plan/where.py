@@ -6,20 +6,20 @@ leaf stays in the block of that leaf. Variables of OR branches that an alternati
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
 from tocsin.functions import Function
 from tocsin.lang.syntax import Expr, Span, conjuncts
 from tocsin.plan.block import Alt, Block, Forbidden, Leaf
-from tocsin.plan.closure import Conditions, Member, Writer, as_equality, classes_of, related_outside
+from tocsin.plan.closure import Conditions, Member, Writer, as_equality, classes_of, related_outside, written_classes
 from tocsin.plan.draft import Draft
 from tocsin.plan.expr import Bound
 from tocsin.plan.fold import FALSE, TRUE, never_true
 from tocsin.plan.parts import Absent, Site, Spot, chained
 from tocsin.plan.problems import Problems
-from tocsin.plan.typer import Seen, Typer, members, only_leaf, variables, whole_set
+from tocsin.plan.typer import Seen, Typer, member_variables, only_leaf, set_variables, variables, whole_set
 from tocsin.schema import Schema
 
 
@@ -85,7 +85,7 @@ def _check_siblings(conjunct: Expr, context: Context) -> None:
 
 def filled(root: Draft, context: Context) -> Block | None:
     """The block of one alternative with all its predicates; None if it can never match."""
-    classes = classes_of(root, context.conditions)
+    classes = classes_of(root, context.conditions, context.sites)
     blocks = {draft: _Filler(draft, context) for draft in root.tree()}
     for filler in blocks.values():
         filler.leaf_predicates()
@@ -124,6 +124,17 @@ def _block(draft: Draft, fillers: dict[Draft, _Filler]) -> Block | None:
     )
 
 
+def _present(draft: Draft) -> Iterator[Spot]:
+    """The spots of the alternative that a block belongs to: other choices of the same negated parts are left out."""
+    path = draft.path()
+    for block, chosen in zip(path, (*path[1:], None), strict=True):
+        yield from block.leaves
+        for child, _ in block.forbidden:
+            if chosen is None or child.region is not chosen.region:
+                for inner in child.tree():
+                    yield from inner.leaves
+
+
 class _Filler:
     """Adds the predicates of one block."""
 
@@ -139,6 +150,7 @@ class _Filler:
                 for leaf in spot.leaves:
                     union = len(spot.leaves) > 1
                     self.names[str(leaf.var)] = Seen(id, leaf.type, spot.repeat is not None, union)
+        self.present = set(_present(draft))
         self.typer = Typer(context.schema, context.functions, self.names, context.problems)
 
     def leaf_predicates(self) -> None:
@@ -168,63 +180,48 @@ class _Filler:
         return Alt(alt.type, alt.var, tuple(where))
 
     def equalities(self, classes: list[tuple[list[Member], Span | None]]) -> None:
-        for group, span in classes:
-            if self._null_member(group):
+        for group in written_classes(self.context.conditions):
+            pairs = combinations([member.vars[0] for member in group], 2)
+            if any(None in (self.names.get(x), self.names.get(y)) and self._owns({x, y}) for x, y in pairs):
                 self._die("a variable that it compares is null here")
-                continue
+        for group, span in classes:
             writer = Writer(self.draft, self.typer, span, self.context.problems)
             for pair in writer.pairs(group):
                 self._add(pair)
 
-    def _null_member(self, group: list[Member]) -> bool:
-        """Does a written equality of this block mention a variable that is bound in another branch only?"""
-        written = {side for equality in self.context.conditions.equalities for side in (equality.left, equality.right)}
-        bound = {member for member in group if all(self.names.get(var) is not None for var in member.vars)}
-        sees = {member: self._regions(member.vars[0]) for member in group if member in bound | written}
-        near = {member: len(regions) for member, regions in sees.items() if self._reaches(regions)}
-        return any(
-            one not in bound and max(near[one], near[other]) == len(self.regions)
-            for one in near
-            for other in near
-            if one != other
-        )
-
-    def _reaches(self, regions: tuple[Absent, ...]) -> bool:
-        return _inside(self.regions, regions)
-
     def where(self) -> None:
         for conjunct in self.context.conditions.conjuncts:
-            if self._belongs(conjunct):
+            if self._owns(variables(conjunct)):
                 bound = self._condition(conjunct)
                 if as_equality(conjunct) is None:
                     self._add(bound)
 
-    def _belongs(self, conjunct: Expr) -> bool:
-        """Is this the innermost part whose variables the conjunct mentions?"""
-        sees = [self._regions(var) for var in variables(conjunct)]
-        if any(not chained(one, other) for one, other in combinations(sees, 2)):
-            return False
-        innermost = max(sees, key=len, default=())
+    def _owns(self, mentioned: Collection[str]) -> bool:
+        """Is this the innermost part of this alternative whose variables are mentioned?"""
+        innermost: tuple[Absent, ...] = ()
+        for var in mentioned:
+            regions = self._regions(var)
+            if regions is None:
+                continue  # of another branch, so null here
+            if not chained(regions, innermost):
+                return False
+            innermost = max(innermost, regions, key=len)
         return len(innermost) == len(self.regions) and chained(innermost, self.regions)
 
-    def _regions(self, var: str) -> tuple[Absent, ...]:
-        """The negated parts around a variable; where branches of OR share its name, the one that is bound here."""
+    def _regions(self, var: str) -> tuple[Absent, ...] | None:
+        """The negated parts around a variable, seen from this block; None if only other branches of an OR have it.
+
+        A part that another branch has inside this block, or around it, still owns its conjuncts.
+        """
         sites = self.context.sites.get(var, [])
-        if len(sites) > 1:
-            blocks = self.draft.path()
-            here = {spot for block in blocks for spot in block.leaves}
-            anywhere = {spot for block in blocks[0].tree() for spot in block.leaves}
-            sites = (
-                [site for site in sites if site.spot in here]
-                or [site for site in sites if site.spot in anywhere]
-                or [site for site in sites if self._reaches(site.regions)]
-                or sites
-            )
-        return sites[0].regions if sites else ()
+        found = next((site for site in sites if site.spot in self.present), None)
+        found = found or next((site for site in sites if _inside(self.regions, site.regions)), None)
+        found = found or next((site for site in sites if _inside(site.regions, self.regions)), None)
+        return found.regions if found else None
 
     def _condition(self, conjunct: Expr) -> Bound:
         bound = self.typer.condition(conjunct)
-        self._check_repetitions(bound, conjunct)
+        self._check_repetitions(conjunct)
         return bound
 
     def _add(self, bound: Bound) -> None:
@@ -238,14 +235,14 @@ class _Filler:
 
     # --- repeated variables -----------------------------------------------------------------------------------------
 
-    def _check_repetitions(self, bound: Bound, conjunct: Expr) -> None:
-        own = frozenset(self.draft.repeated)
-        around = frozenset(id for block in self.draft.path()[:-1] for id in block.repeated)
-        asked = members(bound, own | around)
-        sets = whole_set(bound, own | around)
-        called = {seen.leaf: var for var, seen in self.names.items() if seen is not None}
+    def _check_repetitions(self, conjunct: Expr) -> None:
+        """Asked of the text, not of what is left after folding: whether a query is wrong must not depend on that."""
+        repeated = {var: seen.leaf for var, seen in self.names.items() if seen is not None and seen.repeated}
+        around = {var for var, leaf in repeated.items() if leaf not in self.draft.repeated}
+        asked = member_variables(conjunct) & repeated.keys()
+        sets = set_variables(conjunct) & repeated.keys()
         if asked & around:
-            var = called[min(asked & around)]
+            var = min(asked & around)
             self.context.problems.add(
                 f"in a negated part {var} can only be mentioned inside an aggregate",
                 conjunct.span,
@@ -253,7 +250,7 @@ class _Filler:
                 hint=f"use first({var}.x), max({var}.x), count({var}), ...",
             )
         elif asked & sets:
-            var = called[min(asked & sets)]
+            var = min(asked & sets)
             self.context.problems.add(
                 f"{var} is compared with its own aggregate",
                 conjunct.span,
@@ -261,7 +258,7 @@ class _Filler:
                 hint="use aggregates on both sides, or another variable",
             )
         elif asked and len(asked | sets) > 1:
-            names = " and ".join(called[id] for id in sorted(asked | sets))
+            names = " and ".join(sorted(asked | sets))
             self.context.problems.add(
                 f"{names} are both repeated and cannot be related directly",
                 conjunct.span,

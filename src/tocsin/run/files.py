@@ -130,7 +130,13 @@ def _read_csv(path: Path, delimiter: str, columns: Columns, declared: Mapping[st
     raw = _bytes(path)
     if not raw.strip():
         raise InputError(f"{path} is empty", detail="a CSV file begins with a line of column names")
-    table, faults = _parse_csv(raw, delimiter, columns, declared, path)
+    texts = {columns.type, *declared}
+    table, faults = _parse_csv(raw, delimiter, texts, path)
+    if any(pa.types.is_floating(field.type) for field in table.schema if field.name in (columns.time, columns.end)):
+        texts |= {
+            name for name in (columns.time, columns.end) if name is not None
+        }  # to see which rows are no whole numbers
+        table, faults = _parse_csv(raw, delimiter, texts, path)
     lines = _CsvLines(raw, delimiter)
     for text, expected, actual in faults:
         place = lines.place_of_fault(path, text)
@@ -147,9 +153,7 @@ def _bytes(path: Path) -> bytes:
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
-def _parse_csv(
-    raw: bytes, delimiter: str, columns: Columns, declared: Mapping[str, Field], path: Path
-) -> tuple[pa.Table, list[tuple[str, int, int]]]:
+def _parse_csv(raw: bytes, delimiter: str, texts: set[str], path: Path) -> tuple[pa.Table, list[tuple[str, int, int]]]:
     faults: list[tuple[str, int, int]] = []
 
     def note(row: Any) -> str:
@@ -157,15 +161,16 @@ def _parse_csv(
         return "skip"
 
     quoted = b'"' in raw
-    texts: dict[str, pa.DataType] = {columns.type: pa.string()}
-    texts.update((name, pa.string()) for name in declared)
     try:
         table = arrow_csv.read_csv(
             io.BytesIO(raw),
             arrow_csv.ReadOptions(use_threads=not quoted, block_size=max(1 << 20, min(len(raw), 1 << 26))),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=quoted, invalid_row_handler=note),
             arrow_csv.ConvertOptions(
-                column_types=texts, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+                column_types=dict.fromkeys(texts, pa.string()),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
             ),
         )
     except pa.ArrowInvalid as problem:

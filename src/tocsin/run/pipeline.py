@@ -16,7 +16,7 @@ from tocsin.engine.detector import Detector, compile_plan
 from tocsin.errors import TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Items, Strings
-from tocsin.plan.block import Block, Plan
+from tocsin.plan.block import Block, LastEnd, Plan, WindowHigh
 from tocsin.run.merge import join, take
 from tocsin.run.names import Names
 from tocsin.run.tables import HEAD
@@ -34,6 +34,18 @@ def types_of(plan: Plan) -> set[str]:
         found.update(alt.type for leaf in block.leaves for alt in leaf.alts)
         blocks += [forbidden.block for forbidden in block.forbidden]
     return found
+
+
+def waits(plan: Plan) -> bool:
+    """Whether an answer may have to wait until time has passed, or an event of the same tick can still undo it."""
+    blocks: list[Block] = list(plan.alternatives)
+    while blocks:
+        block = blocks.pop()
+        scopes = [forbidden.scope for forbidden in block.forbidden] + [scope for _, scope in block.scopes]
+        if any(isinstance(scope.high, WindowHigh | LastEnd) for scope in scopes):
+            return True
+        blocks += [forbidden.block for forbidden in block.forbidden]
+    return False
 
 
 @dataclass(slots=True)
@@ -77,7 +89,7 @@ class Pipeline:
         self.schema = schema
         self.names = Names(ordered=ordered)
         self.clock = BEGINNING
-        self.seen = self.late_count = 0
+        self.seen = self.relevant = self.late_count = 0
         self.late: list[int] = []
         types = tuple(sorted(set().union(*(types_of(plan) for plan in plans))))
         self.stages: list[Stage] = []
@@ -88,6 +100,10 @@ class Pipeline:
             wanted.update(detector.reads)
             encoder = self._composites(plan, plans, sources, types, detector) if sources else None
             self.stages.append(Stage(plan, detector, sources, encoder))
+        self.at_once = len(plans) == 1 and not waits(plans[0])
+        windows = [plan.within for plan in plans]
+        # how far back from the clock an event can matter to any stage; None: for ever
+        self.reach = None if None in windows else 2 * sum(window for window in windows if window is not None)
         self.encoder = Encoder(schema, types, self.strings, columns, sorted(wanted))
 
     def _composites(
@@ -114,7 +130,22 @@ class Pipeline:
         """Rows in, changes of every stage out."""
         items = self.encoder.encode(batch)
         self.seen += len(items)
+        self.relevant += int(np.count_nonzero(items.types >= 0))
         return self.push_items(self._in_order(items) if self.ordered else items)
+
+    def push_one(self, items: Items) -> list[list[Changes]] | None:
+        """The same for one row; None if it comes too late."""
+        end = int(items.end[0])
+        self.seen += 1
+        self.relevant += int(items.types[0] >= 0)
+        if self.ordered:
+            if end < self.clock:
+                self.late_count += 1
+                return None
+            self.clock = end
+            if self.at_once and items.types[0] < 0:
+                return []  # nobody asked for it, and no answer waits for time to pass
+        return self.push_items(items)
 
     def push_items(self, items: Items) -> list[list[Changes]]:
         out: list[list[Changes]] = []
@@ -131,11 +162,12 @@ class Pipeline:
 
     def advance(self, time: int) -> list[list[Changes]]:
         """Nothing that ends at or before `time` will come any more; END_OF_TIME ends the stream."""
-        self.clock = max(self.clock, time + 1)
+        after = min(time + 1, END_OF_TIME)  # a detector is told what may still come
+        self.clock = max(self.clock, after)
         out: list[list[Changes]] = []
         for stage in self.stages:
             if not stage.sources:
-                out.append([stage.detector.advance(time)])
+                out.append([stage.detector.advance(END_OF_TIME if time >= END_OF_TIME else after)])
             else:
                 out.append(self._feed(stage, out, time if time >= END_OF_TIME else None))
         return out
@@ -149,7 +181,7 @@ class Pipeline:
         ripe = self._all(stage) if not self.ordered else stage.release(frontier)
         out = [] if ripe is None else [stage.detector.push(ripe)]
         if self.ordered and frontier > BEGINNING:
-            out.append(stage.detector.advance(frontier))
+            out.append(stage.detector.advance(min(frontier + 1, END_OF_TIME)))
         return out
 
     @staticmethod
@@ -193,13 +225,12 @@ class Pipeline:
 
     def counters(self) -> dict[str, int]:
         """What was seen, over all stages."""
-        total = {"events": self.seen, "relevant": 0, "late": self.late_count, "duplicates": 0, "matches": 0}
+        total = {"events": self.seen, "relevant": self.relevant, "late": self.late_count, "duplicates": 0, "matches": 0}
         total |= {"retracted": 0, "waiting": 0}
         first: Any = self.stages[0].detector.counters
         total["duplicates"] = getattr(first, "duplicates", 0)
         for stage in self.stages:
             counters: Any = stage.detector.counters
-            total["relevant"] = max(total["relevant"], getattr(counters, "relevant", 0))
             for name in ("matches", "retracted", "waiting"):
                 total[name] += getattr(counters, name, 0)
         return total

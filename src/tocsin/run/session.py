@@ -6,6 +6,7 @@ detectors are built again and shown the events that still matter, so the answers
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Self
@@ -15,9 +16,11 @@ import pyarrow as pa
 from tocsin.encode.batch import frame, one_batch
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts, from_values
+from tocsin.encode.row import RowEncoder
 from tocsin.encode.times import ticks
 from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
+from tocsin.items import Items
 from tocsin.run.inputs import as_table
 from tocsin.run.matches import Matches
 from tocsin.run.pipeline import Pipeline
@@ -26,6 +29,7 @@ from tocsin.run.state import FORMAT, Archive, get_pipeline, get_schema, put_pipe
 from tocsin.run.tables import with_times
 from tocsin.schema import Schema
 
+NOTHING = Matches([])
 Build = Callable[[Schema], Pipeline]
 
 
@@ -48,7 +52,8 @@ class Session:
         self._shown = shown
         self._on_match = on_match
         self._pipeline = build(schema) if schema is not None else None
-        self._log: list[pa.RecordBatch] = []  # what may still matter, while the schema can change
+        self._log: deque[tuple[int, Any]] = deque()  # (last end, events) that may still matter to a new schema
+        self._rows: RowEncoder | None = None
         self._time: pa.DataType | None = None
         self._closed = False
         self._advanced = BEGINNING
@@ -69,15 +74,38 @@ class Session:
     def push(self, events: Any) -> Matches:
         """One event (a dict or an Event), a list of them, or an Arrow table or batch."""
         self._open()
+        if type(events) is dict and self._rows is not None:
+            items = self._rows.encode(events)
+            if items is not None:
+                return self._push_one(items, events)
         batch = as_batch(events)
         if not batch.num_rows:
-            return Matches([])
+            return NOTHING
         pipeline = self._ready(batch)
         changes = pipeline.push(batch)
         self.late = list(pipeline.late)
         if not self._declared:
             self._remember(batch, pipeline)
+        if type(events) is dict and (self._rows is None or self._rows.encoder is not pipeline.encoder):
+            self._rows = RowEncoder(pipeline.encoder, pipeline.encoder.now)
         return self._matches(changes)
+
+    def _push_one(self, items: Items, event: dict[str, Any]) -> Matches:
+        """The short way for one plain event."""
+        pipeline = self._pipeline
+        assert pipeline is not None
+        changes = pipeline.push_one(items)
+        if changes is None:
+            self.late = [0]
+            return NOTHING
+        self.late = []
+        if not self._declared:
+            self._keep(int(items.end[0]), event, pipeline)
+        for stage in changes:
+            for each in stage:
+                if len(each):
+                    return self._matches(changes)
+        return NOTHING
 
     def advance(self, time: int | datetime) -> Matches:
         """Promise that no event that ends at or before `time` will come; what waited for that is answered."""
@@ -107,8 +135,8 @@ class Session:
         archive.put("session", {"format": FORMAT, "advanced": self._advanced, "log": len(self._log)})
         archive.put("time", None if self._time is None else [str(self._time), getattr(self._time, "tz", None)])
         put_schema(archive, self._schema if self._pipeline is not None else None)
-        for place, batch in enumerate(self._log):
-            archive.put_rows(f"log/{place}", batch)
+        for place, (_, events) in enumerate(self._log):
+            archive.put_rows(f"log/{place}", as_batch(events))
         if self._pipeline is not None:
             put_pipeline(archive, self._pipeline)
         return archive.bytes()
@@ -122,7 +150,8 @@ class Session:
         if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise StateError("the state was saved by another version", hint="restore it with the version that saved it")
         self._advanced = head["advanced"]
-        self._log = [archive.get_rows(f"log/{place}") for place in range(head["log"])]
+        rows = [archive.get_rows(f"log/{place}") for place in range(head["log"])]
+        self._log = deque((_last_end(batch, self._columns), batch) for batch in rows)
         time = archive.get("time")
         self._time = None if time is None else pa.timestamp("us", time[1])
         schema = get_schema(archive)
@@ -163,12 +192,13 @@ class Session:
         """A new pipeline that has seen what the old one remembers; its answers to that were given before."""
         old = self._pipeline
         pipeline = self._build(_open_schema(schema))
-        for batch in self._log:
-            pipeline.push(batch)
+        for _, events in self._log:
+            pipeline.push(as_batch(events))
         if self._advanced > BEGINNING:
             pipeline.advance(self._advanced)
         if old is not None:
-            pipeline.seen, pipeline.late_count, pipeline.clock = old.seen, old.late_count, old.clock
+            pipeline.seen, pipeline.relevant = old.seen, old.relevant
+            pipeline.late_count, pipeline.clock = old.late_count, old.clock
         return pipeline
 
     def _remember(self, batch: pa.RecordBatch, pipeline: Pipeline) -> None:
@@ -176,13 +206,15 @@ class Session:
         if self.late:
             keep = pa.array([row for row in range(batch.num_rows) if row not in set(self.late)], pa.int64())
             batch = batch.take(keep)
-        self._log.append(batch)
-        windows = [stage.plan.within for stage in pipeline.stages]
-        if not pipeline.ordered or any(window is None for window in windows):
-            return
-        horizon = pipeline.clock - 2 * sum(window for window in windows if window is not None)
-        while self._log and _last_end(self._log[0], self._columns) < horizon:
-            self._log.pop(0)
+        if batch.num_rows:
+            self._keep(_last_end(batch, self._columns), batch, pipeline)
+
+    def _keep(self, end: int, events: Any, pipeline: Pipeline) -> None:
+        self._log.append((end, events))
+        if pipeline.ordered and pipeline.reach is not None:
+            horizon = pipeline.clock - pipeline.reach
+            while self._log[0][0] < horizon:
+                self._log.popleft()
 
     # --- results ---
 

@@ -103,7 +103,7 @@ def put_pipeline(archive: Archive, pipeline: Pipeline) -> None:
         {
             "queries": [stage.plan.fingerprint for stage in pipeline.stages],
             "clock": pipeline.clock,
-            "seen": pipeline.seen,
+            "seen": [pipeline.seen, pipeline.relevant],
             "late": pipeline.late_count,
             "names": [pipeline.names.hashes.tolist(), pipeline.names.ends.tolist()],
         },
@@ -131,7 +131,8 @@ def get_pipeline(archive: Archive, pipeline: Pipeline) -> None:
     try:
         if state["queries"] != [stage.plan.fingerprint for stage in pipeline.stages]:
             raise StateError("the state was saved by other queries", hint="restore it with the queries that saved it")
-        pipeline.clock, pipeline.seen, pipeline.late_count = state["clock"], state["seen"], state["late"]
+        pipeline.clock, pipeline.late_count = state["clock"], state["late"]
+        pipeline.seen, pipeline.relevant = state["seen"]
         pipeline.names.hashes, pipeline.names.ends = (np.array(each, np.int64) for each in state["names"])
         for number, stage in enumerate(pipeline.stages):
             listed = archive.get(f"{number}/parts")

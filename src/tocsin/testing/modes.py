@@ -23,12 +23,16 @@ from tocsin.schema import Schema
 from tocsin.testing.oracle import Binding
 
 
+EVERY = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Mode:
     """One way to run.
 
     `ordered` sorts the events by end and promises so; otherwise they come as listed. `batch` is the number of events a
-    push (None: all at once). `restart` saves and restores in a new detector after that many pushes (None: never).
+    push (None: all at once). `restart` saves and restores in a new detector after that many pushes (None: never;
+    EVERY: before every push and before the end of the stream).
     """
 
     jit: bool = False
@@ -88,12 +92,18 @@ def changes(
     encoder = Encoder(plan.schema, types, strings, wanted=detector.reads)
     step = mode.batch or max(1, len(listed))
     for push, first in enumerate(range(0, len(listed), step)):
-        if push == mode.restart:
-            parts = detector.parts()
-            detector = new()
-            detector.restore(parts)
+        if mode.restart in (push, EVERY):
+            detector = restarted(detector, new())
         yield detector.push(encoder.encode(rows.slice(first, step)))
+    if mode.restart == EVERY:
+        detector = restarted(detector, new())
     yield detector.advance(END_OF_TIME)
+
+
+def restarted(detector: Detector, new: Detector) -> Detector:
+    """A new detector with the state of another."""
+    new.restore(detector.parts())
+    return new
 
 
 def net(log: Iterable[Changes]) -> Counter[Binding]:

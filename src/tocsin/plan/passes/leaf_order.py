@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from typing import TypeAlias
 
 from tocsin.plan.block import Block, Order, Plan, Point
 from tocsin.plan.closure import Classes
@@ -11,7 +12,10 @@ from tocsin.plan.expr import Bound, leaves
 from tocsin.plan.facts import last_leaves
 from tocsin.plan.passes.equality_closure import transitive
 from tocsin.plan.rewrite import each_block, equality, leaf_of
-from tocsin.plan.tlist import edges_of, implied, reach, spans
+from tocsin.plan.tlist import Graph, edges_of, graph_of, spans
+
+# for each leaf the predicates that mention it: all leaves of the predicate, and whether it relates two by equality
+Tests: TypeAlias = dict[int, list[tuple[frozenset[int], bool]]]
 
 
 def leaf_order(plan: Plan) -> Plan:
@@ -31,6 +35,7 @@ def _ordered(block: Block, around: tuple[Block, ...], keyed: set[int]) -> Block:
     fixed = [leaf.id for leaf in block.fixed]
     bound = {leaf.id for outer in around for leaf in outer.leaves}
     nest: list[int] = []
+    tests = _tests(block)
     while len(nest) < len(fixed):
         left = [id for id in fixed if id not in nest]
         if not nest and not around:
@@ -38,24 +43,28 @@ def _ordered(block: Block, around: tuple[Block, ...], keyed: set[int]) -> Block:
             nest.append(left[-1])  # the latest in the text
             continue
         known = bound | set(nest)
-        pulls = {id: (*_pull(block, id, known, keyed), _nearness(id, nest, fixed)) for id in left}
+        pulls = {id: (*_pull(block, tests, id, known, keyed), _nearness(id, nest, fixed)) for id in left}
         nest.append(max(left, key=pulls.__getitem__))
     return replace(block, nest=tuple(nest), order=_completed(block, nest), predicates=_needed(block, nest))
 
 
-def _pull(block: Block, id: int, known: set[int], keyed: set[int]) -> tuple[int, int, int, int]:
+def _pull(block: Block, tests: Tests, id: int, known: set[int], keyed: set[int]) -> tuple[int, int, int, int]:
     """How much the bound leaves say about a leaf: equalities, both ends of time, one end, other predicates."""
-    equalities = int(id in keyed)
-    tests = 0
-    for predicate in block.predicates:
-        mentioned = leaves(predicate)
-        if id in mentioned and mentioned <= known | {id}:
-            pair = equality(predicate)
-            equalities += pair is not None and {leaf_of(side) for side in pair} != {id}
-            tests += 1
+    ready = [equal for mentioned, equal in tests.get(id, ()) if mentioned <= known | {id}]
     below = any(order.right.leaf == id and order.left.leaf in known for order in block.order)
     above = any(order.left.leaf == id and order.right.leaf in known for order in block.order)
-    return equalities, int(below and above), int(below or above), tests
+    return sum(ready) + (id in keyed), int(below and above), int(below or above), len(ready)
+
+
+def _tests(block: Block) -> Tests:
+    found: Tests = {}
+    for predicate in block.predicates:
+        mentioned = leaves(predicate)
+        pair = equality(predicate)
+        for id in mentioned:
+            relates = pair is not None and leaf_of(pair[0]) != leaf_of(pair[1])
+            found.setdefault(id, []).append((mentioned, relates))
+    return found
 
 
 def _nearness(id: int, nest: list[int], fixed: list[int]) -> int:
@@ -67,22 +76,27 @@ def _nearness(id: int, nest: list[int], fixed: list[int]) -> int:
 def _completed(block: Block, nest: list[int]) -> tuple[Order, ...]:
     """The order, with what follows from it between leaves that are bound while the leaf between them is not."""
     order = list(block.order)
-    full = edges_of(block.order) + spans(nest)
-    after = {Point(id, which): reach(Point(id, which), full) for id in nest for which in ("start", "end")}
+    full = graph_of(block.order, nest)
+    after = {Point(id, which): full.reach(Point(id, which)) for id in nest for which in ("start", "end")}
+    here = Graph()
     for depth, id in enumerate(nest):
-        bound = nest[: depth + 1]
         others = nest[:depth]
+        entries = [o for o in block.order if id in (o.left.leaf, o.right.leaf) and _ends(o) <= {id, *others}]
+        for edge in (*spans([id]), *edges_of(entries)):
+            here.add(edge)
         # the sharpest first: end before start says all that the other three would say
         for (x, y), left_end, right_end in product(
             [*((other, id) for other in others), *((id, other) for other in others)], ("end", "start"), ("start", "end")
         ):
             left, right = Point(x, left_end), Point(y, right_end)
-            if right not in after[left]:
-                continue
-            here = edges_of(o for o in order if o.left.leaf in bound and o.right.leaf in bound) + spans(bound)
-            if not implied(left, right, after[left][right], here):
+            if right in after[left] and not here.implies(left, right, after[left][right]):
                 order.append(Order(left, right, after[left][right]))
+                here.add((left, right, after[left][right]))
     return tuple(order)
+
+
+def _ends(order: Order) -> set[int]:
+    return {order.left.leaf, order.right.leaf}
 
 
 def _needed(block: Block, nest: list[int]) -> tuple[Bound, ...]:

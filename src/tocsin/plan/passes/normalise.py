@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tocsin.plan.block import After, Before, Block, Forbidden, Order, Plan, Scope
+from tocsin.plan.block import After, Before, Block, Forbidden, Plan, Point, Scope
 from tocsin.plan.expr import Bound, Op
 from tocsin.plan.fold import FALSE, TRUE, fold, never_true, opened, tested
 from tocsin.plan.rewrite import each_block
-from tocsin.plan.tlist import reduced, strictly_before
+from tocsin.plan.tlist import Graph, graph_of, reduced
 
 
 def normalise(plan: Plan) -> Plan:
@@ -23,6 +23,7 @@ def normalise(plan: Plan) -> Plan:
 def _normal(block: Block) -> Block:
     fixed = [leaf.id for leaf in block.fixed]
     order = reduced(block.order, fixed)
+    graph = graph_of(order, fixed)
     return replace(
         block,
         leaves=tuple(
@@ -31,8 +32,8 @@ def _normal(block: Block) -> Block:
         ),
         order=order,
         predicates=_distinct(block.predicates),
-        scopes=tuple((leaf, _shortened(scope, order, fixed)) for leaf, scope in block.scopes),
-        forbidden=tuple(Forbidden(f.block, _shortened(f.scope, order, fixed)) for f in block.forbidden),
+        scopes=tuple((leaf, _shortened(scope, graph, fixed)) for leaf, scope in block.scopes),
+        forbidden=tuple(Forbidden(f.block, _shortened(f.scope, graph, fixed)) for f in block.forbidden),
     )
 
 
@@ -61,23 +62,23 @@ def _turned(conjunct: Bound) -> object:
     return conjunct
 
 
-def _shortened(scope: Scope, order: tuple[Order, ...], fixed: list[int]) -> Scope:
+def _shortened(scope: Scope, graph: Graph, fixed: list[int]) -> Scope:
     """Only the leaves that can be the last, or the first, of an end of a scope."""
     low, high = scope.low, scope.high
     if isinstance(low, After) and len(low.leaves) > 1:
-        low = After(_undominated(low.leaves, order, fixed, last=True))
+        low = After(_undominated(low.leaves, graph, fixed, last=True))
     if isinstance(high, Before) and len(high.leaves) > 1:
-        high = Before(_undominated(high.leaves, order, fixed, last=False))
+        high = Before(_undominated(high.leaves, graph, fixed, last=False))
     return Scope(low, high)
 
 
-def _undominated(leaves: tuple[int, ...], order: tuple[Order, ...], fixed: list[int], *, last: bool) -> tuple[int, ...]:
+def _undominated(leaves: tuple[int, ...], graph: Graph, fixed: list[int], *, last: bool) -> tuple[int, ...]:
     """Drop a fixed leaf where another one certainly ends later (last) or starts earlier (first)."""
 
     def dominated(leaf: int) -> bool:
         others = [other for other in leaves if other != leaf and other in fixed]
         if last:
-            return any(strictly_before(order, fixed, leaf, other, "end") for other in others)
-        return any(strictly_before(order, fixed, other, leaf, "start") for other in others)
+            return any(graph.implies(Point(leaf, "end"), Point(other, "end"), strict=True) for other in others)
+        return any(graph.implies(Point(other, "start"), Point(leaf, "start"), strict=True) for other in others)
 
     return tuple(leaf for leaf in leaves if leaf not in fixed or not dominated(leaf))

@@ -1,0 +1,145 @@
+"""Does every way of running a query agree with the oracle? The one question behind the property tests.
+
+    disagreement(query, events)     None, or which mode differs and how
+
+A mode agrees if its net answers are the oracle's, each once; if no binding is ever counted other than 0 or 1 on the way;
+and if nothing is withdrawn as long as events come in order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TypeAlias
+
+from tocsin.events import Event
+from tocsin.functions import Function
+from tocsin.lang.syntax import Query
+from tocsin.plan.bind import bind
+from tocsin.plan.block import Plan
+from tocsin.plan.passes import PASSES, optimize
+from tocsin.schema import Schema
+from tocsin.testing.modes import EVERY, Mode, changes
+from tocsin.testing.oracle import Binding, Match, matches
+
+Shown: TypeAlias = tuple[int, int, dict[str, Any]]
+
+NAMES = tuple(step.__name__ for step in PASSES)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One way to run: a mode, and what happens to the list of events before."""
+
+    name: str
+    mode: Mode
+    shuffle: int | None = None
+    twice: bool = False
+
+    def arranged(self, events: Sequence[Event]) -> list[Event]:
+        """The events as they are delivered."""
+        listed = list(events)
+        if self.twice:
+            listed = listed + listed[::2]
+        if self.shuffle is not None:
+            Random(self.shuffle).shuffle(listed)  # noqa: S311 - not for secrets
+        return listed
+
+
+# fmt: off
+PLAIN: tuple[Trial, ...] = (
+    Trial("all at once", Mode()),
+    Trial("batches of 1", Mode(batch=1)),
+    Trial("batches of 7", Mode(batch=7), shuffle=4),
+    *(Trial(f"without {name}", Mode(batch=3, off=frozenset((name,)))) for name in NAMES),
+    Trial("without any pass", Mode(off=frozenset(NAMES))),
+    Trial("any order, batches of 1", Mode(ordered=False, batch=1), shuffle=1),
+    Trial("any order, batches of 3", Mode(ordered=False, batch=3), shuffle=2),
+    Trial("any order, without any pass", Mode(ordered=False, batch=1, off=frozenset(NAMES)), shuffle=3),
+    Trial("restart at every prefix", Mode(batch=1, restart=EVERY)),
+    Trial("restart at every prefix, any order", Mode(ordered=False, batch=2, restart=EVERY), shuffle=3),
+    Trial("delivered twice", Mode(batch=2), twice=True),
+    Trial("delivered twice, any order", Mode(ordered=False, batch=2), shuffle=1, twice=True),
+)
+COMPILED: tuple[Trial, ...] = (
+    Trial("compiled, all at once", Mode(jit=True)),
+    Trial("compiled, batches of 1", Mode(jit=True, batch=1)),
+    Trial("compiled, any order", Mode(jit=True, ordered=False, batch=2), shuffle=1, twice=True),
+)
+# fmt: on
+
+
+@dataclass(slots=True)
+class Bench:
+    """A query made ready: its plans are made once and used in every mode and for every history."""
+
+    query: Query
+    schema: Schema
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    plans: dict[frozenset[str], Plan] = field(default_factory=dict)
+
+    def plan(self, off: frozenset[str]) -> Plan:
+        if off not in self.plans:
+            self.plans[off] = optimize(bind(self.query, self.schema, self.functions), off)
+        return self.plans[off]
+
+    def oracle(self, events: Sequence[Event]) -> list[Match]:
+        return matches(self.query, events, functions={name: each.call for name, each in self.functions.items()})
+
+    def disagreement(self, events: Sequence[Event], trials: Sequence[Trial] = PLAIN) -> str | None:
+        """What the first trial that disagrees does; None if all agree."""
+        expected = {match.binding: match for match in self.oracle(events)}
+        for trial in trials:
+            try:
+                problem = self.problem(trial, events, expected)
+            except Exception as error:  # noqa: BLE001 - whatever goes wrong is what we look for
+                problem = f"{type(error).__name__}: {error}"
+            if problem is not None:
+                return f"{trial.name}: {problem}"
+        return None
+
+    def problem(self, trial: Trial, events: Sequence[Event], expected: Mapping[Binding, Match]) -> str | None:
+        net: Counter[Binding] = Counter()
+        shown: dict[Binding, Shown] = {}
+        for op, binding, row in self.log(trial, events):
+            net[binding] += op
+            shown[binding] = row
+            if net[binding] not in (0, 1):
+                return f"{binding} is counted {net[binding]} times on the way"
+            if op < 0 and trial.mode.ordered:
+                return f"{binding} is withdrawn although the events came in order"
+        found = {binding for binding, count in net.items() if count}
+        if missing := expected.keys() - found:
+            return f"missing {sorted(missing, key=repr)}"
+        if wrong := found - expected.keys():
+            return f"not expected {sorted(wrong, key=repr)}"
+        return next((wrong for binding in found if (wrong := difference(expected[binding], shown[binding]))), None)
+
+    def log(self, trial: Trial, events: Sequence[Event]) -> Iterator[tuple[int, Binding, Shown]]:
+        """Every change in turn: its sign, its binding, its span and SELECT columns."""
+        arranged = trial.arranged(events)
+        for piece in changes(self.plan(trial.mode.off), arranged, trial.mode, functions=self.functions):
+            if len(piece):
+                starts, ends = (end.tolist() for end in piece.span)
+                columns = {out.name: piece.selected(out).to_pylist() for out in piece.plan.outputs}
+                for at, (op, binding) in enumerate(piece.bindings()):
+                    yield op, binding, (starts[at], ends[at], {name: column[at] for name, column in columns.items()})
+
+
+def difference(match: Match, shown: Shown) -> str | None:
+    """How a change shows another span or other SELECT columns than the match; NaN is equal to itself here."""
+    start, end, columns = shown
+    if (start, end) != (match.start, match.end) and match.binding:
+        return f"{match.binding} spans [{start}, {end}], expected [{match.start}, {match.end}]"
+    expected = match.select or {}
+    same = expected.keys() == columns.keys() and all(
+        x == y or (x != x and y != y) for x, y in ((expected[name], columns[name]) for name in expected)
+    )
+    return None if same else f"SELECT of {match.binding} gives {columns}, expected {expected}"
+
+
+def disagreement(query: Query, events: Sequence[Event], schema: Schema, trials: Sequence[Trial] = PLAIN) -> str | None:
+    """What the first trial that disagrees with the oracle does; None if all agree."""
+    return Bench(query, schema).disagreement(events, trials)

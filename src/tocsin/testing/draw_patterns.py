@@ -1,0 +1,204 @@
+"""Random patterns: every operator, negation and repetition where they may stand, to a depth of three."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from tocsin.lang.syntax import (
+    ALLEN,
+    And,
+    Comparison,
+    Duration,
+    Endpoint,
+    Exists,
+    Expr,
+    Iseq,
+    Leaf,
+    Not,
+    Or,
+    Pattern,
+    Rel,
+    Repeat,
+    Seq,
+    items_of,
+    leaves_of,
+)
+
+DEPTH = 3
+MOST_LEAVES = 6
+REPEATS = (Repeat(1, None), Repeat(1, None), Repeat(1, None), Repeat(2, 2), Repeat(2, None), Repeat(1, 2), Repeat(1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of the pattern. `region` names the negated parts around it, outermost first."""
+
+    name: str
+    type: str
+    region: tuple[int, ...] = ()
+    repeated: bool = False
+    hidden: bool = False
+
+
+class Sketcher:
+    """Draws a pattern and keeps a list of its variables."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.variables: list[Variable] = []
+        self.mentioned: list[str] = []  # names that the pattern itself uses
+        self.negations = 0
+        self.repetitions: dict[tuple[int, ...], int] = {}
+        self.few_types = random.random() < 0.3
+
+    def root(self) -> Pattern:
+        pick = self.random.random()
+        depth = self.random.choice((1, 1, 2, 2, 2, 3))
+        if pick < 0.03:
+            return self.leaf((), repeat=False)
+        pattern = self.group(depth, ()) if pick < 0.8 else self.pattern(depth, (), repeat=False)
+        return self.named_by_type(pattern)
+
+    def full(self) -> bool:
+        return len(self.variables) >= MOST_LEAVES
+
+    def pattern(self, depth: int, region: tuple[int, ...], *, repeat: bool = True) -> Pattern:
+        """Any positive pattern."""
+        pick = self.random.random()
+        if depth <= 0 or self.full() or pick < 0.5 - 0.1 * depth:
+            return self.leaf(region, repeat=repeat)
+        if pick < 0.7:
+            return self.group(depth, region, repeat=repeat)
+        if pick < 0.8:
+            return self.union(depth, region)
+        if pick < 0.87:
+            return self.exists(depth, region, repeat=repeat)
+        if pick < 0.935:
+            return self.rel(depth, region)
+        return self.iseq(region)
+
+    def leaf(self, region: tuple[int, ...], *, repeat: bool = True) -> Leaf:
+        name, type = f"x{len(self.variables) + 1}", self.random.choice("AB" if self.few_types else "AABBCCD")
+        many = None
+        if repeat and self.repetitions.get(region, 0) < 2 and self.random.random() < 0.16:
+            many = self.random.choice(REPEATS)
+            self.repetitions[region] = self.repetitions.get(region, 0) + self.random.choice((1, 2, 2))
+        self.variables.append(Variable(name, type, region, many is not None))
+        return Leaf(type, name, None, many)
+
+    # --- SEQ and AND ------------------------------------------------------------------------------------------------
+
+    def group(self, depth: int, region: tuple[int, ...], *, repeat: bool = True) -> Pattern:
+        positive = self.random.choice((1, 2, 2, 2, 3, 3))
+        negative = self.random.choice((0, 0, 1, 1, 1, 2)) if len(region) < DEPTH else 0
+        kinds = [True] * positive + [False] * negative
+        self.random.shuffle(kinds)
+        anchor = self.random.choice([at for at, kind in enumerate(kinds) if kind])  # a plain neighbour for repetitions
+        items: list[Pattern] = []
+        for at, kind in enumerate(kinds):
+            if self.full() and (not kind or at != anchor):
+                continue
+            if not kind:
+                items.append(self.negation(depth - 1, region))
+            elif at == anchor:
+                items.append(self.leaf(region, repeat=False))
+            else:
+                items.append(self.pattern(depth - 1, region, repeat=repeat))
+        return Seq(tuple(items)) if self.random.random() < 0.68 else And(tuple(items))
+
+    def negation(self, depth: int, region: tuple[int, ...]) -> Not:
+        self.negations += 1
+        inner = (*region, self.negations)
+        if depth > 0 and self.random.random() < 0.6:
+            return Not(self.group(depth, inner) if self.random.random() < 0.7 else self.pattern(depth, inner))
+        return Not(self.leaf(inner))
+
+    # --- the others -------------------------------------------------------------------------------------------------
+
+    def union(self, depth: int, region: tuple[int, ...]) -> Pattern:
+        if self.random.random() < 0.55:
+            items: list[Pattern] = [self.leaf(region, repeat=False) for _ in range(self.random.choice((2, 2, 3)))]
+        else:
+            items = [self.pattern(depth - 1, region, repeat=False) for _ in range(2)]
+        return Or(tuple(items))
+
+    def exists(self, depth: int, region: tuple[int, ...], *, repeat: bool = True) -> Pattern:
+        first = len(self.variables)
+        inner = self.group(depth, region, repeat=repeat)
+        mine = [at for at in range(first, len(self.variables)) if self.variables[at].region == region]
+        hidden = self.random.sample(mine, self.random.randint(1, max(1, len(mine) - 1)))
+        for at in hidden:
+            self.variables[at] = replace(self.variables[at], hidden=True)
+        names = tuple(self.variables[at].name for at in hidden)
+        self.mentioned += names
+        return Exists(names, inner)
+
+    def rel(self, depth: int, region: tuple[int, ...]) -> Pattern:
+        relations = tuple(self.random.sample(ALLEN, self.random.choice((1, 2, 3, 5))))
+        if self.random.random() < 0.6:
+            left: Pattern = self.leaf(region, repeat=False)
+        else:
+            left = self.group(depth - 1, region, repeat=False)
+        return Rel(relations, left, self.leaf(region, repeat=False))
+
+    def iseq(self, region: tuple[int, ...]) -> Pattern:
+        """Comparisons that hold of some intervals, so that they do not contradict each other."""
+        leaves = tuple(self.leaf(region, repeat=False) for _ in range(self.random.choice((2, 2, 3))))
+        spans = {}
+        for leaf in leaves:
+            start = self.random.randint(0, 3)
+            spans[str(leaf.var)] = (start, start + self.random.randint(0, 2))
+        self.mentioned += spans
+        order = tuple(self.comparison(spans) for _ in range(self.random.choice((1, 1, 2, 3))))
+        within = Duration(self.random.randint(1, 5)) if self.random.random() < 0.3 else None
+        return Iseq(order, leaves, within)
+
+    def comparison(self, spans: Mapping[str, tuple[int, int]]) -> Comparison:
+        one, two = self.random.sample(sorted(spans), 2)
+        ends = [self.random.choice(("start", "end")) for _ in range(2)]
+        x, y = (spans[var][which == "end"] for var, which in zip((one, two), ends, strict=True))
+        options = ("<", "<=") if x < y else ("=", "<=", ">=") if x == y else (">", ">=")
+        left, right = Endpoint(one, ends[0]), Endpoint(two, ends[1])  # type: ignore[arg-type]
+        return Comparison(left, self.random.choice(options), right)
+
+    def named_by_type(self, pattern: Pattern) -> Pattern:
+        """Sometimes a leaf whose type stands alone is called by its type."""
+        types = [leaf.type for leaf in leaves_of(pattern)]
+        alone = [
+            at
+            for at, var in enumerate(self.variables)
+            if types.count(var.type) == 1 and var.name not in self.mentioned and self.random.random() < 0.2
+        ]
+        names = {self.variables[at].name: self.variables[at].type for at in alone}
+        for at in alone:
+            self.variables[at] = replace(self.variables[at], name=self.variables[at].type)
+        return _renamed(pattern, names)
+
+
+def rebuilt(pattern: Pattern, items: Sequence[Pattern]) -> Pattern:
+    """The pattern with other patterns directly below it."""
+    match pattern:
+        case Seq() | And() | Or():
+            return replace(pattern, items=tuple(items))
+        case Not() | Exists():
+            return replace(pattern, pattern=items[0])
+        case Iseq():
+            return replace(pattern, leaves=tuple(items))  # type: ignore[arg-type]
+        case Rel():
+            return replace(pattern, left=items[0], right=items[1])  # type: ignore[arg-type]
+    return pattern
+
+
+def _renamed(pattern: Pattern, names: Mapping[str, str]) -> Pattern:
+    if isinstance(pattern, Leaf):
+        return replace(pattern, var=names.get(str(pattern.var), pattern.var))
+    return rebuilt(pattern, [_renamed(item, names) for item in items_of(pattern)])
+
+
+def dressed(pattern: Pattern, wheres: Mapping[str, Expr]) -> Pattern:
+    """The pattern with predicates at its leaves."""
+    if isinstance(pattern, Leaf):
+        return replace(pattern, where=wheres.get(str(pattern.var)))
+    return rebuilt(pattern, [dressed(item, wheres) for item in items_of(pattern)])

@@ -1,0 +1,403 @@
+"""Inputs of every kind give the same events; bad ones are refused, skipped or kept, with their place."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from datetime import datetime
+from decimal import Decimal
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import tocsin
+from tocsin.encode.columns import Columns
+from tocsin.errors import InputError, QueryError
+from tocsin.run.badrows import BadRows
+from tocsin.run.files import find, parse_line
+from tocsin.run.inputs import in_time_order, open_input, usable
+
+ROWS = [
+    {"type": "A", "time": 1, "id": 7, "name": "x", "v": 1.5},
+    {"type": "B", "time": 3, "id": 7, "name": "ü", "v": 2.5},
+    {"type": "C", "time": 4, "id": 8, "name": "z", "v": None},
+]
+QUERY = tocsin.query("EVENT SEQ(A a, B b) WHERE [id] WITHIN 10")
+TABLE = pa.Table.from_pylist(ROWS)
+
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+
+
+def spans(events, **options):
+    return [(match["start"], match["end"]) for match in QUERY.detect(events, jit=False, **options)]
+
+
+def csv_file(folder, text, name="events.csv"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def written(folder, kind):
+    path = folder / f"events.{kind}"
+    match kind:
+        case "csv":
+            pa.csv.write_csv(TABLE, path)
+        case "csv.gz":
+            with gzip.open(path, "wb") as out:
+                pa.csv.write_csv(TABLE, out)
+        case "tsv":
+            pa.csv.write_csv(TABLE, path, pa.csv.WriteOptions(delimiter="\t"))
+        case "jsonl" | "ndjson":
+            path.write_text("\n".join(json.dumps(row) for row in ROWS) + "\n\n")
+        case "parquet":
+            pa.parquet.write_table(TABLE, path)
+        case "arrow" | "feather":
+            with pa.ipc.new_file(path, TABLE.schema) as out:
+                out.write_table(TABLE)
+        case "arrows":
+            with pa.ipc.new_stream(path, TABLE.schema) as out:
+                out.write_table(TABLE)
+    return path
+
+
+# --- kinds of input ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "tsv", "jsonl", "ndjson", "parquet", "arrow", "feather", "arrows"])
+def test_files_of_every_format_are_read(tmp_path, kind):
+    path = written(tmp_path, kind)
+    assert spans(path) == [(1, 3)]
+    assert spans(str(path)) == [(1, 3)]
+
+
+MEMORY = {
+    "dicts": lambda: ROWS,
+    "generator": lambda: (row for row in ROWS),
+    "events": lambda: [tocsin.Event(r["type"], r["time"], r["time"], n, {"id": r["id"]}) for n, r in enumerate(ROWS)],
+    "table": lambda: TABLE,
+    "batch": lambda: TABLE.to_batches()[0],
+    "reader": lambda: TABLE.to_reader(),
+    "pandas": lambda: pd.DataFrame(ROWS),
+    "polars": lambda: pl.DataFrame(ROWS),
+    "polars lazy": lambda: pl.DataFrame(ROWS).lazy(),
+    "dictionary types": lambda: TABLE.set_column(0, "type", TABLE["type"].dictionary_encode()),
+}
+
+
+@pytest.mark.parametrize("make", MEMORY.values(), ids=MEMORY)
+def test_events_in_memory_are_read(make):
+    assert spans(make()) == [(1, 3)]
+
+
+def test_a_directory_is_all_its_event_files_in_order_of_name(tmp_path):
+    for number, row in enumerate(ROWS):
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps(row))
+    (tmp_path / "notes.txt").write_text("not events")
+    (tmp_path / ".hidden.csv").write_text("not events")
+    assert spans(tmp_path) == [(1, 3)]
+    assert spans(f"{tmp_path}/[01].jsonl") == [(1, 3)]
+    assert [path.name for path in find(tmp_path)] == ["0.jsonl", "1.jsonl", "2.jsonl"]
+
+
+def test_files_whose_columns_differ_are_joined_by_name(tmp_path):
+    csv_file(tmp_path, "type,time,id\nA,1,7\n", "1.csv")
+    csv_file(tmp_path, "time,id,type,extra\n3,7,B,x\n", "2.csv")
+    assert spans(tmp_path) == [(1, 3)]
+
+
+def test_files_whose_kinds_differ_are_refused(tmp_path):
+    csv_file(tmp_path, "type,time,id\nA,1,7\n", "1.csv")
+    csv_file(tmp_path, "type,time,id\nB,3,x7\n", "2.csv")
+    with pytest.raises(InputError, match="do not have the same columns"):
+        spans(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        (5, "cannot be read from int"),
+        (None, "cannot be read from NoneType"),
+        ({"type": "A"}, "events is one dict"),
+        ([1], "row 1: an event is a dict"),
+        ("nowhere.csv", "there is no file"),
+        ("nowhere/*.csv", "no file matches"),
+        (pd.DataFrame({"type": ["A", 5], "time": [1, 2]}, dtype=object), "pandas frame cannot be read"),
+    ],
+)
+def test_what_holds_no_events_is_refused(events, message):
+    with pytest.raises(InputError, match=message):
+        spans(events)
+
+
+def test_a_directory_without_event_files_is_refused(tmp_path):
+    with pytest.raises(InputError, match="holds no event files"):
+        spans(tmp_path)
+
+
+def test_an_unknown_ending_is_refused(tmp_path):
+    with pytest.raises(InputError, match="format of .* is unknown"):
+        spans(csv_file(tmp_path, "x", "events.xlsx"))
+
+
+@pytest.mark.parametrize("name", ["bad.parquet", "bad.arrow", "bad.arrows", "bad.csv.gz", "bad.feather"])
+@pytest.mark.parametrize("content", [b"", b"garbage", b"ARROW1\0\0garbage", b"PAR1xxxxPAR1", b"\x1f\x8b\x08rubbish"])
+def test_broken_files_are_refused_with_their_name(tmp_path, name, content):
+    with pytest.raises(InputError, match=r"bad\."):
+        spans(csv_file(tmp_path, content, name))
+
+
+# --- order ---------------------------------------------------------------------------------------------------------
+
+
+def test_input_out_of_order_is_sorted_first():
+    assert spans(ROWS[::-1]) == [(1, 3)]
+    assert spans(ROWS[::-1], order="any") == [(1, 3)]
+
+
+def test_sorting_keeps_rows_that_end_together_in_place():
+    table = pa.table({"type": ["A"] * 4, "time": [2, 1, 2, 1], "n": [0, 1, 2, 3]})
+    assert in_time_order(table, Columns())["n"].to_pylist() == [1, 3, 0, 2]
+    ordered = table.take([1, 3, 0, 2])
+    assert in_time_order(ordered, Columns()) is ordered
+
+
+def test_intervals_are_sorted_by_their_ends():
+    rows = [
+        {"type": "A", "start": 5, "end": 9},
+        {"type": "B", "start": 6, "end": 7},
+        {"type": "A", "start": 1, "end": 2},
+    ]
+    found = tocsin.query("EVENT SEQ(A a, B b)").detect(rows, jit=False)
+    assert [(match["start"], match["end"]) for match in found] == [(1, 7)]
+
+
+def test_an_unknown_order_is_refused():
+    with pytest.raises(tocsin.TocsinError, match="no order of events"):
+        QUERY.detect(ROWS, order="sideways")
+
+
+# --- bad rows ------------------------------------------------------------------------------------------------------
+
+BAD_CSV = {
+    "null time": ("type,time,id\nA,1,7\nA,,7\nB,3,7\n", "line 3: the time is null"),
+    "null type": ("type,time,id\nA,1,7\n,2,7\nB,3,7\n", "line 3: the type is null"),
+    "time is text": ("type,time,id\nA,1,7\nA,soon,7\nB,3,7\n", "line 3: the time is neither a whole number"),
+    "too few fields": ("type,time,id\nA,1,7\nA,2\nB,3,7\n", "line 3: has 2 fields instead of 3"),
+    "too many fields": ("type,time,id\nA,1,7\nA,2,7,8\nB,3,7\n", "line 3: has 4 fields instead of 3"),
+    "end before start": ("type,time,end,id\nA,1,1,7\nA,2,1,7\nB,3,3,7\n", "line 3: the end is before the start"),
+    "null eid": ("type,time,eid,id\nA,1,1,7\nA,2,,7\nB,3,3,7\n", "line 3: the eid is null"),
+    "time too large": (f"type,time,id\nA,1,7\nA,{2**61},7\nB,3,7\n", "line 3: the time is out of range"),
+    "time far too large": (f"type,time,id\nA,1,7\nA,{10**30},7\nB,3,7\n", "line 3: the time"),
+    "after a blank line": ("type,time,id\nA,1,7\n\nA,,7\nB,3,7\n", "line 4: the time is null"),
+    "after a quoted newline": ('type,time,id,t\nA,1,7,"x\ny"\nA,,7,z\nB,3,7,z\n', "line 4: the time is null"),
+    "not UTF-8": (b"type,time,id,t\nA,1,7,x\nA,2,7,\xff\nB,3,7,y\n", "line 3: 't' is not valid UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_CSV.values(), ids=BAD_CSV)
+def test_a_bad_row_of_a_csv_file_fails_with_its_line(tmp_path, text, message):
+    with pytest.raises(InputError) as error:
+        spans(csv_file(tmp_path, text))
+    assert f"events.csv, {message}" in str(error.value)
+    assert "--bad-rows skip" in error.value.hint
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_CSV.values(), ids=BAD_CSV)
+def test_a_bad_row_of_a_csv_file_is_skipped_and_counted(tmp_path, text, message):
+    found = QUERY.detect(csv_file(tmp_path, text), bad_rows="skip", jit=False)
+    assert [(match["start"], match["end"]) for match in found] == [(1, 3)]
+    assert found.counters["skipped"] == 1
+
+
+def test_bad_rows_are_kept_in_a_file(tmp_path):
+    kept = tmp_path / "bad.jsonl"
+    found = QUERY.detect(csv_file(tmp_path, "type,time,id\nA,1,7\nA,x,7\nA,2\nB,3,7\n"), bad_rows=kept, jit=False)
+    rows = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert len(found) == 1
+    assert found.counters["skipped"] == 2
+    assert sorted(row["place"].rpartition(", ")[2] for row in rows) == ["line 3", "line 4"]
+    assert {row["row"] if isinstance(row["row"], str) else row["row"]["type"] for row in rows} == {"A,2", "A"}
+
+
+BAD_JSONL = {
+    "not JSON": ('{"type":"A","time":1,"id":7}\n{"type":\n{"type":"B","time":3,"id":7}\n', "line 2: is not JSON"),
+    "not an object": (
+        '{"type":"A","time":1,"id":7}\n[1]\n{"type":"B","time":3,"id":7}\n',
+        "line 2: is JSON but not an object",
+    ),
+    "a kind changes": (
+        '{"type":"A","time":1,"id":7}\n{"type":"A","time":2,"id":"x"}\n{"type":"B","time":3,"id":7}\n',
+        "line 2: 'id' is text here and int before",
+    ),
+    "no time": (
+        '{"type":"A","time":1,"id":7}\n\n{"type":"A","id":7}\n{"type":"B","time":3,"id":7}\n',
+        "line 3: the time is null",
+    ),
+    "twice": (
+        '{"type":"A","time":1,"id":7}\n{"id":1,"id":2}\n{"type":"B","time":3,"id":7}\n',
+        "line 2: has the name 'id' twice",
+    ),
+    "huge": (
+        f'{{"type":"A","time":1,"id":7}}\n{{"id":{10**25}}}\n{{"type":"B","time":3,"id":7}}\n',
+        "line 2: 'id' does not fit",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_JSONL.values(), ids=BAD_JSONL)
+def test_bad_rows_of_jsonl_files_fail_or_are_skipped(tmp_path, text, message):
+    path = csv_file(tmp_path, text, "events.jsonl")
+    with pytest.raises(InputError) as error:
+        spans(path)
+    assert f"events.jsonl, {message}" in str(error.value)
+    found = QUERY.detect(path, bad_rows="skip", jit=False)
+    assert ([(match["start"], match["end"]) for match in found], found.counters["skipped"]) == ([(1, 3)], 1)
+
+
+def test_a_bad_row_of_a_table_is_named_by_its_number():
+    table = pa.table({"type": ["A", "B"], "time": pa.array([1, None]), "id": [7, 7]})
+    with pytest.raises(InputError, match="row 2: the time is null"):
+        spans(table)
+    assert (
+        QUERY.detect(
+            table.slice(0, 1).cast(table.schema), schema={"*": {"id": "int"}}, bad_rows="skip", jit=False
+        ).counters["skipped"]
+        == 0
+    )
+
+
+def test_bad_values_of_attributes_count_only_where_the_query_reads_them():
+    table = pa.table({"type": ["A", "A", "B"], "time": [1, 2, 3], "id": pa.array([7, 2**63, 7], pa.uint64())})
+    with pytest.raises(InputError, match="row 2: attribute 'id' does not fit into 64 bits"):
+        spans(table)
+    assert spans(table, bad_rows="skip") == [(1, 3)]
+    assert len(tocsin.query("EVENT SEQ(A a, B b)").detect(table, jit=False)) == 2
+
+
+def test_exact_decimals_or_none():
+    rows = pa.table(
+        {"type": ["A", "B"], "time": [1, 2], "id": pa.array([Decimal(10) ** 20, Decimal(1)], pa.decimal128(38, 0))}
+    )
+    with pytest.raises(InputError, match="more than 18 digits"):
+        spans(rows)
+
+
+def test_nothing_is_left_when_a_run_fails(tmp_path):
+    kept = tmp_path / "bad.jsonl"
+    with pytest.raises(QueryError):
+        tocsin.query("EVENT SEQ(A a, Z z)").detect(ROWS, bad_rows=kept)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- schemas -------------------------------------------------------------------------------------------------------
+
+
+def test_a_type_that_occurs_nowhere_is_an_error_with_a_suggestion():
+    with pytest.raises(QueryError, match="Shelv") as error:
+        tocsin.query("EVENT SEQ(Shelv s)").detect([{"type": "Shelf", "time": 1}])
+    assert "Shelf" in str(error.value)
+
+
+def test_a_declared_type_may_occur_nowhere():
+    schema = tocsin.schema({"A": {"id": "int"}, "Z": {"id": "int"}})
+    assert len(tocsin.query("EVENT SEQ(A a, Z z) WHERE [id]").detect(ROWS, schema=schema, jit=False)) == 0
+
+
+def test_declared_kinds_are_read_from_csv(tmp_path):
+    path = csv_file(tmp_path, "type,time,id,price\nA,1,007,1.10\nB,2,7,1.10\nB,3,007,x\n")
+    schema = tocsin.schema({"*": {"id": "text", "price": "decimal(2)"}})
+    query = tocsin.query("EVENT SEQ(A a, B b) WHERE [id]")
+    with pytest.raises(InputError, match="line 4: 'price' is not a decimal"):
+        query.detect(path, schema=schema, jit=False)
+    assert len(query.detect(path, schema=schema, bad_rows="skip", jit=False)) == 0
+    equal = tocsin.query("EVENT SEQ(A a, B b) WHERE [price] AND a.price = 1.1")
+    assert len(equal.detect(path, schema=schema, bad_rows="skip", jit=False)) == 1
+
+
+@pytest.mark.parametrize("schema", [{"A": 1}, {"A": {"id": "number"}}, {"A": {"p": "decimal(30)"}}, []])
+def test_wrong_schemas_are_refused(schema):
+    with pytest.raises(InputError):
+        tocsin.schema(schema)
+
+
+def test_an_attribute_that_only_other_types_have_is_null():
+    rows = [{"type": "A", "time": 1, "x": 1}, {"type": "B", "time": 2, "y": 1}]
+    found = list(tocsin.query("EVENT SEQ(A a, B b) WHERE b.x IS NULL").detect(rows, jit=False))
+    assert found[0]["b"]["y"] == 1
+    assert "x" not in found[0]["b"]
+
+
+def test_an_empty_input_has_no_matches_and_is_no_error(tmp_path):
+    assert spans([]) == []
+    assert spans(csv_file(tmp_path, "", "events.jsonl")) == []
+    assert spans(csv_file(tmp_path, "type,time,id\n")) == []
+    assert spans(TABLE.slice(0, 0)) == []
+
+
+def test_an_empty_csv_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match="is empty"):
+        spans(csv_file(tmp_path, " \n"))
+
+
+def test_columns_can_have_other_names(tmp_path):
+    path = csv_file(tmp_path, "kind,at,id\nA,2024-01-01T00:00:01,7\nB,2024-01-01T00:00:03,7\n")
+    found = list(tocsin.query("EVENT SEQ(A a, B b) WITHIN 2 s").detect(path, type="kind", time="at", jit=False))
+    assert found[0]["start"] == datetime(2024, 1, 1, 0, 0, 1)
+    assert found[0]["b"]["end"] == datetime(2024, 1, 1, 0, 0, 3)
+
+
+def test_a_window_with_a_unit_needs_a_unit_of_time():
+    query = tocsin.query("EVENT SEQ(A a, B b) WITHIN 1 min")
+    with pytest.raises(QueryError):
+        query.detect(ROWS, jit=False)
+    assert len(query.detect(ROWS, time_unit="s", jit=False)) == 1
+    assert len(query.detect(ROWS, time_unit="min", jit=False)) == 0
+    with pytest.raises(InputError, match="no unit of time"):
+        query.detect(ROWS, time_unit="fortnight")
+
+
+# --- details -------------------------------------------------------------------------------------------------------
+
+
+def test_texts_of_jsonl_stay_texts_and_large_numbers_stay_exact(tmp_path):
+    rows = [{"type": "A", "time": 1, "day": "2024-01-01", "n": 2**60 + 1}, {"type": "A", "time": 2, "day": "x", "n": 1}]
+    path = csv_file(tmp_path, "\n".join(map(json.dumps, rows)), "e.jsonl")
+    table = open_input(path, Columns()).table()
+    assert (table["day"].to_pylist(), table["n"].to_pylist()) == (["2024-01-01", "x"], [2**60 + 1, 1])
+
+
+def test_floats_and_whole_numbers_of_jsonl_mix_only_if_exact(tmp_path):
+    path = csv_file(tmp_path, f'{{"type":"A","time":1,"n":1.5}}\n{{"type":"A","time":2,"n":{2**53 + 1}}}', "e.jsonl")
+    with pytest.raises(InputError, match="line 2: 'n' is too large to be a float exactly"):
+        usable(open_input(path, Columns()), {})
+
+
+def test_empty_fields_of_csv_are_null_and_quoted_ones_are_texts(tmp_path):
+    path = csv_file(tmp_path, '\ufefftype,time,t\nA,1,\nA,2,""\nA,3,NA\n')
+    assert open_input(path, Columns()).table()["t"].to_pylist() == [None, "", "NA"]
+
+
+@pytest.mark.parametrize("line", [b'{"a": 1', b"\xff\xfe", b"[" * 100_000, b"1" * 5000, b"NaN", b"{} {}", b'"x"'])
+def test_lines_that_are_no_objects_have_a_reason(line):
+    row, reason = parse_line(line)
+    assert row is None
+    assert reason
+
+
+def test_nan_and_null_are_different(tmp_path):
+    rows = [{"type": "A", "time": 1, "v": math.nan}, {"type": "A", "time": 2, "v": None}]
+    found = tocsin.query("EVENT A a WHERE a.v IS NULL").detect(rows, jit=False)
+    assert [match["start"] for match in found] == [2]
+
+
+def test_bad_rows_know_how_many_and_show_a_few():
+    bad = BadRows("skip")
+    for number in range(9):
+        bad.report(f"row {number}", "is bad")
+    assert (bad.count, len(bad.examples)) == (9, 3)

@@ -1,0 +1,502 @@
+"""The runner: queries as users hold them, matches as they see them, live sessions that can be saved."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import tocsin
+from tocsin.errors import InputError, QueryError, StateError, TocsinError
+from tocsin.lang.parser import parse
+from tocsin.run.atomic import whole_file
+from tocsin.run.guess import guessed_schema
+from tocsin.run.matches import Matches
+from tocsin.run.progress import summary
+from tocsin.run.show import text_table
+from tocsin.run.sinks import json_line, write_file
+from tocsin.run.tables import HEAD, flat, joined, net
+from tocsin.schema import Kind
+from tocsin.testing.shop import QUERY as THEFT
+from tocsin.testing.shop import shop
+
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+
+EVENTS = [
+    {"type": "A", "time": 1, "id": 1, "v": 1.0},
+    {"type": "B", "time": 3, "id": 1, "v": 2.0},
+    {"type": "A", "time": 4, "id": 1, "v": 3.0},
+    {"type": "C", "time": 5, "id": 2, "v": 4.0},
+    {"type": "B", "time": 6, "id": 1, "v": 5.0},
+    {"type": "A", "time": 7, "id": 2, "v": 6.0},
+    {"type": "C", "time": 8, "id": 2, "v": 7.0},
+    {"type": "B", "time": 9, "id": 2, "v": 8.0},
+]
+PLAIN = "EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 10"
+TRAILING = "EVENT SEQ(A a, B b, !C c) WITHIN 6"
+REPEATED = "EVENT SEQ(A a, B+ b, C c) WITHIN 6 SELECT a.id AS who, count(b) AS n, sum(b.v) AS total"
+COMPOSED = (
+    "QUERY pair EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 10 SELECT a.id AS who; EVENT SEQ(pair x, pair y) WITHIN 9"
+)
+THREE = f"{COMPOSED.replace('EVENT SEQ(pair', 'QUERY two EVENT SEQ(pair')}; EVENT SEQ(two t, C c)"
+
+
+def ids(matches) -> list[str]:
+    return sorted(match["match_id"] for match in matches)
+
+
+def detect(text, events=EVENTS, **options):
+    return tocsin.query(text).detect(events, jit=False, **options)
+
+
+def settled(changes) -> list[str]:
+    """The ids that are left after all withdrawals; every withdrawal follows its match."""
+    count: dict[str, int] = {}
+    for change in changes:
+        count[change["match_id"]] = count.get(change["match_id"], 0) + change["op"]
+        assert count[change["match_id"]] in (0, 1)
+    return sorted(match for match, left in count.items() if left)
+
+
+# --- queries -------------------------------------------------------------------------------------------------------
+
+
+def test_a_query_is_its_text():
+    query = tocsin.query("event seq(A a, B b) within 10")
+    assert str(query).split() == "EVENT SEQ(A a, B b) WITHIN 10".split()
+    assert eval(repr(query), {"tocsin": tocsin}) == query
+
+
+def test_text_and_fluent_give_the_same_query():
+    fluent = tocsin.seq(tocsin.event("A", "a"), ~tocsin.event("C", "c"), tocsin.event("B", "b"))
+    fluent = fluent.where(tocsin.same("id")).within(10)
+    assert tocsin.query(fluent) == tocsin.query(PLAIN) == tocsin.query(parse(PLAIN))
+    assert hash(tocsin.query(fluent)) == hash(tocsin.query(PLAIN))
+
+
+def test_several_queries_can_be_given_as_a_list():
+    assert len(tocsin.query([PLAIN, TRAILING]).queries) == 2
+
+
+@pytest.mark.parametrize("text", ["", "   ", "-- nothing", "EVENT", "EVENT SEQ(A a", "SELECT 1"])
+def test_wrong_texts_are_query_errors(text):
+    with pytest.raises(TocsinError):
+        tocsin.query(text)
+
+
+def test_check_gives_warnings_and_errors():
+    assert tocsin.query(PLAIN).check() == ()
+    assert tocsin.query(PLAIN).check(EVENTS) == ()
+    assert any("never match" in note for note in tocsin.query("EVENT AND(A a, !A x)").check())
+    with pytest.raises(QueryError, match="nam"):
+        tocsin.query("EVENT SEQ(A a, B b) WHERE a.nam = 1").check(EVENTS)
+    with pytest.raises(QueryError):
+        tocsin.query("EVENT SEQ(A a, B b) WHERE a.v = 'x'").check(EVENTS)
+    with pytest.raises(QueryError):
+        tocsin.query("EVENT SEQ(A a, B b) WHERE a.v = 'x' AND a.v > 5").check()
+
+
+def test_explain_and_source_show_the_plan_and_the_kernel():
+    query = tocsin.query(PLAIN)
+    assert "forbidden" in query.explain(EVENTS)
+    compile(query.source(EVENTS), "kernel", "exec")
+
+
+def test_kinds_are_guessed_from_the_query_alone():
+    text = "EVENT SEQ(A a : a.s LIKE 'x%', B b) WHERE a.s = b.t AND b.u > 1.5 AND a.on = TRUE AND b.n + 1 = 2"
+    kinds = {name: field.kind for name, field in guessed_schema([parse(text)]).common.items()}
+    assert kinds == {"s": Kind.TEXT, "t": Kind.TEXT, "u": Kind.FLOAT, "on": Kind.BOOL, "n": Kind.INT}
+
+
+# --- detection -----------------------------------------------------------------------------------------------------
+
+
+def test_matches_are_rows_with_a_struct_per_variable():
+    found = list(detect(PLAIN))
+    assert [(match["start"], match["end"]) for match in found] == [(1, 3), (1, 6), (4, 6)]
+    first = found[0]
+    assert list(first) == [*HEAD, "a", "b"]
+    assert (first["kind"], first["op"], first["a"]["type"], first["a"]["id"], first["b"]["v"]) == (
+        "match",
+        1,
+        "A",
+        1,
+        2.0,
+    )
+
+
+def test_select_gives_columns():
+    found = list(detect(REPEATED))
+    assert [(match["who"], match["n"], match["total"]) for match in found] == [(1, 1, 2.0), (1, 1, 5.0)]
+    # [(1, 1, 2.0), (1, 2, 7.0), (1, 1, 5.0)][
+        : len(found)
+    ]
+
+
+def test_the_same_matches_in_any_order_of_arrival():
+    for text in (PLAIN, TRAILING, REPEATED, COMPOSED):
+        assert ids(detect(text)) == ids(detect(text, EVENTS[::-1])) == ids(detect(text, EVENTS[::-1], order="any"))
+
+
+@pytest.mark.jit
+def test_the_same_matches_compiled():
+    assert ids(tocsin.query(PLAIN).detect(EVENTS)) == ids(detect(PLAIN))
+
+
+def test_a_query_that_feeds_another_is_no_answer_unless_asked_for():
+    assert [match["query"] for match in detect(COMPOSED)] == [""]
+    assert sorted(match["query"] for match in detect(COMPOSED, all=True)) == ["", "pair", "pair", "pair"]
+    assert {match["query"] for match in detect(f"QUERY p {PLAIN}; QUERY t {TRAILING}")} == {"p", "t"}
+
+
+def test_composites_are_intervals_with_the_selected_columns():
+    found = list(detect(COMPOSED))
+    assert [(match["x"]["start"], match["x"]["end"], match["x"]["who"]) for match in found] == [(1, 3, 1)]
+    assert found[0]["x"]["type"] == "pair"
+    assert found[0]["x"]["eid"] in ids(detect(COMPOSED, all=True))
+
+
+def test_a_column_that_does_not_fit_beside_the_events_is_an_error():
+    text = (
+        "QUERY p EVENT SEQ(A a, B b) SELECT 'x' || text(a.id) AS id; EVENT SEQ(p x, C c) WHERE x.id = 'x1' AND c.id = 2"
+    )
+    with pytest.raises(TocsinError, match="'id' is text in query 'p' and int in the events"):
+        detect(text)
+
+
+def test_counters_say_what_was_seen():
+    doubled = [{**event, "eid": number // 2} for number, event in enumerate(EVENTS)]
+    counters = detect(PLAIN, [*EVENTS, {"type": "Z", "time": 9, "id": 0, "v": 0.0}]).counters
+    assert (counters["events"], counters["relevant"], counters["matches"], counters["late"]) == (9, 8, 3, 0)
+    assert detect(PLAIN, [*EVENTS]).counters["skipped"] == 0
+    again = [{**event, "eid": number} for number, event in enumerate(EVENTS)]
+    assert detect(PLAIN, again + again).counters["duplicates"] == len(EVENTS)
+    assert len(doubled) == len(EVENTS)
+
+
+def test_timestamps_come_back_with_their_zone():
+    rows = [{"type": kind, "time": datetime(2024, 5, 1, hour, tzinfo=UTC)} for kind, hour in (("A", 1), ("B", 2))]
+    match = next(iter(detect("EVENT SEQ(A a, B b) WITHIN 1 h", rows)))
+    assert match["start"] == match["a"]["start"] == datetime(2024, 5, 1, 1, tzinfo=UTC)
+    assert match["end"] == datetime(2024, 5, 1, 2, tzinfo=UTC)
+
+
+def test_integer_time_stays_integer_even_in_microseconds():
+    match = next(iter(detect("EVENT SEQ(A a, B b) WITHIN 1 s", EVENTS, time_unit="us")))
+    assert match["start"] == match["a"]["start"] == 1
+
+
+def test_the_shop_gives_its_thefts():
+    made = shop(things=300, thefts=9, noise=200, seed=4)
+    found = tocsin.query(THEFT).detect(made.events, jit=False)
+    assert sorted(match["s"]["tag"] for match in found) == sorted(made.stolen)
+    assert made.events.equals(shop(things=300, thefts=9, noise=200, seed=4).events)
+    assert isinstance(next(iter(found))["s"]["price"], Decimal)
+
+
+# --- matches -------------------------------------------------------------------------------------------------------
+
+
+def test_matches_are_a_table_a_frame_and_a_text():
+    found = detect(PLAIN)
+    assert len(found) == found.table().num_rows == len(found.to_pandas()) == len(found.to_polars()) == 3
+    assert "3 matches" in repr(found)
+    assert repr(detect("EVENT SEQ(C c, A a, A b)")) == "0 matches"
+    assert found.columns() == ["a", "b"]
+
+
+def test_html_is_escaped():
+    rows = [{"type": "A", "time": 1, "t": "<script>"}]
+    html = detect("EVENT A a", rows)._repr_html_()
+    assert "&lt;script&gt;" in html
+    assert "<script>" not in html
+    assert Matches([])._repr_html_() == "<p>no matches</p>"
+
+
+def test_long_results_are_cut_in_notebooks():
+    rows = [{"type": "A", "time": number} for number in range(30)]
+    found = detect("EVENT A a", rows)
+    assert found._repr_html_().count("<tr>") == 21
+    assert "10 more" in repr(found)
+
+
+def test_control_characters_are_not_sent_to_the_terminal():
+    text = repr(detect("EVENT A a", [{"type": "A", "time": 1, "t": "\x1b[31mred"}]))
+    assert "\x1b" not in text
+
+
+def test_repeated_variables_are_shown_with_their_number():
+    rows = [{"type": kind, "time": time} for kind, time in (("A", 1), ("B", 2), ("B", 3), ("B", 4), ("B", 5), ("C", 6))]
+    assert "4: 2, 3, 4, ..." in repr(detect("EVENT SEQ(A a, B+ b, C c)", rows))
+
+
+def test_tables_of_several_queries_join():
+    found = detect(f"QUERY p {PLAIN}; QUERY r {REPEATED}; QUERY o EVENT SEQ(A a, C c)")
+    whole = found.table()
+    assert whole.num_rows == len(found)
+    assert {"a", "b", "c", "who", "n"} <= set(whole.schema.names)
+    assert len(found.to_pandas()) == len(found)
+
+
+def test_joined_tables_keep_what_each_has():
+    one = pa.table({"x": pa.array([{"a": 1}]), "y": [1]})
+    other = pa.table({"x": pa.array([{"b": "t"}]), "y": ["z"]})
+    assert joined([one, other]).to_pylist() == [
+        {"x": {"a": 1, "b": None}, "y": "1"},
+        {"x": {"a": None, "b": "t"}, "y": "z"},
+    ]
+
+
+def test_net_keeps_what_was_not_withdrawn():
+    table = pa.table({"match_id": ["p", "q", "p", "p", "q"], "op": [1, 1, -1, 1, -1]})
+    assert net(table).to_pylist() == [{"match_id": "p", "op": 1}]
+
+
+def test_flat_tables_have_a_column_per_attribute():
+    table = flat(detect("EVENT SEQ(A a, B+ b, C c) WITHIN 6").table())
+    assert {"a.eid", "a.type", "a.id", "b", "c.v"} <= set(table.schema.names)
+    assert json.loads(table["b"][0].as_py())[0]["type"] == "B"
+
+
+def test_the_picture_is_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "timeline.png"
+    detect("EVENT SEQ(A a, B+ b, C c) WITHIN 6").plot(path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    detect("EVENT SEQ(C c, A a, A b)").plot(tmp_path / "empty.svg")
+    assert "<svg" in (tmp_path / "empty.svg").read_text()
+    with pytest.raises(InputError, match="cannot be drawn"):
+        detect(PLAIN).plot(tmp_path / "timeline.docx")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["empty.svg", "timeline.png"]
+
+
+def test_without_matplotlib_drawing_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(TocsinError, match="matplotlib") as error:
+        detect(PLAIN).plot("x.png")
+    assert "tocsin[plot]" in error.value.hint
+
+
+# --- sinks ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv", "parquet", "table"])
+def test_every_format_holds_every_match(tmp_path, format):
+    path = tmp_path / "out"
+    write_file(detect(PLAIN), format, path)
+    match format:
+        case "jsonl":
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            assert [row["a"]["start"] for row in rows] == [1, 1, 4]
+        case "csv":
+            assert pa.csv.read_csv(path)["a.start"].to_pylist() == [1, 1, 4]
+        case "parquet":
+            assert pa.parquet.read_table(path)["a"].to_pylist()[2]["start"] == 4
+        case "table":
+            assert len(path.read_text().splitlines()) == 5
+
+
+def test_a_limit_is_kept(tmp_path):
+    write_file(detect(PLAIN), "jsonl", tmp_path / "out", limit=2)
+    assert len((tmp_path / "out").read_text().splitlines()) == 2
+
+
+def test_an_empty_result_is_written_too(tmp_path):
+    for format in ("jsonl", "csv", "parquet", "table"):
+        write_file(detect("EVENT SEQ(C c, A a, A b)"), format, tmp_path / format)
+        assert (tmp_path / format).exists()
+
+
+def test_json_lines_hold_only_json():
+    line = json_line({"t": datetime(2024, 5, 1, tzinfo=UTC), "d": Decimal("1.10"), "n": float("nan"), "l": [{"x": 1}]})
+    assert json.loads(line) == {"t": "2024-05-01T00:00:00+00:00", "d": "1.10", "n": None, "l": [{"x": 1}]}
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "out"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), whole_file(path) as part:
+        part.write_text("half")
+        raise ZeroDivisionError
+    assert (path.read_text(), len(list(tmp_path.iterdir()))) == ("old", 1)
+    with whole_file(path) as part:
+        part.write_text("new")
+    assert (path.read_text(), len(list(tmp_path.iterdir()))) == ("new", 1)
+
+
+@pytest.mark.parametrize("place", [".", "missing/out"])
+def test_places_that_cannot_be_written_are_refused(tmp_path, place):
+    with pytest.raises(InputError), whole_file(tmp_path / place):
+        pass
+
+
+# --- live ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [PLAIN, TRAILING, REPEATED, COMPOSED, THREE])
+@pytest.mark.parametrize("order", ["in-order", "any"])
+def test_a_live_session_finds_what_history_shows(text, order):
+    query = tocsin.query(text)
+    session = query.stream(jit=False, order=order, all=True, endless=False)
+    found = [match for event in EVENTS for match in session.push(event)] + list(session.close())
+    assert settled(found) == ids(detect(text, all=True))
+
+
+def test_matches_come_with_the_event_that_completes_them():
+    session = tocsin.query(PLAIN).stream(jit=False)
+    assert [len(session.push(event)) for event in EVENTS] == [0, 1, 0, 0, 2, 0, 0, 0]
+
+
+def test_a_trailing_negation_waits_for_its_window():
+    session = tocsin.query(TRAILING).stream(jit=False)
+    assert [len(session.push(event)) for event in EVENTS[:2]] == [0, 0]
+    assert len(session.advance(6)) == 0
+    assert len(session.advance(7)) == 1
+
+
+def test_late_events_are_counted_and_left_out():
+    session = tocsin.query("EVENT SEQ(A a, B b)").stream(jit=False)
+    session.push([{"type": "A", "time": 5}, {"type": "A", "time": 3}, {"type": "B", "time": 5}])
+    assert (session.late, session.counters["late"]) == ([1], 1)
+    assert len(session.push({"type": "B", "time": 6})) == 1
+    session.advance(8)
+    session.push({"type": "B", "time": 8})
+    assert (session.late, session.counters["late"]) == ([0], 2)
+
+
+def test_answers_are_corrected_in_any_order():
+    session = tocsin.query("EVENT SEQ(A a, !C c, B b)").stream(jit=False, order="any")
+    session.push({"type": "A", "time": 1})
+    assert [match["op"] for match in session.push({"type": "B", "time": 5})] == [1]
+    assert [match["op"] for match in session.push({"type": "C", "time": 3})] == [-1]
+
+
+def test_callbacks_iterators_and_blocks():
+    heard: list = []
+    with tocsin.query(TRAILING).stream(jit=False, on_match=heard.append, endless=False) as session:
+        session.push(EVENTS[:2])
+    assert len(heard) == 1
+    followed = tocsin.query(PLAIN).stream(jit=False).follow(iter(EVENTS))
+    assert ids(followed) == ids(detect(PLAIN))
+    with pytest.raises(TocsinError, match="closed"):
+        session.push(EVENTS[0])
+
+
+def test_a_session_takes_tables_batches_and_events():
+    session = tocsin.query("EVENT SEQ(A a, B b)").stream(jit=False)
+    session.push(pa.table({"type": ["A"], "start": [1], "end": [1], "eid": [1]}))
+    session.push(pa.RecordBatch.from_pydict({"type": ["A"], "start": [2], "end": [2], "eid": [2]}))
+    assert len(session.push(tocsin.Event("B", 3, 3, 3))) == 2
+    assert len(session.push([])) == 0
+
+
+def test_attributes_are_learnt_as_they_come():
+    session = tocsin.query("EVENT SEQ(A a, B b) WHERE b.price > 1 AND a.n < b.n WITHIN 50").stream(jit=False)
+    rows = [{"type": "A", "time": 1}, {"type": "A", "time": 2, "n": 1}, {"type": "Z", "time": 3, "z": "t"},
+            {"type": "B", "time": 4, "n": 1.5, "price": Decimal("1.50")}, {"type": "B", "time": 5, "n": 2, "price": 2}]  # fmt: skip
+    found = [match for row in rows for match in session.push(row)]
+    assert [(match["start"], match["end"]) for match in found] == [(2, 4), (2, 5)]
+    assert session.counters["events"] == 5
+
+
+def test_a_learnt_attribute_cannot_change_its_kind():
+    session = tocsin.query("EVENT SEQ(A a, B b) WHERE a.n = b.n").stream(jit=False)
+    session.push({"type": "A", "time": 1, "n": 1})
+    with pytest.raises(InputError, match="'n' is text now and was int before"):
+        session.push({"type": "B", "time": 2, "n": "x"})
+
+
+def test_a_declared_schema_holds_for_a_session():
+    session = tocsin.query("EVENT SEQ(A a, B b) WHERE a.n = b.n").stream(jit=False, schema={"*": {"n": "int"}})
+    session.push({"type": "A", "time": 1, "n": 1})
+    assert len(session.push({"type": "B", "time": 2, "n": 1, "other": "ignored"})) == 1
+    with pytest.raises(InputError, match="'n' is int"):
+        session.push({"type": "B", "time": 2, "n": "x"})
+
+
+@pytest.mark.parametrize("text", ["EVENT SEQ(A a, !B b)", "EVENT SEQ(A a, B+ b)"])
+def test_what_only_the_end_of_the_stream_could_answer_is_refused(text):
+    with pytest.raises(TocsinError, match="end of the stream"):
+        tocsin.query(text).stream()
+    assert tocsin.query(text).stream(endless=False, jit=False) is not None
+
+
+def test_time_can_be_given_as_a_timestamp():
+    query = tocsin.query("EVENT SEQ(A a, !B b) WITHIN 1 h")
+    session = query.stream(jit=False)
+    session.push({"type": "A", "time": datetime(2024, 5, 1, 1)})
+    found = list(session.advance(datetime(2024, 5, 1, 3)))
+    assert [match["start"] for match in found] == [datetime(2024, 5, 1, 1)]
+    with pytest.raises(InputError, match="out of range"):
+        session.advance(-(2**62))
+
+
+# --- saved sessions ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [PLAIN, TRAILING, REPEATED, COMPOSED, THREE])
+@pytest.mark.parametrize("order", ["in-order", "any"])
+def test_a_session_continues_from_every_prefix(text, order):
+    query = tocsin.query(text)
+    expected = ids(detect(text, all=True))
+    for cut in range(len(EVENTS) + 1):
+        session = query.stream(jit=False, order=order, all=True, endless=False)
+        found = [match for event in EVENTS[:cut] for match in session.push(event)]
+        session = query.stream(jit=False, order=order, all=True, endless=False, state=session.save())
+        found += [match for event in EVENTS[cut:] for match in session.push(event)] + list(session.close())
+        assert settled(found) == expected, cut
+
+
+def test_a_saved_session_keeps_its_clock_and_counts():
+    query = tocsin.query(PLAIN)
+    session = query.stream(jit=False)
+    session.push(EVENTS)
+    again = query.stream(jit=False, state=session.save())
+    again.push({"type": "A", "time": 2, "id": 1, "v": 0.0})
+    assert (again.counters["events"], again.counters["late"]) == (9, 1)
+
+
+@pytest.mark.parametrize("state", [b"", b"garbage", b"PK\x03\x04broken"])
+def test_a_damaged_state_is_refused(state):
+    with pytest.raises(StateError):
+        tocsin.query(PLAIN).stream(state=state)
+
+
+def test_a_state_of_another_query_is_refused():
+    session = tocsin.query(PLAIN).stream(jit=False)
+    session.push(EVENTS)
+    with pytest.raises(StateError, match="other quer"):
+        tocsin.query(TRAILING).stream(jit=False, state=session.save())
+    other = tocsin.query(PLAIN).stream(jit=False)
+    other.push(EVENTS)
+    with pytest.raises(StateError, match="seen events already"):
+        other.restore(session.save())
+
+
+# --- the face ------------------------------------------------------------------------------------------------------
+
+
+def test_importing_tocsin_needs_no_heavy_or_optional_library():
+    code = "import sys, tocsin; print([m for m in ('pyspark', 'pandas', 'polars', 'matplotlib', 'numba') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_everything_public_exists():
+    assert all(hasattr(tocsin, name) for name in tocsin.__all__)
+
+
+def test_the_summary_names_what_is_unusual():
+    assert summary({"events": 5, "relevant": 4, "late": 1, "skipped": 2, "matches": 0}, 1.0) == (
+        "5 events (4 relevant), 1 late, 2 skipped, 0 matches, 1.00 s"
+    )
+
+
+def test_a_table_of_text_shows_selected_columns():
+    assert text_table(detect(REPEATED).table()).splitlines()[0].split() == ["start", "end", "who", "n", "total"]
