@@ -270,12 +270,23 @@ def test_places_that_cannot_be_written_are_found_first(tocsin, events, option):
 @pytest.mark.parametrize(
     "args",
     [
-        ["nonsense"], ["run"], ["run", QUERY], ["run", QUERY, "--input"], ["run", QUERY, "--input", "nowhere.csv"],
-        ["run", QUERY, "--input", "x", "--format", "xml"], ["run", QUERY, "--input", "x", "--limit", "-1"],
-        ["run", QUERY, "--input", "x", "--limit", "many"], ["check"], ["test"], ["test", "nowhere.case"], ["--nonsense"],
-        ["demo", "--things", "0"], ["demo", "--picture", "missing/x.png", "--no-jit"], ["check", QUERY, "--input", "-"],
+        ["nonsense"],
+        ["run"],
+        ["run", QUERY],
+        ["run", QUERY, "--input"],
+        ["run", QUERY, "--input", "nowhere.csv"],
+        ["run", QUERY, "--input", "x", "--format", "xml"],
+        ["run", QUERY, "--input", "x", "--limit", "-1"],
+        ["run", QUERY, "--input", "x", "--limit", "many"],
+        ["check"],
+        ["test"],
+        ["test", "nowhere.case"],
+        ["--nonsense"],
+        ["demo", "--things", "0"],
+        ["demo", "--picture", "missing/x.png", "--no-jit"],
+        ["check", QUERY, "--input", "-"],
     ],
-)  # fmt: skip
+)
 def test_wrong_arguments_are_exit_2(tocsin, args):
     code, _, err = tocsin(*args)
     assert code == 2
@@ -308,13 +319,20 @@ def test_late_lines_are_reported(tocsin):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"{", "line 3: is not JSON"), (b"[1]", "line 3: is JSON but not an object"), (b"\xff", "line 3: is not valid UTF-8"),
-        (b'{"type": "A"}', "line 3: the"), (b'{"time": 3}', "line 3: the"), (b'{"type": "A", "time": 3, "id": "x"}', "line 3: 'id'"),
-        (b'{"type": "A", "time": "soon", "id": 1}', "line 3"), (b'{"type": "A", "time": 3, "id": 1e999}', None),
-        (b'{"type": "A", "time": 3, "id": ' + b"9" * 40 + b"}", "line 3: 'id' does not fit"), (b"[" * 100_000, "line 3"),
-        (b'{"type": "A", "time": 1, "time": 2}', "line 3: has the name 'time' twice"), (b'{"a": "\\ud800"}', "line 3"),
+        (b"{", "line 3: is not JSON"),
+        (b"[1]", "line 3: is JSON but not an object"),
+        (b"\xff", "line 3: is not valid UTF-8"),
+        (b'{"type": "A"}', "line 3: the"),
+        (b'{"time": 3}', "line 3: the"),
+        (b'{"type": "A", "time": 3, "id": "x"}', "line 3: 'id'"),
+        (b'{"type": "A", "time": "soon", "id": 1}', "line 3"),
+        (b'{"type": "A", "time": 3, "id": 1e999}', None),
+        (b'{"type": "A", "time": 3, "id": ' + b"9" * 40 + b"}", "line 3: 'id' does not fit"),
+        (b"[" * 100_000, "line 3"),
+        (b'{"type": "A", "time": 1, "time": 2}', "line 3: has the name 'time' twice"),
+        (b'{"a": "\\ud800"}', "line 3"),
     ],
-)  # fmt: skip
+)
 def test_bad_lines_fail_or_are_skipped(tocsin, line, message):
     lines = JSONL.encode().splitlines()
     data = b"\n".join([*lines[:2], line, *lines[2:]]) + b"\n"
@@ -428,12 +446,49 @@ def test_the_demo_shows_thefts_and_draws(tocsin, tmp_path):
 
 WORDS = st.one_of(
     st.sampled_from(
-        ["run", "check", "explain", "test", "demo", "bench-not", "--input", "-", "--format", "jsonl", "--bad-rows", "file", "skip",
-         "--order", "any", "--limit", "3", "--type", "--time", "--time-unit", "s", "--schema", "--output", "-o", "--no-jit", "--all",
-         QUERY, "EVENT A a", "EVENT SEQ(", "g.csv", "g.jsonl", "g.parquet", "/", "..", "--help", "--truncate", "--end", "--eid"]
+        [
+            "run",
+            "check",
+            "explain",
+            "test",
+            "demo",
+            "bench-not",
+            "--input",
+            "-",
+            "--format",
+            "jsonl",
+            "--bad-rows",
+            "file",
+            "skip",
+            "--order",
+            "any",
+            "--limit",
+            "3",
+            "--type",
+            "--time",
+            "--time-unit",
+            "s",
+            "--schema",
+            "--output",
+            "-o",
+            "--no-jit",
+            "--all",
+            QUERY,
+            "EVENT A a",
+            "EVENT SEQ(",
+            "g.csv",
+            "g.jsonl",
+            "g.parquet",
+            "/",
+            "..",
+            "--help",
+            "--truncate",
+            "--end",
+            "--eid",
+        ]
     ),
     st.text(st.characters(blacklist_categories=("Cs",)), max_size=12),
-)  # fmt: skip
+)
 
 
 def quiet_main(args: list[str], stdin: bytes, monkeypatch) -> int:

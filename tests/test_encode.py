@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tocsin.encode import BadRowError, Columns, Encoder, from_dicts, hash_texts, infer_schema
 from tocsin.encode.columns import field_of
+from tocsin.encode.row import RowEncoder
 from tocsin.encode.times import micros, read_texts, ticks
 from tocsin.errors import InputError
 from tocsin.events import TIME_LIMIT, Event, eid_number
@@ -70,14 +71,30 @@ def test_wrong_columns_are_named(roles, names, message, hint):
 
 def test_a_schema_is_inferred_from_arrow():
     schema = pa.schema(
-        [("type", pa.string()), ("time", pa.timestamp("ms")), ("i", pa.int8()), ("f", pa.float32()), ("t", pa.large_string()),
-         ("d", pa.decimal128(9, 2)), ("b", pa.bool_()), ("at", pa.date32()), ("n", pa.null()), ("l", pa.list_(pa.int8()))]
-    )  # fmt: skip
+        [
+            ("type", pa.string()),
+            ("time", pa.timestamp("ms")),
+            ("i", pa.int8()),
+            ("f", pa.float32()),
+            ("t", pa.large_string()),
+            ("d", pa.decimal128(9, 2)),
+            ("b", pa.bool_()),
+            ("at", pa.date32()),
+            ("n", pa.null()),
+            ("l", pa.list_(pa.int8())),
+        ]
+    )
     found = infer_schema(schema, Columns(), ["A"])
     kinds = {name: field.kind for name, field in found.common.items()}
     assert kinds == {
-        "i": Kind.INT, "f": Kind.FLOAT, "t": Kind.TEXT, "d": Kind.DECIMAL, "b": Kind.BOOL, "at": Kind.TIME, "n": Kind.NULL
-    }  # fmt: skip
+        "i": Kind.INT,
+        "f": Kind.FLOAT,
+        "t": Kind.TEXT,
+        "d": Kind.DECIMAL,
+        "b": Kind.BOOL,
+        "at": Kind.TIME,
+        "n": Kind.NULL,
+    }
     assert (found.unit, found.open_types, found.intervals, list(found.types)) == ("us", False, False, ["A"])
 
 
@@ -158,7 +175,11 @@ def test_an_end_before_its_start_names_its_row():
 
 def test_texts_are_read_as_times():
     values, bad = read_texts(pa.array(["2024-01-01T00:00:00", None, "2024-01-02"]))
-    assert values.to_pylist() == [datetime(2024, 1, 1), None, datetime(2024, 1, 2)]
+    assert values.to_pylist() == [
+        datetime.fromisoformat("2024-01-01T00:00:00"),
+        None,
+        datetime.fromisoformat("2024-01-02T00:00:00"),
+    ]
     assert not bad.any()
 
 
@@ -328,15 +349,20 @@ def test_an_eid_of_another_kind_is_refused():
 
 
 def test_the_payload_shows_ticks_and_attributes_as_they_came():
-    at = pa.array([datetime(2024, 5, 1)], pa.timestamp("ms"))
+    at = pa.array([datetime.fromisoformat("2024-05-01T00:00:00")], pa.timestamp("ms"))
     items = encoded(
         {"kind": ["A"], "at": at, "nr": [4], "price": pa.array([Decimal("1.10")])},
         roles=Columns("kind", "at", eid="nr"),
     )
     row = items.payload.to_pylist()[0]
     assert row == {
-        "type": "A", "start": 1714521600000000, "end": 1714521600000000, "eid": 4, "nr": 4, "price": Decimal("1.10")
-    }  # fmt: skip
+        "type": "A",
+        "start": 1714521600000000,
+        "end": 1714521600000000,
+        "eid": 4,
+        "nr": 4,
+        "price": Decimal("1.10"),
+    }
 
 
 def test_all_batches_of_a_stream_have_one_payload_schema():
@@ -392,7 +418,10 @@ def test_whole_numbers_and_decimals_together_are_decimals():
         ),
         ([{"v": "\ud800"}], "row 1: 'v' is not valid Unicode"),
         ([{"v": object()}], "row 1: 'v' is of type object"),
-        ([{"v": datetime(2024, 1, 1)}, {"v": datetime(2024, 1, 1, tzinfo=UTC)}], "row 2: 'v' has a time zone here"),
+        (
+            [{"v": datetime.fromisoformat("2024-01-01T00:00:00")}, {"v": datetime(2024, 1, 1, tzinfo=UTC)}],
+            "row 2: 'v' has a time zone here",
+        ),
     ],
 )
 def test_values_that_do_not_fit_name_attribute_row_and_kinds(rows, message):
@@ -431,9 +460,17 @@ def test_attribute_names_must_be_texts():
 
 
 scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.decimals(), st.datetimes(), st.dates(),
-    st.binary(max_size=3), st.lists(st.integers(), max_size=2),
-)  # fmt: skip
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.decimals(),
+    st.datetimes(),
+    st.dates(),
+    st.binary(max_size=3),
+    st.lists(st.integers(), max_size=2),
+)
 
 
 @given(st.lists(scalars, max_size=6))
@@ -449,3 +486,60 @@ def test_any_values_are_taken_exactly_or_refused(values):
             assert str(before) in after.isoformat(" " if "T" not in str(before) else "T")
         elif not isinstance(before, list):
             assert before == after
+
+
+# --- single rows ---------------------------------------------------------------------------------------------------
+
+FIELDS = {"i": Kind.INT, "f": Kind.FLOAT, "t": Kind.TEXT, "b": Kind.BOOL}
+plain_rows = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["A", "B", "Z"]),
+        "time": st.integers(-5, 5),
+        "eid": st.sampled_from(["x", "y", "longer than eight"]),
+    },
+    optional={
+        "i": st.none() | st.integers(-3, 2**63),
+        "f": st.none() | st.floats(allow_nan=False) | st.integers(-(2**54), 2**54),
+        "t": st.none() | st.text(max_size=3),
+        "b": st.none() | st.booleans(),
+        "other": st.integers(),
+    },
+)
+
+
+@given(plain_rows)
+def test_a_single_row_is_encoded_like_a_batch_or_left_to_it(row):
+    schema = Schema(common={name: Field(name, kind) for name, kind in FIELDS.items()}, open_types=True)
+    encoder = Encoder(schema, ("A", "B"), Strings())
+    first = {"type": "A", "time": 0, "eid": "e", "i": 1, "f": 1.5, "t": "t", "b": True}
+    encoder.encode(from_dicts([first]))
+    items = RowEncoder(encoder, encoder.now).encode(row)
+    if items is None:
+        return
+    batch = encoder.encode(from_dicts([row]))
+    for name in ("types", "start", "end", "eid_high", "eid_low"):
+        assert getattr(items, name).tolist() == getattr(batch, name).tolist(), name
+    for name, column in batch.columns.items():
+        mine = items.columns[name]
+        valid = [column.valid is None or bool(column.valid[0]), mine.valid is None or bool(mine.valid[0])]
+        assert (mine.kind, mine.values.tolist(), valid[0]) == (column.kind, column.values.tolist(), valid[1])
+    assert items.payload.equals(batch.payload)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"type": "A"},
+        {"time": 1},
+        {"type": "A", "time": None},
+        {"type": "A", "time": 1.0},
+        {"type": "A", "time": 2**61},
+        {"type": "A", "time": 1, "i": "x"},
+        {"type": "A", "time": 1, "i": True},
+        {"type": "A", "time": 1, "new": 1},
+    ],
+)
+def test_rows_that_are_not_plain_take_the_longer_way(row):
+    encoder = Encoder(Schema(common={"i": Field("i", Kind.INT)}, open_types=True), ("A",), Strings())
+    encoder.encode(from_dicts([{"type": "A", "time": 0}]))
+    assert RowEncoder(encoder, encoder.now).encode(row) is None

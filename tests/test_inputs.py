@@ -82,7 +82,7 @@ MEMORY = {
     "events": lambda: [tocsin.Event(r["type"], r["time"], r["time"], n, {"id": r["id"]}) for n, r in enumerate(ROWS)],
     "table": lambda: TABLE,
     "batch": lambda: TABLE.to_batches()[0],
-    "reader": lambda: TABLE.to_reader(),
+    "reader": TABLE.to_reader,
     "pandas": lambda: pd.DataFrame(ROWS),
     "polars": lambda: pl.DataFrame(ROWS),
     "polars lazy": lambda: pl.DataFrame(ROWS).lazy(),
@@ -141,7 +141,7 @@ def test_a_directory_without_event_files_is_refused(tmp_path):
 
 
 def test_an_unknown_ending_is_refused(tmp_path):
-    with pytest.raises(InputError, match="format of .* is unknown"):
+    with pytest.raises(InputError, match=r"format of .* is unknown"):
         spans(csv_file(tmp_path, "x", "events.xlsx"))
 
 
@@ -348,8 +348,8 @@ def test_an_empty_csv_file_is_refused(tmp_path):
 def test_columns_can_have_other_names(tmp_path):
     path = csv_file(tmp_path, "kind,at,id\nA,2024-01-01T00:00:01,7\nB,2024-01-01T00:00:03,7\n")
     found = list(tocsin.query("EVENT SEQ(A a, B b) WITHIN 2 s").detect(path, type="kind", time="at", jit=False))
-    assert found[0]["start"] == datetime(2024, 1, 1, 0, 0, 1)
-    assert found[0]["b"]["end"] == datetime(2024, 1, 1, 0, 0, 3)
+    assert found[0]["start"] == datetime.fromisoformat("2024-01-01T00:00:01")
+    assert found[0]["b"]["end"] == datetime.fromisoformat("2024-01-01T00:00:03")
 
 
 def test_a_window_with_a_unit_needs_a_unit_of_time():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from tocsin.errors import TocsinError
@@ -31,6 +32,7 @@ class Function:
 
 
 _registered: dict[str, Function] = {}
+_view: Mapping[str, Function] = MappingProxyType(_registered)
 
 
 def function(
@@ -50,5 +52,5 @@ def function(
 
 
 def registered() -> Mapping[str, Function]:
-    """All functions registered so far, by lower-case name."""
-    return dict(_registered)
+    """All functions registered so far, by lower-case name (a view that grows with them)."""
+    return _view

@@ -12,11 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from tocsin.app.errors import FAILED, fail, guarded
+from tocsin.app.errors import FAILED, guarded
 from tocsin.encode.columns import Columns
 from tocsin.errors import InputError, TocsinError
 from tocsin.run.badrows import BadRows
-from tocsin.run.matches import Matches
 from tocsin.run.query import Query, query
 from tocsin.run.schemas import read_schema
 from tocsin.schema import Schema
@@ -342,7 +341,7 @@ def main(args: list[str] | None = None) -> None:
         raise SystemExit(130) from None
 
 
-__all__ = ["Matches", "app", "bad_policy", "fail", "main", "read_query"]
+__all__ = ["app", "bad_policy", "main", "read_query"]
 
 if __name__ == "__main__":
     main()

@@ -165,6 +165,8 @@ class Encoder:
         if type is None:
             known = self.fields.get(role, Field(role, Kind.TEXT))
             type = arrow_type(known) if array is None or pa.types.is_null(array.type) else array.type
+            if type == pa.uint64():  # exact in 64 signed bits where it is read, and in a decimal where it is only shown
+                type = pa.int64() if role in self.wanted else pa.decimal128(20, 0)
             self.shape[role] = type
         if array is None:
             return pa.nulls(batch.num_rows, type)

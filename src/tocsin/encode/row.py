@@ -73,6 +73,13 @@ class RowEncoder:
             getattr(columns, role) is None for role in OPTIONAL
         )
 
+    def passing(self, row: dict[str, Any]) -> int | None:
+        """When an event ends that nobody asked for; None if somebody did, or its time is not plain."""
+        kind, time = row.get(self.columns.type), row.get(self.columns.time)
+        if type(kind) is not str or kind in self.codes or type(time) is not int or self.columns.end is not None:
+            return None
+        return time if -TIME_LIMIT < time < TIME_LIMIT and "end" not in row else None
+
     def encode(self, row: dict[str, Any]) -> Items | None:
         """The row as Items, or None if it is not as plain as this needs."""
         if not self.complete or not self._is_plain(row):

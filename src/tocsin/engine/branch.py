@@ -16,6 +16,7 @@ from tocsin.engine import kernels
 from tocsin.engine import runtime as rt
 from tocsin.engine.codegen import Program, Shape, all_blocks, generate
 from tocsin.engine.derive import derived_column
+from tocsin.errors import LimitError
 from tocsin.events import BEGINNING
 from tocsin.items import Column, Ints, Items
 from tocsin.plan.block import Block
@@ -23,6 +24,7 @@ from tocsin.plan.block import Block
 if TYPE_CHECKING:
     from tocsin.engine.detector import Detector
 
+FEW_KEYS = 8192
 CHUNK = 1 << 16  # rows per kernel call: long pushes stay interruptible and memory follows the clock
 
 
@@ -32,8 +34,9 @@ class Branch:
     def __init__(self, detector: Detector, block: Block) -> None:
         self.detector, self.block = detector, block
         self.library = rt.library(False)
-        self._programs: dict[bool, tuple[Program, kernels.Kernel | None]] = {}
-        self.program = self._generate(Shape(detector.plan.schema.intervals, eids=True))
+        self._programs: dict[tuple[bool, bool], tuple[Program, kernels.Kernel]] = {}
+        self._nulls = False  # a null has been stored
+        self.program = self._generate(Shape(detector.plan.schema.intervals, eids=True, nulls=False))
         self.accepted = self.late = 0
         self.horizon = BEGINNING
         self._ready = False
@@ -88,19 +91,15 @@ class Branch:
 
     def _generate(self, shape: Shape) -> Program:
         detector = self.detector
-        return generate(
-            detector.plan, self.block, shape, detector.strings.code, detector.functions, kernels.can_inline
-        )
+        return generate(detector.plan, self.block, shape, detector.functions, kernels.can_inline)
 
     def _kernel(self, signs: bool) -> tuple[Program, kernels.Kernel]:
-        """The kernel for batches with or without withdrawals; made when first needed."""
-        if signs not in self._programs:
+        """The kernel for batches with or without withdrawals and nulls; made when first needed, on the same state."""
+        if (signs, self._nulls) not in self._programs:
             eids = bool(self.detector.eids) or signs
-            program = self._generate(Shape(self.detector.plan.schema.intervals, eids, signs))
-            self._programs[signs] = (program, self._compile(program))
-        program, kernel = self._programs[signs]
-        assert kernel is not None
-        return program, kernel
+            program = self._generate(Shape(self.detector.plan.schema.intervals, eids, signs, self._nulls))
+            self._programs[signs, self._nulls] = (program, self._compile(program))
+        return self._programs[signs, self._nulls]
 
     def _compile(self, program: Program) -> kernels.Kernel:
         detector = self.detector
@@ -113,15 +112,15 @@ class Branch:
     def prepare(self, *, signs: bool = False) -> kernels.Kernel:
         """Compile and allocate on first use."""
         program, kernel = self._kernel(signs)
+        self.program = program
         if not self._ready:
-            self.program = program
             self.library = rt.library(kernel.jit)
             self._allocate(program, kernel.jit)
             self._ready = True
         return kernel
 
     def _allocate(self, program: Program, jit: bool) -> None:
-        places, rows, keys = (4096, 16384, 256) if jit else (64, 64, 8)
+        places, rows, keys = (4096, 16384, 1024) if jit else (64, 64, 8)
         leaves, types = len(program.leaf_ids), self.detector.types
         local = [program.types.index(type) if type in program.types else -1 for type in types]
         self.T = self._control(program, local)
@@ -129,9 +128,8 @@ class Branch:
         self.T[rt.ORDERED] = int(self.detector.ordered)
         self.T[rt.HORIZON] = BEGINNING
         self.T[rt.TOP], self.T[rt.KEYS] = leaves, 1
-        self.H = np.zeros((places + leaves, program.rows_i), np.int64)
-        self.HF = np.zeros((places + leaves, program.rows_f), np.float64)
-        self.D = np.zeros((keys * leaves, 4), np.int64)
+        self.H = np.zeros((places + leaves, program.words), np.int64)
+        self.D = np.zeros((keys * leaves, 4), np.int32)
         self.KM = np.zeros((4 * keys if program.keyed else 1, 3), np.int64)
         self.PD = np.zeros((max(16, rows // 16) if program.waits else 1, 2 + 2 * len(program.nest)), np.int64)
         self.OUT = np.zeros((rows, program.width), np.int64)
@@ -154,7 +152,8 @@ class Branch:
         T[: rt.PINS] = 0
         for base, name in ((rt.LEVELS, "levels"), (rt.TERMINAL, "terminal"), (rt.COVERED, "covered")):
             T[base : base + len(program.leaf_ids)] = program.tables[name]
-        T[rt.PARAMS : types_at] = program.ints
+        code = self.detector.strings.code
+        T[rt.PARAMS : types_at] = [code(value) if isinstance(value, str) else value for value in program.ints]
         T[rt.PARAMS] = self.detector.plan.within or 0
         T[types_at:leaves_at] = local
         T[leaves_at:lists_at] = [lists_at + start for start in starts]
@@ -169,7 +168,7 @@ class Branch:
         tables = (self.H, self.D, self.KM, self.OUT, self.MEM, self.PD)
         self.T[rt.H_SIZE : rt.PD_SIZE + 1] = [len(table) for table in tables]
         self.T[rt.WAIT_WIDTH] = self.PD.shape[1]
-        arrays = (self.T, self.H, self.HF, self.D, self.KM, self.PD, self.OUT, self.MEM, self.LF, self.RK)
+        arrays = (self.T, self.H, self.H.view(np.float64), self.D, self.KM, self.PD, self.OUT, self.MEM, self.LF, self.RK)
         self.state: tuple[Any, ...] = self._views(*arrays)
 
     def _views(self, *arrays: npt.NDArray[Any]) -> tuple[Any, ...]:
@@ -183,8 +182,9 @@ class Branch:
 
     def push(self, items: Items, first: int) -> tuple[Ints, Ints]:
         """Feed a batch; the rows of OUT and the members they refer to."""
+        columns = self._columns(items)
         kernel = self.prepare(signs=items.signs is not None)
-        batch = self._batch(items)
+        batch = self._batch(items, columns)
         self._rank()
         before, late = int(self.T[rt.RELEVANT]), int(self.T[rt.LATE])
         drained: list[tuple[Ints, Ints]] = []
@@ -262,23 +262,21 @@ class Branch:
 
     def _make_room(self, *, grow: bool) -> None:
         """Move the live events together; into a larger array if they fill more than half."""
-        program, size = self.program, len(self.H)
-        need = self._compact(self.H, self.HF, copy=False)
+        size = len(self.H)
+        need = self._compact(self.H, copy=False)
         while grow or 2 * need > size:
             size, grow = 2 * size, False
-        H, HF = np.zeros((size, program.rows_i), np.int64), np.zeros((size, program.rows_f), np.float64)
-        self._compact(H, HF, copy=True)
-        self.H, self.HF = H, HF
+        if size >= 2**31:
+            raise LimitError("more than two thousand million events would have to be kept", hint="use WITHIN or a key")
+        larger = np.zeros((size, self.program.words), np.int64)
+        self._compact(larger, copy=True)
+        self.H = larger
         self._lend()
 
-    def _compact(self, H: Ints, HF: npt.NDArray[np.float64], *, copy: bool) -> int:
-        program = self.program
-        T, old, old_f, D, new, new_f = self._views(self.T, self.H, self.HF, self.D, H, HF)
-        leaves = len(program.leaf_ids)
-        widths = program.rows_i, program.rows_f
-        return int(
-            self.library.compact_entry(T, old, widths[0], old_f, widths[1], D, self._buffers, leaves, new, new_f, copy)
-        )
+    def _compact(self, target: Ints, *, copy: bool) -> int:
+        T, H, D, new = self._views(self.T, self.H, self.D, target)
+        leaves = len(self.program.leaf_ids)
+        return int(self.library.compact_entry(T, H, self.program.words, D, self._buffers, leaves, new, copy))
 
     @property
     def _buffers(self) -> int:
@@ -290,7 +288,8 @@ class Branch:
         leaves = len(self.program.leaf_ids)
         self._rehash(len(self.KM))
         used = int(self.T[rt.KEYS_USED])
-        if 4 * used >= len(self.KM) or 2 * (used + 1) * leaves >= len(self.D):
+        few = self._jit and len(self.D) < FEW_KEYS * leaves  # small tables would be swept all the time
+        if few or 4 * used >= len(self.KM) or 2 * (used + 1) * leaves >= len(self.D):
             self.D = np.concatenate([self.D, np.zeros_like(self.D)])
             self._rehash(2 * len(self.KM))
         self._lend()
@@ -306,12 +305,19 @@ class Branch:
 
     # --- batches --------------------------------------------------------------------------------------------------
 
-    def _batch(self, items: Items) -> tuple[Any, ...]:
-        """The columns of a batch in the order of the kernel's arguments."""
-        program = self._programs[items.signs is not None][0]
+    def _columns(self, items: Items) -> dict[str, Column]:
+        """The attributes of a batch, derived ones included; the first null calls for a kernel that knows nulls."""
         columns = dict(items.columns)
-        for derived in program.derived:
+        for derived in self.program.derived:
             columns[derived.name] = derived_column(derived, items, self.detector.strings, self.detector.functions)
+        if not self._nulls:
+            needed = [columns.get(attr) for attr, _, _ in self.program.columns]
+            self._nulls = any(c is None or (c.valid is not None and not c.valid.all()) for c in needed)
+        return columns
+
+    def _batch(self, items: Items, columns: dict[str, Column]) -> tuple[Any, ...]:
+        """The columns of a batch in the order of the kernel's arguments."""
+        program = self.program
         arrays: list[npt.NDArray[Any]] = [items.types, items.end]
         if program.shape.intervals:
             arrays.append(items.start)
@@ -338,12 +344,15 @@ class Branch:
         self._lend()
 
     def live_places(self) -> Iterator[tuple[int, int, int]]:
-        """(leaf number, begin, end) of every buffer that holds events."""
+        """(leaf number, begin, end) of every buffer that holds events, without those behind the horizon."""
         if not self._ready:
             return
         leaves = len(self.program.leaf_ids)
         for buffer in np.flatnonzero(self.D[:, 2] > self.D[:, 1]).tolist():
-            yield buffer % leaves, int(self.D[buffer, 1]), int(self.D[buffer, 2])
+            begin, end = int(self.D[buffer, 1]), int(self.D[buffer, 2])
+            begin += int(np.searchsorted(self.H[begin:end, 0], self.horizon))
+            if begin < end:
+                yield buffer % leaves, begin, end
 
     def live_numbers(self) -> Ints:
         """Numbers of all events in the state, ascending, each once."""
@@ -354,7 +363,7 @@ class Branch:
         """Codes of texts in stored columns, keys and literals."""
         if not self._ready:
             return set()
-        used = set(self.program.ints) | set(self.KM[self.KM[:, 2] != 0, 1].tolist())
+        used = {int(code) for code in self.T[rt.PARAMS : rt.PARAMS + len(self.program.ints)]} | set(self.KM[self.KM[:, 2] != 0, 1].tolist())
         for _, begin, end in self.live_places():
             used.update(self.H[begin:end, 2:].ravel().tolist())
         return used

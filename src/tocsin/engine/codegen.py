@@ -38,6 +38,7 @@ class Shape:
     intervals: bool
     eids: bool
     signs: bool = False
+    nulls: bool = True  # False: no attribute was ever null
 
 
 @dataclass(slots=True)
@@ -47,6 +48,7 @@ class Stored:
     array: str
     row: int
     bit: int | None
+    tested: bool = True  # False: never null as far as this kernel goes
 
 
 @dataclass(slots=True)
@@ -62,13 +64,12 @@ class Program:
     types: tuple[str, ...]  # local type numbers
     columns: tuple[tuple[str, bool, bool], ...]  # batch columns: attribute, is float, may be null
     derived: tuple[Derived, ...]
-    ints: tuple[int, ...]
+    ints: tuple[int | str, ...]  # the window, then integer literals; texts become codes
     floats: tuple[float, ...]
     keyed: bool
     waits: bool
     ranks: bool  # texts are compared by order
-    rows_i: int
-    rows_f: int
+    words: int  # words of H per stored event
     span: int | None  # how far behind the clock events are needed; None: for ever
     foreign: tuple[Op | User, ...]  # called from the plain body only
     inlined: tuple[str, ...]  # user functions compiled into the kernel
@@ -91,12 +92,20 @@ def generate(
     plan: Plan,
     block: Block,
     shape: Shape,
-    text_code: Callable[[str], int],
     functions: Mapping[str, Function],
     inlinable: Callable[[Function], bool],
 ) -> Program:
-    """The kernel of one alternative of a plan."""
-    return _Generator(plan, block, shape, text_code, functions, inlinable).program()
+    """The kernel of one alternative of a plan; the last ones are remembered."""
+    key = (id(plan), id(block), shape, id(functions))
+    if key not in _recent:
+        if len(_recent) >= 64:
+            _recent.pop(next(iter(_recent)))
+        _recent[key] = (plan, functions, _Generator(plan, block, shape, functions, inlinable).program())
+    return _recent[key][2]
+
+
+# the plan and the functions are kept, so that their ids stay theirs
+_recent: dict[tuple[object, ...], tuple[Plan, Mapping[str, Function], Program]] = {}
 
 
 def all_blocks(block: Block) -> Iterator[Block]:
@@ -111,7 +120,6 @@ class _Generator(Names):
         plan: Plan,
         block: Block,
         shape: Shape,
-        text_code: Callable[[str], int],
         functions: Mapping[str, Function],
         inlinable: Callable[[Function], bool],
     ) -> None:
@@ -125,7 +133,7 @@ class _Generator(Names):
         self.root, self.derived = derive(block, inline)
         self.plan, self.shape = plan, shape
         self.writer = Writer()
-        self.literals = Literals(text_code)
+        self.literals = Literals()
         self.scribe = Scribe(self, self.writer, self.literals)
         self.emit = self.writer.emit
         self.blocks = list(all_blocks(self.root))
@@ -153,7 +161,7 @@ class _Generator(Names):
 
     @property
     def _tables(self) -> str:
-        return f"H, {self.rows_i}, HF, {self.rows_f}"
+        return f"H, {self.words}"
 
     # --- layout ---------------------------------------------------------------------------------------------------
 
@@ -174,22 +182,20 @@ class _Generator(Names):
         self.row_nulls, row = row, row + 1
         self.stored: dict[int, dict[tuple[str, str], Stored]] = {id: {} for id in self.leaves}
         used: dict[str, tuple[bool, bool]] = {}
-        top_i, top_f = row, 0
+        self.words = row
         for id, leaf in self.leaves.items():
-            row_i, row_f, bit = row, 0, 0
-            for var, attr, kind, nullable in self._columns_of(leaf):
+            bit = 0
+            for place, (var, attr, kind, nullable) in enumerate(self._columns_of(leaf), start=row):
                 may_be_null = nullable or len(leaf.alts) > 1
-                is_float = kind is Kind.FLOAT
-                self.stored[id][var, attr] = Stored("HF" if is_float else "H", row_f if is_float else row_i,
-                                                    bit if may_be_null else None)  # fmt: skip
+                tested = len(leaf.alts) > 1 or self.shape.nulls
+                array = "HF" if kind is Kind.FLOAT else "H"
+                self.stored[id][var, attr] = Stored(array, place, bit if may_be_null else None, tested)
                 bit += may_be_null
-                row_f, row_i = row_f + is_float, row_i + (not is_float)
-            top_i, top_f = max(top_i, row_i), max(top_f, row_f)
+                self.words = max(self.words, place + 1)
         for col in self._batch_columns():
             was = used.get(col.attr, (False, False))
-            used[col.attr] = (col.kind is Kind.FLOAT, was[1] or col.nullable)
+            used[col.attr] = (col.kind is Kind.FLOAT, was[1] or (col.nullable and self.shape.nulls))
         self.columns = {attr: (number, *used[attr]) for number, attr in enumerate(used)}
-        self.rows_i, self.rows_f = top_i, max(1, top_f)
 
     def _columns_of(self, leaf: Leaf) -> list[tuple[str, str, Kind, bool]]:
         found: dict[tuple[str, str], tuple[Kind, bool]] = {}
@@ -253,8 +259,7 @@ class _Generator(Names):
             keyed=bool(self.keys),
             waits=self.waits,
             ranks=self.ranks,
-            rows_i=self.rows_i,
-            rows_f=self.rows_f,
+            words=self.words,
             span=self._span(),
             foreign=tuple(self.foreign_calls),
             inlined=tuple(self.inlined),
@@ -287,16 +292,15 @@ class _Generator(Names):
             number, _, nullable = self.columns[col.attr]
             return f"c{number}[i]", f"v{number}[i] != 0" if nullable else ""
         kept = self.stored[col.leaf][col.var, col.attr]
-        known = "" if kept.bit is None else f"({self._word(col.leaf, self.row_nulls)} >> {kept.bit}) & 1 == 0"
+        known = "" if kept.bit is None or not kept.tested else f"({self._word(col.leaf, self.row_nulls)} >> {kept.bit}) & 1 == 0"
         return self._kept(kept, f"i_{col.leaf}"), known
 
     def _word(self, leaf: int, row: int) -> str:
         """A word of the event at a leaf: 0 its end, 1 its number, ..."""
-        return f"H[i_{leaf} * {self.rows_i}{f' + {row}' if row else ''}]"
+        return f"H[i_{leaf} * {self.words}{f' + {row}' if row else ''}]"
 
     def _kept(self, kept: Stored, place: str) -> str:
-        rows = self.rows_f if kept.array == "HF" else self.rows_i
-        return f"{kept.array}[{place} * {rows}{f' + {kept.row}' if kept.row else ''}]"
+        return f"{kept.array}[{place} * {self.words} + {kept.row}]"
 
     def time(self, time: Time) -> Valued:
         if self.batch is not None:
@@ -324,10 +328,10 @@ class _Generator(Names):
         return f"{'min' if reach.which == 'start' else 'max'}({times})"
 
     def event(self, ref: Ref) -> str:
-        return self._word(ref.leaf, 1)
+        return "number" if self.batch is not None else self._word(ref.leaf, 1)
 
     def bound(self, ref: Ref) -> str:
-        return self._alternative(ref.leaf, ref.var)
+        return "" if self.batch is not None else self._alternative(ref.leaf, ref.var)
 
     def aggregate(self, agg: Agg) -> Valued:
         number = self.aggs.setdefault(agg, len(self.aggs))
@@ -472,7 +476,7 @@ class _Generator(Names):
         buffer = self._buffer(leaf)
         self.emit(f"d_{leaf} = {buffer}")
         bounds = f"{_most(['low', *low])}, {_least(['high', *high])}"
-        self.emit(f"i_{leaf}, b_{leaf} = between(H, {self.rows_i}, D[4 * d_{leaf} + 1], D[4 * d_{leaf} + 2], {bounds})")
+        self.emit(f"i_{leaf}, b_{leaf} = between(H, {self.words}, D[4 * d_{leaf} + 1], D[4 * d_{leaf} + 2], {bounds})")
         self._loop(leaf, f"b_{leaf}")
         tests = [f"{self._word(leaf, 1)} != excl"]
         self.emit(f"e_{leaf} = {self._word(leaf, 0)}")
@@ -596,7 +600,7 @@ class _Generator(Names):
             self.emit("if write != 0:")
             self.emit(f"    OUT[(write - 1) * {self._width} + {column}] = T[MEM_N]")
         self.emit(f"d_{id} = {self._buffer(id)}")
-        self.emit(f"i_{id}, b_{id} = between(H, {self.rows_i}, D[4 * d_{id} + 1], D[4 * d_{id} + 2], lo_{id}, hi_{id})")
+        self.emit(f"i_{id}, b_{id} = between(H, {self.words}, D[4 * d_{id} + 1], D[4 * d_{id} + 2], lo_{id}, hi_{id})")
         self._loop(id, f"b_{id}")
         self.member = id
         tests = [f"{self._word(id, 1)} != excl"]
@@ -786,9 +790,9 @@ class _Generator(Names):
             self.emit("mx = -FAR")
         for level, leaf in enumerate(self.nest):
             self.emit(f"a_{leaf} = T[PINS + {level}]")
-            self.emit(f"l_{leaf}, h_{leaf} = pinned(H, {self.rows_i}, a_{leaf})")
+            self.emit(f"l_{leaf}, h_{leaf} = pinned(H, {self.words}, a_{leaf})")
             if self.shape.intervals:
-                self.emit(f"ls_{leaf} = H[a_{leaf} * {self.rows_i} + {self.row_start}] if a_{leaf} >= 0 else -FAR")
+                self.emit(f"ls_{leaf} = H[a_{leaf} * {self.words} + {self.row_start}] if a_{leaf} >= 0 else -FAR")
             if window:
                 self.emit(f"mn = min(mn, h_{leaf})")
                 self.emit(f"mx = max(mx, l_{leaf})")
@@ -803,7 +807,7 @@ class _Generator(Names):
             low.append("mx - W")
             high.append("mn + W")
         bounds = f"{_most(low)}, {_least(high)}"
-        at = f"H, {self.rows_i}, D, {self._buffer(leaf)}"
+        at = f"H, {self.words}, D, {self._buffer(leaf)}"
         self.emit(f"a_{leaf}, b_{leaf}, l_{leaf}, h_{leaf} = narrow({at}, a_{leaf}, {bounds})")
         self.emit(f"if a_{leaf} >= b_{leaf}:")
         self.emit("    return True")
@@ -828,7 +832,7 @@ class _Generator(Names):
             high.append(f"{mn} + W")
         if low or high:
             bounds = f"{_most(low or ['-FAR'])}, {_least(high or ['FAR'])}"
-            self.emit(f"i_{leaf}, z_{leaf} = between(H, {self.rows_i}, a_{leaf}, b_{leaf}, {bounds})")
+            self.emit(f"i_{leaf}, z_{leaf} = between(H, {self.words}, a_{leaf}, b_{leaf}, {bounds})")
         else:
             self.emit(f"i_{leaf}, z_{leaf} = a_{leaf}, b_{leaf}")
         self._loop(leaf, f"z_{leaf}")
@@ -969,7 +973,7 @@ class _Generator(Names):
                 self.emit("found = True")
                 for level, leaf in enumerate(self.nest):
                     self.emit(
-                        f"place = find(H, {self.rows_i}, D, {self._buffer(leaf)}, PD[{3 + 2 * level}], PD[{2 + 2 * level}])"
+                        f"place = find(H, {self.words}, D, {self._buffer(leaf)}, PD[{3 + 2 * level}], PD[{2 + 2 * level}])"
                     )
                     self.emit(f"T[PINS + {level}] = place")
                     self.emit("found = found and place >= 0")
@@ -1011,7 +1015,7 @@ class _Generator(Names):
         with self.writer.indented():
             self._pointers([*self._batch_args(), *STATE.split(", ")])
             self._lines(f"S = ({STATE})", "clock = T[CLOCK]", "ordered = T[ORDERED] != 0", "phase = T[PHASE]")
-            self._lines("T[PHASE] = 0", "rows = T[OUT_N]", "members = T[MEM_N]", "while i < n:")
+            self._lines("local = T[TYPES_AT]", "span = T[SPAN]", "T[PHASE] = 0", "rows = T[OUT_N]", "members = T[MEM_N]", "while i < n:")
             with self.writer.indented():
                 self._row_head()
                 for number, type in enumerate(self.types):
@@ -1038,7 +1042,7 @@ class _Generator(Names):
             "e = end[i]",
             "ty = int(types[i])",
             "if ty >= 0:",
-            "    ty = T[T[TYPES_AT] + ty]",
+            "    ty = T[local + ty]",
             "late = e < clock",
             "if ty < 0 or (late and ordered):",
             "    if ty >= 0:",
@@ -1053,7 +1057,7 @@ class _Generator(Names):
             "good = True",
         )
         if not self.waits and self.within is not None:
-            self._lines("if ordered:", "    T[HORIZON] = e - T[SPAN]")
+            self._lines("if ordered:", "    T[HORIZON] = e - span")
 
     def _row_tail(self) -> None:
         self._lines(
@@ -1158,8 +1162,8 @@ class _Generator(Names):
         return -1
 
     def _unstored(self, id: int) -> bool:
-        """In ordered input the last event of a pattern is needed only at its own arrival."""
-        if self.waits or id not in self.nest:
+        """In ordered input the last event of a pattern is needed only at its own arrival, and to know it again."""
+        if self.waits or id not in self.nest or self.shape.eids:
             return False
         ordered = _strictly_ordered(self.root, before=True)
         return all((other, id) in ordered for other in self.nest if other != id)
@@ -1171,7 +1175,7 @@ class _Generator(Names):
         if self.shape.signs:
             self._lines(
                 f"if take_{id} and sign < 0:",
-                f"    withdraw(T, H, {self.rows_i}, D, KM, {len(self.leaves)}, {self.number[id]}, {self._key(id)}, {event})",
+                f"    withdraw(T, H, {self.words}, D, KM, {len(self.leaves)}, {self.number[id]}, {self._key(id)}, {event})",
             )
         self.emit(f"if take_{id}{' and sign > 0' if self.shape.signs else ''}:")
         with self.writer.indented():
@@ -1203,7 +1207,7 @@ class _Generator(Names):
             if nullable and kept.bit is not None:
                 nulls.append(f"(0 if v{column}[i] != 0 else {1 << kept.bit})")
         if any(kept.bit is not None for kept in self.stored[leaf.id].values()):
-            self.emit(f"H[place * {self.rows_i} + {self.row_nulls}] = {' + '.join(nulls) or '0'}")
+            self.emit(f"H[place * {self.words} + {self.row_nulls}] = {' + '.join(nulls) or '0'}")
         self.emit("pass")
 
     # --- answers of one row ----------------------------------------------------------------------------------------
@@ -1240,7 +1244,7 @@ class _Generator(Names):
                 self.emit("if sign < 0:")
                 with self.writer.indented():
                     self._each_leaf(
-                        "if T[PLACES + leaf] >= 0:", f"    number = H[T[PLACES + leaf] * {self.rows_i} + 1]"
+                        "if T[PLACES + leaf] >= 0:", f"    number = H[T[PLACES + leaf] * {self.words} + 1]"
                     )
             self._each_leaf(
                 "level = T[LEVELS + leaf]",

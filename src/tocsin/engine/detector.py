@@ -84,7 +84,7 @@ class Detector:
         clocks = [branch.clock for branch in self.branches]
         self.clock = max(clocks) if clocks else max(self.clock, int(items.end.max(initial=BEGINNING)))
         if any(branch.accepted for branch in self.branches):
-            self.payload.add(first, items, self._wanted(items))
+            self.payload.add(first, items, self._wanted(items), self.clock)
         if items.signs is not None and (items.signs < 0).any():
             self.withdrawn = self.next
         changes = self._changes(raw)
@@ -167,11 +167,11 @@ class Detector:
 
     # --- housekeeping ---------------------------------------------------------------------------------------------
 
-    def _wanted(self, items: Items) -> Any:
-        """Rows that may be shown later; only looked at closely when they are few."""
+    def _wanted(self, items: Items) -> npt.NDArray[np.bool_] | None:
+        """Rows that may be shown later, or None for all: then the batch is kept as it is."""
         accepted = max(branch.accepted for branch in self.branches)
-        if 4 * accepted >= len(items):
-            return np.ones(len(items), np.bool_)
+        if 10 * accepted >= len(items):
+            return None
         known = np.array([type in branch_types for type in self.types for branch_types in [self._my_types()]] + [False])
         return known[items.types]
 

@@ -7,7 +7,7 @@ empty condition means never null. What needs statements (checked arithmetic, CAS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -188,6 +188,8 @@ class Scribe:
             return self.checked(f"divide({codes[0]}, {codes[1]})", known)
         if op == "%":
             return self.checked(f"modulo{'_float' if real else ''}({codes[0]}, {codes[1]})", known)
+        if len(values) > 1 or op in ("lower", "upper", "trim", "length", "to_text", "concat", "substr"):
+            return self.names.foreign(expr, values, self)
         return self.single(expr, codes[0], known)
 
     def single(self, expr: Op, x: str, known: str) -> Valued:
@@ -283,18 +285,16 @@ def _is_logic(expr: Bound) -> bool:
 class Literals:
     """Constants become parameters, so that queries of one shape share one kernel."""
 
-    def __init__(self, text_code: Callable[[str], int]) -> None:
-        self.ints: list[int] = [0]  # the window comes first
+    def __init__(self) -> None:
+        self.ints: list[int | str] = [0]  # the window comes first; a text stands for its code
         self.floats: list[float] = []
-        self.text_code = text_code
 
     def read(self, lit: Lit) -> str:
         if lit.kind is Kind.FLOAT:
             assert isinstance(lit.value, (int, float))
             self.floats.append(float(lit.value))
             return f"LF[{len(self.floats) - 1}]"
-        value = self.text_code(lit.value) if isinstance(lit.value, str) else int(lit.value or 0)
-        self.ints.append(value)
+        self.ints.append(lit.value if isinstance(lit.value, str) else int(lit.value or 0))
         return f"T[PARAMS + {len(self.ints) - 1}]"
 
 

@@ -15,7 +15,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from tocsin.engine import runtime
@@ -51,8 +53,13 @@ def plain(program: Program, functions: Mapping[str, Function], strings: Strings)
     space["FOREIGN"] = [_foreign(expr, functions, strings) for expr in program.foreign]
     for name in program.inlined:
         space[f"user_{name}"] = functions[name].call
-    exec(compile(program.source, f"<kernel {program.key}>", "exec"), space)  # noqa: S102 - source without user text
+    exec(_code(program.source, program.key), space)  # noqa: S102 - source without user text
     return Kernel(space["kernel"], space.get("settle"), jit=False)
+
+
+@lru_cache(maxsize=256)
+def _code(source: str, key: str) -> CodeType:
+    return compile(source, f"<kernel {key}>", "exec")
 
 
 def compiled(program: Program, functions: Mapping[str, Function]) -> Kernel:
@@ -131,8 +138,8 @@ def signature(program: Program) -> list[Any]:
 def state_signature() -> list[Any]:
     from numba import types
 
-    words, reals = types.int64[::1], types.float64[::1]
-    return [words, words, reals, words, words, words, words, words, reals, words]
+    words, reals, halves = types.int64[::1], types.float64[::1], types.int32[::1]
+    return [words, words, reals, halves, words, words, words, words, reals, words]
 
 
 HEADER = """\
@@ -210,7 +217,7 @@ def _in_memory(program: Program, functions: Mapping[str, Function]) -> Kernel:
     space["inlined"] = numba.njit(nogil=True, error_model="numpy", forceinline=True)
     for name in program.inlined:
         space[f"user_{name}"] = numba.njit(functions[name].call)
-    exec(compile(program.source, f"<kernel {program.key}>", "exec"), space)  # noqa: S102 - source without user text
+    exec(_code(program.source, program.key), space)  # noqa: S102 - source without user text
     return _typed(space, program)
 
 

@@ -49,21 +49,18 @@ class Payload:
         self.has_eid = has_eid
         self._table: tuple[int, pa.Table] | None = None
 
-    def add(self, first: int, items: Items, wanted: npt.NDArray[np.bool_]) -> None:
-        """Keep a batch; only the wanted rows of it if they are few."""
-        if not wanted.any():
-            return
+    def add(self, first: int, items: Items, wanted: npt.NDArray[np.bool_] | None, clock: int) -> None:
+        """Keep a batch whose events end by `clock`: all of it, or only the wanted rows."""
         self.has_eid = items.eid_high is not None
         self._table = None
-        last = int(items.end[wanted].max())
-        if 4 * int(wanted.sum()) >= len(items):
+        if wanted is None:
             chunk = Chunk(first, items.payload, items.types, items.start, items.end, items.eid_high, items.eid_low)
         else:
             at = np.flatnonzero(wanted)
             pick = [None if column is None else column[at] for column in (items.eid_high, items.eid_low)]
             rows = items.payload.take(pa.array(at))
             chunk = Chunk(first, rows, items.types[at], items.start[at], items.end[at], *pick, kept=at)
-        chunk.last_end = last
+        chunk.last_end = clock
         self.chunks.append(chunk)
 
     def drop_before(self, horizon: int) -> None:

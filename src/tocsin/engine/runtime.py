@@ -6,8 +6,8 @@ same memory, so that they compute with Python's own integers. All tables are fla
 
   T   control words and parameters, see the constants below
   H   stored events, R words a place: end, event number, then what the plan stores
-  HF  their float attributes, RF words a place (float64)
-  D   buffers, 4 words each: origin, begin, end, capacity in H; that of leaf l for key k is number k * leaves + l
+  HF  the same memory as H, read as float64
+  D   buffers, 4 half-words (int32) each: origin, begin, end, capacity in H; that of leaf l for key k is number k * leaves + l
   KM  open-addressing table, 3 words a slot: prefix, value, key code; codes start at 1, 0 is "no key"
   PD  waiting answers, WAIT_WIDTH words each, a binary heap on word 0 (the time they wait for), then key, (event, end) pairs
 """
@@ -151,17 +151,16 @@ def narrow(H: Any, R: int, D: Any, d: int, place: int, low: int, high: int) -> t
 
 
 @inlined
-def reserve(T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, d: int) -> bool:
-    """Make room for one more event in buffer d; drop what lies behind the horizon. False: H is full."""
-    begin = D[4 * d + 1]
-    end = D[4 * d + 2]
-    if begin < end and H[begin * R] >= T[HORIZON] and end < D[4 * d] + D[4 * d + 3]:
+def reserve(T: Any, H: Any, R: int, D: Any, d: int) -> bool:
+    """Make room for one more event in buffer d. False: H is full."""
+    if D[4 * d + 2] < D[4 * d] + D[4 * d + 3]:
         return True
-    return make_room(T, H, R, HF, RF, D, d)
+    return make_room(T, H, R, D, d)
 
 
 @compiled
-def make_room(T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, d: int) -> bool:
+def make_room(T: Any, H: Any, R: int, D: Any, d: int) -> bool:
+    """Drop what lies behind the horizon; if that is not enough, move the buffer to twice its size."""
     origin = D[4 * d]
     begin = D[4 * d + 1]
     end = D[4 * d + 2]
@@ -177,15 +176,15 @@ def make_room(T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, d: int) -> bool:
         return True
     count = end - begin
     if begin - origin >= (capacity >> 1) and begin > origin:
-        move(H, R, HF, RF, begin, origin, count)
+        move(H, R, begin, origin, count)
         D[4 * d + 1] = origin
         D[4 * d + 2] = origin + count
         return True
-    bigger = max(4, 2 * capacity)
+    bigger = max(2, 2 * capacity)
     top = T[TOP]
     if top + bigger > T[H_SIZE]:
         return False
-    move(H, R, HF, RF, begin, top, count)
+    move(H, R, begin, top, count)
     T[TOP] = top + bigger
     D[4 * d] = top
     D[4 * d + 1] = top
@@ -195,17 +194,15 @@ def make_room(T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, d: int) -> bool:
 
 
 @compiled
-def move(H: Any, R: int, HF: Any, RF: int, source: int, target: int, count: int) -> None:
+def move(H: Any, R: int, source: int, target: int, count: int) -> None:
     """Copy `count` places to the left or into free space."""
     for k in range(count * R):
         H[target * R + k] = H[source * R + k]
-    for k in range(count * RF):
-        HF[target * RF + k] = HF[source * RF + k]
 
 
 @inlined
 def insert(
-    H: Any, R: int, HF: Any, RF: int, D: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int
+    H: Any, R: int, D: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int
 ) -> int:
     """Open the place of an event in buffer d, in canonical order; the caller fills it.
 
@@ -213,15 +210,16 @@ def insert(
     Returns the place, or -1 - place if the event is there already.
     """
     stop = D[4 * d + 2]
-    if stop == D[4 * d + 1] or H[(stop - 1) * R] < end:
+    ties = 1 if rh < 0 and rs == 0 else 0  # points without eids may be appended after their like
+    if stop == D[4 * d + 1] or H[(stop - 1) * R] < end + ties:
         D[4 * d + 2] = stop + 1
         return stop
-    return insert_within(H, R, HF, RF, D, d, end, start, high, low, rs, rh)
+    return insert_within(H, R, D, d, end, start, high, low, rs, rh)
 
 
 @compiled
 def insert_within(
-    H: Any, R: int, HF: Any, RF: int, D: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int
+    H: Any, R: int, D: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int
 ) -> int:
     begin = D[4 * d + 1]
     stop = D[4 * d + 2]
@@ -241,15 +239,13 @@ def insert_within(
         place -= 1
     for k in range(stop * R - 1, place * R - 1, -1):
         H[k + R] = H[k]
-    for k in range(stop * RF - 1, place * RF - 1, -1):
-        HF[k + RF] = HF[k]
     D[4 * d + 2] = stop + 1
     return place
 
 
 @inlined
 def ready(
-    T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, KM: Any, leaves: int, leaf: int, before: int,
+    T: Any, H: Any, R: int, D: Any, KM: Any, leaves: int, leaf: int, before: int,
     keyed: bool, prefix: int, value: int,
 ) -> int:  # fmt: skip
     """Find the buffer of an event and make room in it: its key code, -1 if the event is of no use, or a status.
@@ -270,14 +266,14 @@ def ready(
         key = new_key(T, KM, D, leaves, prefix, value)
         if key < 0:
             return -KEYS_FULL
-    if not reserve(T, H, R, HF, RF, D, key * leaves + leaf):
+    if not reserve(T, H, R, D, key * leaves + leaf):
         return -HEAP_FULL
     return key
 
 
 @inlined
 def enter(
-    T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, KM: Any, leaves: int, leaf: int, before: int,
+    T: Any, H: Any, R: int, D: Any, KM: Any, leaves: int, leaf: int, before: int,
     keyed: bool, prefix: int, value: int,
     number: int, end: int, start: int, high: int, low: int, rs: int, rh: int, keep: bool,
 ) -> int:  # fmt: skip
@@ -285,12 +281,12 @@ def enter(
 
     An event that is there already is counted and has no place (-1).
     """
-    key = ready(T, H, R, HF, RF, D, KM, leaves, leaf, before, keyed, prefix, value)
+    key = ready(T, H, R, D, KM, leaves, leaf, before, keyed, prefix, value)
     if key < 0:
         return key
     place = leaf
     if keep:
-        place = insert(H, R, HF, RF, D, key * leaves + leaf, end, start, high, low, rs, rh)
+        place = insert(H, R, D, key * leaves + leaf, end, start, high, low, rs, rh)
         if place < 0:
             T[DUPLICATES] += 1
             return -1
@@ -342,16 +338,16 @@ def find(H: Any, R: int, D: Any, d: int, end: int, number: int) -> int:
 
 
 @compiled
-def remove(H: Any, R: int, HF: Any, RF: int, D: Any, d: int, place: int) -> None:
+def remove(H: Any, R: int, D: Any, d: int, place: int) -> None:
     """Close the place of an event."""
     stop = D[4 * d + 2] - 1
-    move(H, R, HF, RF, place + 1, place, stop - place)
+    move(H, R, place + 1, place, stop - place)
     D[4 * d + 2] = stop
 
 
 @compiled
 def compact(
-    T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, buffers: int, first: int, newH: Any, newHF: Any, copy: bool
+    T: Any, H: Any, R: int, D: Any, buffers: int, first: int, newH: Any, copy: bool
 ) -> int:
     """Copy every live event into newH, tightly; what lies behind the horizon stays behind.
 
@@ -366,14 +362,12 @@ def compact(
         count = end - begin
         capacity = 0
         if count > 0:
-            capacity = 4
+            capacity = 2
             while capacity < count:
                 capacity *= 2
         if copy and D[4 * d + 3] > 0:
             for k in range(count * R):
                 newH[top * R + k] = H[begin * R + k]
-            for k in range(count * RF):
-                newHF[top * RF + k] = HF[begin * RF + k]
             D[4 * d] = top
             D[4 * d + 1] = top
             D[4 * d + 2] = top + count
@@ -441,11 +435,14 @@ def sweep_keys(T: Any, KM: Any, newKM: Any, size: int, D: Any, leaves: int, aliv
             if D[4 * d + 2] > D[4 * d + 1]:
                 alive[code] = 1
     slots = T[KM_SIZE]
-    for _ in range(8):  # a prefix lives while a longer key uses it; keys have few parts
+    found = True
+    while found:  # a prefix lives while a longer key uses it
+        found = False
         for slot in range(slots):
-            code = KM[3 * slot + 2]
-            if code != 0 and alive[code] != 0 and KM[3 * slot] != 0:
-                alive[KM[3 * slot]] = 1
+            code, prefix = KM[3 * slot + 2], KM[3 * slot]
+            if code != 0 and alive[code] != 0 and prefix != 0 and alive[prefix] == 0:
+                alive[prefix] = 1
+                found = True
     used = 0
     for slot in range(slots):
         code = KM[3 * slot + 2]
@@ -669,10 +666,10 @@ def carry_add(low: int, carry: int, x: int) -> tuple[int, int]:
 
 @compiled
 def compact_entry(
-    T: Any, H: Any, R: int, HF: Any, RF: int, D: Any, buffers: int, first: int, newH: Any, newHF: Any, copy: bool
+    T: Any, H: Any, R: int, D: Any, buffers: int, first: int, newH: Any, copy: bool
 ) -> int:
     return compact(
-        pointer(T), pointer(H), R, pointer(HF), RF, pointer(D), buffers, first, pointer(newH), pointer(newHF), copy
+        pointer(T), pointer(H), R, pointer(D), buffers, first, pointer(newH), copy
     )
 
 
@@ -707,7 +704,8 @@ def declare(name: str) -> None:
     """
     from numba import types
 
-    words, reals = types.CPointer(types.int64), types.CPointer(types.float64)
+    words = types.CPointer(types.int64)
+    pointers = {"HF": types.CPointer(types.float64), "D": types.CPointer(types.int32)}
     scalars = {"int": types.int64, "float": types.float64, "bool": types.boolean}
     function, plain = getattr(library(True), name), globals()[name]
     for called in plain.__code__.co_names:
@@ -715,7 +713,7 @@ def declare(name: str) -> None:
             declare(called)
     kinds = plain.__annotations__
     arguments = plain.__code__.co_varnames[: plain.__code__.co_argcount]
-    function.compile(tuple(scalars.get(kinds[argument]) or (reals if "HF" in argument else words) for argument in arguments))
+    function.compile(tuple(scalars.get(kinds[argument]) or pointers.get(argument, words) for argument in arguments))
     function.disable_compile()
 
 

@@ -143,9 +143,16 @@ class Pipeline:
                 self.late_count += 1
                 return None
             self.clock = end
-            if self.at_once and items.types[0] < 0:
-                return []  # nobody asked for it, and no answer waits for time to pass
         return self.push_items(items)
+
+    def passes(self, end: int) -> bool:
+        """An event that nobody asked for, where no answer waits for time to pass; False if it comes too late."""
+        self.seen += 1
+        if end < self.clock:
+            self.late_count += 1
+            return False
+        self.clock = end
+        return True
 
     def push_items(self, items: Items) -> list[list[Changes]]:
         out: list[list[Changes]] = []

@@ -10,12 +10,12 @@ from typing import Any
 
 from tocsin.run.query import Watcher
 
-LONG = 500_000  # rows; shorter input is done before a bar could be read
+PATIENCE = 0.5  # seconds; a shorter run is done before a bar could be read
 
 
 @contextmanager
 def watching(*, quiet: bool = False) -> Iterator[Watcher | None]:
-    """A watcher that draws a bar on stderr; None where nobody would see it."""
+    """A watcher that draws a line on stderr while a run is long; None where nobody would see it."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -23,15 +23,20 @@ def watching(*, quiet: bool = False) -> Iterator[Watcher | None]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns: tuple[Any, ...] = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = progress.add_task("reading", total=None)
     began = time.perf_counter()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("reading", total=None)
 
-        def watch(done: int, matches: int) -> None:
-            speed = done / max(time.perf_counter() - began, 1e-9)
-            progress.update(task, description=f"{done:,} events  {speed:,.0f}/s  {matches:,} matches")
+    def watch(done: int, matches: int) -> None:
+        seconds = time.perf_counter() - began
+        if seconds > PATIENCE:
+            progress.start()
+            progress.update(task, description=f"{done:,} events  {done / seconds:,.0f}/s  {matches:,} matches")
 
+    try:
         yield watch
+    finally:
+        progress.stop()
 
 
 def summary(counters: Mapping[str, int], seconds: float) -> str:

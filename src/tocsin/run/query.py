@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns
-from tocsin.errors import QueryError, TocsinError
+from tocsin.errors import TocsinError
 from tocsin.events import END_OF_TIME
 from tocsin.lang.fluent import P, Q
 from tocsin.lang.parser import parse_all
@@ -40,7 +40,8 @@ def query(text: str | P | Q | Syntax | Iterable[Any], *, schema: Schema | Mappin
     """A query from its text (several are separated by `;`) or from the fluent API.
 
     >>> print(query("EVENT SEQ(A a, B b) WITHIN 10"))
-    EVENT SEQ(A a, B b) WITHIN 10
+    EVENT SEQ(A a, B b)
+    WITHIN 10
     """
     known = as_schema(schema)
     names = frozenset() if known is None else frozenset(known.types) | known.attributes()
@@ -291,4 +292,4 @@ def run_whole(
     ]
 
 
-__all__ = ["CHUNK", "Query", "QueryError", "as_schema", "plans_of", "query"]
+__all__ = ["CHUNK", "Query", "as_schema", "plans_of", "query"]

@@ -54,6 +54,7 @@ class Session:
         self._pipeline = build(schema) if schema is not None else None
         self._log: deque[tuple[int, Any]] = deque()  # (last end, events) that may still matter to a new schema
         self._rows: RowEncoder | None = None
+        self._at_once = False
         self._time: pa.DataType | None = None
         self._closed = False
         self._advanced = BEGINNING
@@ -75,6 +76,8 @@ class Session:
         """One event (a dict or an Event), a list of them, or an Arrow table or batch."""
         self._open()
         if type(events) is dict and self._rows is not None:
+            if self._at_once and (end := self._rows.passing(events)) is not None:
+                return self._pass(end)
             items = self._rows.encode(events)
             if items is not None:
                 return self._push_one(items, events)
@@ -88,7 +91,14 @@ class Session:
             self._remember(batch, pipeline)
         if type(events) is dict and (self._rows is None or self._rows.encoder is not pipeline.encoder):
             self._rows = RowEncoder(pipeline.encoder, pipeline.encoder.now)
+            self._at_once = pipeline.at_once and pipeline.ordered
         return self._matches(changes)
+
+    def _pass(self, end: int) -> Matches:
+        """An event that no query reads, where no answer waits: time passes, nothing else."""
+        assert self._pipeline is not None
+        self.late = [] if self._pipeline.passes(end) else [0]
+        return NOTHING
 
     def _push_one(self, items: Items, event: dict[str, Any]) -> Matches:
         """The short way for one plain event."""

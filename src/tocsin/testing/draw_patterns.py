@@ -55,10 +55,10 @@ class Sketcher:
 
     def root(self) -> Pattern:
         pick = self.random.random()
-        depth = self.random.choice((1, 1, 2, 2, 2, 3))
+        depth = self.random.choice((1, 1, 2, 2, 3, 3))
         if pick < 0.03:
             return self.leaf((), repeat=False)
-        pattern = self.group(depth, ()) if pick < 0.8 else self.pattern(depth, (), repeat=False)
+        pattern = self.group(depth, ()) if pick < 0.75 else self.composite(depth, ())
         return self.named_by_type(pattern)
 
     def full(self) -> bool:
@@ -69,20 +69,25 @@ class Sketcher:
         pick = self.random.random()
         if depth <= 0 or self.full() or pick < 0.5 - 0.1 * depth:
             return self.leaf(region, repeat=repeat)
-        if pick < 0.7:
+        if pick < 0.68:
             return self.group(depth, region, repeat=repeat)
-        if pick < 0.8:
+        return self.composite(depth, region, repeat=repeat)
+
+    def composite(self, depth: int, region: tuple[int, ...], *, repeat: bool = True) -> Pattern:
+        """Neither a leaf nor SEQ nor AND."""
+        pick = self.random.random()
+        if pick < 0.35:
             return self.union(depth, region)
-        if pick < 0.87:
+        if pick < 0.58:
             return self.exists(depth, region, repeat=repeat)
-        if pick < 0.935:
+        if pick < 0.79:
             return self.rel(depth, region)
         return self.iseq(region)
 
     def leaf(self, region: tuple[int, ...], *, repeat: bool = True) -> Leaf:
         name, type = f"x{len(self.variables) + 1}", self.random.choice("AB" if self.few_types else "AABBCCD")
         many = None
-        if repeat and self.repetitions.get(region, 0) < 2 and self.random.random() < 0.16:
+        if repeat and self.repetitions.get(region, 0) < 2 and self.random.random() < (0.15 if region else 0.32):
             many = self.random.choice(REPEATS)
             self.repetitions[region] = self.repetitions.get(region, 0) + self.random.choice((1, 2, 2))
         self.variables.append(Variable(name, type, region, many is not None))
@@ -91,7 +96,7 @@ class Sketcher:
     # --- SEQ and AND ------------------------------------------------------------------------------------------------
 
     def group(self, depth: int, region: tuple[int, ...], *, repeat: bool = True) -> Pattern:
-        positive = self.random.choice((1, 2, 2, 2, 3, 3))
+        positive = self.random.choice((1, 1, 2, 2, 3, 3) if region else (1, 2, 2, 2, 3, 3))
         negative = self.random.choice((0, 0, 1, 1, 1, 2)) if len(region) < DEPTH else 0
         kinds = [True] * positive + [False] * negative
         self.random.shuffle(kinds)

@@ -24,7 +24,7 @@ from tocsin.lang.syntax import (
 )
 from tocsin.testing.draw_patterns import Variable
 
-COMPARE = ("=", "=", "<>", "<", "<=", "<=", ">", ">=", ">=")
+COMPARE = ("=", "<>", "<", "<=", "<=", "<=", ">", ">=", ">=", ">=")  # with likeness in mind: most of them hold
 TEXTS = ("a", "ab", "b", "B_", "")
 LIKES = ("a%", "%b", "_", "%", "a_", "B\\_", "%a%")
 HUGE = (2**62, 2**63 - 1, 3_037_000_500)
@@ -50,14 +50,15 @@ class Speaker:
 
     def where(self) -> Expr | None:
         conjuncts: list[Expr] = []
-        for _ in range(self.random.choice((0, 0, 0, 1, 1, 1, 2, 2, 3))):
+        for _ in range(self.random.choice((0, 0, 1, 1, 1, 2, 3))):
             pick = self.random.random()
             if pick < 0.2 and not any(isinstance(one, Same) for one in conjuncts):
                 conjuncts.append(Same(self.random.choice((("id",), ("id",), ("s",), ("ok",), ("id", "ok")))))
             elif pick < 0.45:
                 conjuncts.append(self.equality(self.random.choice(self.variables)))
             else:
-                conjuncts.append(self.about(self.random.choice(self.variables)))
+                repeated = [var for var in self.variables if var.repeated and self.random.random() < 0.5]
+                conjuncts.append(self.about(self.random.choice(repeated or self.variables)))
         return all_of(conjuncts)
 
     def at_leaf(self, var: Variable) -> Expr | None:

@@ -10,7 +10,6 @@ strategies draw one number and `shrink.py` makes failures small.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from random import Random
@@ -21,8 +20,10 @@ from tocsin.events import Event, Value
 from tocsin.lang.syntax import Duration, Leaf, Not, Pattern, Query, items_of, leaves_of
 from tocsin.plan.bind import bind
 from tocsin.schema import Field, Kind, Schema
+from tocsin.testing.corpus import without_violations
 from tocsin.testing.draw_predicates import Speaker
-from tocsin.testing.draw_patterns import Sketcher, dressed
+from tocsin.testing.draw_patterns import Sketcher, dressed, rebuilt
+from tocsin.testing.oracle import matches
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -57,7 +58,7 @@ def any_query(random: Random) -> Query:
     sketcher = Sketcher(random)
     pattern = sketcher.root()
     speaker = Speaker(random, sketcher.variables)
-    wheres = {var.name: speaker.at_leaf(var) for var in sketcher.variables if random.random() < 0.17}
+    wheres = {var.name: speaker.at_leaf(var) for var in sketcher.variables if random.random() < 0.13}
     where = speaker.where()
     partition = ()
     if random.random() < 0.15:
@@ -66,7 +67,7 @@ def any_query(random: Random) -> Query:
     mentioned = speaker.mentioned | set(sketcher.mentioned)
     pattern = dressed(pattern, {name: expr for name, expr in wheres.items() if expr is not None})
     pattern = _without_names(random, pattern, mentioned)
-    within = Duration(random.randint(1, 8)) if random.random() < 0.75 else None
+    within = Duration(random.choice((1, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10))) if random.random() < 0.75 else None
     return Query(pattern, where=where, within=within, partition=partition, select=select)
 
 
@@ -86,15 +87,7 @@ def _without_names(random: Random, pattern: Pattern, mentioned: set[str]) -> Pat
             return replace(pattern, var=None)
         case Leaf():
             return pattern
-    parts = iter([_without_names(random, item, mentioned) for item in items_of(pattern)])
-    return with_items(pattern, list(parts))
-
-
-def with_items(pattern: Pattern, items: Sequence[Pattern]) -> Pattern:
-    """The pattern with other patterns directly below it."""
-    from tocsin.testing.draw_patterns import rebuilt
-
-    return rebuilt(pattern, items)
+    return rebuilt(pattern, [_without_names(random, item, mentioned) for item in items_of(pattern)])
 
 
 # --- histories -----------------------------------------------------------------------------------------------------
@@ -116,7 +109,7 @@ COMMON = ("id", "v", "w", "s", "ok")
 def history(random: Random, drawn: Query, *, intervals: bool = True, most: int = 14) -> list[Event]:
     """0 to `most` events, mostly of the types of the query, often with a match planted among them."""
     teller = _Teller(random, drawn, intervals=intervals)
-    events = teller.planted() if random.random() < 0.75 else []
+    events = teller.planted() if random.random() < 0.85 else []
     # brute force over many leaves of one type is slow
     limit = max(len(events), min(most, random.choice((4, 8, 8, 11, 14)), 24 // max(1, len(leaves_of(drawn.pattern)) // 2)))
     while len(events) < limit and random.random() < 0.93:
@@ -137,7 +130,7 @@ class _Teller:
         self.types = [leaf.type for leaf in leaves_of(drawn.pattern)] * 3 + ["A", "B", "C", "D", "E"]
         self.most = random.choice((5, 8, 12))
         self.base = {name: random.choice(values[:3]) for name, values in VALUES.items()}
-        self.likeness = random.choice((0.9, 0.7, 0.4))
+        self.likeness = random.choice((0.95, 0.9, 0.7, 0.4))
         self.eids = self.new_eids()
 
     def new_eids(self) -> list[int | str]:
@@ -148,9 +141,13 @@ class _Teller:
         return [f"{'' if style < 0.85 else 'prefixed-'}e{number}" for number in numbers]
 
     def planted(self) -> list[Event]:
-        """One event for each positive leaf, in the order of the text."""
+        """One event for each positive leaf and some for negated ones, in the order of the text."""
         random, time, events = self.random, self.random.randint(0, 3), []
-        for leaf in positive_leaves(self.drawn.pattern):
+        positive = positive_leaves(self.drawn.pattern)
+        violators = random.choice((0.0, 0.0, 0.3, 0.9))
+        for leaf in leaves_of(self.drawn.pattern):
+            if leaf not in positive and random.random() >= violators:
+                continue
             count = 1 if leaf.repeat is None else random.randint(1, 3)
             for _ in range(min(count, 12 - len(events))):
                 length = random.randint(1, 2) if self.intervals and random.random() < 0.2 else 0
@@ -184,9 +181,13 @@ def positive_leaves(pattern: Pattern) -> tuple[Leaf, ...]:
 
 
 def pair(random: Random, *, intervals: bool = True, most: int = 14) -> Pair:
-    """A valid query and a history for it."""
-    drawn = query(random)
-    return drawn, history(random, drawn, intervals=intervals, most=most)
+    """A valid query and a history for it; in most of them there is a match, or would be one without the negations."""
+    while True:
+        drawn = query(random)
+        for _ in range(3):
+            events = history(random, drawn, intervals=intervals, most=most)
+            if random.random() < 0.1 or matches(without_violations(drawn), events):
+                return drawn, events
 
 
 # --- Hypothesis ----------------------------------------------------------------------------------------------------
