@@ -170,6 +170,8 @@ class Branch:
         self.T[rt.WAIT_WIDTH] = self.PD.shape[1]
         arrays = (self.T, self.H, self.H.view(np.float64), self.D, self.KM, self.PD, self.OUT, self.MEM, self.LF, self.RK)
         self.state: tuple[Any, ...] = self._views(*arrays)
+        if not self._jit:
+            self.state = (*self.state[:-1], self.detector.strings.texts)  # texts are their own rank
 
     def _views(self, *arrays: npt.NDArray[Any]) -> tuple[Any, ...]:
         """Flat views of the memory; the plain body takes memoryviews, which give Python's own numbers."""
@@ -198,6 +200,8 @@ class Branch:
 
     def advance(self, clock: int, ended: bool) -> tuple[Ints, Ints]:
         """Let time pass: waiting answers whose time has come are judged."""
+        if not self._ready:  # nothing has come yet; the clock is the detector's
+            return np.zeros((0, self.program.width), np.int64), np.zeros(0, np.int64)
         kernel = self.prepare()
         self.T[rt.CLOCK] = max(int(self.T[rt.CLOCK]), clock)
         self.T[rt.ENDED] = int(ended)
@@ -335,7 +339,7 @@ class Branch:
     def _rank(self) -> None:
         """Texts in order of code points, as numbers by code; renewed when new texts came."""
         strings = self.detector.strings
-        if not self.program.ranks or self._ranked == strings.added:
+        if not self.program.ranks or not self._jit or self._ranked == strings.added:
             return
         self._ranked = strings.added
         codes = sorted(range(len(strings.texts)), key=lambda code: strings.texts[code] or "")

@@ -961,12 +961,11 @@ class _Generator(Names):
         self._lines("    return nest(mode, v, key, vlow, vhigh, S)", "")
 
     def _settle(self) -> None:
-        """def settle(): judge every waiting answer whose time has come. False if OUT is full."""
-        self.emit("@compiled")
-        self.emit(f"def settle({_arrays(STATE)}):")
+        """def due(S): judge every waiting answer whose time has come; OUT_FULL where it could not go on."""
+        self._lines("@compiled", "def due(S):")
+        self.declared.append(("due", "S"))
         with self.writer.indented():
-            self._pointers(STATE.split(", "))
-            self.emit(f"S = ({STATE})")
+            self.emit(f"{STATE} = S")
             self.emit("while T[WAITING] > 0 and (PD[0] < T[CLOCK] or T[ENDED] != 0):")
             with self.writer.indented():
                 self.emit("key = PD[1]")
@@ -995,7 +994,10 @@ class _Generator(Names):
                 self.emit("else:")
                 self.emit("    unwait(T, PD)")
             self.emit("return DONE")
-        self.emit("")
+        self._lines("", "@compiled", f"def settle({_arrays(STATE)}):")
+        with self.writer.indented():
+            self._pointers(STATE.split(", "))
+            self._lines(f"return due(({STATE}))", "")
 
     # --- the kernel -----------------------------------------------------------------------------------------------
 
@@ -1058,6 +1060,16 @@ class _Generator(Names):
         )
         if not self.waits and self.within is not None:
             self._lines("if ordered:", "    T[HORIZON] = e - span")
+        if self.waits:  # what was due before a late event must be answered before it can be corrected
+            self._lines(
+                "if phase == 0 and (late or sign < 0):",
+                "    T[CLOCK] = clock",
+                "    if due(S) != DONE:",
+                "        T[ROW] = i",
+                "        return OUT_FULL",
+                "    rows = T[OUT_N]",
+                "    members = T[MEM_N]",
+            )
 
     def _row_tail(self) -> None:
         self._lines(

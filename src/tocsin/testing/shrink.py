@@ -120,7 +120,7 @@ def simpler_patterns(pattern: Pattern) -> Iterator[Pattern]:
         for at in range(len(items)):
             yield rebuilt(pattern, items[:at] + items[at + 1 :])
     if isinstance(pattern, Iseq):
-        for at in range(len(pattern.order)):
+        for at in range(len(pattern.order) if len(pattern.order) > 1 else 0):
             yield replace(pattern, order=pattern.order[:at] + pattern.order[at + 1 :])
     for at, item in enumerate(items):
         for simpler in simpler_patterns(item):

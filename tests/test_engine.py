@@ -1,0 +1,204 @@
+"""Every way to run the engine against the oracle: random queries and histories, and all case files.
+
+`PLAIN` and `COMPILED` of `tocsin.testing.agree` list the ways: each pass off, batches, orders of arrival, restarts at
+every prefix, duplicates. Hypothesis draws; a failure is made small by `tocsin.testing.shrink`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tocsin.errors import QueryError, TocsinError
+from tocsin.events import Event
+from tocsin.lang.parser import parse, parse_all
+from tocsin.lang.syntax import Query
+from tocsin.plan.bind import bind, bind_all
+from tocsin.testing.agree import COMPILED, PLAIN, Bench, Trial
+from tocsin.testing.cases import Case, Found, read_cases, run_case
+from tocsin.testing.corpus import measured
+from tocsin.testing.modes import EVERY, Mode, run, schema_of
+from tocsin.testing.notation import Item, events_of
+from tocsin.testing.oracle import composite, matches
+from tocsin.testing.shrink import shrunk
+from tocsin.testing.strategies import POINTS, SCHEMA, Pair, any_query, history, is_valid, pair, pairs, query
+
+CHUNKS, EACH = 40, 52  # 2,080 queries
+COMPILED_CHUNKS, COMPILED_EACH, HISTORIES = 30, 5, 20  # 150 queries with 20 histories each
+
+
+def drawing(number: int, count: int) -> settings:
+    """Settings of one chunk: always the same examples; we make failures small ourselves."""
+    return settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+
+
+def small(pair: Pair, trials: Sequence[Trial]) -> str:
+    """The failure in its smallest form."""
+
+    def fails(query: Query, events: Sequence[Event]) -> bool:
+        return Bench(query, SCHEMA).disagreement(events, trials) is not None
+
+    query, events = shrunk(*pair, fails, most=400)
+    return f"{Bench(query, SCHEMA).disagreement(events, trials)}\n{query}\n" + "\n".join(map(str, events))
+
+
+# --- random queries ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_plain_mode_agrees_with_the_oracle(chunk: int) -> None:
+    count = 0
+
+    @seed(chunk)
+    @drawing(chunk, EACH)
+    @given(pairs())
+    def agree(drawn: Pair) -> None:
+        nonlocal count
+        count += 1
+        assert Bench(drawn[0], SCHEMA).disagreement(drawn[1]) is None, small(drawn, PLAIN)
+
+    agree()
+    assert count >= EACH
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_some_queries_quickly(number: int) -> None:
+    drawn = pair(Random(f"quick {number}"))
+    assert Bench(drawn[0], SCHEMA).disagreement(drawn[1]) is None, small(drawn, PLAIN)
+
+
+@pytest.mark.slow
+@pytest.mark.jit
+@pytest.mark.parametrize("chunk", range(COMPILED_CHUNKS))
+def test_compiled_modes_agree_with_the_oracle(chunk: int) -> None:
+    for number in range(COMPILED_EACH):
+        random = Random(f"compiled {chunk} {number}")
+        points = number == 0
+        drawn, first = pair(random, intervals=not points)
+        bench = Bench(drawn, POINTS if points else SCHEMA)
+        for at in range(HISTORIES):
+            events = history(random, drawn, intervals=not points) if at else first
+            trial = COMPILED[at % len(COMPILED)]
+            assert bench.disagreement(events, [trial]) is None, small((drawn, events), [replace(trial, mode=replace(trial.mode, jit=False))])
+
+
+def test_points_only(subtests: object = None) -> None:
+    """A schema that promises points has kernels of its own."""
+    for number in range(40):
+        drawn, events = pair(Random(f"points {number}"), intervals=False)
+        assert Bench(drawn, POINTS).disagreement(events) is None, f"{drawn}\n{events}"
+
+
+# --- the corpus ----------------------------------------------------------------------------------------------------
+
+LEAST = {
+    "has matches": 0.5,
+    "has several matches": 0.3,
+    "a negation rejects": 0.12,
+    "has matches beside a negation": 0.25,
+    "an event stands at the end of a gap": 0.12,
+    "a span equals the window": 0.07,
+    "ties": 0.5,
+    "SEQ": 0.5, "AND": 0.2, "OR": 0.1, "EXISTS": 0.06, "ISEQ": 0.06, "REL": 0.06, "negation": 0.4, "repetition": 0.15,
+    "WITHIN": 0.6, "no WITHIN": 0.15, "PARTITION BY": 0.08, "[attr]": 0.1, "SELECT": 0.15, "unnamed leaf": 0.3,
+    "leaf predicate": 0.2, "a correlated predicate in a negated part": 0.08, "identity": 0.03,
+    "negation first": 0.1, "negation in the middle": 0.1, "negation last": 0.1, "negation under AND": 0.1,
+    "negation over a composite": 0.1, "negation inside a negation": 0.06, "negation three deep": 0.005,
+    "repetition first": 0.02, "repetition in the middle": 0.02, "repetition last": 0.015, "repetition under AND": 0.02,
+    "repetition inside a negation": 0.03, "depth 3": 0.08,
+    "count": 0.01, "sum": 0.008, "avg": 0.005, "min": 0.008, "max": 0.008, "first": 0.008, "last": 0.008,
+    "arithmetic": 0.1, "CASE": 0.02, "IN": 0.03, "BETWEEN": 0.03, "LIKE": 0.03, "IS NULL": 0.05, "start": 0.03, "end": 0.03,
+}  # fmt: skip
+
+
+def test_the_drawn_corpus_asks_enough() -> None:
+    corpus = measured(pair(Random(number)) for number in range(800))
+    short = {what: corpus.share(what) for what, least in LEAST.items() if corpus.share(what) < least}
+    assert not short, f"{short}\n{corpus}"
+
+
+def test_most_drawn_queries_are_valid() -> None:
+    drawn = [any_query(Random(number)) for number in range(400)]
+    assert sum(map(is_valid, drawn)) > 0.7 * len(drawn)
+
+
+def test_drawn_queries_can_be_printed_and_read_again() -> None:
+    for number in range(300):
+        drawn = query(Random(number))
+        assert parse(str(drawn)) == drawn
+
+
+# --- the checks themselves -----------------------------------------------------------------------------------------
+
+
+def test_a_wrong_answer_is_noticed_and_made_small() -> None:
+    """The oracle with another window stands for a broken engine."""
+
+    def fails(query: Query, events: Sequence[Event]) -> bool:
+        return matches(query, events) != matches(query, events, window="exclusive")
+
+    drawn = next(pair for number in range(500) if fails(*(pair := _pair(number))))
+    small_query, small_events = shrunk(*drawn, fails)
+    assert fails(small_query, small_events)
+    assert len(small_events) <= 2 or len(str(small_query)) <= len(str(drawn[0]))
+
+
+def _pair(number: int) -> Pair:
+    return pair(Random(number))
+
+
+# --- case files ----------------------------------------------------------------------------------------------------
+
+CASES = [case for path in sorted((Path(__file__).parent / "cases").rglob("*.case")) for case in read_cases(path)]
+MODES = {
+    "plain": Mode(),
+    "one by one": Mode(batch=1),
+    "any order": Mode(ordered=False, batch=2),
+    "restarted": Mode(batch=1, restart=EVERY),
+}
+
+
+def engine_answer(mode: Mode) -> object:
+    """Each query of the file over the events and the matches of the queries before it."""
+
+    def answer(queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[Found]:
+        events = events_of(items)
+        bind_all(queries, schema_of(events))
+        for query in queries[:-1]:
+            events += [composite(str(query.name), match) for match in matches(query, events)]
+        by_eid = {event.eid: event for event in reversed(events)}
+        found = run(queries[-1], events, mode)
+        return [
+            Found(tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in binding), count)
+            for binding, count in found.items()
+        ]
+
+    return answer
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_engine_agrees_with_every_case(case: Case, mode: str) -> None:
+    if "order" in case.options:
+        pytest.skip("strategies for disorder are not part of a plain run")
+    verdict = run_case(case, engine_answer(MODES[mode]))
+    assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.error is not None], ids=str)
+def test_what_is_wrong_is_refused_by_the_binder(case: Case) -> None:
+    with pytest.raises(TocsinError):
+        bind_all(parse_all(case.query), schema_of([]))
