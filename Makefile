@@ -15,6 +15,7 @@ TOCSIN := $(VENV)/bin/tocsin
 READY := $(VENV)/.installed
 
 N ?= 2000
+FUZZ ?=
 WORKERS ?= 2
 CASES ?= tests/cases
 DEMO ?= out/demo
@@ -61,8 +62,8 @@ bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks
 	$(PY) -m benchmarks.run $(BENCH)
 	$(PY) -m benchmarks.paste
 
-fuzz: $(READY) ## N=2000 random queries against the oracle; failures are shrunk into case files
-	$(PY) -m tocsin.testing.fuzz --queries $(N)
+fuzz: $(READY) ## N=2000 random queries against the oracle, failures become case files; FUZZ=--jit compiles too
+	$(PY) tools/fuzz.py --queries $(N) $(FUZZ)
 
 demo: $(READY) ## find the shoplifters: data set, matches as a table, timeline picture
 	@mkdir -p $(DEMO)

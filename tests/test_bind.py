@@ -13,6 +13,7 @@ from tocsin.plan.bind import bind, bind_all, schema_of
 from tocsin.plan.block import Block, Plan
 from tocsin.plan.explain import _Text, explain
 from tocsin.plan.expr import Col, Lit, Op
+from tocsin.plan.kinds import as_written
 from tocsin.schema import Field, Kind, Schema
 
 COMMON = {
@@ -64,21 +65,21 @@ RULES = [
     ("EVENT SEQ(A a, B b) WHERE lowr(a.tag) = 'x'", "unknown function lowr", "lowr(a.tag)"),
     ("EVENT SEQ(A a, B b) WHERE [idx]", "unknown attribute idx", "[idx]"),
     ("EVENT SEQ(A, !A, B) WHERE A.id = 3", "A could mean 2 different leaves", "A.id"),
-    # W1
+    # a variable is declared once
     ("EVENT SEQ(A x, B x)", "x is declared twice", "B x"),
     ("EVENT OR(SEQ(A x, B b), SEQ(C x, D d))", "x is A in one branch of OR and C in another", "C x"),
     ("EVENT OR(SEQ(A a, B x), SEQ(A a, B+ x, C c))", "x is repeated in one branch", "B+ x"),
     ("EVENT OR(EXISTS a : SEQ(A a, B b), SEQ(A a, C c))", "a is hidden by EXISTS in one branch", None),
-    # W2, W4
+    # what a predicate sees
     ("EVENT SEQ(A a, !B b, (C c : c.id = b.id))", "c cannot see b, which is inside a negated part", "c.id = b.id"),
     ("EVENT SEQ(A a, !(B b : b.id = x.id), !X x, C c)", "b cannot see x", "b.id = x.id"),
     ("EVENT SEQ(A a, !SEQ(B b, !X x, (C c : c.id = x.id)), D d)", "c cannot see x", "c.id = x.id"),
     ("EVENT SEQ(A a, !B b, !X x, C c) WHERE b.v < x.v", "b and x are in two different negated parts", "b.v < x.v"),
     ("EVENT SEQ(A a, !B b, !X x, C c) WHERE b.id = x.id", "b and x are in two different", "b.id = x.id"),
-    # W5
+    # at least one positive item
     ("EVENT SEQ(!A a, !B b)", "SEQ needs at least one item that is not negated", "SEQ(!A a, !B b)"),
     ("EVENT AND(!A a)", "AND needs at least one item that is not negated", "AND(!A a)"),
-    # W6
+    # EXISTS hides what is there
     ("EVENT EXISTS x : SEQ(A a, !X x)", "EXISTS hides x, which its pattern does not bind", None),
     # repetition
     ("EVENT B+ b", "nothing bounds the repetition b on either side", "B+ b"),
@@ -506,6 +507,7 @@ def test_conversions(where: str, shown: str) -> None:
 def test_operands_of_a_comparison_have_one_kind_and_scale() -> None:
     (predicate,) = plan_of("EVENT A a WHERE a.p > 0.125").alternatives[0].predicates
     assert isinstance(predicate, Op)
+    predicate = as_written(predicate)
     assert [(side.kind, side.scale) for side in predicate.args] == [(Kind.DECIMAL, 3)] * 2
     (mixed,) = plan_of("EVENT A a WHERE a.n > 0.5").alternatives[0].predicates
     assert isinstance(mixed, Op)

@@ -165,7 +165,7 @@ def test_negation_all_asks_for_every_gap() -> None:
     ],
 )
 def test_the_exclusive_window(query: str, stream: str, inclusive: list[str], exclusive: list[str]) -> None:
-    """Spec 000 A2: span < W, and the scopes at the ends are open."""
+    """Li 2010 can be read so: span < W, and the scopes at the ends are open."""
     assert answers(query, stream) == inclusive
     assert answers(query, stream, window="exclusive") == exclusive
 
@@ -183,7 +183,7 @@ def test_the_exclusive_window(query: str, stream: str, inclusive: list[str], exc
     ],
 )
 def test_the_weak_order(query: str, stream: str, strict: list[str], weak: list[str]) -> None:
-    """Spec 002 OA2: equal times are in order, gaps are closed, and an event is never compared with itself."""
+    """Liu et al. 2009 can be read so: equal times are in order, gaps are closed; no event is compared with itself."""
     assert answers(query, stream) == strict
     assert answers(query, stream, order="<=") == weak
 

@@ -4,6 +4,8 @@
 
     theft = tocsin.query("EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 12 h")
     theft.detect("events.csv")
+
+README.md shows more, docs/ explains it, and MAP.md lists what is where.
 """
 
 from tocsin.errors import InputError, LimitError, QueryError, StateError, TocsinError

@@ -138,4 +138,6 @@ class Job:
         if self.bad.count > len(self.bad.examples):
             sys.stderr.write(f"skipped: and {self.bad.count - len(self.bad.examples):,} more\n")
         if not self.quiet:
+            for note in matches.notes:
+                sys.stderr.write(f"note: {note}\n")
             sys.stderr.write(summary(counters, seconds) + "\n")

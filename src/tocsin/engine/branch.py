@@ -120,7 +120,7 @@ class Branch:
         return kernel
 
     def _allocate(self, program: Program, jit: bool) -> None:
-        places, rows, keys = (4096, 16384, 1024) if jit else (64, 64, 8)
+        places, rows, keys = (16384, 16384, 1024) if jit else (64, 64, 8)
         leaves, types = len(program.leaf_ids), self.detector.types
         local = [program.types.index(type) if type in program.types else -1 for type in types]
         self.T = self._control(program, local)

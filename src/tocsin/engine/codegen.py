@@ -832,9 +832,15 @@ class _Generator(Names):
             high.append(f"{mn} + W")
         if low or high:
             bounds = f"{_most(low or ['-FAR'])}, {_least(high or ['FAR'])}"
-            self.emit(f"i_{leaf}, z_{leaf} = between(H, {self.words}, a_{leaf}, b_{leaf}, {bounds})")
+            if self.shape.intervals or level == 0:
+                self.emit(f"y_{leaf}, z_{leaf} = between(H, {self.words}, a_{leaf}, b_{leaf}, {bounds})")
+            else:  # with points the bounds grow as the loop around goes on
+                self.emit(f"y_{leaf}, z_{leaf} = slide(H, {self.words}, y_{leaf}, z_{leaf}, b_{leaf}, {bounds})")
         else:
-            self.emit(f"i_{leaf}, z_{leaf} = a_{leaf}, b_{leaf}")
+            self.emit(f"y_{leaf}, z_{leaf} = a_{leaf}, b_{leaf}")
+        if loose and not self.shape.intervals:
+            self.emit(f"y_{loose[0]}, z_{loose[0]} = a_{loose[0]}, a_{loose[0]}")
+        self.emit(f"i_{leaf} = y_{leaf}")
         self._loop(leaf, f"z_{leaf}")
         self.emit(f"e_{leaf} = {self._word(leaf, 0)}")
         tests = []

@@ -212,6 +212,7 @@ def _resume(detector: Detector, newest: dict[str, Any], summaries: list[dict[str
     )
     if detector.ledger is not None:
         detector.ledger.counts.clear()
+        detector.ledger.starts.clear()
         for state in summaries:
             for high, low, count, start in state["ledger"]:
                 detector.ledger.counts[high, low] = count

@@ -132,6 +132,22 @@ def between(H: Any, R: int, a: int, b: int, low: int, high: int) -> tuple[int, i
 
 
 @inlined
+def slide(H: Any, R: int, a: int, b: int, stop: int, low: int, high: int) -> tuple[int, int]:
+    """The part of places up to `stop` whose ends lie in [low, high], if both grew since [a, b) was that part."""
+    far = b + 8
+    while b < stop and b < far and H[b * R] <= high:
+        b += 1
+    if b == far and b < stop:
+        b = first_after(H, R, b, stop, high)
+    far = a + 8
+    while a < b and a < far and H[a * R] < low:
+        a += 1
+    if a == far and a < b:
+        a = first_at(H, R, a, b, low)
+    return a, b
+
+
+@inlined
 def pinned(H: Any, R: int, place: int) -> tuple[int, int]:
     """Bounds on the end of a leaf before the loops: exact if it is pinned to a place, else none."""
     if place < 0:

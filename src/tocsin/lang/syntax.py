@@ -289,7 +289,7 @@ UNITS = {
 
 
 def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
-    """The conjuncts as written: AND is opened, nothing else (design 6.5)."""
+    """The conjuncts as written: AND is opened, nothing else (docs/semantics.md, 5)."""
     if expr is None:
         return ()
     if isinstance(expr, Binary) and expr.op == "AND":

@@ -1,4 +1,4 @@
-"""Static rules of patterns: what may stand where (rules W1, W5, W6 of the NEEL+ report, TList validity)."""
+"""Static rules of patterns: what may stand where, and whether comparisons of endpoints can hold together."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _shown(comparison: Comparison) -> str:
 
 
 def check_declarations(sites: list[Site], problems: Problems) -> None:
-    """W1: a variable is declared once; branches of an OR may share it if they mean the same."""
+    """A variable is declared once; branches of an OR may share it if they mean the same."""
     first: dict[str, Site] = {}
     for site in sites:
         known = first.setdefault(site.var, site)

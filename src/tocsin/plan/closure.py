@@ -1,8 +1,8 @@
 """Equalities of WHERE, closed transitively, and written down block by block.
 
-`s.id = c.id AND c.id = e.id` relates s to e even where c is negated (design 6.5). `[attr]` relates every variable that
-an alternative binds. For each block a sufficient set of pairs is written: its own leaves in a chain, and one of them
-tied to the nearest block around it that has a variable in the class.
+`s.id = c.id AND c.id = e.id` relates s to e even where c is negated (docs/semantics.md, 5). `[attr]` relates every
+variable that an alternative binds. For each block a sufficient set of pairs is written: its own leaves in a
+chain, and one of them tied to the nearest block around it that has a variable in the class.
 """
 
 from __future__ import annotations

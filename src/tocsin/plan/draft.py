@@ -1,8 +1,8 @@
 """The shape of a block: its leaves, their order, and the scopes of its repetitions and negated parts.
 
-Predicates come later (`where.py`). The recursion is that of design 6.4: an item of a SEQ lives in the open gap between
-its positive neighbours, every other item in the scope of the whole, and what no neighbour bounds reaches to the
-bounds of the block.
+Predicates come later (`where.py`). The recursion is that of docs/semantics.md, 4: an item of a SEQ lives in the open
+gap between its positive neighbours, every other item in the scope of the whole, and what no neighbour bounds reaches
+to the bounds of the block.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from tocsin.plan.block import (
 )
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User, leaves
 from tocsin.plan.facts import horizon, memory, reads, terminal_types, waits
+from tocsin.plan.kinds import as_written
 from tocsin.plan.rewrite import all_leaves
 from tocsin.schema import Kind
 
@@ -178,6 +179,7 @@ def _expr(expr: Bound, names: dict[int, str], least: int = 0) -> str:
 
 
 def _operation(expr: Op, names: dict[int, str]) -> tuple[str, int]:
+    expr = as_written(expr)
     op, args = expr.op, expr.args
     strength = _PRECEDENCE.get(op, 9)
     if op in ("and", "or"):

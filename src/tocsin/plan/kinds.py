@@ -142,11 +142,49 @@ def compared(op: str, left: Bound, right: Bound) -> Bound:
         return NULL
     if left.kind is Kind.BOOL and right.kind is Kind.BOOL and op not in ("=", "<>"):
         raise KindError(f"truth values have no order: {op} cannot compare them", hint="use = or <>")
-    whole = {left.kind, right.kind} <= {Kind.INT, Kind.FLOAT, Kind.TIME}
-    if not whole:
-        left, right = _comparable(left, right)
+    if {left.kind, right.kind} <= {Kind.INT, Kind.FLOAT, Kind.TIME}:
+        return _comparison(op, left, right)
+    one, two = _comparable(left, right)
+    test = _comparison(op, one, two)
+    if _scaled_up(one):
+        return _beyond(one, two, _comparison(op, left, Lit(0, left.kind, left.scale)), test)
+    if _scaled_up(two):
+        return _beyond(two, one, _comparison(op, Lit(0, right.kind, right.scale), right), test)
+    return test
+
+
+def _comparison(op: str, left: Bound, right: Bound) -> Op:
     floats = Kind.FLOAT in (left.kind, right.kind)
     return Op(op, (left, right), Kind.BOOL, nullable=floats or left.nullable or right.nullable)
+
+
+def _scaled_up(expr: Bound) -> bool:
+    return isinstance(expr, Op) and expr.op == "rescale"
+
+
+def _beyond(scaled: Bound, other: Bound, sign: Bound, test: Bound) -> Bound:
+    """Comparisons of decimals are exact: what does not fit at the larger scale is decided by its sign alone.
+
+    A value beyond 64 bits lies farther from zero than anything beside it, so it compares with that as with zero.
+    """
+    assert isinstance(scaled, Op)
+    known = [_not_null(side) for side in (scaled.args[0], other) if side.nullable]
+    lost: Bound = Op("is_null", (scaled,), Kind.BOOL, nullable=False)
+    if known:
+        lost = Op("and", (lost, *known), Kind.BOOL, nullable=False)
+    return Op("case", (lost, sign, test), Kind.BOOL, nullable=scaled.args[0].nullable or other.nullable)
+
+
+def _not_null(expr: Bound) -> Bound:
+    return Op("not", (Op("is_null", (expr,), Kind.BOOL, nullable=False),), Kind.BOOL, nullable=False)
+
+
+def as_written(expr: Op) -> Op:
+    """The comparison behind a CASE that only keeps it exact; anything else as it is."""
+    match expr:
+        case Op("case", (_, Op(sign), Op(op, (left, right)) as test)) if sign == op:
+            return test if _scaled_up(left) or _scaled_up(right) else expr
+    return expr
 
 
 def _comparable(left: Bound, right: Bound) -> tuple[Bound, Bound]:

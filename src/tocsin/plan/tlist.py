@@ -91,7 +91,7 @@ def comparison_edges(left: object, op: str, right: object) -> list[Edge]:
 
 
 # --- Allen relations ---------------------------------------------------------------------------------------------
-# (end of e, comparison, end of f); the table of spec 000 with `before` and `after` corrected.
+# (end of e, comparison, end of f); the table of Li 2010 with `before` and `after` corrected (docs/semantics.md, 7).
 
 Condition: TypeAlias = tuple[str, str, str]
 

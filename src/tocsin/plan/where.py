@@ -1,4 +1,4 @@
-"""Predicates find their block (design 6.5).
+"""Predicates find their block (docs/semantics.md, 5).
 
 A WHERE conjunct that mentions a variable of a negated part goes into the innermost such part; a predicate written at a
 leaf stays in the block of that leaf. Variables of OR branches that an alternative does not bind are NULL there.
@@ -38,7 +38,7 @@ class Context:
 
 
 def check_mentions(context: Context) -> None:
-    """W2, W4: a predicate sees its own block and the blocks around it, never a deeper or a sibling negated part."""
+    """A predicate sees its own block and the blocks around it, never a deeper or a sibling negated part."""
     for sites in context.sites.values():
         for site in sites:
             _check_leaf_mentions(site, context)

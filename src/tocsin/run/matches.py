@@ -13,14 +13,17 @@ from tocsin.run.tables import HEAD, joined
 
 
 class Matches:
-    """The matches of one or several queries; `counters` says what was seen on the way.
+    """The matches of one or several queries; `counters` says what was seen on the way, `notes` what looked strange.
 
     Each row has query, kind, match_id, op (+1, or -1 for a withdrawal), start, end and settled_at, then one struct
     per variable (a list of structs if it is repeated) or the SELECT columns.
     """
 
-    def __init__(self, tables: Sequence[pa.Table], counters: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, tables: Sequence[pa.Table], counters: Mapping[str, int] | None = None, notes: Sequence[str] = ()
+    ) -> None:
         self._tables = list(tables)
+        self.notes = tuple(notes)
         self.counters: dict[str, int] = dict(counters or {})
 
     def __len__(self) -> int:

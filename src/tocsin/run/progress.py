@@ -48,4 +48,5 @@ def summary(counters: Mapping[str, int], seconds: float) -> str:
     parts = [f"{counters.get('events', 0):,} events ({counters.get('relevant', 0):,} relevant)"]
     special = ("late", "duplicates", "skipped", "retracted")
     parts += [f"{counters[name]:,} {name}" for name in special if counters.get(name)]
-    return ", ".join([*parts, f"{counters.get('matches', 0):,} matches", f"{seconds:.2f} s"])
+    matches = counters.get("matches", 0)
+    return ", ".join([*parts, f"{matches:,} match{'' if matches == 1 else 'es'}", f"{seconds:.2f} s"])

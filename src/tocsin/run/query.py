@@ -24,6 +24,7 @@ from tocsin.plan.passes import optimize
 from tocsin.run.badrows import BadRows
 from tocsin.run.guess import guessed_schema
 from tocsin.run.inputs import Input, in_time_order, open_input, usable, with_dictionaries
+from tocsin.run.known import known_of
 from tocsin.run.matches import Matches
 from tocsin.run.pipeline import Pipeline
 from tocsin.run.schemas import check_unit, declare, schema_of
@@ -105,31 +106,35 @@ class Query:
 
     def check(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> tuple[str, ...]:
         """Parse, bind and check kinds against a schema or against events; returns warnings, raises QueryError."""
-        plans = self.plans(self._schema_for(schema, time_unit, columns))
-        return tuple(note for plan in plans for note in plan.notes)
+        known, notes = self._known(schema, time_unit, columns)
+        return notes + notes_of(self.plans(known))
 
     def explain(
         self, schema: Any = None, *, time_unit: str | None = None, off: Iterable[str] = (), **columns: Any
     ) -> str:
         """The plans in readable text."""
-        plans = self.plans(self._schema_for(schema, time_unit, columns), off=off)
-        return "\n\n".join(explain(plan) for plan in plans)
+        known, notes = self._known(schema, time_unit, columns)
+        parts = [explain(plan) for plan in self.plans(known, off=off)]
+        return "\n\n".join([*parts, *(["\n".join(f"note      {note}" for note in notes)] if notes else [])])
 
     def source(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> str:
         """The generated kernels, as Python source."""
-        known = self._schema_for(schema, time_unit, columns) or guessed_schema(self.queries)
+        known, _ = self._known(schema, time_unit, columns)
         pipeline = Pipeline(self.plans(known), known, Columns(), jit=False)
         programs = [branch.program for stage in pipeline.stages for branch in stage.detector.branches]
         return "\n\n".join(program.source.rstrip() for program in programs)
 
-    def _schema_for(self, given: Any, time_unit: str | None, columns: Mapping[str, Any]) -> Schema | None:
+    def _known(self, given: Any, time_unit: str | None, columns: Mapping[str, Any]) -> tuple[Schema, tuple[str, ...]]:
+        """The schema to bind to, given as such or by events, and notes about it."""
         check_unit(time_unit)
+        declared = given if isinstance(given, (Schema, Mapping)) else self.schema if given is None else None
+        known = as_schema(declared)
+        if known is not None:
+            return replace(known, unit=time_unit or known.unit), ()
         if given is None:
-            return replace(self.schema, unit=time_unit or self.schema.unit) if self.schema is not None else None
-        if isinstance(given, (Schema, Mapping)):
-            return as_schema(given)
+            return guessed_schema(self.queries, time_unit or "us"), ()
         opened = open_input(given, Columns(unit=time_unit, **columns), bad=BadRows("skip"))
-        return schema_of(opened.table(), opened.columns)
+        return known_of(opened.table(), opened.columns, self.queries)
 
     def detect(
         self,
@@ -162,17 +167,21 @@ class Query:
         bad = bad_rows if isinstance(bad_rows, BadRows) else BadRows(bad_rows)
         declared = as_schema(schema) or self.schema
         given = open_input(events, columns, declared=declared_fields(declared), bad=bad)
-        known = schema_of(given.table(), given.columns) if declared is None else with_unit(declared, given)
-        pipeline = Pipeline(plans_of(self.queries, known), known, given.columns, jit=jit, ordered=order == "in-order")
+        if declared is not None:
+            known, notes = with_unit(declared, given), ()
+        else:
+            known, notes = known_of(given.table(), given.columns, self.queries)
+        plans = plans_of(self.queries, known)
+        pipeline = Pipeline(plans, known, given.columns, jit=jit, ordered=order == "in-order")
         table = usable(given, pipeline.wanted)
         if order == "in-order" and table.num_columns:
             table = in_time_order(table, given.columns)
         shown = tuple(range(len(self.queries))) if all else self.answers
-        tables = run_whole(pipeline, table, given.columns, shown, watch)
+        found = run_whole(pipeline, table, given.columns, shown, watch)
         bad.write()
-        counters = {**pipeline.counters(), "skipped": bad.count}
-        counters["matches"] = sum(each.num_rows for each in tables)
-        return Matches([with_times(each, time_type(given)) for each in tables], counters)
+        tables = [with_times(each, time_type(given)) for each in found]
+        counters = {**pipeline.counters(), "skipped": bad.count, "matches": sum(each.num_rows for each in tables)}
+        return Matches(tables, counters, notes + notes_of(plans))
 
     def stream(
         self,
@@ -218,6 +227,11 @@ class Query:
         if state is not None:
             session.restore(state)
         return session
+
+
+def notes_of(plans: Iterable[Plan]) -> tuple[str, ...]:
+    """What the binder found strange, though not wrong."""
+    return tuple(note for plan in plans for note in plan.notes)
 
 
 def check_order(order: str) -> None:

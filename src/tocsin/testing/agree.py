@@ -86,7 +86,7 @@ class Bench:
         return self.plans[off]
 
     def oracle(self, events: Sequence[Event]) -> list[Match]:
-        return matches(self.query, events, functions={name: each.call for name, each in self.functions.items()})
+        return matches(self.query, events, functions=self.functions)  # type: ignore[arg-type]
 
     def disagreement(self, events: Sequence[Event], trials: Sequence[Trial] = PLAIN) -> str | None:
         """What the first trial that disagrees does; None if all agree."""

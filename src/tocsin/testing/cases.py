@@ -1,4 +1,4 @@
-"""Case files: a query, histories in the notation of the papers, and what must be found (design section 11).
+"""Case files: a query, histories in the notation of the papers, and what must be found.
 
     # comment
     query
