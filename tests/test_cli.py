@@ -154,7 +154,7 @@ def test_run_shows_matches_and_a_summary(tocsin, events):
     code, out, err = tocsin(*run(QUERY, input=events))
     assert code == 0
     assert out.splitlines()[2].split()[:2] == ["1", "3"]
-    assert "5 events (5 relevant), 1 matches" in err
+    assert "5 events (5 relevant), 1 match," in err
     assert tocsin(*run(QUERY, "--quiet", input=events))[2] == ""
 
 

@@ -117,6 +117,44 @@ def test_kinds_are_guessed_from_the_query_alone():
     assert kinds == {"s": Kind.TEXT, "t": Kind.TEXT, "u": Kind.FLOAT, "on": Kind.BOOL, "n": Kind.INT}
 
 
+def test_without_data_no_query_is_said_to_be_hopeless(tmp_path):
+    text = "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.kind = 'x' AND b.price > 1.5 WITHIN 10"
+    empty = tmp_path / "empty.csv"
+    empty.write_text("type,time,id\n")
+    for source in (None, [], str(empty)):
+        assert "never" not in tocsin.query(text).explain(source)
+        assert tocsin.query(text).check(source) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EVENT SEQ(A a, !Gone c, B b) WHERE [id] AND c.till = 3",
+        "EVENT SEQ(A a, !Gone, B b) WHERE Gone.till LIKE 'x%' AND Gone.id = a.id",
+        "EVENT SEQ(A a, !SEQ(C c, !Gone g, Gone h : h.v > c.v), B b)",
+    ],
+)
+def test_a_forbidden_type_that_never_occurs_is_a_note(text):
+    events = [{"type": type, "time": at, "id": 1, "v": None if type == "A" else 2} for at, type in enumerate("AAB")]
+    found = tocsin.query(text).detect([*events, {"type": "C", "time": 9, "id": 1, "v": 1}], jit=False)
+    assert len(found) == 2
+    assert found.notes == ("no event of type Gone occurs, so nothing that forbids it can fail",)
+    assert tocsin.query(text).check([*events, {"type": "C", "time": 9, "id": 1, "v": 1}]) == found.notes
+
+
+def test_a_misspelt_forbidden_type_gets_a_suggestion():
+    events = [{"type": "Shelf", "time": 1}, {"type": "Counter", "time": 2}, {"type": "Exit", "time": 3}]
+    found = tocsin.query("EVENT SEQ(Shelf s, !Conter c, Exit e)").detect(events, jit=False)
+    assert found.notes == ("no event of type Conter occurs; did you mean Counter?",)
+
+
+@pytest.mark.parametrize("text", ["EVENT SEQ(A a, Gone g)", "EVENT SEQ(A a, !Gone g, Gone h)", "EVENT OR(A a, Gone g)"])
+def test_a_wanted_type_that_never_occurs_is_an_error(text):
+    with pytest.raises(QueryError, match="unknown event type Gone"):
+        tocsin.query(text).detect([{"type": "A", "time": 1}])
+    assert len(tocsin.query(text, schema={"A": {}, "Gone": {}}).detect([{"type": "A", "time": 1}], jit=False)) <= 1
+
+
 # --- detection -----------------------------------------------------------------------------------------------------
 
 

@@ -120,16 +120,19 @@ class Branch:
         return kernel
 
     def _allocate(self, program: Program, jit: bool) -> None:
-        places, rows, keys = (16384, 16384, 1024) if jit else (64, 64, 8)
+        places, rows, dense, keys = (16384, 16384, 16384, 1024) if jit else (64, 64, 2, 8)
         leaves, types = len(program.leaf_ids), self.detector.types
         local = [program.types.index(type) if type in program.types else -1 for type in types]
         self.T = self._control(program, local)
         self.T[rt.CLOCK] = self.detector.clock
         self.T[rt.ORDERED] = int(self.detector.ordered)
         self.T[rt.HORIZON] = BEGINNING
-        self.T[rt.TOP], self.T[rt.KEYS] = leaves, 1
+        self.T[rt.TOP] = leaves
+        self.T[rt.DENSE] = dense = dense if program.keyed else 0
+        self.T[rt.KEYS] = dense + 1
         self.H = np.zeros((places + leaves, program.words), np.int64)
-        self.D = np.zeros((keys * leaves, 4), np.int32)
+        self.D = np.zeros(((dense + keys) * leaves, 4), np.int32)
+        self.N = np.full((dense + keys) * leaves, -rt.FAR, np.int64)
         self.KM = np.zeros((4 * keys if program.keyed else 1, 3), np.int64)
         self.PD = np.zeros((max(16, rows // 16) if program.waits else 1, 2 + 2 * len(program.nest)), np.int64)
         self.OUT = np.zeros((rows, program.width), np.int64)
@@ -168,7 +171,7 @@ class Branch:
         tables = (self.H, self.D, self.KM, self.OUT, self.MEM, self.PD)
         self.T[rt.H_SIZE : rt.PD_SIZE + 1] = [len(table) for table in tables]
         self.T[rt.WAIT_WIDTH] = self.PD.shape[1]
-        arrays = (self.T, self.H, self.H.view(np.float64), self.D, self.KM, self.PD, self.OUT, self.MEM, self.LF, self.RK)
+        arrays = (self.T, self.H, self.H.view(np.float64), self.D, self.N, self.KM, self.PD, self.OUT, self.MEM, self.LF, self.RK)
         self.state: tuple[Any, ...] = self._views(*arrays)
         if not self._jit:
             self.state = (*self.state[:-1], self.detector.strings.texts)  # texts are their own rank
@@ -292,9 +295,12 @@ class Branch:
         leaves = len(self.program.leaf_ids)
         self._rehash(len(self.KM))
         used = int(self.T[rt.KEYS_USED])
-        few = self._jit and len(self.D) < FEW_KEYS * leaves  # small tables would be swept all the time
-        if few or 4 * used >= len(self.KM) or 2 * (used + 1) * leaves >= len(self.D):
-            self.D = np.concatenate([self.D, np.zeros_like(self.D)])
+        room = len(self.D) // leaves - int(self.T[rt.DENSE])
+        few = self._jit and room < FEW_KEYS  # small tables would be swept all the time
+        if few or 4 * used >= len(self.KM) or 2 * (used + 1) >= room:
+            more = room * leaves
+            self.D = np.concatenate([self.D, np.zeros((more, 4), np.int32)])
+            self.N = np.concatenate([self.N, np.full(more, -rt.FAR, np.int64)])
             self._rehash(2 * len(self.KM))
         self._lend()
 
@@ -302,8 +308,8 @@ class Branch:
         """Carry the keys that have events into a new table."""
         table = np.zeros((size, 3), np.int64)
         alive = np.zeros(int(self.T[rt.KEYS]) + 1, np.int64)
-        T, KM, new, D, flags = self._views(self.T, self.KM, table, self.D, alive)
-        self.library.sweep_entry(T, KM, new, size, D, len(self.program.leaf_ids), flags)
+        T, KM, new, D, N, flags = self._views(self.T, self.KM, table, self.D, self.N, alive)
+        self.library.sweep_entry(T, KM, new, size, D, N, len(self.program.leaf_ids), flags)
         self.KM = table
         self.T[rt.KM_SIZE] = size
 

@@ -26,7 +26,7 @@ from tocsin.plan.block import (
 from tocsin.plan.expr import Agg, Bound, Col, Op, Reach, Ref, Time, User, bare_leaves, leaves, walk
 from tocsin.schema import Kind
 
-STATE = "T, H, HF, D, KM, PD, OUT, MEM, LF, RK"  # passed between the functions of a kernel as one tuple, S
+STATE = "T, H, HF, D, N, KM, PD, OUT, MEM, LF, RK"  # passed between the functions of a kernel as one tuple, S
 NEW, DELTA, SETTLE = 0, 1, 2  # modes of the nest
 FAILS, HOLDS, WAITS = 0, 1, 2  # status of a binding
 
@@ -739,16 +739,10 @@ class _Generator(Names):
             self.emit(f"mx = {_most([self._time(leaf, 'end') for leaf in self.nest])}")
             self._repetitions(root, self.nest, root=True, fail="")
             self.emit(f"total = {' + '.join(f'n_{leaf.id}' for leaf in root.repeated) or '0'}")
-            self.emit("until = -FAR")
-            for id, scope in root.scopes:
-                if _reaches_ahead(scope):
-                    self.emit(f"until = max(until, hi_{id})")
+            self._until()
             for leaf in root.repeated:
                 self.emit(f"mn = min(mn, rs_{leaf.id})")
                 self.emit(f"mx = max(mx, re_{leaf.id})")
-            for part in root.forbidden:
-                if _reaches_ahead(part.scope):
-                    self.emit(f"until = max(until, {self._end(part.scope.high, 'high', True)})")
             if self.waits:
                 self.emit("if write == 0 and T[ENDED] == 0 and until >= T[CLOCK]:")
                 self.emit(f"    return {WAITS}, until, total")
@@ -759,6 +753,16 @@ class _Generator(Names):
                     self.emit(f"    return {FAILS}, 0, 0")
             self.emit(f"return {HOLDS}, until, total")
         self.emit("")
+
+    def _until(self) -> None:
+        """How long a binding waits: until its scopes have closed, as far as its fixed leaves can tell.
+
+        Members of a repetition may close them sooner, but late members come and go: this time never changes.
+        """
+        self.emit("until = -FAR")
+        for scope in self._root_scopes():
+            if _reaches_ahead(scope):
+                self.emit(f"until = max(until, {self._end(scope.high, 'high', True)})")
 
     def _nest(self) -> None:
         """def nest(mode, v, key, vlow, vhigh): all answers with the pinned events; False if OUT or PD is full."""
@@ -807,7 +811,7 @@ class _Generator(Names):
             low.append("mx - W")
             high.append("mn + W")
         bounds = f"{_most(low)}, {_least(high)}"
-        at = f"H, {self.words}, D, {self._buffer(leaf)}"
+        at = f"H, {self.words}, D, N, {self._buffer(leaf)}"
         self.emit(f"a_{leaf}, b_{leaf}, l_{leaf}, h_{leaf} = narrow({at}, a_{leaf}, {bounds})")
         self.emit(f"if a_{leaf} >= b_{leaf}:")
         self.emit("    return True")
@@ -1097,7 +1101,7 @@ class _Generator(Names):
             with self.writer.indented():
                 self._each_leaf(
                     "if T[PLACES + leaf] >= 0:",
-                    f"    remove({self._tables}, D, T[ROW_KEYS + leaf] * {len(self.leaves)} + leaf, T[PLACES + leaf])",
+                    f"    remove({self._tables}, D, N, T[ROW_KEYS + leaf] * {len(self.leaves)} + leaf, T[PLACES + leaf])",
                 )
         if self.waits:
             self.emit("wait(T, PD)")
@@ -1162,7 +1166,7 @@ class _Generator(Names):
     def _entry(self, id: int) -> str:
         """Arguments that lead to the buffer of an event."""
         keyed = self._key(id)
-        return f"T, {self._tables}, D, KM, {len(self.leaves)}, {self.number[id]}, {self._predecessor(id)}, {keyed}"
+        return f"T, {self._tables}, D, N, KM, {len(self.leaves)}, {self.number[id]}, {self._predecessor(id)}, {keyed}"
 
     def _key(self, id: int) -> str:
         keys = self._key_columns(id)

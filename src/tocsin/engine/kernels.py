@@ -139,7 +139,7 @@ def state_signature() -> list[Any]:
     from numba import types
 
     words, reals, halves = types.int64[::1], types.float64[::1], types.int32[::1]
-    return [words, words, reals, halves, words, words, words, words, reals, words]
+    return [words, words, reals, halves, words, words, words, words, words, reals, words]
 
 
 HEADER = """\

@@ -8,6 +8,7 @@ same memory, so that they compute with Python's own integers. All tables are fla
   H   stored events, R words a place: end, event number, then what the plan stores
   HF  the same memory as H, read as float64
   D   buffers, 4 half-words (int32) each: origin, begin, end, capacity in H; that of leaf l for key k is number k * leaves + l
+  N   the newest end in each buffer, or a time long ago: most lookups need no more
   KM  open-addressing table, 3 words a slot: prefix, value, key code; codes start at 1, 0 is "no key"
   PD  waiting answers, WAIT_WIDTH words each, a binary heap on word 0 (the time they wait for), then key, (event, end) pairs
 """
@@ -76,6 +77,7 @@ LEAVES_AT = 20  # where in T the lists of leaves begin, one list per local type,
 H_SIZE, D_SIZE, KM_SIZE, OUT_SIZE, MEM_SIZE, PD_SIZE = 21, 22, 23, 24, 25, 26  # rows of the tables
 WAIT_WIDTH = 27
 SPAN = 28  # ordered input: how far behind the clock an event may be of use; 0: for ever
+DENSE = 29  # keys from 0 to this are their own codes
 MOST_LEAVES = 112  # each of the following tables has one word per leaf (PINS: per level of the root's nest)
 PINS = 32  # places of root leaves that are given, -1: free
 PLACES = PINS + MOST_LEAVES  # where the current row's event was stored, -1: not there
@@ -156,10 +158,12 @@ def pinned(H: Any, R: int, place: int) -> tuple[int, int]:
 
 
 @inlined
-def narrow(H: Any, R: int, D: Any, d: int, place: int, low: int, high: int) -> tuple[int, int, int, int]:
+def narrow(H: Any, R: int, D: Any, N: Any, d: int, place: int, low: int, high: int) -> tuple[int, int, int, int]:
     """The range of a leaf, and bounds on its ends; a pinned leaf is a range of one, an empty range has a == b."""
     if place >= 0:
         return place, place + 1, H[place * R], H[place * R]
+    if N[d] < low:
+        return 0, 0, 0, 0
     a, b = between(H, R, D[4 * d + 1], D[4 * d + 2], low, high)
     if a >= b:
         return b, b, 0, 0
@@ -218,7 +222,7 @@ def move(H: Any, R: int, source: int, target: int, count: int) -> None:
 
 @inlined
 def insert(
-    H: Any, R: int, D: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int
+    H: Any, R: int, D: Any, N: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int
 ) -> int:
     """Open the place of an event in buffer d, in canonical order; the caller fills it.
 
@@ -229,6 +233,7 @@ def insert(
     ties = 1 if rh < 0 and rs == 0 else 0  # points without eids may be appended after their like
     if stop == D[4 * d + 1] or H[(stop - 1) * R] < end + ties:
         D[4 * d + 2] = stop + 1
+        N[d] = end
         return stop
     return insert_within(H, R, D, d, end, start, high, low, rs, rh)
 
@@ -261,7 +266,7 @@ def insert_within(
 
 @inlined
 def ready(
-    T: Any, H: Any, R: int, D: Any, KM: Any, leaves: int, leaf: int, before: int,
+    T: Any, H: Any, R: int, D: Any, N: Any, KM: Any, leaves: int, leaf: int, before: int,
     keyed: bool, prefix: int, value: int,
 ) -> int:  # fmt: skip
     """Find the buffer of an event and make room in it: its key code, -1 if the event is of no use, or a status.
@@ -275,8 +280,7 @@ def ready(
             key = key_of(T, KM, prefix, value)
             if key == 0:
                 return -1
-        newest = D[4 * (key * leaves + before) + 2]
-        if D[4 * (key * leaves + before) + 1] == newest or H[(newest - 1) * R] < T[HORIZON]:
+        if N[key * leaves + before] < T[HORIZON]:
             return -1
     elif keyed:
         key = new_key(T, KM, D, leaves, prefix, value)
@@ -289,7 +293,7 @@ def ready(
 
 @inlined
 def enter(
-    T: Any, H: Any, R: int, D: Any, KM: Any, leaves: int, leaf: int, before: int,
+    T: Any, H: Any, R: int, D: Any, N: Any, KM: Any, leaves: int, leaf: int, before: int,
     keyed: bool, prefix: int, value: int,
     number: int, end: int, start: int, high: int, low: int, rs: int, rh: int, keep: bool,
 ) -> int:  # fmt: skip
@@ -297,12 +301,12 @@ def enter(
 
     An event that is there already is counted and has no place (-1).
     """
-    key = ready(T, H, R, D, KM, leaves, leaf, before, keyed, prefix, value)
+    key = ready(T, H, R, D, N, KM, leaves, leaf, before, keyed, prefix, value)
     if key < 0:
         return key
     place = leaf
     if keep:
-        place = insert(H, R, D, key * leaves + leaf, end, start, high, low, rs, rh)
+        place = insert(H, R, D, N, key * leaves + leaf, end, start, high, low, rs, rh)
         if place < 0:
             T[DUPLICATES] += 1
             return -1
@@ -354,11 +358,12 @@ def find(H: Any, R: int, D: Any, d: int, end: int, number: int) -> int:
 
 
 @compiled
-def remove(H: Any, R: int, D: Any, d: int, place: int) -> None:
+def remove(H: Any, R: int, D: Any, N: Any, d: int, place: int) -> None:
     """Close the place of an event."""
     stop = D[4 * d + 2] - 1
     move(H, R, place + 1, place, stop - place)
     D[4 * d + 2] = stop
+    N[d] = H[(stop - 1) * R] if stop > D[4 * d + 1] else -FAR
 
 
 @compiled
@@ -408,13 +413,17 @@ def key_slot(KM: Any, size: int, prefix: int, value: int) -> int:
 
 @inlined
 def key_of(T: Any, KM: Any, prefix: int, value: int) -> int:
-    """The code of a key, or 0 if it was never seen."""
+    """The code of a key, or 0 if it was never seen. Small numbers are their own codes (plus one) and need no table."""
+    if prefix == 0 and value >= 0 and value < T[DENSE]:
+        return value + 1
     return KM[3 * key_slot(KM, T[KM_SIZE], prefix, value) + 2]
 
 
 @inlined
 def new_key(T: Any, KM: Any, D: Any, leaves: int, prefix: int, value: int) -> int:
     """The code of a key, a new one if needed; -1 if the tables are full."""
+    if prefix == 0 and value >= 0 and value < T[DENSE]:
+        return value + 1
     slot = key_slot(KM, T[KM_SIZE], prefix, value)
     code = KM[3 * slot + 2]
     if code != 0:
@@ -443,7 +452,7 @@ def add_key(T: Any, KM: Any, D: Any, leaves: int, prefix: int, value: int, slot:
 
 
 @compiled
-def sweep_keys(T: Any, KM: Any, newKM: Any, size: int, D: Any, leaves: int, alive: Any) -> None:
+def sweep_keys(T: Any, KM: Any, newKM: Any, size: int, D: Any, N: Any, leaves: int, alive: Any) -> None:
     """Move the keys that still have events into newKM (of `size` slots) and recycle the other codes, after `compact`."""
     for code in range(T[KEYS]):
         alive[code] = 0
@@ -470,8 +479,10 @@ def sweep_keys(T: Any, KM: Any, newKM: Any, size: int, D: Any, leaves: int, aliv
                 newKM[3 * target + k] = KM[3 * slot + k]
             used += 1
         else:
-            for k in range(4 * code * leaves, 4 * (code + 1) * leaves):
-                D[k] = 0
+            for d in range(code * leaves, (code + 1) * leaves):
+                N[d] = -FAR
+                for k in range(4):
+                    D[4 * d + k] = 0
             D[4 * code * leaves] = T[FREE_KEY]
             T[FREE_KEY] = code
     T[KEYS_USED] = used
@@ -690,8 +701,8 @@ def compact_entry(
 
 
 @compiled
-def sweep_entry(T: Any, KM: Any, newKM: Any, size: int, D: Any, leaves: int, alive: Any) -> None:
-    sweep_keys(pointer(T), pointer(KM), pointer(newKM), size, pointer(D), leaves, pointer(alive))
+def sweep_entry(T: Any, KM: Any, newKM: Any, size: int, D: Any, N: Any, leaves: int, alive: Any) -> None:
+    sweep_keys(pointer(T), pointer(KM), pointer(newKM), size, pointer(D), pointer(N), leaves, pointer(alive))
 
 
 # --- loading -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ leaf stays in the block of that leaf. Variables of OR branches that an alternati
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from tocsin.functions import Function
@@ -155,21 +155,18 @@ class _Filler:
 
     def leaf_predicates(self) -> None:
         for spot, id in self.draft.leaves.items():
-            alive = []
-            for leaf in spot.leaves:
-                alt = self._alt(Alt(leaf.type, str(leaf.var)), id, conjuncts(leaf.where))
-                alive += [alt] if alt is not None else []
-            if not alive:
+            found = [self._alt(Alt(leaf.type, str(leaf.var)), id, conjuncts(leaf.where)) for leaf in spot.leaves]
+            if all(alt.where == (FALSE,) for alt in found):
                 self._die(f"nothing can be {' or '.join(str(leaf.var) for leaf in spot.leaves)}")
-            self.alts[spot] = tuple(alive)
+            self.alts[spot] = tuple(found)
 
-    def _alt(self, alt: Alt, id: int, written: tuple[Expr, ...]) -> Alt | None:
-        """The alternative with its own predicates; None if they can never be TRUE."""
+    def _alt(self, alt: Alt, id: int, written: tuple[Expr, ...]) -> Alt:
+        """The alternative with its own predicates; if they can never be TRUE it stays, so that its variable is null."""
         where: list[Bound] = []
         for conjunct in written:
             bound = self._condition(conjunct)
             if never_true(bound):
-                return None
+                return replace(alt, where=(FALSE,))
             repeated = frozenset(self.draft.repeated)
             if bound == TRUE:
                 continue

@@ -55,7 +55,7 @@ def positive(pattern: Pattern) -> Iterator[LeafNode]:
 
 
 def mentioned(type: str, queries: Sequence[Query], schema: Schema) -> dict[str, Field]:
-    """The attributes that queries mention of a type and that no other type has, of the kinds that their use suggests."""
+    """The attributes that queries mention of a type and no other type has, of the kinds that their use suggests."""
     found: dict[str, Field] = {}
     guessed = guessed_schema(queries).common
     for query in queries:

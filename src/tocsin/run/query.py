@@ -167,8 +167,9 @@ class Query:
         bad = bad_rows if isinstance(bad_rows, BadRows) else BadRows(bad_rows)
         declared = as_schema(schema) or self.schema
         given = open_input(events, columns, declared=declared_fields(declared), bad=bad)
+        notes: tuple[str, ...] = ()
         if declared is not None:
-            known, notes = with_unit(declared, given), ()
+            known = with_unit(declared, given)
         else:
             known, notes = known_of(given.table(), given.columns, self.queries)
         plans = plans_of(self.queries, known)
