@@ -498,6 +498,7 @@ def quiet_main(args: list[str], stdin: bytes, monkeypatch) -> int:
     return int(exit.value.code or 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(args=st.lists(WORDS, max_size=7), content=st.binary(max_size=60))
 def test_garbage_arguments_and_files_end_in_order(args, content, tmp_path, monkeypatch, capfd):
@@ -517,6 +518,7 @@ CELLS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.lists(CELLS, min_size=1, max_size=4), max_size=6), policy=st.sampled_from(["fail", "skip"]))
 def test_garbage_tables_end_in_order(rows, policy, tmp_path, monkeypatch, capfd):
@@ -538,6 +540,7 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.sampled_from(["type", "time", "end", "eid", "id", "x"]), VALUES, max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(OBJECTS, max_size=5), live=st.booleans(), policy=st.sampled_from(["fail", "skip"]))
 def test_garbage_objects_end_in_order(rows, live, policy, tmp_path, monkeypatch, capfd):

@@ -99,6 +99,8 @@ def run_case_block(fence: Fence, page: Path, folder: Path) -> None:
     (folder / "cases" / f"{page.stem}-line-{fence.line}.case").write_text(fence.body)
 
 
+@pytest.mark.slow
+@pytest.mark.jit
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_code_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -266,6 +266,7 @@ def test_ends_and_horizon(query: str, types: tuple[str, ...], ticks: int | None,
 # --- equal answers ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, 2000, 200))
 def test_plans_mean_what_the_oracle_says_whatever_passes_are_off(start: int) -> None:
     judged = 0

@@ -222,6 +222,7 @@ queries = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(queries)
 @settings(max_examples=400, deadline=None)
 def test_reading_what_was_printed_gives_the_same_query(query):

@@ -150,7 +150,6 @@ class _Generator(Names):
         self.inlined: list[str] = []
         self.waits = any(_reaches_ahead(scope) for scope in self._root_scopes())
         self.changeable = bool(self.root.forbidden or self.root.repeated)
-        self.ranks = False
         self.declared: list[tuple[str, str]] = []
         self.batch: str | None = None  # set while the code speaks of a row of the batch, not of stored events
 
@@ -258,7 +257,7 @@ class _Generator(Names):
             floats=tuple(self.literals.floats),
             keyed=bool(self.keys),
             waits=self.waits,
-            ranks=self.ranks,
+            ranks="RK[" in source,
             words=self.words,
             span=self._span(),
             foreign=tuple(self.foreign_calls),
@@ -365,8 +364,6 @@ class _Generator(Names):
     def _test(self, condition: str, otherwise: str) -> None:
         if condition in ("", "True"):
             return
-        if "RK[" in condition:
-            self.ranks = True
         self.emit(f"if not ({condition}):")
         self.emit(f"    {otherwise}")
 
@@ -681,7 +678,6 @@ class _Generator(Names):
                 case _:
                     sign = "<" if agg.function == "min" else ">"
                     text = agg.arg.kind is Kind.TEXT
-                    self.ranks = self.ranks or text
                     better = f"RK[{value}] {sign} RK[x{number}]" if text else f"{value} {sign} x{number}"
                     nan = f" or {value} != {value}" if real else ""
                     self.emit(f"if m{number} == 0 or {better}{nan}:")

@@ -20,7 +20,7 @@ from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, leaves, 
 from tocsin.schema import Kind
 
 TEXT_ONLY = {"like", "lower", "upper", "trim", "length", "substr", "concat", "starts_with", "contains", "to_text"}
-ORDERED = {"<", "<=", ">", ">="}
+ORDERED = {"<", "<=", ">", ">=", "least", "greatest"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,8 @@ def native(expr: Bound, inline: Callable[[User], bool]) -> bool:
         case User():
             return inline(expr)
         case Op(op, args):
-            from_text = args and args[0].kind is Kind.TEXT
-            if op in TEXT_ONLY or (op in ("to_int", "to_float") and from_text):
-                return False
-            return not (op in ("least", "greatest") and from_text)
+            from_text = bool(args) and args[0].kind is Kind.TEXT
+            return op not in TEXT_ONLY and not (op in ("to_int", "to_float") and from_text)
     return True
 
 

@@ -184,10 +184,9 @@ class Detector:
         Only events that may be members of a repetition are looked at, and in ordered input only ties among them.
         """
         types = {type for branch in self.branches for type in branch.repeated_types}
-        mine = np.isin(items.types, [code for code, type in enumerate(self.types) if type in types])
+        rows = np.flatnonzero(np.array([type in types for type in self.types] + [False])[items.types])
         if self.ordered:
-            mine &= _tied(items.end)
-        rows = np.flatnonzero(mine)
+            rows = rows[_tied(items.end[rows])]
         high = np.zeros(len(items), np.int64)
         high[rows] = content_hash(items.payload.take(pa.array(rows))).view(np.int64)
         numbers = np.arange(first, first + len(items), dtype=np.int64)
@@ -230,7 +229,7 @@ def compile_plan(
 
 
 def _tied(end: Ints) -> npt.NDArray[np.bool_]:
-    """Rows of a batch in order that share their time with a neighbour, or may with one of the next batch."""
+    """Times in order that are shared with a neighbour, or may be with one of the batches around."""
     same = np.empty(len(end) + 1, np.bool_)
     same[0] = same[-1] = True
     np.equal(end[1:], end[:-1], out=same[1:-1])

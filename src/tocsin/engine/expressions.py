@@ -260,7 +260,8 @@ class Scribe:
         sign = "<" if expr.op == "least" else ">"
         for code, _ in values[1:]:
             nan = f" or {code} != {code}" if expr.kind is Kind.FLOAT else ""
-            self.emit(f"if {code} {sign} {value}{nan}:")
+            better = f"RK[{code}] {sign} RK[{value}]" if expr.kind is Kind.TEXT else f"{code} {sign} {value}"
+            self.emit(f"if {known} and ({better}{nan}):")
             self.emit(f"    {value} = {code}")
         return value, known
 

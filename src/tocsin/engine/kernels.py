@@ -208,6 +208,17 @@ def _write_once(path: Path, text: str) -> None:
 
 
 def _in_memory(program: Program, functions: Mapping[str, Function]) -> Kernel:
+    """Compiled for this process only; the same source with the same user functions once."""
+    key = (program.source, *(functions[name] for name in program.inlined))
+    if key not in _kernels:
+        _kernels[key] = _compiled_here(program, functions)
+    return _kernels[key]
+
+
+_kernels: dict[tuple[object, ...], Kernel] = {}
+
+
+def _compiled_here(program: Program, functions: Mapping[str, Function]) -> Kernel:
     import numba
 
     library = runtime.library(True)

@@ -23,6 +23,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 JIT: bool
 if "JIT" not in globals():
     JIT = False
@@ -599,7 +601,7 @@ def modulo_float(x: float, y: float) -> tuple[float, bool]:
         return 0.0, False
     if x != x or y != y or x - x != 0.0:
         return math.nan, True
-    return math.fmod(x, y), True
+    return float(np.fmod(x, y)), True
 
 
 @compiled
