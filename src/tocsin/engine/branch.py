@@ -171,7 +171,19 @@ class Branch:
         tables = (self.H, self.D, self.KM, self.OUT, self.MEM, self.PD)
         self.T[rt.H_SIZE : rt.PD_SIZE + 1] = [len(table) for table in tables]
         self.T[rt.WAIT_WIDTH] = self.PD.shape[1]
-        arrays = (self.T, self.H, self.H.view(np.float64), self.D, self.N, self.KM, self.PD, self.OUT, self.MEM, self.LF, self.RK)
+        arrays = (
+            self.T,
+            self.H,
+            self.H.view(np.float64),
+            self.D,
+            self.N,
+            self.KM,
+            self.PD,
+            self.OUT,
+            self.MEM,
+            self.LF,
+            self.RK,
+        )
         self.state: tuple[Any, ...] = self._views(*arrays)
         if not self._jit:
             self.state = (*self.state[:-1], self.detector.strings.texts)  # texts are their own rank
@@ -373,7 +385,9 @@ class Branch:
         """Codes of texts in stored columns, keys and literals."""
         if not self._ready:
             return set()
-        used = {int(code) for code in self.T[rt.PARAMS : rt.PARAMS + len(self.program.ints)]} | set(self.KM[self.KM[:, 2] != 0, 1].tolist())
+        used = {int(code) for code in self.T[rt.PARAMS : rt.PARAMS + len(self.program.ints)]} | set(
+            self.KM[self.KM[:, 2] != 0, 1].tolist()
+        )
         for _, begin, end in self.live_places():
             used.update(self.H[begin:end, 2:].ravel().tolist())
         return used

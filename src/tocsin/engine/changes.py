@@ -87,7 +87,9 @@ class Changes:
             offsets = np.cumsum([0] + [len(piece) for piece in pieces])
             repeated[index] = Members(offsets, np.concatenate(pieces) if pieces else members.events[:0])
         fixed = [column[keep] for column in self.fixed]
-        return Changes(self.plan, self.op[keep], self.known_at[keep], fixed, repeated, self.payload, self.functions, self.late)
+        return Changes(
+            self.plan, self.op[keep], self.known_at[keep], fixed, repeated, self.payload, self.functions, self.late
+        )
 
     # --- identity -------------------------------------------------------------------------------------------------
 
@@ -106,7 +108,9 @@ class Changes:
         if index not in self.repeated:
             return np.where(self.fixed[index] >= 0, self._event_words(self.fixed[index], seed), np.uint64(0))
         members = self.repeated[index]
-        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(self._event_words(members.events, seed), dtype=np.uint64)])
+        sums = np.concatenate(
+            [np.zeros(1, np.uint64), np.cumsum(self._event_words(members.events, seed), dtype=np.uint64)]
+        )
         counts = np.diff(members.offsets).astype(np.uint64)
         return sums[members.offsets[1:]] - sums[members.offsets[:-1]] + counts
 
@@ -196,7 +200,9 @@ class Changes:
         variable = self.plan.variables[index]
         if index in self.repeated:
             members = self.repeated[index]
-            return pa.ListArray.from_arrays(pa.array(members.offsets, pa.int32()), self._structs(variable, members.events))
+            return pa.ListArray.from_arrays(
+                pa.array(members.offsets, pa.int32()), self._structs(variable, members.events)
+            )
         return self._structs(variable, self.fixed[index])
 
     def _structs(self, variable: Variable, numbers: Ints) -> pa.Array:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -133,7 +132,9 @@ class Detector:
     # --- from event numbers to changes -----------------------------------------------------------------------------
 
     def _changes(self, raw: list[tuple[Ints, Ints]]) -> Changes:
-        pieces = [self._bound(branch, rows, members) for branch, (rows, members) in zip(self.branches, raw, strict=True)]
+        pieces = [
+            self._bound(branch, rows, members) for branch, (rows, members) in zip(self.branches, raw, strict=True)
+        ]
         changes = _joined(self, [piece for piece in pieces if len(piece)])
         if self.ledger is not None and len(changes):
             changes = self.ledger.settle(changes)

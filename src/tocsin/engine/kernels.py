@@ -28,7 +28,9 @@ from tocsin.items import Strings
 from tocsin.plan.expr import Op, User
 from tocsin.schema import Kind
 
-CONSTANTS = tuple(name for name, value in vars(runtime).items() if name.isupper() and isinstance(value, int) and name != "JIT")
+CONSTANTS = tuple(
+    name for name, value in vars(runtime).items() if name.isupper() and isinstance(value, int) and name != "JIT"
+)
 
 
 def exports(source: str) -> list[str]:
@@ -240,7 +242,12 @@ def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False) -
         for name in exports(program.source):
             if name in runtime.FUNCTIONS:
                 runtime.declare(name)
-        letters = {"i": types.int64, "f": types.float64, "b": types.boolean, "S": types.Tuple([types.CPointer(array.dtype) for array in state_signature()])}
+        letters = {
+            "i": types.int64,
+            "f": types.float64,
+            "b": types.boolean,
+            "S": types.Tuple([types.CPointer(array.dtype) for array in state_signature()]),
+        }
         for name, arguments in program.functions:
             _compile(space[name], [letters[letter] for letter in arguments])
     run, settle = space["kernel"], space.get("settle")

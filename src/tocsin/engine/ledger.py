@@ -26,7 +26,8 @@ class Ledger:
     def of(plan: Plan) -> Ledger | None:
         """A ledger where it is needed: hidden variables, or alternatives that can bind the same variables."""
         shown = [
-            frozenset(alt.var for leaf in block.leaves for alt in leaf.alts) & {v.name for v in plan.variables if not v.hidden}
+            frozenset(alt.var for leaf in block.leaves for alt in leaf.alts)
+            & {v.name for v in plan.variables if not v.hidden}
             for block in plan.alternatives
         ]
         shared = any(a == b for a, b in combinations(shown, 2))

@@ -165,7 +165,9 @@ def _read_events(detector: Detector, part: Part) -> pa.Table:
     try:
         table = pa.ipc.open_stream(opened(part)).read_all()
     except (pa.ArrowInvalid, OSError):
-        raise StateError(f"part {part.id} of the saved state is damaged", hint="go back to an earlier snapshot") from None
+        raise StateError(
+            f"part {part.id} of the saved state is damaged", hint="go back to an earlier snapshot"
+        ) from None
     if (table.schema.metadata or {}).get(b"tocsin.query", b"").decode() != detector.plan.fingerprint:
         raise StateError(f"part {part.id} belongs to another query", hint="restore the parts of one detector only")
     return table
@@ -177,14 +179,18 @@ def _feed(detector: Detector, tables: list[pa.Table]) -> None:
 
     table = pa.concat_tables(tables, promote_options="permissive")
     has_eid = b"True" == (tables[0].schema.metadata or {}).get(b"eid")
-    order = np.lexsort([table.column(name).to_numpy() for name in ("#low", "#high")] + [_ticks(table, "start"), _ticks(table, "end")])
+    order = np.lexsort(
+        [table.column(name).to_numpy() for name in ("#low", "#high")] + [_ticks(table, "start"), _ticks(table, "end")]
+    )
     table = table.take(pa.array(_first_of_each(table, order)))
     high, low = (table.column(name).to_numpy() for name in INNER[1:])
     rows = table.drop_columns(list(INNER)).replace_schema_metadata(None)
     encoder = Encoder.of_payload(detector.plan.schema, detector.types, detector.strings, rows.schema, detector.reads)
     for batch in rows.combine_chunks().to_batches():
         items = encoder.encode(batch)
-        items.eid_high, items.eid_low = (np.ascontiguousarray(high), np.ascontiguousarray(low)) if has_eid else (None, None)
+        items.eid_high, items.eid_low = (
+            (np.ascontiguousarray(high), np.ascontiguousarray(low)) if has_eid else (None, None)
+        )
         detector.push(items)
 
 

@@ -36,7 +36,6 @@ def _identity(function: Callable[..., Any]) -> Callable[..., Any]:
 
 if JIT:
     from numba import njit, types
-
     from numba.extending import intrinsic
 
     compiled = njit(cache=True, nogil=True, error_model="numpy")
@@ -223,9 +222,7 @@ def move(H: Any, R: int, source: int, target: int, count: int) -> None:
 
 
 @inlined
-def insert(
-    H: Any, R: int, D: Any, N: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int
-) -> int:
+def insert(H: Any, R: int, D: Any, N: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int) -> int:
     """Open the place of an event in buffer d, in canonical order; the caller fills it.
 
     `rs` is the word of a place that holds the start (0 if all events are points), `rh` that of the eid (-1: none).
@@ -241,9 +238,7 @@ def insert(
 
 
 @compiled
-def insert_within(
-    H: Any, R: int, D: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int
-) -> int:
+def insert_within(H: Any, R: int, D: Any, d: int, end: int, start: int, high: int, low: int, rs: int, rh: int) -> int:
     begin = D[4 * d + 1]
     stop = D[4 * d + 2]
     place = first_after(H, R, begin, stop, end)
@@ -369,9 +364,7 @@ def remove(H: Any, R: int, D: Any, N: Any, d: int, place: int) -> None:
 
 
 @compiled
-def compact(
-    T: Any, H: Any, R: int, D: Any, buffers: int, first: int, newH: Any, copy: bool
-) -> int:
+def compact(T: Any, H: Any, R: int, D: Any, buffers: int, first: int, newH: Any, copy: bool) -> int:
     """Copy every live event into newH, tightly; what lies behind the horizon stays behind.
 
     Returns how many places that takes; with copy=False nothing else happens.
@@ -694,12 +687,8 @@ def carry_add(low: int, carry: int, x: int) -> tuple[int, int]:
 
 
 @compiled
-def compact_entry(
-    T: Any, H: Any, R: int, D: Any, buffers: int, first: int, newH: Any, copy: bool
-) -> int:
-    return compact(
-        pointer(T), pointer(H), R, pointer(D), buffers, first, pointer(newH), copy
-    )
+def compact_entry(T: Any, H: Any, R: int, D: Any, buffers: int, first: int, newH: Any, copy: bool) -> int:
+    return compact(pointer(T), pointer(H), R, pointer(D), buffers, first, pointer(newH), copy)
 
 
 @compiled

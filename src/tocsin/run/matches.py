@@ -68,11 +68,11 @@ class Matches:
 
         return polars.from_arrow(self.table())
 
-    def plot(self, path: str | os.PathLike[str] | None = None, *, limit: int = 40) -> Any:
+    def plot(self, path: str | os.PathLike[str] | None = None, *, limit: int = 40, title: str | None = None) -> Any:
         """A timeline: one row per match, its events as marks. Written to `path`, or returned as a figure."""
         from tocsin.run.plot import timeline
 
-        return timeline(self._tables, path, limit=limit)
+        return timeline(self._tables, path, limit=limit, title=title)
 
     def columns(self) -> list[str]:
         """The names of variables or SELECT columns, of all queries."""

@@ -1,16 +1,23 @@
-"""The timeline picture: one row per match, its events as marks and intervals coloured by variable."""
+"""The timeline picture: one row per match, its events as marks and bars; when it was, and how it unfolded."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
 from tocsin.errors import InputError, TocsinError
 from tocsin.run.atomic import whole_file
-from tocsin.run.tables import variables
+from tocsin.run.tables import EVENT, HEAD, variables
+
+COLOURS = ("#2f6db5", "#e07b39", "#3a9d6e", "#b5487a", "#7a62b8", "#c9a227", "#4aa3b8", "#8c6d5a")
+INK, PALE, BAND = "#333333", "#b9c0c7", "#f5f7f9"
+FAR = 4.0  # matches that are this much shorter than the whole time get a second panel, where each begins at zero
+UNITS = ((2 * 86_400.0, 86_400.0, "days"), (7_200.0, 3_600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,23 +26,28 @@ class Mark:
 
     row: int
     variable: str
+    type: str
     start: Any
     end: Any
 
 
-def timeline(tables: list[pa.Table], path: str | os.PathLike[str] | None = None, *, limit: int = 40) -> Any:
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One match in the picture."""
+
+    label: str
+    start: Any
+    end: Any
+    marks: tuple[Mark, ...]
+
+
+def timeline(
+    tables: list[pa.Table], path: str | os.PathLike[str] | None = None, *, limit: int = 40, title: str | None = None
+) -> Any:
     """Draw the first `limit` matches. Returns the figure, or writes it to `path` (the ending says the format)."""
     pyplot = _pyplot(needs_screen=path is None)
     rows = _rows(tables, limit)
-    marks = [mark for place, row in enumerate(rows) for mark in _marks(place, row)]
-    names = list(dict.fromkeys(mark.variable for mark in marks))
-    figure, axes = pyplot.subplots(figsize=(10, max(2.0, 1.2 + 0.28 * len(rows))), layout="constrained")
-    colours = pyplot.get_cmap("tab10")
-    for place, row in enumerate(rows):
-        axes.plot([row["start"], row["end"]], [place, place], color="0.8", linewidth=1.5, zorder=1)
-    for number, name in enumerate(names):
-        _draw(axes, [mark for mark in marks if mark.variable == name], name, colours(number % 10))
-    _dress(axes, rows, sum(table.num_rows for table in tables), names)
+    figure = _drawn(pyplot, rows, _title(title, rows, sum(table.num_rows for table in tables)))
     if path is None:
         return figure
     try:
@@ -66,46 +78,155 @@ def _pyplot(*, needs_screen: bool) -> Any:
     return pyplot
 
 
-def _rows(tables: list[pa.Table], limit: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+# --- what is drawn ------------------------------------------------------------------------------------------------
+
+
+def _rows(tables: list[pa.Table], limit: int) -> list[Row]:
+    rows: list[Row] = []
     for table in tables:
         events = variables(table)
-        shown = table.slice(0, limit - len(rows)).to_pylist()
-        rows += [{**row, "_events": {name: row[name] for name in events}} for row in shown]
+        for match in table.slice(0, limit - len(rows)).to_pylist():
+            if match["start"] is not None and match["end"] is not None:
+                marks = tuple(mark for name in events for mark in _marks(len(rows), name, match[name]))
+                rows.append(Row(_label(match, events, len(rows)), match["start"], match["end"], marks))
     return rows
 
 
-def _marks(place: int, row: dict[str, Any]) -> list[Mark]:
-    found = []
-    for name, value in row["_events"].items():
-        events = value if isinstance(value, list) else [] if value is None else [value]
-        found += [Mark(place, name, event["start"], event["end"]) for event in events]
+def _marks(row: int, name: str, value: Any) -> list[Mark]:
+    return [Mark(row, name, event["type"], event["start"], event["end"]) for event in _events(value)]
+
+
+def _events(value: Any) -> list[dict[str, Any]]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _label(match: dict[str, Any], names: Sequence[str], row: int) -> str:
+    """What tells a match from others: the first text its events share, or its first columns; else its number."""
+    events = [event for name in names for event in _events(match[name])]
+    if events:
+        shared = [
+            value
+            for attr, value in events[0].items()
+            if attr not in EVENT and value is not None and all(event.get(attr) == value for event in events)
+        ]
+        shared.sort(key=lambda value: not isinstance(value, str))
+    else:
+        shared = [value for name, value in match.items() if name not in HEAD and value is not None]
+    text = str(shared[0]) if shared else str(row + 1)
+    return (text if len(text) <= 24 else text[:23] + "…") if text.isprintable() else str(row + 1)
+
+
+def _title(title: str | None, rows: list[Row], total: int) -> str:
+    count = f"{total:,} match{'' if total == 1 else 'es'}"
+    shown = count if total == len(rows) else f"the first {len(rows)} of {count}"
+    return f"{title}: {shown}" if title else shown
+
+
+def _elapsed(start: Any, moment: Any, unit: float) -> float:
+    distance = moment - start
+    return float(distance) if isinstance(distance, int) else float(distance.total_seconds() / unit)
+
+
+def _panel_unit(rows: list[Row]) -> tuple[float, str] | None:
+    """The unit of the second panel; None if the first shows enough."""
+    if not rows:
+        return None
+    spans = [_elapsed(row.start, row.end, 1.0) for row in rows]
+    whole = _elapsed(min(row.start for row in rows), max(row.end for row in rows), 1.0)
+    if max(spans) <= 0 or whole < FAR * max(spans):
+        return None
+    if not isinstance(rows[0].start, datetime):
+        return 1.0, "ticks"
+    return next((unit, name) for least, unit, name in UNITS if max(spans) >= least)
+
+
+# --- how it is drawn ----------------------------------------------------------------------------------------------
+
+
+def _drawn(pyplot: Any, rows: list[Row], title: str) -> Any:
+    unit = _panel_unit(rows)
+    height = max(2.4, 1.5 + 0.34 * len(rows))
+    ratios = {"width_ratios": (1.0, 1.3)} if unit else None
+    figure, panels = pyplot.subplots(
+        1, 2 if unit else 1, figsize=(11, height), layout="constrained", squeeze=False, gridspec_kw=ratios
+    )
+    when, *unfolded = panels[0]
+    _draw(when, rows, lambda _, moment: moment, dense=unit is not None)
+    _dress(when, rows, "time")
+    for axes in unfolded:
+        assert unit is not None
+        scale = unit[0]
+        _draw(axes, rows, lambda row, moment: _elapsed(row.start, moment, scale), dense=False)
+        _dress(axes, rows, f"{unit[1]} since the first event")
+        axes.tick_params(axis="y", labelleft=False)
+    when.set_title(title, loc="left", color=INK, fontsize=12, pad=10)
+    _legend(panels[0][-1], rows)
+    return figure
+
+
+def _draw(axes: Any, rows: list[Row], place: Any, *, dense: bool) -> None:
+    """The span of each match as a line, its events upon it."""
+    colours = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(_variables(rows))}
+    for at, row in enumerate(rows):
+        if at % 2 == 0:
+            axes.axhspan(at - 0.5, at + 0.5, color=BAND, zorder=0, linewidth=0)
+        width = 2.0 if row.marks else 6.0
+        axes.plot([place(row, row.start), place(row, row.end)], [at, at], color=PALE, linewidth=width, zorder=1)
+        for mark in row.marks:
+            ends = [place(row, mark.start), place(row, mark.end)]
+            if mark.start != mark.end:
+                axes.plot(ends, [at, at], color=colours[mark.variable], linewidth=7, zorder=2, solid_capstyle="butt")
+            else:
+                axes.scatter(
+                    ends[:1], [at], color=colours[mark.variable], s=22 if dense else 55, zorder=3, edgecolors="white",
+                    linewidths=0.6,
+                )  # fmt: skip
+
+
+def _variables(rows: list[Row]) -> dict[str, str]:
+    """The variables in the order of the query, each with the type of its first event."""
+    found: dict[str, str] = {}
+    for row in rows:
+        for mark in row.marks:
+            found.setdefault(mark.variable, mark.type)
     return found
 
 
-def _draw(axes: Any, marks: list[Mark], name: str, colour: Any) -> None:
-    points = [mark for mark in marks if mark.start == mark.end]
-    axes.scatter(
-        [mark.start for mark in points], [mark.row for mark in points], color=colour, s=36, zorder=3, label=name
-    )
-    for mark in marks:
-        if mark.start != mark.end:
-            axes.plot(
-                [mark.start, mark.end], [mark.row] * 2, color=colour, linewidth=6, zorder=2, solid_capstyle="butt"
-            )
-
-
-def _dress(axes: Any, rows: list[dict[str, Any]], total: int, names: list[str]) -> None:
-    axes.set_yticks(range(len(rows)), [str(place + 1) for place in range(len(rows))])
-    axes.set_ylim(len(rows) - 0.5, -0.5) if rows else axes.set_yticks([])
-    axes.set_xlabel("time")
-    axes.set_ylabel("match")
-    axes.grid(axis="x", color="0.92")
-    for side in ("top", "right"):
+def _dress(axes: Any, rows: list[Row], label: str) -> None:
+    axes.set_yticks(range(len(rows)), [row.label for row in rows])
+    if rows:
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+    else:
+        axes.set_xticks([])
+    axes.set_xlabel(label, color=INK)
+    axes.grid(axis="x", color="#e3e7ea", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=INK, length=0, labelsize=9)
+    for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    axes.set_title(
-        f"{total:,} matches" if total == len(rows) else f"the first {len(rows)} of {total:,} matches", loc="left"
-    )
-    if names:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    axes.figure.autofmt_xdate() if rows and not isinstance(rows[0]["start"], int) else None
+    axes.spines["bottom"].set_color(PALE)
+    if rows and isinstance(rows[0].start, datetime) and label == "time":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(minticks=3, maxticks=6)
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=rows[0].start.tzinfo))
+
+
+def _legend(axes: Any, rows: list[Row]) -> None:
+    from matplotlib.lines import Line2D
+
+    variables = _variables(rows)
+    handles = [
+        Line2D([], [], marker="o", linestyle="", markersize=7, color=COLOURS[at % len(COLOURS)], label=_called(*pair))
+        for at, pair in enumerate(variables.items())
+    ]
+    if handles:
+        axes.legend(
+            handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(6, len(handles)), frameon=False,
+            fontsize=9, labelcolor=INK, handletextpad=0.2, columnspacing=1.2,
+        )  # fmt: skip
+
+
+def _called(variable: str, type: str) -> str:
+    return type if variable == type else f"{type} {variable}"

@@ -1,0 +1,319 @@
+"""The kernel: take the rows of a batch, store each event at its leaves, and ask for answers."""
+
+from __future__ import annotations
+
+from tocsin.engine.codegen.nest import Nest
+from tocsin.engine.codegen.program import DELTA, NEW, STATE
+from tocsin.engine.codegen.readings import arrays, is_terminal, strictly_ordered
+from tocsin.plan.block import Leaf
+
+
+class Intake(Nest):
+    """kernel() and answers()."""
+
+    def _batch_args(self) -> list[str]:
+        names = ["types", "end"]
+        names += ["start"] if self.shape.intervals else []
+        names += ["high", "low"] if self.shape.eids else []
+        names += ["signs"] if self.shape.signs else []
+        for number, _, nullable in self.columns.values():
+            names += [f"c{number}", f"v{number}"] if nullable else [f"c{number}"]
+        return names
+
+    def _kernel(self) -> None:
+        """def kernel(i, n, base, <batch>, <state>): take rows i..n of a batch, whose events are numbered from base."""
+        self.emit("@compiled")
+        self.emit(f"def kernel(i, n, base, {arrays(', '.join([*self._batch_args(), STATE]))}):")
+        with self.writer.indented():
+            self._pointers([*self._batch_args(), *STATE.split(", ")])
+            self._lines(f"S = ({STATE})", "clock = T[CLOCK]", "ordered = T[ORDERED] != 0", "phase = T[PHASE]")
+            self._lines(
+                "local = T[TYPES_AT]",
+                "span = T[SPAN]",
+                "T[PHASE] = 0",
+                "rows = T[OUT_N]",
+                "members = T[MEM_N]",
+                "while i < n:",
+            )
+            with self.writer.indented():
+                self._row_head()
+                for number, type in enumerate(self.types):
+                    self.emit(f"{'if' if number == 0 else 'elif'} ty == {number}:")
+                    with self.writer.indented():
+                        self.emit("if phase == 0:")
+                        with self.writer.indented():
+                            self._store_type(type)
+                        self._answer_type(type)
+                self._row_tail()
+            self._lines("T[CLOCK] = clock", "T[ROW] = n", "return DONE")
+
+    def _row_head(self) -> None:
+        self._lines(
+            "e = end[i]",
+            "ty = int(types[i])",
+            "if ty >= 0:",
+            "    ty = T[local + ty]",
+            "late = e < clock",
+            "if ty < 0 or (late and ordered):",
+            "    if ty >= 0:",
+            "        T[LATE] += 1",
+            "    clock = max(clock, e)",
+            "    i += 1",
+            "    continue",
+            "clock = max(clock, e)",
+            f"s = {'start[i]' if self.shape.intervals else 'e'}",
+            "number = base + i",
+            f"sign = {'int(signs[i])' if self.shape.signs else '1'}",
+            "good = True",
+        )
+        if not self.waits and self.within is not None:
+            self._lines("if ordered:", "    T[HORIZON] = e - span")
+        if self.waits:  # what was due before a late event must be answered before it can be corrected
+            self._lines(
+                "if phase == 0 and (late or sign < 0):",
+                "    T[CLOCK] = clock",
+                "    if due(S) != DONE:",
+                "        T[ROW] = i",
+                "        return OUT_FULL",
+                "    rows = T[OUT_N]",
+                "    members = T[MEM_N]",
+            )
+
+    def _row_tail(self) -> None:
+        self._lines(
+            "if not good:",
+            "    T[OUT_N] = rows",
+            "    T[MEM_N] = members",
+            "    T[FRESH] = 0",
+            "    T[PHASE] = 1",
+            "    T[CLOCK] = clock",
+            "    T[ROW] = i",
+            "    return OUT_FULL",
+            "phase = 0",
+            "rows = T[OUT_N]",
+        )
+        if self.root.repeated:
+            self.emit("members = T[MEM_N]")
+        if self.shape.signs:
+            self.emit("if sign < 0:")
+            with self.writer.indented():
+                self._each_leaf(
+                    "if T[PLACES + leaf] >= 0:",
+                    f"    remove({self._tables}, D, N, T[ROW_KEYS + leaf] * {len(self.leaves)} + leaf, T[PLACES + leaf])",
+                )
+        if self.waits:
+            self.emit("wait(T, PD)")
+        self.emit("i += 1")
+
+    def _each_leaf(self, *lines: str) -> None:
+        """A loop over the leaves that an event of the row's type may fill."""
+        self._lines("at = T[LEAVES_AT] + ty", "at = T[at]", "while T[at] >= 0:", "    leaf = T[at]", "    at += 1")
+        with self.writer.indented():
+            self._lines(*lines)
+
+    def _places_of(self, type: str) -> list[tuple[Leaf, int]]:
+        """The leaves that an event of a type can fill, each with the alternative it fills."""
+        return [
+            (leaf, number) for leaf in self.leaves.values() for number, alt in enumerate(leaf.alts) if alt.type == type
+        ]
+
+    # --- storing one row -------------------------------------------------------------------------------------------
+
+    def _store_type(self, type: str) -> None:
+        """Decide which leaves take the event and make room there (repeatable), then store it (once)."""
+        places = self._places_of(type)
+        for leaf, alternative in places:
+            self._admit(leaf, alternative, only=len(places) == 1)
+        for leaf, alternative in places:
+            self._store(leaf, alternative, only=len(places) == 1)
+
+    def _admit(self, leaf: Leaf, alternative: int, *, only: bool) -> None:
+        """take_7: whether leaf 7 takes the event. Where several leaves may, room is made in all before any stores."""
+        id, keys = leaf.id, self._key_columns(leaf.id)
+        self.batch = "row"
+        conditions = [self.scribe.true(where) for where in leaf.alts[alternative].where]
+        self.batch = None
+        known = [f"v{column}[i] != 0" for column, _, nullable in keys if nullable]
+        self.emit(f"T[PLACES + {self.number[id]}] = -1")
+        self.emit(f"take_{id} = {' and '.join(known + conditions) or 'True'}")
+        if len(keys) > 1:
+            self._prefix(id, keys)
+        if not only:
+            self.emit(f"if take_{id}:")
+            with self.writer.indented():
+                self.emit(f"key = ready({self._entry(id)})")
+                self._give_up("key")
+
+    def _give_up(self, status: str) -> None:
+        self._lines(f"if {status} < -1:", "    T[CLOCK] = clock", "    T[ROW] = i", f"    return -{status}")
+
+    def _key_columns(self, id: int) -> list[tuple[int, bool, bool]]:
+        return [self.columns[attr] for attr in self.keys.get(id, ())]
+
+    def _prefix(self, id: int, keys: list[tuple[int, bool, bool]]) -> None:
+        """All parts of a key but the last, as one code."""
+        self._lines(f"pre_{id} = 0", f"if take_{id}:")
+        with self.writer.indented():
+            for column, _, _ in keys[:-1]:
+                self.emit(f"pre_{id} = new_key(T, KM, D, {len(self.leaves)}, pre_{id}, c{column}[i])")
+                self._lines(f"if pre_{id} < 0:", "    T[CLOCK] = clock", "    T[ROW] = i", "    return KEYS_FULL")
+
+    def _entry(self, id: int) -> str:
+        """Arguments that lead to the buffer of an event."""
+        keyed = self._key(id)
+        return f"T, {self._tables}, D, N, KM, {len(self.leaves)}, {self.number[id]}, {self._predecessor(id)}, {keyed}"
+
+    def _key(self, id: int) -> str:
+        keys = self._key_columns(id)
+        if not keys:
+            return "False, 0, 0"
+        return f"True, {f'pre_{id}' if len(keys) > 1 else '0'}, c{keys[-1][0]}[i]"
+
+    def _predecessor(self, id: int) -> int:
+        """A root leaf that must end before this one starts: in ordered input, without one the event is useless."""
+        for order in self.root.order if id in self.nest else ():
+            ends_before = (order.left.which, order.right.which) == ("end", "start")
+            same_key = (order.left.leaf in self.keys) == (id in self.keys)
+            if order.strict and order.right.leaf == id and ends_before and same_key:
+                return self.number[order.left.leaf]
+        return -1
+
+    def _unstored(self, id: int) -> bool:
+        """In ordered input the last event of a pattern is needed only at its own arrival, and to know it again."""
+        if self.waits or id not in self.nest or self.shape.eids:
+            return False
+        ordered = strictly_ordered(self.root, before=True)
+        return all((other, id) in ordered for other in self.nest if other != id)
+
+    def _store(self, leaf: Leaf, alternative: int, *, only: bool) -> None:
+        id = leaf.id
+        event = f"e, s, {'high[i], low[i]' if self.shape.eids else '0, 0'}, {self.row_start}, {self.row_eid}"
+        keep = "not ordered" if self._unstored(id) else "True"
+        if self.shape.signs:
+            self._lines(
+                f"if take_{id} and sign < 0:",
+                f"    withdraw(T, H, {self.words}, D, KM, {len(self.leaves)}, {self.number[id]}, {self._key(id)}, {event})",
+            )
+        self.emit(f"if take_{id}{' and sign > 0' if self.shape.signs else ''}:")
+        with self.writer.indented():
+            self.emit(f"place = enter({self._entry(id)}, number, {event}, {keep})")
+            if only:
+                self._give_up("place")
+            self.emit("if place >= 0:")
+            with self.writer.indented():
+                if only:
+                    self.emit("T[RELEVANT] += 1")
+                self._fill(leaf, alternative)
+        if not only and alternative >= 0 and leaf.id == self._places_of(leaf.alts[alternative].type)[-1][0].id:
+            mine = self._places_of(leaf.alts[alternative].type)
+            some = " or ".join(f"T[PLACES + {self.number[other.id]}] >= 0" for other, _ in mine)
+            self._lines(f"if {some}:", "    T[RELEVANT] += 1")
+
+    def _fill(self, leaf: Leaf, alternative: int) -> None:
+        """The attributes that predicates will read."""
+        nulls = []
+        for (var, attr), kept in self.stored[leaf.id].items():
+            if attr == "$alt":
+                self.emit(f"{self._kept(kept, 'place')} = {alternative}")
+                continue
+            if var != leaf.alts[alternative].var:
+                nulls.append(str(1 << (kept.bit or 0)))
+                continue
+            column, _, nullable = self.columns[attr]
+            self.emit(f"{self._kept(kept, 'place')} = c{column}[i]")
+            if nullable and kept.bit is not None:
+                nulls.append(f"(0 if v{column}[i] != 0 else {1 << kept.bit})")
+        if any(kept.bit is not None for kept in self.stored[leaf.id].values()):
+            self.emit(f"H[place * {self.words} + {self.row_nulls}] = {' + '.join(nulls) or '0'}")
+        self.emit("pass")
+
+    # --- answers of one row ----------------------------------------------------------------------------------------
+
+    def _answer_type(self, type: str) -> None:
+        """In order, only an event that can come last has answers; with one such leaf the nest stands right here."""
+        places = [leaf.id for leaf, _ in self._places_of(type)]
+        last = [id for id in self.nest if is_terminal(self.root, id)]
+        slow = "good = answers(ty, number, late, sign, e, s, S)"
+        if len(last) == 1 and places == last:
+            number, level = self.number[last[0]], self.nest.index(last[0])
+            self._lines(
+                "T[CLOCK] = clock",
+                "if late or sign < 0:",
+                f"    {slow}",
+                f"elif T[PLACES + {number}] >= 0:",
+                "    T[SIGN] = 1",
+                f"    T[PINS + {level}] = T[PLACES + {number}]",
+                f"    good = nest({NEW}, number, T[ROW_KEYS + {number}], -FAR, FAR, S)",
+                f"    T[PINS + {level}] = -1",
+            )
+        elif any(id in last for id in places):
+            self._lines("T[CLOCK] = clock", slow)
+        else:
+            self._lines("if late or sign < 0:", "    T[CLOCK] = clock", f"    {slow}")
+
+    def _answers(self) -> None:
+        """def answers(...): pin the event to each root leaf that took it; judge again what a late one can change."""
+        self._lines("@compiled", "def answers(ty, number, late, sign, e, s, S):")
+        self.declared.append(("answers", "iibiiiS"))
+        with self.writer.indented():
+            self._lines(f"{STATE} = S", "T[SIGN] = sign", "good = True")
+            if self.shape.signs:
+                self.emit("if sign < 0:")
+                with self.writer.indented():
+                    self._each_leaf("if T[PLACES + leaf] >= 0:", f"    number = H[T[PLACES + leaf] * {self.words} + 1]")
+            self._each_leaf(
+                "level = T[LEVELS + leaf]",
+                "if good and level >= 0 and T[PLACES + leaf] >= 0 and (late or sign < 0 or T[TERMINAL + leaf] != 0):",
+                "    T[PINS + level] = T[PLACES + leaf]",
+                f"    good = again({NEW}, number, T[ROW_KEYS + leaf], -FAR, FAR, S)",
+                "    T[PINS + level] = -1",
+            )
+            if self.changeable:
+                self.emit("if good and (late or sign < 0):")
+                with self.writer.indented():
+                    self._changed()
+            self.emit("return good")
+        self.emit("")
+
+    def _changed(self) -> None:
+        """A late event at a forbidden or repeated leaf: judge again the bindings it can change, each key once."""
+        window = self.within is not None
+        self._lines(
+            f"vlow = {'e - T[PARAMS]' if window else '-FAR'}", f"vhigh = {'s + T[PARAMS]' if window else 'FAR'}"
+        )
+        self._lines("everywhere = False", "key = 0")
+        deep = "T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0"
+        if not self.keys:
+            self._each_leaf(f"if {deep}:", "    everywhere = True")
+            self._lines("if everywhere:", f"    good = again({DELTA}, number, 0, vlow, vhigh, S)")
+            return
+        self._each_leaf(f"if {deep} and T[COVERED + leaf] == 0:", "    everywhere = True")
+        self._lines(
+            "if everywhere:",
+            "    for key in range(1, T[KEYS]):",
+            f"        good = good and again({DELTA}, number, key, vlow, vhigh, S)",
+        )
+        self._each_leaf(
+            f"if good and not everywhere and {deep}:",
+            "    key = T[ROW_KEYS + leaf]",
+            "    back = T[T[LEAVES_AT] + ty]",
+            "    fresh = True",
+            "    while T[back] != leaf:",
+            "        other = T[back]",
+            "        if T[LEVELS + other] < 0 and T[PLACES + other] >= 0 and T[ROW_KEYS + other] == key:",
+            "            fresh = False",
+            "        back += 1",
+            "    if fresh:",
+            f"        good = again({DELTA}, number, key, vlow, vhigh, S)",
+        )
+
+    def tables(self) -> dict[str, tuple[int, ...]]:
+        """What the kernel looks up by leaf and by type."""
+        return {
+            "levels": tuple(self.nest.index(id) if id in self.nest else -1 for id in self.leaves),
+            "terminal": tuple(int(id in self.nest and is_terminal(self.root, id)) for id in self.leaves),
+            "covered": tuple(int(id in self.keys) for id in self.leaves),
+        }
+
+    def leaf_lists(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(self.number[leaf.id] for leaf, _ in self._places_of(type)) for type in self.types)

@@ -1,0 +1,114 @@
+"""The levels of a loop nest: which range of a buffer a leaf scans, and what is tested there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tocsin.engine.codegen.layout import Layout
+from tocsin.engine.codegen.readings import least, most, plus, strictly_ordered
+from tocsin.plan.block import After, Before, Block, Enclosing, End, LastEnd, Scope, WindowHigh, WindowLow
+from tocsin.plan.expr import Bound, leaves
+
+
+class Levels(Layout):
+    """Bounds from order constraints and scopes; predicates by the level at which their leaves are bound."""
+
+    def _buffer(self, leaf: int) -> str:
+        """The number of the buffer of a leaf for the key at hand."""
+        number = self.number[leaf]
+        return f"key * {len(self.leaves)} + {number}" if leaf in self.keys else str(number)
+
+    def _bounds(
+        self, block: Block, leaf: int, exact: tuple[int, ...], loose: tuple[int, ...]
+    ) -> tuple[list[str], list[str]]:
+        """Lower and upper bounds on the end of a leaf that its order constraints imply.
+
+        `exact` leaves are bound; of `loose` ones only the range they lie in is known (l_ and h_ names).
+        """
+        low, high = [], []
+        for order in block.order:
+            strict = 1 if order.strict else 0
+            if order.right.leaf == leaf and order.left.leaf != leaf:
+                other = order.left
+                if other.leaf in exact:
+                    low.append(plus(self._bound_time(other.leaf, other.which), strict))
+                elif other.leaf in loose:
+                    low.append(plus(self._loose("l", other.leaf, other.which), strict))
+            if (
+                order.left.leaf == leaf
+                and order.right.leaf != leaf
+                and (order.left.which == "end" or not self.shape.intervals)
+            ):
+                other = order.right
+                if other.leaf in exact:
+                    high.append(plus(self._bound_time(other.leaf, other.which), -strict))
+                elif other.leaf in loose:
+                    high.append(plus(self._loose("h", other.leaf, other.which), -strict))
+        return low, high
+
+    def _bound_time(self, leaf: int, which: str) -> str:
+        return f"s_{leaf}" if which == "start" and self.shape.intervals else f"e_{leaf}"
+
+    def _loose(self, side: str, leaf: int, which: str) -> str:
+        """l_7 / h_7: the end of leaf 7 lies between them; ls_7: its start is not before. h_7 bounds its start too."""
+        return f"ls_{leaf}" if side == "l" and which == "start" and self.shape.intervals else f"{side}_{leaf}"
+
+    def _exact_tests(self, block: Block, leaf: int, exact: tuple[int, ...]) -> list[str]:
+        """Order constraints on the start of a leaf, which its range of ends does not settle."""
+        tests = []
+        for order in block.order:
+            sign = "<" if order.strict else "<="
+            sides = (order.left, order.right)
+            mine = [side for side in sides if side.leaf == leaf]
+            others = [side for side in sides if side.leaf != leaf]
+            if len(mine) == 2 or (
+                self.shape.intervals and mine and mine[0].which == "start" and others and others[0].leaf in exact
+            ):
+                left, right = (self._bound_time(side.leaf, side.which) for side in sides)
+                tests.append(f"{left} {sign} {right}")
+        return tests
+
+    def _distinct(self, block: Block, leaf: int, others: Iterable[int]) -> list[str]:
+        """One event stands at one leaf only: needed where types overlap and no strict order keeps them apart."""
+        ordered = strictly_ordered(block)
+        types = {alt.type for alt in self.leaves[leaf].alts}
+        return [
+            f"{self._word(leaf, 1)} != {self._word(other, 1)}"
+            for other in others
+            if types & {alt.type for alt in self.leaves[other].alts}
+            and (leaf, other) not in ordered
+            and (other, leaf) not in ordered
+        ]
+
+    def _plain_predicates(self, block: Block) -> dict[int, list[Bound]]:
+        """Predicates without repetitions of this block, by the level at which they are tested (-1: before all)."""
+        order = block.nest or tuple(leaf.id for leaf in block.fixed)
+        repeated = {leaf.id for leaf in block.repeated}
+        placed: dict[int, list[Bound]] = {}
+        for predicate in block.predicates:
+            mine = leaves(predicate)
+            if mine & repeated:
+                continue
+            levels = [level for level, leaf in enumerate(order) if leaf in mine]
+            level = max(levels, default=-1) if block.early else len(order) - 1
+            placed.setdefault(level, []).append(predicate)
+        return placed
+
+    def _ends(self, block: Block, scope: Scope, *, root: bool) -> tuple[str, str]:
+        return self._end(scope.low, "low", root), self._end(scope.high, "high", root)
+
+    def _end(self, end: End, side: str, root: bool) -> str:
+        match end:
+            case After(several):
+                return f"{most([self._time(leaf, 'end') for leaf in several])} + 1"
+            case Before(several):
+                return f"{least([self._time(leaf, 'start') for leaf in several])} - 1"
+            case Enclosing():
+                return side
+            case WindowLow():
+                return "-FAR" if self.within is None else "mx - T[PARAMS]"
+            case WindowHigh():
+                return "FAR" if self.within is None else "mn + T[PARAMS]"
+            case LastEnd():
+                return "mx"
+        raise AssertionError(end)

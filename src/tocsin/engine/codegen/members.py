@@ -1,0 +1,165 @@
+"""Repetitions: the members of a set, and aggregates over them."""
+
+from __future__ import annotations
+
+from tocsin.engine.codegen.levels import Levels
+from tocsin.engine.codegen.readings import scope_leaves
+from tocsin.plan.block import Block, Leaf
+from tocsin.plan.expr import Agg, bare_leaves, leaves
+from tocsin.schema import Kind
+
+
+class MemberLoops(Levels):
+    """One loop per repetition: n_7 counts its members, rs_7 and re_7 are their span, g3 is aggregate 3."""
+
+    def _repetitions(self, block: Block, fixed: tuple[int, ...], *, root: bool, fail: str) -> None:
+        """Find the members of every repetition of a block, then ask what is asked of the sets.
+
+        At the root a binding that still waits must not be judged by its count, so the caller does the second half.
+        """
+        for leaf in self._repeated_in_order(block):
+            self._members(block, leaf, fixed, root)
+        if not root:
+            self._sets(block, fail)
+
+    def _sets(self, block: Block, fail: str) -> None:
+        for leaf in block.repeated:
+            assert leaf.repeat is not None
+            most = "" if leaf.repeat.most is None else f" and n_{leaf.id} <= {leaf.repeat.most}"
+            self._test(f"n_{leaf.id} >= {leaf.repeat.least}{most}", fail)
+        repeated = {leaf.id for leaf in block.repeated}
+        for predicate in block.predicates:
+            if leaves(predicate) & repeated and not bare_leaves(predicate) & repeated:
+                self._test(self.scribe.true(predicate), fail)
+
+    def _repeated_in_order(self, block: Block) -> list[Leaf]:
+        """Repetitions whose scope ends at another one come after it."""
+        scopes, waiting, done = dict(block.scopes), list(block.repeated), []
+        while waiting:
+            ready = next(
+                (leaf for leaf in waiting if not (scope_leaves(scopes[leaf.id]) & {x.id for x in waiting})), waiting[0]
+            )
+            waiting.remove(ready)
+            done.append(ready)
+        return done
+
+    def _members(self, block: Block, leaf: Leaf, fixed: tuple[int, ...], root: bool) -> None:
+        id = leaf.id
+        low, high = self._ends(block, dict(block.scopes)[id], root=root)
+        aggs = self._aggregates_of(leaf)
+        self.emit(f"lo_{id} = {low}")
+        self.emit(f"hi_{id} = {high}")
+        self.emit(f"n_{id} = 0")
+        self.emit(f"rs_{id} = FAR")
+        self.emit(f"re_{id} = -FAR")
+        for agg in aggs:
+            self._aggregate_start(agg)
+        if root:
+            column = 2 + len(self.nest) + 2 * [other.id for other in block.repeated].index(id)
+            self.emit("if write != 0:")
+            self.emit(f"    OUT[(write - 1) * {self._width} + {column}] = T[MEM_N]")
+        self.emit(f"d_{id} = {self._buffer(id)}")
+        self.emit(f"i_{id}, b_{id} = between(H, {self.words}, D[4 * d_{id} + 1], D[4 * d_{id} + 2], lo_{id}, hi_{id})")
+        self._loop(id, f"b_{id}")
+        self.member = id
+        tests = [f"{self._word(id, 1)} != excl"]
+        if self.shape.intervals:
+            tests.append(f"{self._word(id, self.row_start)} >= lo_{id}")
+        types = {alt.type for alt in leaf.alts}
+        tests += [f"{self._word(id, 1)} != {self._word(other, 1)}" for other in fixed
+                  if types & {alt.type for alt in self.leaves[other].alts}]  # fmt: skip
+        self._test(" and ".join(tests), "continue")
+        self._tests((p for p in block.predicates if id in bare_leaves(p)), "continue")
+        self.emit(f"n_{id} += 1")
+        self.emit(f"rs_{id} = min(rs_{id}, {self._word(id, self.row_start)})")
+        self.emit(f"re_{id} = max(re_{id}, {self._word(id, 0)})")
+        for agg in aggs:
+            self._aggregate_step(agg)
+        if root:
+            self._write_member(id)
+        self.member = None
+        self.writer.depth -= 1
+        if root:
+            self.emit("if write != 0:")
+            self.emit(f"    OUT[(write - 1) * {self._width} + {column + 1}] = n_{id}")
+        for agg in aggs:
+            self._aggregate_end(agg)
+
+    def _write_member(self, id: int) -> None:
+        self.emit("if write != 0:")
+        self.emit("    if T[MEM_N] >= T[MEM_SIZE]:")
+        self.emit("        return -1, 0, 0")
+        self.emit(f"    MEM[T[MEM_N]] = {self._word(id, 1)}")
+        self.emit("    T[MEM_N] += 1")
+
+    def _aggregates_of(self, leaf: Leaf) -> list[Agg]:
+        nodes = (node for node in self._predicate_nodes() if isinstance(node, Agg) and node.leaf == leaf.id)
+        found = list(dict.fromkeys(nodes))
+        for agg in found:
+            self.aggregate(agg)
+        return found
+
+    def _aggregate_start(self, agg: Agg) -> None:
+        number, real = self.aggs[agg], agg.arg is not None and agg.arg.kind is Kind.FLOAT
+        zero = "0.0" if real else "0"
+        if agg.function == "count":
+            self.emit(f"g{number} = 0")
+            return
+        self.emit(f"x{number} = {zero}")
+        self.emit(f"m{number} = 0")
+        if agg.function in ("first", "last"):
+            self.emit(f"k{number} = False")
+        elif not real:
+            self.emit(f"w{number} = 0")
+
+    def _aggregate_step(self, agg: Agg) -> None:
+        number = self.aggs[agg]
+        if agg.arg is None:
+            self.emit(f"g{number} += 1")
+            return
+        value, known = self.scribe.value(agg.arg)
+        real = agg.arg.kind is Kind.FLOAT
+        if agg.function in ("first", "last"):
+            first = f"m{number} == 0" if agg.function == "first" else "True"
+            self.emit(f"if {first}:")
+            self.emit(f"    x{number} = {value}")
+            self.emit(f"    k{number} = {known or 'True'}")
+            self.emit(f"    m{number} = 1")
+            return
+        self.emit(f"if {known or 'True'}:")
+        with self.writer.indented():
+            match agg.function:
+                case "count":
+                    self.emit(f"g{number} += 1")
+                case "sum" | "avg" if real:
+                    self.emit(f"x{number} += {value}")
+                    self.emit(f"m{number} += 1")
+                case "sum" | "avg":
+                    self.emit(f"x{number}, w{number} = carry_add(x{number}, w{number}, {value})")
+                    self.emit(f"m{number} += 1")
+                case _:
+                    sign = "<" if agg.function == "min" else ">"
+                    text = agg.arg.kind is Kind.TEXT
+                    better = f"RK[{value}] {sign} RK[x{number}]" if text else f"{value} {sign} x{number}"
+                    nan = f" or {value} != {value}" if real else ""
+                    self.emit(f"if m{number} == 0 or {better}{nan}:")
+                    self.emit(f"    x{number} = {value}")
+                    self.emit(f"m{number} += 1")
+
+    def _aggregate_end(self, agg: Agg) -> None:
+        number = self.aggs[agg]
+        if agg.function == "count":
+            return
+        if agg.function in ("first", "last"):
+            self.emit(f"g{number} = x{number}")
+            self.emit(f"gk{number} = k{number}")
+            return
+        assert agg.arg is not None
+        exact = agg.function in ("sum", "avg") and agg.arg.kind is not Kind.FLOAT
+        fine = f" and w{number} == 0" if exact else ""
+        self.emit(f"gk{number} = m{number} > 0{fine}")
+        if agg.function == "avg":
+            scale = f" / {10.0**agg.arg.scale!r}" if agg.arg.scale else ""
+            self.emit(f"g{number} = float(x{number}){scale} / max(m{number}, 1)")
+        else:
+            self.emit(f"g{number} = x{number}")

@@ -1,0 +1,320 @@
+"""The root block: the loop nest that finds bindings, the judge that gives their status, and what to do with them."""
+
+from __future__ import annotations
+
+from tocsin.engine.codegen.forbidden import ForbiddenBlocks
+from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, SETTLE, STATE, WAITS
+from tocsin.engine.codegen.readings import all_blocks, arrays, least, most, reaches_ahead, scope_leaves
+from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
+from tocsin.plan.expr import Bound, leaves
+
+
+class Nest(ForbiddenBlocks):
+    """nest(), judge(), due() and their helpers."""
+
+    def _span(self) -> int | None:
+        """Events are needed for a window behind the clock; for two where an answer that waits looks back as well."""
+        if self.within is None:
+            return None
+        ahead = any(isinstance(scope.high, WindowHigh) for scope in self._root_scopes())
+        back = any(isinstance(scope.low, WindowLow) for scope in self._root_scopes())
+        return 2 * self.within if ahead and back else self.within
+
+    @property
+    def _judged(self) -> bool:
+        """Whether a complete binding needs more than its own predicates."""
+        return self.waits or bool(self.root.repeated) or any(self._late(part) for part in self.root.forbidden)
+
+    def _late(self, part: Forbidden) -> bool:
+        """A forbidden part that can be judged only when the binding is complete."""
+        return self._forbidden_level(part) is None
+
+    def _forbidden_level(self, part: Forbidden) -> int | None:
+        if self.waits or not self.root.early:
+            return None
+        used = scope_leaves(part.scope)
+        if any(isinstance(end, WindowLow | WindowHigh | LastEnd) for end in (part.scope.low, part.scope.high)):
+            return None
+        own = {leaf.id for leaf in self.root.leaves}
+        for each in all_blocks(part.block):
+            for predicate in each.predicates:
+                used |= leaves(predicate) & own
+        if used & {leaf.id for leaf in self.root.repeated}:
+            return None
+        return max((self.nest.index(leaf) for leaf in used), default=0)
+
+    def _judge(self) -> None:
+        """def judge(...): the status of a complete binding without the event `excl`, and the time it waits for."""
+        root = self.root
+        places = ", ".join(f"i_{leaf}" for leaf in self.nest)
+        self.emit("@inlined")
+        self.emit(f"def judge(excl, write, key, {places}, S):")
+        self.declared.append(("judge", "iii" + "i" * len(self.nest) + "S"))
+        with self.writer.indented():
+            self.emit(f"{STATE} = S")
+            self.emit(f"mn = {least([self._time(leaf, 'start') for leaf in self.nest])}")
+            self.emit(f"mx = {most([self._time(leaf, 'end') for leaf in self.nest])}")
+            self._repetitions(root, self.nest, root=True, fail="")
+            self.emit(f"total = {' + '.join(f'n_{leaf.id}' for leaf in root.repeated) or '0'}")
+            self._until()
+            for leaf in root.repeated:
+                self.emit(f"mn = min(mn, rs_{leaf.id})")
+                self.emit(f"mx = max(mx, re_{leaf.id})")
+            if self.waits:
+                self.emit("if write == 0 and T[ENDED] == 0 and until >= T[CLOCK]:")
+                self.emit(f"    return {WAITS}, until, total")
+            self._sets(root, f"return {FAILS}, 0, 0")
+            for part in root.forbidden:
+                if self._late(part):
+                    self.emit(f"if {self._violation(root, part, 'excl', root=True)} != 0:")
+                    self.emit(f"    return {FAILS}, 0, 0")
+            self.emit(f"return {HOLDS}, until, total")
+        self.emit("")
+
+    def _until(self) -> None:
+        """How long a binding waits: until its scopes have closed, as far as its fixed leaves can tell.
+
+        Members of a repetition may close them sooner, but late members come and go: this time never changes.
+        """
+        self.emit("until = -FAR")
+        for scope in self._root_scopes():
+            if reaches_ahead(scope):
+                self.emit(f"until = max(until, {self._end(scope.high, 'high', True)})")
+
+    def _nest(self) -> None:
+        """def nest(mode, v, key, vlow, vhigh): all answers with the pinned events; False if OUT or PD is full."""
+        self.emit("@inlined")
+        self.emit("def nest(mode, v, key, vlow, vhigh, S):")
+        self.declared.append(("nest", "iiiiiS"))
+        with self.writer.indented():
+            self.emit(f"{STATE} = S")
+            if self.changeable:
+                self.emit("q = True")
+                self.emit(f"p = mode == {DELTA}")
+            placed = self._plain_predicates(self.root)
+            self._tests(placed.get(-1, []), "return True")
+            self._ranges()
+            depth = self.writer.depth
+            for level in range(len(self.nest)):
+                self._level(level, placed)
+            self._answer()
+            self.writer.depth = depth
+            self.emit("return True")
+        self.emit("")
+
+    def _ranges(self) -> None:
+        """Before the loops: the range of every leaf, narrowed by the pins and by the ranges of the others."""
+        window = self.within is not None
+        if window:
+            self.emit("W = T[PARAMS]")
+            self.emit("mn = FAR")
+            self.emit("mx = -FAR")
+        for level, leaf in enumerate(self.nest):
+            self.emit(f"a_{leaf} = T[PINS + {level}]")
+            self.emit(f"l_{leaf}, h_{leaf} = pinned(H, {self.words}, a_{leaf})")
+            if self.shape.intervals:
+                self.emit(f"ls_{leaf} = H[a_{leaf} * {self.words} + {self.row_start}] if a_{leaf} >= 0 else -FAR")
+            if window:
+                self.emit(f"mn = min(mn, h_{leaf})")
+                self.emit(f"mx = max(mx, l_{leaf})")
+        for leaf in self.nest:
+            self._narrow(leaf, window)
+
+    def _narrow(self, leaf: int, window: bool) -> None:
+        others = tuple(other for other in self.nest if other != leaf)
+        low, high = self._bounds(self.root, leaf, (), others)
+        low, high = ["vlow", *low], ["vhigh", *high]
+        if window:
+            low.append("mx - W")
+            high.append("mn + W")
+        bounds = f"{most(low)}, {least(high)}"
+        at = f"H, {self.words}, D, N, {self._buffer(leaf)}"
+        self.emit(f"a_{leaf}, b_{leaf}, l_{leaf}, h_{leaf} = narrow({at}, a_{leaf}, {bounds})")
+        self.emit(f"if a_{leaf} >= b_{leaf}:")
+        self.emit("    return True")
+        if window:
+            self.emit(f"mn = min(mn, h_{leaf})")
+            self.emit(f"mx = max(mx, l_{leaf})")
+
+    def _level(self, level: int, placed: dict[int, list[Bound]]) -> None:
+        leaf, exact, loose = self.nest[level], self.nest[:level], self.nest[level + 1 :]
+        window = self.within is not None
+        low, high = self._bounds(self.root, leaf, exact, loose)
+        mn, mx = ("mn", "mx") if level == 0 else (f"mn_{self.nest[level - 1]}", f"mx_{self.nest[level - 1]}")
+        if window:
+            low.append(f"{mx} - W")
+            high.append(f"{mn} + W")
+        if low or high:
+            bounds = f"{most(low or ['-FAR'])}, {least(high or ['FAR'])}"
+            if self.shape.intervals or level == 0:
+                self.emit(f"y_{leaf}, z_{leaf} = between(H, {self.words}, a_{leaf}, b_{leaf}, {bounds})")
+            else:  # with points the bounds grow as the loop around goes on
+                self.emit(f"y_{leaf}, z_{leaf} = slide(H, {self.words}, y_{leaf}, z_{leaf}, b_{leaf}, {bounds})")
+        else:
+            self.emit(f"y_{leaf}, z_{leaf} = a_{leaf}, b_{leaf}")
+        if loose and not self.shape.intervals:
+            self.emit(f"y_{loose[0]}, z_{loose[0]} = a_{loose[0]}, a_{loose[0]}")
+        self.emit(f"i_{leaf} = y_{leaf}")
+        self._loop(leaf, f"z_{leaf}")
+        self.emit(f"e_{leaf} = {self._word(leaf, 0)}")
+        tests = []
+        if self.shape.intervals:
+            self.emit(f"s_{leaf} = {self._word(leaf, self.row_start)}")
+        start = f"s_{leaf}" if self.shape.intervals else f"e_{leaf}"
+        if window:
+            self.emit(f"mn_{leaf} = min({mn}, {start})")
+            self.emit(f"mx_{leaf} = max({mx}, e_{leaf})")
+            if self.shape.intervals:
+                tests.append(f"mx_{leaf} - {start} <= W")
+        if self.changeable:
+            tests.append(f"(mode != {DELTA} or {self._word(leaf, 1)} != v)")
+        tests += self._exact_tests(self.root, leaf, exact) + self._distinct(self.root, leaf, exact)
+        self._test(" and ".join(tests), "continue")
+        self._tests(placed.get(level, []), "continue")
+        self._early_forbidden(level)
+
+    def _early_forbidden(self, level: int) -> None:
+        """Forbidden parts whose leaves are bound at this level: q is the status with v, p the one without it."""
+        parts = [part for part in self.root.forbidden if self._forbidden_level(part) == level]
+        if not parts:
+            if self.changeable:
+                self.emit(f"q_{level} = {f'q_{level - 1}' if level else 'q'}")
+                self.emit(f"p_{level} = {f'p_{level - 1}' if level else 'p'}")
+            return
+        before = f"_{level - 1}" if level else ""
+        self.emit(f"q_{level} = q{before}")
+        self.emit(f"p_{level} = p{before}")
+        for part in parts:
+            self.emit(f"if q_{level} and {self._violation(self.root, part, '-1', root=True)} != 0:")
+            self.emit(f"    q_{level} = False")
+            self.emit(f"if p_{level} and {self._violation(self.root, part, 'v', root=True)} != 0:")
+            self.emit(f"    p_{level} = False")
+            self.emit(f"if not (q_{level} or p_{level}):")
+            self.emit("    continue")
+
+    def _answer(self) -> None:
+        """What to do with a complete binding."""
+        last = len(self.nest) - 1
+        if not self.changeable:
+            self._out("T[SIGN]", "-1")
+            return
+        self.emit(f"now = {HOLDS} if q_{last} else {FAILS}")
+        self.emit(f"was = {HOLDS} if p_{last} else {FAILS}")
+        self.emit("until = T[CLOCK]")
+        self.emit("total = 0")
+        self.emit("former = 0")
+        if self._judged:
+            places = ", ".join(f"i_{leaf}" for leaf in self.nest)
+            self.emit(f"if q_{last}:")
+            self.emit(f"    now, until, total = judge(-1, 0, key, {places}, S)")
+            self.emit(f"if p_{last}:")
+            self.emit(f"    was, other, former = judge(v, 0, key, {places}, S)")
+        self.emit(f"if mode != {DELTA}:")
+        with self.writer.indented():
+            self.emit(f"if now == {HOLDS}:")
+            with self.writer.indented():
+                self._out("T[SIGN]", "-1")
+            if self.waits:
+                self._wait_for(f"now == {WAITS} and T[SIGN] > 0")
+            self.emit("continue")
+        self._difference()
+
+    def _difference(self) -> None:
+        """Mode DELTA: with the event minus without it; withdrawing swaps the two."""
+        self.emit("after, before = now, was")
+        self.emit("hidden_after, hidden_before = -1, v")
+        self.emit("if T[SIGN] < 0:")
+        self.emit("    after, before = was, now")
+        self.emit("    hidden_after, hidden_before = v, -1")
+        self.emit(f"if before == {WAITS}:")
+        self.emit("    continue")
+        same = f"before == {HOLDS} and after == {HOLDS}"
+        members = " and total == former" if self.root.repeated else ""
+        self.emit(f"if {same}{members}:")
+        self.emit("    continue")
+        self.emit(f"if before == {HOLDS}:")
+        with self.writer.indented():
+            self._out("-1", "hidden_before")
+        self.emit(f"if after == {HOLDS}:")
+        with self.writer.indented():
+            self._out("1", "hidden_after")
+        if self.waits:
+            self._wait_for(f"after == {WAITS}")
+
+    def _out(self, op: str, excl: str) -> None:
+        """Write one change; members of repetitions go to MEM."""
+        self.emit("at = T[OUT_N]")
+        self.emit("if at >= T[OUT_SIZE]:")
+        self.emit("    return False")
+        self.emit(f"OUT[at * {self._width}] = {op}")
+        self.emit(f"OUT[at * {self._width} + 1] = T[CLOCK]")
+        for number, leaf in enumerate(self.nest):
+            self.emit(f"OUT[at * {self._width} + {2 + number}] = {self._word(leaf, 1)}")
+        if self.root.repeated:
+            places = ", ".join(f"i_{leaf}" for leaf in self.nest)
+            self.emit(f"good, other, count = judge({excl}, at + 1, key, {places}, S)")
+            self.emit("if good < 0:")
+            self.emit("    return False")
+        self.emit("T[OUT_N] = at + 1")
+
+    def _wait_for(self, condition: str) -> None:
+        self.emit(f"if {condition}:")
+        with self.writer.indented():
+            self.emit(f"if mode == {SETTLE}:")
+            self.emit("    T[REWAIT] = until")
+            self.emit("    continue")
+            self.emit("at = T[WAITING] + T[FRESH]")
+            self.emit("if at >= T[PD_SIZE]:")
+            self.emit("    return False")
+            self.emit(f"at *= {2 + 2 * len(self.nest)}")
+            self.emit("PD[at] = until")
+            self.emit("PD[at + 1] = key")
+            for number, leaf in enumerate(self.nest):
+                self.emit(f"PD[at + {2 + 2 * number}] = {self._word(leaf, 1)}")
+                self.emit(f"PD[at + {3 + 2 * number}] = e_{leaf}")
+            self.emit("T[FRESH] += 1")
+
+    def _again(self) -> None:
+        """def again(...): the nest out of the way of the fast path."""
+        self._lines("@compiled", "def again(mode, v, key, vlow, vhigh, S):")
+        self.declared.append(("again", "iiiiiS"))
+        self._lines("    return nest(mode, v, key, vlow, vhigh, S)", "")
+
+    def _settle(self) -> None:
+        """def due(S): judge every waiting answer whose time has come; OUT_FULL where it could not go on."""
+        self._lines("@compiled", "def due(S):")
+        self.declared.append(("due", "S"))
+        with self.writer.indented():
+            self.emit(f"{STATE} = S")
+            self.emit("while T[WAITING] > 0 and (PD[0] < T[CLOCK] or T[ENDED] != 0):")
+            with self.writer.indented():
+                self.emit("key = PD[1]")
+                self.emit("found = True")
+                for level, leaf in enumerate(self.nest):
+                    self.emit(
+                        f"place = find(H, {self.words}, D, {self._buffer(leaf)}, PD[{3 + 2 * level}], PD[{2 + 2 * level}])"
+                    )
+                    self.emit(f"T[PINS + {level}] = place")
+                    self.emit("found = found and place >= 0")
+                self.emit("rows = T[OUT_N]")
+                self.emit("members = T[MEM_N]")
+                self.emit("T[SIGN] = 1")
+                self.emit("T[REWAIT] = -FAR")
+                self.emit("good = True")
+                self.emit("if found:")
+                self.emit(f"    good = again({SETTLE}, -1, key, -FAR, FAR, S)")
+                for level in range(len(self.nest)):
+                    self.emit(f"T[PINS + {level}] = -1")
+                self.emit("if not good:")
+                self.emit("    T[OUT_N] = rows")
+                self.emit("    T[MEM_N] = members")
+                self.emit("    return OUT_FULL")
+                self.emit("if T[REWAIT] > -FAR:")
+                self.emit("    rewait(T, PD)")
+                self.emit("else:")
+                self.emit("    unwait(T, PD)")
+            self.emit("return DONE")
+        self._lines("", "@compiled", f"def settle({arrays(STATE)}):")
+        with self.writer.indented():
+            self._pointers(STATE.split(", "))
+            self._lines(f"return due(({STATE}))", "")
