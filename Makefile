@@ -65,9 +65,8 @@ bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks
 fuzz: $(READY) ## N=2000 random queries against the oracle, failures become case files; FUZZ=--jit compiles too
 	$(PY) tools/fuzz.py --queries $(N) $(FUZZ)
 
-demo: $(READY) ## find the shoplifters: data set, matches as a table, timeline picture
-	@mkdir -p $(DEMO)
-	$(TOCSIN) demo --picture $(DEMO)/timeline.png
+demo: $(READY) ## find the shoplifters: data, query, matches as a table, timeline picture
+	@$(TOCSIN) demo --folder $(DEMO)
 
 docs: $(READY) ## run every code block of README and docs, and rewrite MAP.md
 	$(PY) tools/map.py

@@ -283,7 +283,7 @@ def test_places_that_cannot_be_written_are_found_first(tocsin, events, option):
         ["test", "nowhere.case"],
         ["--nonsense"],
         ["demo", "--things", "0"],
-        ["demo", "--picture", "missing/x.png", "--no-jit"],
+        ["demo", "--folder", "/dev/null/x", "--no-jit"],
         ["check", QUERY, "--input", "-"],
     ],
 )
@@ -436,10 +436,17 @@ def test_broken_case_files_are_no_traceback(tocsin, tmp_path, text):
 def test_the_demo_shows_thefts_and_draws(tocsin, tmp_path):
     pytest.importorskip("matplotlib")
     code, out, err = tocsin("demo", "--things", "200", "--thefts", "3", "--no-jit")
-    assert code == 0
-    assert len([line for line in out.splitlines() if "tag=tag-" in line]) == 3
-    assert "3 matches" in err
-    assert (tmp_path / "tocsin-demo.png").exists()
+    assert (code, err) == (0, "")
+    assert len([line for line in out.splitlines() if " tag-0" in line]) == 3
+    assert "found 3 thefts" in out
+    assert {path.name for path in (tmp_path / "tocsin-demo").iterdir()} == {
+        "events.csv",
+        "theft.tocsin",
+        "timeline.png",
+    }
+    again = next(line for line in out.splitlines() if line.strip().startswith("tocsin run"))
+    code, out, _ = tocsin(*again.split()[1:], "--no-jit")
+    assert (code, len(out.splitlines())) == (0, 5)
 
 
 # --- garbage -------------------------------------------------------------------------------------------------------

@@ -317,6 +317,19 @@ def test_the_picture_is_written(tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["empty.svg", "timeline.png"]
 
 
+def test_short_matches_in_a_long_time_get_a_second_panel_of_the_picture():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    events = [
+        {"type": type, "time": at * 1000 + place, "tag": f"t{at}"} for at in range(9) for place, type in enumerate("AB")
+    ]
+    for within, panels in ((1, 2), (9000, 1)):
+        figure = tocsin.query(f"EVENT SEQ(A a, B b) WITHIN {within}").detect(events, jit=False).plot(title="Pairs")
+        assert len(figure.axes) == panels
+        assert figure.axes[0].get_title("left").startswith("Pairs: ")
+        assert figure.axes[0].get_yticklabels()[0].get_text() == "t0"
+        pyplot.close(figure)
+
+
 def test_without_matplotlib_drawing_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(TocsinError, match="matplotlib") as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -233,7 +232,7 @@ def demo(
     things: Annotated[int, typer.Option("--things", min=1, max=1_000_000, help="Tagged things in the shop.")] = 2_000,
     thefts: Annotated[int, typer.Option("--thefts", min=0, help="How many of them are stolen.")] = 7,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same shop.")] = 7,
-    picture: Annotated[Path, typer.Option("--picture", help="Where the timeline goes.")] = Path("tocsin-demo.png"),
+    folder: Annotated[Path, typer.Option("--folder", help="Where data, query and picture go.")] = Path("tocsin-demo"),
     jit: JitArg = True,
 ) -> None:
     """Make the shoplifting data set, find the thefts, show them and draw a timeline.
@@ -242,27 +241,11 @@ def demo(
       tocsin demo
       tocsin demo --things 100000 --thefts 12 --seed 3
     """
-    from tocsin.app.showing import print_matches
-    from tocsin.run.progress import summary
-    from tocsin.testing.shop import QUERY, shop
+    from tocsin.app.demo import demonstrate
 
-    made = shop(things=things, thefts=thefts, seed=seed)
-    typer.echo(f"{made.events.num_rows:,} events of a shop: shelves, counters, exits, doors, lamps\n\n  {QUERY}\n")
-    began = _now()
-    matches = query(QUERY).detect(made.events, jit=jit)
-    print_matches(matches, limit=None)
-    typer.echo(summary(matches.counters, _now() - began), err=True)
-    try:
-        matches.plot(picture)
-        typer.echo(f"timeline: {picture}", err=True)
-    except TocsinError as problem:
-        if "matplotlib" not in problem.message:
-            raise
-        typer.echo(f"no picture: {problem.message}; {problem.hint}", err=True)
-
-
-def _now() -> float:
-    return time.perf_counter()
+    for line in demonstrate(folder, things=things, thefts=thefts, seed=seed, jit=jit):
+        typer.echo(line)
+        sys.stdout.flush()
 
 
 def _events(input: str | None) -> str | None:

@@ -1,7 +1,7 @@
 """A branch: one alternative of a plan, its kernel and the arrays the kernel works in.
 
-The host's side of a resumable kernel: it lends the arrays, drains the output, makes room where the kernel ran out of it,
-and calls again.
+The host's side of a resumable kernel: it lends the arrays, drains the output, makes room where the kernel ran out of
+it, and calls again.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Branch:
     def _views(self, *arrays: npt.NDArray[Any]) -> tuple[Any, ...]:
         """Flat views of the memory; the plain body takes memoryviews, which give Python's own numbers."""
         flat = tuple(array.reshape(-1) for array in arrays)
-        return flat if self._jit else tuple(memoryview(array) for array in flat)
+        return flat if self._jit else tuple(memoryview(array) for array in flat)  # type: ignore[arg-type]
 
     _jit = False
 

@@ -112,7 +112,8 @@ class Changes:
             [np.zeros(1, np.uint64), np.cumsum(self._event_words(members.events, seed), dtype=np.uint64)]
         )
         counts = np.diff(members.offsets).astype(np.uint64)
-        return sums[members.offsets[1:]] - sums[members.offsets[:-1]] + counts
+        words: Words = sums[members.offsets[1:]] - sums[members.offsets[:-1]] + counts
+        return words
 
     def _event_words(self, numbers: Ints, seed: np.uint64) -> Words:
         if not len(numbers) or not (numbers >= 0).any():

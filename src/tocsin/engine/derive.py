@@ -168,7 +168,8 @@ def _vectorised(derived: Derived, items: Items, functions: Mapping[str, Function
     expr = derived.expr
     if not isinstance(expr, User) or not functions[expr.name].vectorised:
         return None
-    function, arrays, valid = functions[expr.name], [], np.ones(len(items), np.bool_)
+    function, valid = functions[expr.name], np.ones(len(items), np.bool_)
+    arrays: list[Any] = []
     for arg in expr.args:
         match arg:
             case Lit(value):
@@ -182,7 +183,7 @@ def _vectorised(derived: Derived, items: Items, functions: Mapping[str, Function
             case _:
                 return None
     raw = np.asarray(function.call(*arrays))
-    wanted = np.float64 if function.returns is Kind.FLOAT else np.int64
+    wanted: Any = np.float64 if function.returns is Kind.FLOAT else np.int64
     return Column(function.returns, np.ascontiguousarray(raw, dtype=wanted), valid)
 
 
@@ -192,5 +193,5 @@ def _column(results: list[Any], kind: Kind, scale: int, strings: Strings) -> Col
         codes = np.array([strings.code(value) for value in results], np.int64)
         return Column(kind, codes, valid)
     values = [0 if value is None else kinded(value, kind) for value in results]
-    dtype = np.float64 if kind is Kind.FLOAT else np.int64
+    dtype: Any = np.float64 if kind is Kind.FLOAT else np.int64
     return Column(kind, np.array(values, dtype), valid, scale)

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from tocsin.engine import runtime
 from tocsin.functions import Function
@@ -18,13 +18,20 @@ from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User
 from tocsin.schema import Kind
 
 
-class Row(Protocol):
-    """Where the values of names come from."""
+class Row:
+    """Where the values of names come from; each kind of row knows those that can be asked of it."""
 
-    def column(self, col: Col) -> Any: ...
-    def time(self, time: Time) -> int | None: ...
-    def event(self, ref: Ref) -> int | None: ...
-    def members(self, agg: Agg) -> list[Any]: ...
+    def column(self, col: Col) -> Any:
+        raise NotImplementedError
+
+    def time(self, time: Time) -> int | None:
+        raise NotImplementedError
+
+    def event(self, ref: Ref) -> int | None:
+        raise NotImplementedError
+
+    def members(self, agg: Agg) -> list[Any]:
+        raise NotImplementedError
 
 
 def evaluate(expr: Bound, row: Row, functions: Mapping[str, Function]) -> Any:

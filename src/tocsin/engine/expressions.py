@@ -188,8 +188,9 @@ class Scribe:
             return self.checked(f"divide({codes[0]}, {codes[1]})", known)
         if op == "%":
             return self.checked(f"modulo{'_float' if real else ''}({codes[0]}, {codes[1]})", known)
-        if len(values) > 1 or op in ("lower", "upper", "trim", "length", "to_text", "concat", "substr"):
-            return self.names.foreign(expr, values, self)
+        of_text = expr.args[0].kind is Kind.TEXT or op in ("to_text", "concat")
+        if len(values) > 1 or of_text:
+            return self.names.foreign(expr, values)
         return self.single(expr, codes[0], known)
 
     def single(self, expr: Op, x: str, known: str) -> Valued:
@@ -212,7 +213,7 @@ class Scribe:
         if op == "to_int":
             unit = 10**arg.scale
             return (f"(abs({x}) // {unit} * (1 if {x} >= 0 else -1))" if unit > 1 else x), known
-        return self.names.foreign(expr, [(x, known)], self)
+        return self.names.foreign(expr, [(x, known)])
 
     def case(self, expr: Op) -> Valued:
         value, known = self.fresh(), self.fresh()
@@ -266,7 +267,7 @@ class Scribe:
         return value, known
 
     def user(self, expr: User) -> Valued:
-        return self.names.foreign(expr, [self.value(arg) for arg in expr.args], self)
+        return self.names.foreign(expr, [self.value(arg) for arg in expr.args])
 
     def temporary(self, code: str) -> str:
         name = self.fresh()
@@ -320,5 +321,5 @@ class Names:
     def bound(self, ref: Ref) -> str:
         raise NotImplementedError
 
-    def foreign(self, expr: Op | User, args: list[Valued], scribe: Scribe) -> Valued:
+    def foreign(self, expr: Op | User, args: list[Valued]) -> Valued:
         raise NotImplementedError

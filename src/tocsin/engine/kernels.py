@@ -1,8 +1,8 @@
 """From generated source to functions: plain Python, or compiled by Numba and kept on disk for the next process.
 
-The generated module is written once, under a name that hashes everything it depends on, and never rewritten; Numba's own
-cache beside it holds the machine code. Where the disk cannot be written, or a user function is compiled in, the kernel
-lives in memory only.
+The generated module is written once, under a name that hashes everything it depends on, and never rewritten; Numba's
+own cache beside it holds the machine code. Where the disk cannot be written, or a user function is compiled in, the
+kernel lives in memory only.
 """
 
 from __future__ import annotations
@@ -159,9 +159,8 @@ def _text(program: Program) -> str:
 
 def cache_directory() -> Path:
     """Where compiled kernels are kept: $TOCSIN_CACHE, or the user's cache directory."""
-    given = os.environ.get("TOCSIN_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(given) if given else Path(base) / "tocsin"
+    given, base = os.environ.get("TOCSIN_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    return Path(given) if given else Path(base or "~/.cache").expanduser() / "tocsin"
 
 
 def _from_disk(program: Program) -> Kernel:
@@ -199,14 +198,15 @@ def _write_once(path: Path, text: str) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     with os.fdopen(handle, "w") as file:
         file.write(text)
+    mine = Path(temporary)
     try:
-        os.link(temporary, path)
+        path.hardlink_to(mine)
     except FileExistsError:
         pass
-    except OSError:
-        os.replace(temporary, path)
+    except OSError:  # no links here; the last one wins
+        mine.replace(path)
         return
-    os.unlink(temporary)
+    mine.unlink()
 
 
 def _in_memory(program: Program, functions: Mapping[str, Function]) -> Kernel:
@@ -238,6 +238,7 @@ def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False) -
     """Compile every function of a program for its one signature, inner ones first; or load it all from disk."""
     from numba import types
 
+    build: Any = types
     if not known:
         for name in exports(program.source):
             if name in runtime.FUNCTIONS:
@@ -246,7 +247,7 @@ def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False) -
             "i": types.int64,
             "f": types.float64,
             "b": types.boolean,
-            "S": types.Tuple([types.CPointer(array.dtype) for array in state_signature()]),
+            "S": build.Tuple([build.CPointer(array.dtype) for array in state_signature()]),
         }
         for name, arguments in program.functions:
             _compile(space[name], [letters[letter] for letter in arguments])

@@ -1,7 +1,7 @@
 """Parts: the state of a detector as Arrow bytes, cut by key range and time frame.
 
-A part holds events, nothing that depends on the plan's inner order; restoring feeds them again without answering. So the
-same parts serve a restart, the splitting and merging of key ranges, and a plan that is optimised differently.
+A part holds events, nothing that depends on the plan's inner order; restoring feeds them again without answering. So
+the same parts serve a restart, the splitting and merging of key ranges, and a plan that is optimised differently.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _feed(detector: Detector, tables: list[pa.Table]) -> None:
     from tocsin.encode import Encoder
 
     table = pa.concat_tables(tables, promote_options="permissive")
-    has_eid = b"True" == (tables[0].schema.metadata or {}).get(b"eid")
+    has_eid = (tables[0].schema.metadata or {}).get(b"eid") == b"True"
     order = np.lexsort(
         [table.column(name).to_numpy() for name in ("#low", "#high")] + [_ticks(table, "start"), _ticks(table, "end")]
     )

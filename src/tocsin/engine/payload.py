@@ -1,7 +1,7 @@
 """The events behind the numbers: rows as they came, kept while an answer may still show them.
 
-A detector numbers events by arrival. Here a number leads back to its row: attributes for results, and the two numbers of
-its eid. Without an eid column the eid is a hash of the content plus an occurrence number among equal rows; it is
+A detector numbers events by arrival. Here a number leads back to its row: attributes for results, and the two numbers
+of its eid. Without an eid column the eid is a hash of the content plus an occurrence number among equal rows; it is
 computed only for the batches in which an answer lies.
 """
 
@@ -57,9 +57,9 @@ class Payload:
             chunk = Chunk(first, items.payload, items.types, items.start, items.end, items.eid_high, items.eid_low)
         else:
             at = np.flatnonzero(wanted)
-            pick = [None if column is None else column[at] for column in (items.eid_high, items.eid_low)]
+            high, low = (None if column is None else column[at] for column in (items.eid_high, items.eid_low))
             rows = items.payload.take(pa.array(at))
-            chunk = Chunk(first, rows, items.types[at], items.start[at], items.end[at], *pick, kept=at)
+            chunk = Chunk(first, rows, items.types[at], items.start[at], items.end[at], high, low, kept=at)
         chunk.last_end = clock
         self.chunks.append(chunk)
 
@@ -177,7 +177,8 @@ def words_of(column: pa.Array) -> Words:
         column = column.cast(kind.value_type)
     encoded = pc.dictionary_encode(column.cast(pa.string()) if not pa.types.is_string(column.type) else column)
     texts = [text_hash((text or "").encode()) & (2**64 - 1) for text in encoded.dictionary.to_pylist()] or [0]
-    return np.array(texts, np.uint64)[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
+    words: Words = np.array(texts, np.uint64)[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
+    return words
 
 
 def _bits(column: pa.Array) -> Words:

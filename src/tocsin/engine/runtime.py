@@ -1,17 +1,21 @@
 """What every generated kernel calls: sorted buffers per leaf and key, the key table, waiting answers, exact arithmetic.
 
 The same source runs as plain Python and under Numba: `library(jit=True)` loads this file a second time with JIT set.
-Compiled functions take raw pointers (an array as argument would be counted on every call), plain ones memoryviews of the
-same memory, so that they compute with Python's own integers. All tables are flat, a row after the other:
+Compiled functions take raw pointers (an array as argument would be counted on every call), plain ones memoryviews of
+the same memory, so that they compute with Python's own integers. All tables are flat, a row after the other:
 
   T   control words and parameters, see the constants below
   H   stored events, R words a place: end, event number, then what the plan stores
   HF  the same memory as H, read as float64
-  D   buffers, 4 half-words (int32) each: origin, begin, end, capacity in H; that of leaf l for key k is number k * leaves + l
+  D   buffers, 4 half-words (int32) each: origin, begin, end, capacity in H; leaf l has for key k the buffer number
+      k * leaves + l
   N   the newest end in each buffer, or a time long ago: most lookups need no more
   KM  open-addressing table, 3 words a slot: prefix, value, key code; codes start at 1, 0 is "no key"
-  PD  waiting answers, WAIT_WIDTH words each, a binary heap on word 0 (the time they wait for), then key, (event, end) pairs
+  PD  waiting answers, WAIT_WIDTH words each, a binary heap on word 0: the time they wait for, key, (event, end) pairs
 """
+
+# mypy: disable-error-code="no-any-return"
+# (what is read through a pointer or a memoryview has no type here)
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -30,26 +34,39 @@ if "JIT" not in globals():
     JIT = False
 
 
-def _identity(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
+Code = TypeVar("Code", bound=Callable[..., Any])
+
+
+class Decorator(Protocol):
+    def __call__(self, function: Code, /) -> Code: ...
+
+
+def _identity(value: Code) -> Code:
+    return value
+
+
+compiled: Decorator
+inlined: Decorator
+pointer: Any
 
 
 if JIT:
     from numba import njit, types
     from numba.extending import intrinsic
 
-    compiled = njit(cache=True, nogil=True, error_model="numpy")
-    inlined = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+    compiled = cast(Decorator, njit(cache=True, nogil=True, error_model="numpy"))
+    inlined = cast(Decorator, njit(cache=True, nogil=True, error_model="numpy", forceinline=True))
 
-    @intrinsic
-    def pointer(context: Any, array: Any) -> Any:
+    def _address(context: Any, array: Any) -> Any:
         """The address of an array's first element."""
+        del context
 
         def code(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return target.make_array(signature.args[0])(target, builder, arguments[0]).data
 
-        return types.CPointer(array.dtype)(array), code
+        return types.CPointer(array.dtype)(array), code  # type: ignore[no-untyped-call]
 
+    pointer = intrinsic(_address)
 else:
     compiled = inlined = pointer = _identity
 
@@ -448,7 +465,7 @@ def add_key(T: Any, KM: Any, D: Any, leaves: int, prefix: int, value: int, slot:
 
 @compiled
 def sweep_keys(T: Any, KM: Any, newKM: Any, size: int, D: Any, N: Any, leaves: int, alive: Any) -> None:
-    """Move the keys that still have events into newKM (of `size` slots) and recycle the other codes, after `compact`."""
+    """Move the keys that still have events into newKM (of `size` slots), after `compact`; recycle the other codes."""
     for code in range(T[KEYS]):
         alive[code] = 0
         for d in range(code * leaves, (code + 1) * leaves):
@@ -722,8 +739,8 @@ def declare(name: str) -> None:
     """
     from numba import types
 
-    words = types.CPointer(types.int64)
-    pointers = {"HF": types.CPointer(types.float64), "D": types.CPointer(types.int32)}
+    address: Any = types.CPointer
+    words, pointers = address(types.int64), {"HF": address(types.float64), "D": address(types.int32)}
     scalars = {"int": types.int64, "float": types.float64, "bool": types.boolean}
     function, plain = getattr(library(True), name), globals()[name]
     for called in plain.__code__.co_names:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from tocsin.run.tables import EVENT, HEAD, variables
 
 COLOURS = ("#2f6db5", "#e07b39", "#3a9d6e", "#b5487a", "#7a62b8", "#c9a227", "#4aa3b8", "#8c6d5a")
 INK, PALE, BAND = "#333333", "#b9c0c7", "#f5f7f9"
+WIDEST = 24  # characters of a label
 FAR = 4.0  # matches that are this much shorter than the whole time get a second panel, where each begins at zero
 UNITS = ((2 * 86_400.0, 86_400.0, "days"), (7_200.0, 3_600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
 
@@ -101,19 +103,16 @@ def _events(value: Any) -> list[dict[str, Any]]:
 
 
 def _label(match: dict[str, Any], names: Sequence[str], row: int) -> str:
-    """What tells a match from others: the first text its events share, or its first columns; else its number."""
+    """What tells a match from others: what its events share, a text if there is one, or its SELECT columns."""
     events = [event for name in names for event in _events(match[name])]
-    if events:
-        shared = [
-            value
-            for attr, value in events[0].items()
-            if attr not in EVENT and value is not None and all(event.get(attr) == value for event in events)
-        ]
-        shared.sort(key=lambda value: not isinstance(value, str))
-    else:
-        shared = [value for name, value in match.items() if name not in HEAD and value is not None]
-    text = str(shared[0]) if shared else str(row + 1)
-    return (text if len(text) <= 24 else text[:23] + "…") if text.isprintable() else str(row + 1)
+    values = events[0] if events else {name: value for name, value in match.items() if name not in HEAD}
+    shared = [
+        value if isinstance(value, str) else f"{name}={value}"
+        for name, value in sorted(values.items(), key=lambda item: not isinstance(item[1], str))
+        if name not in EVENT and value is not None and all(event.get(name) == value for event in events)
+    ]
+    text = shared[0] if shared and shared[0].isprintable() else str(row + 1)
+    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
 
 
 def _title(title: str | None, rows: list[Row], total: int) -> str:
@@ -150,28 +149,28 @@ def _drawn(pyplot: Any, rows: list[Row], title: str) -> Any:
     figure, panels = pyplot.subplots(
         1, 2 if unit else 1, figsize=(11, height), layout="constrained", squeeze=False, gridspec_kw=ratios
     )
-    when, *unfolded = panels[0]
+    when, last = panels[0][0], panels[0][-1]
     _draw(when, rows, lambda _, moment: moment, dense=unit is not None)
     _dress(when, rows, "time")
-    for axes in unfolded:
-        assert unit is not None
-        scale = unit[0]
-        _draw(axes, rows, lambda row, moment: _elapsed(row.start, moment, scale), dense=False)
-        _dress(axes, rows, f"{unit[1]} since the first event")
-        axes.tick_params(axis="y", labelleft=False)
+    if unit is not None:
+        length, name = unit
+        _draw(last, rows, lambda row, moment: _elapsed(row.start, moment, length), dense=False)
+        _dress(last, rows, f"{name} since the first event")
+        last.tick_params(axis="y", labelleft=False)
     when.set_title(title, loc="left", color=INK, fontsize=12, pad=10)
-    _legend(panels[0][-1], rows)
+    _legend(last, rows)
     return figure
 
 
-def _draw(axes: Any, rows: list[Row], place: Any, *, dense: bool) -> None:
+def _draw(axes: Any, rows: list[Row], place: Callable[[Row, Any], Any], *, dense: bool) -> None:
     """The span of each match as a line, its events upon it."""
     colours = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(_variables(rows))}
     for at, row in enumerate(rows):
         if at % 2 == 0:
             axes.axhspan(at - 0.5, at + 0.5, color=BAND, zorder=0, linewidth=0)
         width = 2.0 if row.marks else 6.0
-        axes.plot([place(row, row.start), place(row, row.end)], [at, at], color=PALE, linewidth=width, zorder=1)
+        ends = [place(row, row.start), place(row, row.end)]
+        axes.plot(ends, [at, at], color=PALE, linewidth=width, zorder=1, solid_capstyle="butt")
         for mark in row.marks:
             ends = [place(row, mark.start), place(row, mark.end)]
             if mark.start != mark.end:
@@ -206,11 +205,10 @@ def _dress(axes: Any, rows: list[Row], label: str) -> None:
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(PALE)
     if rows and isinstance(rows[0].start, datetime) and label == "time":
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-        locator = AutoDateLocator(minticks=3, maxticks=6)
+        dates: Any = import_module("matplotlib.dates")
+        locator = dates.AutoDateLocator(minticks=3, maxticks=6)
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=rows[0].start.tzinfo))
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=rows[0].start.tzinfo))
 
 
 def _legend(axes: Any, rows: list[Row]) -> None:

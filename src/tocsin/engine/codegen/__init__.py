@@ -1,8 +1,8 @@
 """The code generator: one block tree becomes one kernel, for every construct and any arrival order.
 
-A kernel stores each relevant event in the sorted buffer of its leaf and key, then looks for answers that contain it: one
-loop nest over the fixed leaves of the root block, in which the new event is *pinned* to its leaf. Each level scans a
-contiguous range of its buffer, bounded by the order constraints and the window; each predicate is tested at the first
+A kernel stores each relevant event in the sorted buffer of its leaf and key, then looks for answers that contain it:
+one loop nest over the fixed leaves of the root block, in which the new event is *pinned* to its leaf. Each level scans
+a contiguous range of its buffer, bounded by the order constraints and the window; each predicate is tested at the first
 level where its leaves are bound. A forbidden block is a function of its own that returns at the first violation.
 
 A late event also changes answers that do not contain it. The nest then runs in mode DELTA: the status of each binding

@@ -27,8 +27,8 @@ class ForbiddenBlocks(MemberLoops):
             order = block.nest or tuple(leaf.id for leaf in block.fixed)
             depth = self.writer.depth
             fail = "return 0"
-            for level, leaf in enumerate(order):
-                self._inner_level(block, order, level, placed, fail)
+            for level in range(len(order)):
+                self._inner_level(block, order, level, placed)
                 fail = "continue"
             self._finish_inner(block, fail)
             self.emit("return 1")
@@ -36,9 +36,7 @@ class ForbiddenBlocks(MemberLoops):
             self.emit("return 0")
         self.emit("")
 
-    def _inner_level(
-        self, block: Block, order: tuple[int, ...], level: int, placed: dict[int, list[Bound]], fail: str
-    ) -> None:
+    def _inner_level(self, block: Block, order: tuple[int, ...], level: int, placed: dict[int, list[Bound]]) -> None:
         leaf, exact = order[level], order[:level]
         low, high = self._bounds(block, leaf, exact, ())
         buffer = self._buffer(leaf)
@@ -59,12 +57,12 @@ class ForbiddenBlocks(MemberLoops):
         fixed = tuple(leaf.id for leaf in block.fixed)
         self._repetitions(block, fixed, root=False, fail=fail)
         for part in block.forbidden:
-            self.emit(f"if {self._violation(block, part, 'excl', root=False)} != 0:")
+            self.emit(f"if {self._violation(part, 'excl')} != 0:")
             self.emit(f"    {fail}")
 
-    def _violation(self, block: Block, part: Forbidden, excl: str, *, root: bool) -> str:
+    def _violation(self, part: Forbidden, excl: str) -> str:
         """The call that looks for a violation of one forbidden part."""
-        low, high = self._ends(block, part.scope, root=root)
+        low, high = self._ends(part.scope)
         inner = "".join(f", {outer}" for outer in self._outer(part.block))
         return f"violated_{self.blocks.index(part.block)}({low}, {high}, key, {excl}{inner}, S)"
 

@@ -99,7 +99,8 @@ class Intake(Nest):
             with self.writer.indented():
                 self._each_leaf(
                     "if T[PLACES + leaf] >= 0:",
-                    f"    remove({self._tables}, D, N, T[ROW_KEYS + leaf] * {len(self.leaves)} + leaf, T[PLACES + leaf])",
+                    f"    d = T[ROW_KEYS + leaf] * {len(self.leaves)} + leaf",
+                    f"    remove({self._tables}, D, N, d, T[PLACES + leaf])",
                 )
         if self.waits:
             self.emit("wait(T, PD)")
@@ -190,10 +191,8 @@ class Intake(Nest):
         event = f"e, s, {'high[i], low[i]' if self.shape.eids else '0, 0'}, {self.row_start}, {self.row_eid}"
         keep = "not ordered" if self._unstored(id) else "True"
         if self.shape.signs:
-            self._lines(
-                f"if take_{id} and sign < 0:",
-                f"    withdraw(T, H, {self.words}, D, KM, {len(self.leaves)}, {self.number[id]}, {self._key(id)}, {event})",
-            )
+            where = f"T, {self._tables}, D, KM, {len(self.leaves)}, {self.number[id]}, {self._key(id)}"
+            self._lines(f"if take_{id} and sign < 0:", f"    withdraw({where}, {event})")
         self.emit(f"if take_{id}{' and sign > 0' if self.shape.signs else ''}:")
         with self.writer.indented():
             self.emit(f"place = enter({self._entry(id)}, number, {event}, {keep})")

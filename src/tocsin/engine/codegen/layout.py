@@ -188,7 +188,7 @@ class Layout(Names):
         number = self.aggs.setdefault(agg, len(self.aggs))
         return f"g{number}", "" if agg.function == "count" else f"gk{number}"
 
-    def foreign(self, expr: Op | User, args: list[Valued], scribe: Scribe) -> Valued:
+    def foreign(self, expr: Op | User, args: list[Valued]) -> Valued:
         """A call that leaves the kernel's two kinds of value: inlined if Numba can, else only in the plain body."""
         value, known = self.writer.fresh(), self.writer.fresh()
         if isinstance(expr, User) and self.inline(expr) and not self.functions[expr.name].nulls:

@@ -94,10 +94,11 @@ class Levels(Layout):
             placed.setdefault(level, []).append(predicate)
         return placed
 
-    def _ends(self, block: Block, scope: Scope, *, root: bool) -> tuple[str, str]:
-        return self._end(scope.low, "low", root), self._end(scope.high, "high", root)
+    def _ends(self, scope: Scope) -> tuple[str, str]:
+        return self._end(scope.low, "low"), self._end(scope.high, "high")
 
-    def _end(self, end: End, side: str, root: bool) -> str:
+    def _end(self, end: End, side: str) -> str:
+        """One end of a scope as code; at the root, mn and mx are the first start and last end of the match so far."""
         match end:
             case After(several):
                 return f"{most([self._time(leaf, 'end') for leaf in several])} + 1"

@@ -45,7 +45,7 @@ class MemberLoops(Levels):
 
     def _members(self, block: Block, leaf: Leaf, fixed: tuple[int, ...], root: bool) -> None:
         id = leaf.id
-        low, high = self._ends(block, dict(block.scopes)[id], root=root)
+        low, high = self._ends(dict(block.scopes)[id])
         aggs = self._aggregates_of(leaf)
         self.emit(f"lo_{id} = {low}")
         self.emit(f"hi_{id} = {high}")

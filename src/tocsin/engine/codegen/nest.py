@@ -66,7 +66,7 @@ class Nest(ForbiddenBlocks):
             self._sets(root, f"return {FAILS}, 0, 0")
             for part in root.forbidden:
                 if self._late(part):
-                    self.emit(f"if {self._violation(root, part, 'excl', root=True)} != 0:")
+                    self.emit(f"if {self._violation(part, 'excl')} != 0:")
                     self.emit(f"    return {FAILS}, 0, 0")
             self.emit(f"return {HOLDS}, until, total")
         self.emit("")
@@ -79,7 +79,7 @@ class Nest(ForbiddenBlocks):
         self.emit("until = -FAR")
         for scope in self._root_scopes():
             if reaches_ahead(scope):
-                self.emit(f"until = max(until, {self._end(scope.high, 'high', True)})")
+                self.emit(f"until = max(until, {self._end(scope.high, 'high')})")
 
     def _nest(self) -> None:
         """def nest(mode, v, key, vlow, vhigh): all answers with the pinned events; False if OUT or PD is full."""
@@ -185,9 +185,9 @@ class Nest(ForbiddenBlocks):
         self.emit(f"q_{level} = q{before}")
         self.emit(f"p_{level} = p{before}")
         for part in parts:
-            self.emit(f"if q_{level} and {self._violation(self.root, part, '-1', root=True)} != 0:")
+            self.emit(f"if q_{level} and {self._violation(part, '-1')} != 0:")
             self.emit(f"    q_{level} = False")
-            self.emit(f"if p_{level} and {self._violation(self.root, part, 'v', root=True)} != 0:")
+            self.emit(f"if p_{level} and {self._violation(part, 'v')} != 0:")
             self.emit(f"    p_{level} = False")
             self.emit(f"if not (q_{level} or p_{level}):")
             self.emit("    continue")
@@ -291,9 +291,8 @@ class Nest(ForbiddenBlocks):
                 self.emit("key = PD[1]")
                 self.emit("found = True")
                 for level, leaf in enumerate(self.nest):
-                    self.emit(
-                        f"place = find(H, {self.words}, D, {self._buffer(leaf)}, PD[{3 + 2 * level}], PD[{2 + 2 * level}])"
-                    )
+                    event = f"PD[{3 + 2 * level}], PD[{2 + 2 * level}]"
+                    self.emit(f"place = find(H, {self.words}, D, {self._buffer(leaf)}, {event})")
                     self.emit(f"T[PINS + {level}] = place")
                     self.emit("found = found and place >= 0")
                 self.emit("rows = T[OUT_N]")
