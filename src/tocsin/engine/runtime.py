@@ -54,8 +54,8 @@ if JIT:
     from numba import njit, types
     from numba.extending import intrinsic
 
-    compiled = cast(Decorator, njit(cache=True, nogil=True, error_model="numpy"))
-    inlined = cast(Decorator, njit(cache=True, nogil=True, error_model="numpy", forceinline=True))
+    compiled = cast("Decorator", njit(cache=True, nogil=True, error_model="numpy"))
+    inlined = cast("Decorator", njit(cache=True, nogil=True, error_model="numpy", forceinline=True))
 
     def _address(context: Any, array: Any) -> Any:
         """The address of an array's first element."""
