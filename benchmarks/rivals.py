@@ -82,8 +82,8 @@ def _pl_repetition(pl: Any, frame: Any, window: int) -> Any:
 
 
 def _pl_selective(pl: Any, frame: Any, window: int) -> Any:
-    a = _pl_side(pl, frame, 0, "a", window, key=False, ahead=True).filter(pl.col("a_v") < 0.05)
-    b = _pl_side(pl, frame, 1, "b", window, key=False).filter(pl.col("b_v") > 0.95)
+    a = _pl_side(pl, frame, 0, "a", window, key=False, ahead=True)
+    b = _pl_side(pl, frame, 1, "b", window, key=False)
     c = _pl_side(pl, frame, 2, "c", window, key=False)
     both = _pl_pairs(pl, a, b, "a", "b", window, ["bucket"]).filter(pl.col("b_v") > pl.col("a_v") + 0.95)
     found = _pl_pairs(pl, _pl_ahead(pl, both), c, "b", "c", window, ["bucket"])
@@ -101,9 +101,9 @@ _PL_SHAPES = {
 
 _SIDES = """
 WITH events AS (SELECT *, time // {w} AS bucket FROM stream),
-a0 AS (SELECT id AS a, time AS ta, v AS va, key, bucket FROM events WHERE type = 0 {only_a}),
+a0 AS (SELECT id AS a, time AS ta, v AS va, key, bucket FROM events WHERE type = 0),
 a AS (SELECT * FROM a0 UNION ALL SELECT a, ta, va, key, bucket + 1 FROM a0),
-b AS (SELECT id AS b, time AS tb, v AS vb, key, bucket FROM events WHERE type = 1 {only_b}),
+b AS (SELECT id AS b, time AS tb, v AS vb, key, bucket FROM events WHERE type = 1),
 c AS (SELECT id AS c, time AS tc, key, bucket FROM events WHERE type = 2),
 ab AS (SELECT a, ta, va, b, tb, vb, {key} b.bucket FROM a JOIN b USING ({on})
        WHERE tb > ta AND tb <= ta + {w} {pair})
@@ -137,8 +137,6 @@ def sql(load: Workload) -> str:
         w=load.window,
         on="key, bucket" if keyed else "bucket",
         key="b.key," if keyed else "",
-        only_a="" if keyed else "AND v < 0.05",
-        only_b="" if keyed else "AND v > 0.95",
         pair=pair,
     )
 

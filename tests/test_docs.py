@@ -1,4 +1,4 @@
-"""Every code block of the README and the docs is run, in order, page by page.
+"""Every code block of the README and the docs is run, in order, page by page; and every example in a docstring.
 
 python          executed, with one namespace and one temporary directory per page
 sh, console     lines that start with `tocsin` run through the command line; of `make TARGET` the target must exist
@@ -10,6 +10,8 @@ A line `<!-- exit 2 -->` before a block says which exit code its commands have.
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import re
 import shlex
 import subprocess
@@ -133,6 +135,18 @@ def test_the_readme_has_exactly_two_commands_to_start():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = [line for fence in fences(readme) for line in fence.body.splitlines() if line.startswith("make ")]
     assert [command.split("#")[0].strip() for command in commands] == ["make demo", "make test"]
+
+
+SOURCE = ROOT / "src"
+SHOWING = sorted(path for path in SOURCE.rglob("*.py") if ">>> " in path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", SHOWING, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_examples_in_docstrings_are_true(path):
+    name = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted
+    assert not result.failed
 
 
 def test_numbers_of_the_readme_are_pasted():

@@ -404,9 +404,9 @@ def test_whole_numbers_and_decimals_together_are_decimals():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"v": 1}, {"v": "x"}], "row 2: 'v' is text here and int before"),
-        ([{"v": "x"}, {"v": None}, {"v": 1.5}], "row 3: 'v' is float here and text before"),
-        ([{"v": True}, {"v": 1}], "row 2: 'v' is int here and bool before"),
+        ([{"v": 1}, {"v": "x"}], "row 2: 'v' is text here and int elsewhere"),
+        ([{"v": "x"}, {"v": None}, {"v": 1.5}], "row 3: 'v' is float here and text elsewhere"),
+        ([{"v": True}, {"v": 1}], "row 2: 'v' is int here and bool elsewhere"),
         ([{"v": 2**63}], "row 1: 'v' does not fit into 64 bits"),
         ([{"v": 10**5000}], "row 1: 'v' does not fit into 64 bits"),
         ([{"v": 1.5}, {"v": 2**53 + 1}], "row 2: 'v' is too large to be a float exactly"),
@@ -435,7 +435,7 @@ def test_values_that_do_not_fit_can_be_noted_instead():
     batch = from_dicts([{"v": 1}, {"v": "x"}, {"v": 2**70}, {"v": 4}], problems)
     assert batch.column("v").to_pylist() == [1, None, None, 4]
     assert [(mask.tolist(), reason) for mask, reason in problems] == [
-        ([False, True, False, False], "'v' is text here and int before"),
+        ([False, True, False, False], "'v' is text here and int elsewhere"),
         ([False, False, True, False], "'v' does not fit into 64 bits"),
     ]
 

@@ -222,7 +222,20 @@ def test_bad_rows_are_kept_in_a_file(tmp_path):
     assert len(found) == 1
     assert found.counters["skipped"] == 2
     assert sorted(row["place"].rpartition(", ")[2] for row in rows) == ["line 3", "line 4"]
-    assert {row["row"] if isinstance(row["row"], str) else row["row"]["type"] for row in rows} == {"A,2", "A"}
+    assert [row["row"] for row in rows] == ["A,2", {"type": "A", "time": "x", "id": "7"}]
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "list", "iterator"])
+def test_kept_rows_are_what_was_given_and_a_bad_first_row_spoils_no_other(tmp_path, name):
+    wrong = {"type": "A", "time": "x", "id": 7, **{f"more{n}": n for n in range(20)}}
+    rows = [wrong, {"type": "A", "time": 1, "id": 7}, {"type": "B", "time": 3, "id": 7}]
+    source = {"list": rows, "iterator": iter(rows)}.get(name)
+    if source is None:
+        source = csv_file(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), name)
+    found = QUERY.detect(source, bad_rows=tmp_path / "bad.jsonl", jit=False)
+    assert len(found) == 1
+    [kept] = [json.loads(line) for line in (tmp_path / "bad.jsonl").read_text().splitlines()]
+    assert kept["row"] == wrong
 
 
 BAD_JSONL = {
@@ -233,7 +246,7 @@ BAD_JSONL = {
     ),
     "a kind changes": (
         '{"type":"A","time":1,"id":7}\n{"type":"A","time":2,"id":"x"}\n{"type":"B","time":3,"id":7}\n',
-        "line 2: 'id' is text here and int before",
+        "line 2: 'id' is text here and int elsewhere",
     ),
     "no time": (
         '{"type":"A","time":1,"id":7}\n\n{"type":"A","id":7}\n{"type":"B","time":3,"id":7}\n',

@@ -163,7 +163,7 @@ def run(
     from tocsin.app.running import Job
 
     if engine is Engine.SPARK:
-        raise TocsinError("the Spark engine is not installed", hint='install the extra: pip install "tocsin[spark]"')
+        raise TocsinError("this version has no Spark engine yet", hint="use --engine embedded, or leave it out")
     found = read_query(text, schema, time_unit)
     columns = Columns(type=type, time=time, end=end, eid=eid, unit=time_unit, truncate=truncate)
     job = Job(

@@ -34,8 +34,10 @@ def case_files(paths: Iterable[Path]) -> list[Path]:
             if not inside:
                 raise InputError(f"the directory {path} holds no case files", hint="their names end in .case")
             found += inside
-        else:
+        elif path.exists():
             found.append(path)
+        else:
+            raise InputError(f"there is no case file {str(path)!r}")
     return found
 
 

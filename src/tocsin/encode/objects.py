@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -102,7 +103,7 @@ def from_values(values: list[Any], name: str, problems: Problems | None = None) 
 
 
 def _row_by_row(values: list[Any], name: str, problems: Problems | None) -> pa.Array:
-    sieve = _Sieve(name)
+    sieve = _Sieve(name, _most_common(values))
     for row, value in enumerate(values):
         sieve.take(row, value)
     array = sieve.array()
@@ -120,12 +121,18 @@ def _row_by_row(values: list[Any], name: str, problems: Problems | None) -> pa.A
 _HINT = "an attribute has one kind in all events: convert the value, or use another attribute"
 
 
-class _Sieve:
-    """Values one by one: the first decide the kind, a value that does not fit is left out with the reason."""
+def _most_common(values: list[Any]) -> Kind:
+    """The kind that most values have, so that a few wrong ones are wrong wherever they stand."""
+    kinds = Counter(KINDS[type(plain)] for plain, _ in map(_simple, values) if plain is not None)
+    return kinds.most_common(1)[0][0] if kinds else Kind.NULL
 
-    def __init__(self, name: str) -> None:
+
+class _Sieve:
+    """Values one by one, with the kind that most have; a value that does not fit is left out with the reason."""
+
+    def __init__(self, name: str, kind: Kind) -> None:
         self.name = name
-        self.kind = Kind.NULL
+        self.kind = kind
         self.values: list[Any] = []
         self.bad: dict[int, str] = {}
         self.zoned: bool | None = None
@@ -150,7 +157,7 @@ class _Sieve:
     def _misfit(self, value: Any, kind: Kind) -> str | None:
         """Why a value cannot stand in this attribute, or None if it can."""
         if self.kind not in (Kind.NULL, kind) and frozenset((self.kind, kind)) not in TOGETHER:
-            return f"is {kind} here and {self.kind} before"
+            return f"is {kind} here and {self.kind} elsewhere"
         match value:
             case int() if not -(2**63) <= value < 2**63:
                 return "does not fit into 64 bits"

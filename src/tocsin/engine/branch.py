@@ -158,6 +158,8 @@ class Branch:
         code = self.detector.strings.code
         T[rt.PARAMS : types_at] = [code(value) if isinstance(value, str) else value for value in program.ints]
         T[rt.PARAMS] = self.detector.plan.within or 0
+        T[rt.EAGER : rt.TRIES] = 1
+        T[rt.TRIES : rt.PARAMS] = 0
         T[types_at:leaves_at] = local
         T[leaves_at:lists_at] = [lists_at + start for start in starts]
         T[lists_at:] = lists

@@ -103,7 +103,10 @@ ROW_KEYS = PLACES + MOST_LEAVES  # under which key code
 LEVELS = ROW_KEYS + MOST_LEAVES  # the level of the leaf in the root's nest; -1: in a forbidden block, or repeated
 TERMINAL = LEVELS + MOST_LEAVES  # 1: the leaf can hold the event that comes last
 COVERED = TERMINAL + MOST_LEAVES  # 1: the key covers the leaf
-PARAMS = COVERED + MOST_LEAVES  # the window, the integer literals, then the tables of types
+EAGER = COVERED + MOST_LEAVES  # 1: an event is stored only if an earlier one agrees with it
+TRIES = EAGER + MOST_LEAVES  # how often that was asked
+HITS = TRIES + MOST_LEAVES  # and how often it was so
+PARAMS = HITS + MOST_LEAVES  # the window, the integer literals, then the tables of types
 
 # --- what a kernel returns ---------------------------------------------------------------------------------------
 DONE, OUT_FULL, HEAP_FULL, KEYS_FULL, WAIT_FULL = 0, 1, 2, 3, 4
@@ -334,6 +337,19 @@ def enter(
     T[PLACES + leaf] = place
     T[ROW_KEYS + leaf] = key
     return place
+
+
+@inlined
+def weigh(T: Any, leaf: int, hit: bool) -> None:
+    """Count what a look at arrival was good for; give it up for a leaf where three of four events pass it."""
+    T[TRIES + leaf] += 1
+    if hit:
+        T[HITS + leaf] += 1
+    if T[TRIES + leaf] >= 4096:
+        if 4 * T[HITS + leaf] > 3 * T[TRIES + leaf]:
+            T[EAGER + leaf] = 0
+        T[TRIES + leaf] = 0
+        T[HITS + leaf] = 0
 
 
 @compiled

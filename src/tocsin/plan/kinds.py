@@ -71,7 +71,7 @@ def ticks(duration: Duration, schema: Schema) -> int:
         if schema.unit is None:
             raise KindError(
                 f"the length of a tick is not known, so {duration.amount} {duration.unit} has no meaning",
-                hint='say how long a tick is (unit="ms"), or give a bare number of ticks',
+                hint='say how long a tick is: time_unit="ms" (--time-unit ms); or give a bare number of ticks',
             )
         amount = amount * UNITS[duration.unit] / UNITS[schema.unit]
     if amount != amount.to_integral_value():

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from tocsin.errors import Problem, QueryError
+from tocsin.errors import Place, Problem, QueryError
 from tocsin.lang.syntax import Span
 
 
 class Problems:
-    """What is wrong with one query so far; the same problem at the same place counts once."""
+    """What is wrong with one query so far; the same problem at the same place counts once, at its narrowest."""
 
     def __init__(self, text: str = "") -> None:
         self.text = text
@@ -20,14 +20,21 @@ class Problems:
         self, message: str, span: Span | None = None, *, detail: str | None = None, hint: str | None = None
     ) -> None:
         problem = Problem(message, span, detail, hint)
-        if not any(known.message == message and known.span == span for known in self.found):
-            self.found.append(problem)
+        alike = [known for known in self.found if known.message == message]
+        if any(known.span == span or _inside(known.span, span) for known in alike):
+            return
+        wider = [known for known in alike if _inside(span, known.span)]
+        self.found = [known for known in self.found if known not in wider] + [problem]
 
     def raise_any(self) -> None:
         """Raise everything found, in the order of the text."""
         if self.found:
             self.found.sort(key=lambda problem: problem.span.start if problem.span else len(self.text))
             raise QueryError(self.found, self.text)
+
+
+def _inside(inner: Place | None, outer: Place | None) -> bool:
+    return inner is not None and outer is not None and outer.start <= inner.start and inner.end <= outer.end
 
 
 def suggestion(name: str, known: Iterable[str]) -> str | None:

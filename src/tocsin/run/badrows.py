@@ -26,6 +26,11 @@ class BadRows:
     def failing(self) -> bool:
         return self.policy == "fail"
 
+    @property
+    def shows_rows(self) -> bool:
+        """Whether the rows themselves are wanted, beside their places and reasons."""
+        return self.policy != "skip"
+
     def report(self, place: str, reason: str, row: Any = None, *, hint: str | None = None) -> None:
         """Note one bad row; under "fail" raise it."""
         if self.failing:

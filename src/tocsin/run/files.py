@@ -44,11 +44,15 @@ COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
 
 @dataclass(slots=True)
 class Part:
-    """A piece of the input: its rows, what is already known to be wrong with them, and where each row came from."""
+    """A piece of the input: its rows, what is already known to be wrong with them, and where each row came from.
+
+    `original` gives a row as it was before anything was read into it; without it, the table has it still.
+    """
 
     table: pa.Table
     place: Callable[[int], str]
     problems: Problems
+    original: Callable[[int], Any] | None = None
 
 
 def find(path: str | os.PathLike[str]) -> list[Path]:
@@ -144,7 +148,7 @@ def _read_csv(path: Path, delimiter: str, columns: Columns, declared: Mapping[st
     problems: Problems = []
     table = _as_texts(table, problems)
     table = _as_declared(table, declared, problems)
-    return Part(table, lambda row: f"{path}, line {lines.line(row)}", problems)
+    return Part(table, lambda row: f"{path}, line {lines.line(row)}", problems, lines.row)
 
 
 def _bytes(path: Path) -> bytes:
@@ -236,12 +240,15 @@ class _CsvLines:
         self.raw, self.delimiter = raw, delimiter
         self._lines: list[int] | None = None
         self._faults: dict[str, list[int]] = {}
+        self._rows: list[dict[str, str]] | None = None
+
+    def _read(self) -> Any:
+        return csv.reader(io.StringIO(self.raw.decode("utf-8", "replace"), newline=""), delimiter=self.delimiter)
 
     def _scan(self) -> list[int]:
         """The line on which each usable row ends; blank lines are no rows."""
         if self._lines is None:
-            text = io.StringIO(self.raw.decode("utf-8", "replace"), newline="")
-            rows = csv.reader(text, delimiter=self.delimiter)
+            rows = self._read()
             header, self._lines, before = 0, [], 0
             for row in rows:
                 first, before = before + 1, rows.line_num
@@ -259,6 +266,13 @@ class _CsvLines:
         lines = self._scan()
         return lines[row] if row < len(lines) else row + 2
 
+    def row(self, row: int) -> dict[str, str] | None:
+        """The texts of a usable row, by column."""
+        if self._rows is None:
+            lines = [row for row in self._read() if row]
+            self._rows = [dict(zip(lines[0], row, strict=True)) for row in lines[1:] if len(row) == len(lines[0])]
+        return self._rows[row] if row < len(self._rows) else None
+
     def place_of_fault(self, path: Path, text: str) -> str:
         self._scan()
         row = next(csv.reader([text], delimiter=self.delimiter), [])
@@ -274,9 +288,11 @@ def _read_jsonl(path: Path, bad: BadRows) -> Part:
     raw = _bytes(path)
     table = _quick_jsonl(raw)
     if table is not None:
-        lines = [number for number, line in enumerate(raw.splitlines(), 1) if line.strip()] if table.num_rows else []
+        lines = [(number, line) for number, line in enumerate(raw.splitlines(), 1) if line.strip()]
         if len(lines) == table.num_rows:
-            return Part(table, lambda row: f"{path}, line {lines[row]}", [])
+            return Part(
+                table, lambda row: f"{path}, line {lines[row][0]}", [], lambda row: parse_line(lines[row][1])[0]
+            )
     rows: list[dict[str, Any]] = []
     numbers: list[int] = []
     for number, line in enumerate(raw.split(b"\n"), 1):
@@ -291,7 +307,7 @@ def _read_jsonl(path: Path, bad: BadRows) -> Part:
     problems: Problems = []
     batch = from_dicts(rows, problems)
     table = pa.Table.from_batches([batch]) if batch.num_columns else pa.table({})
-    return Part(table, lambda row: f"{path}, line {numbers[row]}", problems)
+    return Part(table, lambda row: f"{path}, line {numbers[row]}", problems, rows.__getitem__)
 
 
 def _quick_jsonl(raw: bytes) -> pa.Table | None:

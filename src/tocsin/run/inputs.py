@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,8 +45,11 @@ def open_input(
         parts = [read(path, columns, declared or {}, bad) for path in find(events)]
     else:
         problems: Problems = []
+        if isinstance(events, Iterator) and not isinstance(events, pa.RecordBatchReader):
+            events = list(events)
         table = as_table(events, None if bad.failing else problems)
-        parts = [Part(table, lambda row: f"row {row + 1}", problems)]
+        original = events.__getitem__ if isinstance(events, (list, tuple)) else None
+        parts = [Part(table, lambda row: f"row {row + 1}", problems, original)]
     parts = [part for part in parts if part.table.num_columns]
     if parts:
         columns = columns.resolve(together([part.table.slice(0, 0) for part in parts]).schema.names)
@@ -122,7 +125,11 @@ def _with_times(part: Part, columns: Columns) -> Part:
             if unreadable.any():
                 problems.append((unreadable, f"the {_role(name, columns)} is neither a whole number nor a timestamp"))
             table = table.set_column(place, name, times)
-    return Part(table, part.place, problems)
+    return Part(table, part.place, problems, part.original or (lambda row: _values(part.table, row)))
+
+
+def _values(table: pa.Table, row: int) -> dict[str, Any]:
+    return {name: table.column(name)[row].as_py() for name in table.schema.names}
 
 
 def _role(name: str | None, columns: Columns) -> str:
@@ -157,8 +164,8 @@ def _usable_part(part: Part, given: Input, wanted: Mapping[str, Field]) -> pa.Ta
     bad: Bools = np.logical_or.reduce([mask for mask, _ in problems])
     for row in map(int, np.flatnonzero(bad)):
         reason = next(why for mask, why in problems if mask[row])
-        shown = {name: str(batch.column(name)[row]) for name in batch.schema.names[:12]}
-        given.bad.report(part.place(row), reason, shown, hint=HINTS.get(reason))
+        original = part.original(row) if part.original is not None and given.bad.shows_rows else None
+        given.bad.report(part.place(row), reason, original, hint=HINTS.get(reason))
     return table.filter(pa.array(~bad))
 
 

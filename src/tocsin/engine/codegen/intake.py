@@ -5,7 +5,9 @@ from __future__ import annotations
 from tocsin.engine.codegen.nest import Nest
 from tocsin.engine.codegen.program import DELTA, NEW, STATE
 from tocsin.engine.codegen.readings import arrays, is_terminal, strictly_ordered
+from tocsin.engine.derive import native
 from tocsin.plan.block import Leaf
+from tocsin.plan.expr import Agg, Bound, leaves, walk
 
 
 class Intake(Nest):
@@ -131,7 +133,7 @@ class Intake(Nest):
     def _admit(self, leaf: Leaf, alternative: int, *, only: bool) -> None:
         """take_7: whether leaf 7 takes the event. Where several leaves may, room is made in all before any stores."""
         id, keys = leaf.id, self._key_columns(leaf.id)
-        self.batch = "row"
+        self.batch = id
         conditions = [self.scribe.true(where) for where in leaf.alts[alternative].where]
         self.batch = None
         known = [f"v{column}[i] != 0" for column, _, nullable in keys if nullable]
@@ -139,11 +141,48 @@ class Intake(Nest):
         self.emit(f"take_{id} = {' and '.join(known + conditions) or 'True'}")
         if len(keys) > 1:
             self._prefix(id, keys)
+        self._promising(leaf)
         if not only:
             self.emit(f"if take_{id}:")
             with self.writer.indented():
                 self.emit(f"key = ready({self._entry(id)})")
                 self._give_up("key")
+
+    def _promising(self, leaf: Leaf) -> None:
+        """In order, keep an event only if an earlier event of the leaf before it agrees with it on their predicates.
+
+        Such a look at arrival saves many at the end; `weigh` gives it up where most events pass it anyway.
+        """
+        id, before = leaf.id, self._before(leaf.id)
+        if before is None or len(leaf.alts) > 1 or self._unstored(id):
+            return
+        shared = [p for p in self.root.predicates if leaves(p) == {id, before} and self._is_native(p)]
+        if not shared:
+            return
+        number, keys = self.number[id], self._key_columns(id)
+        low = "-FAR" if self.within is None else "e - T[PARAMS]"
+        self.emit(f"if take_{id} and ordered and T[EAGER + {number}] != 0:")
+        with self.writer.indented():
+            self._lines(f"take_{id} = False", "key = 0")
+            if keys:
+                prefix = f"pre_{id}" if len(keys) > 1 else "0"
+                self.emit(f"key = key_of(T, KM, {prefix}, c{keys[-1][0]}[i])")
+            self._lines(f"d_{before} = {self._buffer(before)}", f"if N[d_{before}] >= {low}:")
+            with self.writer.indented():
+                ends = f"D[4 * d_{before} + 1], D[4 * d_{before} + 2], {low}, s - 1"
+                self.emit(f"i_{before}, b_{before} = between(H, {self.words}, {ends})")
+                self.emit(f"i_{before} -= 1")
+                self.emit(f"while i_{before} + 1 < b_{before} and not take_{id}:")
+                with self.writer.indented():
+                    self.emit(f"i_{before} += 1")
+                    self.batch = id
+                    self._tests(shared, "continue")
+                    self.batch = None
+                    self.emit(f"take_{id} = True")
+            self.emit(f"weigh(T, {number}, take_{id})")
+
+    def _is_native(self, expr: Bound) -> bool:
+        return all(native(node, self.inline) and not isinstance(node, Agg) for node in walk(expr))
 
     def _give_up(self, status: str) -> None:
         self._lines(f"if {status} < -1:", "    T[CLOCK] = clock", "    T[ROW] = i", f"    return -{status}")
@@ -171,13 +210,17 @@ class Intake(Nest):
         return f"True, {f'pre_{id}' if len(keys) > 1 else '0'}, c{keys[-1][0]}[i]"
 
     def _predecessor(self, id: int) -> int:
+        before = self._before(id)
+        return -1 if before is None else self.number[before]
+
+    def _before(self, id: int) -> int | None:
         """A root leaf that must end before this one starts: in ordered input, without one the event is useless."""
         for order in self.root.order if id in self.nest else ():
             ends_before = (order.left.which, order.right.which) == ("end", "start")
             same_key = (order.left.leaf in self.keys) == (id in self.keys)
             if order.strict and order.right.leaf == id and ends_before and same_key:
-                return self.number[order.left.leaf]
-        return -1
+                return order.left.leaf
+        return None
 
     def _unstored(self, id: int) -> bool:
         """In ordered input the last event of a pattern is needed only at its own arrival, and to know it again."""

@@ -53,7 +53,7 @@ class Layout(Names):
         self.waits = any(reaches_ahead(scope) for scope in self._root_scopes())
         self.changeable = bool(self.root.forbidden or self.root.repeated)
         self.declared: list[tuple[str, str]] = []
-        self.batch: str | None = None  # set while the code speaks of a row of the batch, not of stored events
+        self.batch: int | None = None  # the leaf that is read from the row of a batch, not from what is stored
 
     @property
     def _width(self) -> int:
@@ -135,7 +135,7 @@ class Layout(Names):
     def column(self, col: Col) -> Valued:
         if col.kind is Kind.NULL:
             return "0", "False"
-        if self.batch is not None:
+        if self.batch == col.leaf:
             number, _, nullable = self.columns[col.attr]
             return f"c{number}[i]", f"v{number}[i] != 0" if nullable else ""
         kept = self.stored[col.leaf][col.var, col.attr]
@@ -154,7 +154,7 @@ class Layout(Names):
         return f"{kept.array}[{place} * {self.words} + {kept.row}]"
 
     def time(self, time: Time) -> Valued:
-        if self.batch is not None:
+        if self.batch == time.leaf:
             return ("s" if time.which == "start" else "e"), ""
         known = self._alternative(time.leaf, time.var) if time.nullable and time.var else ""
         return self._time(time.leaf, time.which), known
@@ -179,10 +179,10 @@ class Layout(Names):
         return f"{'min' if reach.which == 'start' else 'max'}({times})"
 
     def event(self, ref: Ref) -> str:
-        return "number" if self.batch is not None else self._word(ref.leaf, 1)
+        return "number" if self.batch == ref.leaf else self._word(ref.leaf, 1)
 
     def bound(self, ref: Ref) -> str:
-        return "" if self.batch is not None else self._alternative(ref.leaf, ref.var)
+        return "" if self.batch == ref.leaf else self._alternative(ref.leaf, ref.var)
 
     def aggregate(self, agg: Agg) -> Valued:
         number = self.aggs.setdefault(agg, len(self.aggs))
