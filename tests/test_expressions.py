@@ -318,7 +318,9 @@ def set_truths(
     conditions: list[str], mode: Mode | None, expected: list[bool | None] | None = None
 ) -> list[bool | None]:
     query, events, count = set_query(conditions, expected), set_stream(len(conditions)), len(conditions)
-    found = [match.binding for match in matches(query, events)] if mode is None else run(query, events, mode, schema=SCHEMA)
+    found = (
+        [match.binding for match in matches(query, events)] if mode is None else run(query, events, mode, schema=SCHEMA)
+    )
     return truths({int(binding[0][1][0]) for binding in found}, count)
 
 

@@ -112,7 +112,10 @@ def test_a_fresh_process_goes_on(name: str, tmp_path: Path) -> None:
     saved = tmp_path / "state.json"
     saved.write_text(json.dumps({"query": QUERIES[name], "half": half, "parts": parts}))
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(saved), str(Path(__file__).parent)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", CHILD, str(saved), str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     found = sorted([*map(repr, before.elements()), *json.loads(done.stdout)])
@@ -281,7 +284,9 @@ def test_state_stays_flat_over_keys_that_never_repeat(name: str) -> None:
     detector, sizes = works.detector(), []
     for push in range(60):
         events = [
-            Event("ABC"[at % 3], push * 100 + at, push * 100 + at, push * 100 + at, {"id": push * 100 + at // 3, "v": 1})
+            Event(
+                "ABC"[at % 3], push * 100 + at, push * 100 + at, push * 100 + at, {"id": push * 100 + at // 3, "v": 1}
+            )
             for at in range(100)
         ]
         works.push(detector, events)

@@ -56,6 +56,10 @@ class Branch:
         return bool(self.repeated_types)
 
     @property
+    def repeated_ids(self) -> set[int]:
+        return {leaf.id for leaf in self._leaves() if leaf.repeat is not None}
+
+    @property
     def repeated_types(self) -> set[str]:
         return {alt.type for leaf in self._leaves() if leaf.repeat is not None for alt in leaf.alts}
 

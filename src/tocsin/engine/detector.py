@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -187,11 +189,18 @@ class Detector:
         types = {type for branch in self.branches for type in branch.repeated_types}
         rows = np.flatnonzero(np.array([type in types for type in self.types] + [False])[items.types])
         if self.ordered:
-            rows = rows[_tied(items.end[rows])]
+            rows = rows[_tied(items.end[rows], [items.columns[attr].values[rows] for attr in self._repeated_key])]
         high = np.zeros(len(items), np.int64)
         high[rows] = content_hash(items.payload.take(pa.array(rows))).view(np.int64)
         numbers = np.arange(first, first + len(items), dtype=np.int64)
         return Items(items.types, items.start, items.end, high, numbers, items.columns, items.payload, items.signs)
+
+    @cached_property
+    def _repeated_key(self) -> tuple[str, ...]:
+        """The attributes that keep repeated events apart, if they are the same for all repetitions."""
+        keys = dict(self.plan.key)
+        found = {keys.get(id, ()) for branch in self.branches for id in branch.repeated_ids}
+        return found.pop() if len(found) == 1 else ()
 
     def _late_rows(self, items: Items, before: int) -> Ints:
         clock = np.maximum.accumulate(np.concatenate([[before], items.end]))[:-1]
@@ -229,13 +238,18 @@ def compile_plan(
     return Detector(plan, types, strings, jit=jit, ordered=ordered, functions=functions)
 
 
-def _tied(end: Ints) -> npt.NDArray[np.bool_]:
-    """Times in order that are shared with a neighbour, or may be with one of the batches around."""
-    same = np.empty(len(end) + 1, np.bool_)
-    same[0] = same[-1] = True
-    np.equal(end[1:], end[:-1], out=same[1:-1])
-    edge = (end == end[0]) | (end == end[-1]) if len(end) else same[:0]
-    return same[1:] | same[:-1] | edge
+def _tied(end: Ints, keys: list[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
+    """Which events in order share time and keys with another one, or may with one of the batches around."""
+    tied = (end == end[0]) | (end == end[-1]) if len(end) else np.zeros(0, np.bool_)
+    for shift in range(1, len(end)):
+        same = end[shift:] == end[:-shift]
+        if not same.any():
+            break
+        for key in keys:
+            same &= key[shift:] == key[:-shift]
+        tied[shift:] |= same
+        tied[:-shift] |= same
+    return tied
 
 
 def _ragged(first: Ints, counts: Ints, members: Ints) -> Members:

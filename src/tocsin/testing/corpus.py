@@ -115,7 +115,11 @@ def at_gap_end(query: Query, events: list[Event], found: list[Match]) -> bool:
     bound = {eid for match in found for _, eids in match.binding for eid in eids}
     ends = {event.end for event in events if event.eid in bound}
     starts = {event.start for event in events if event.eid in bound}
-    return any(event.type in types and (event.start in ends or event.end in starts) for event in events if event.eid not in bound)
+    return any(
+        event.type in types and (event.start in ends or event.end in starts)
+        for event in events
+        if event.eid not in bound
+    )
 
 
 # --- what a query is made of ---------------------------------------------------------------------------------------

@@ -45,8 +45,9 @@ class Variable:
 class Sketcher:
     """Draws a pattern and keeps a list of its variables."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, leaves: int = MOST_LEAVES) -> None:
         self.random = random
+        self.leaves = leaves
         self.variables: list[Variable] = []
         self.mentioned: list[str] = []  # names that the pattern itself uses
         self.negations = 0
@@ -62,7 +63,7 @@ class Sketcher:
         return self.named_by_type(pattern)
 
     def full(self) -> bool:
-        return len(self.variables) >= MOST_LEAVES
+        return len(self.variables) >= self.leaves
 
     def pattern(self, depth: int, region: tuple[int, ...], *, repeat: bool = True) -> Pattern:
         """Any positive pattern."""

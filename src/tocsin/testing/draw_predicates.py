@@ -76,12 +76,18 @@ class Speaker:
 
     def equality(self, var: Variable) -> Expr:
         """`x.a = y.b`, the food of the closure."""
-        others = [other for other in self.visible(var) if not (other.repeated and (var.repeated or other.region != var.region))]
+        others = [
+            other
+            for other in self.visible(var)
+            if not (other.repeated and (var.repeated or other.region != var.region))
+        ]
         if var.repeated:
             others = [other for other in others if not other.repeated]
         other = self.random.choice(others) if others else var
         self.mentioned |= {var.name, other.name}
-        one, two = self.random.choice((("id", "id"), ("id", "id"), ("v", "v"), ("id", "v"), ("s", "s"), ("w", "v"), ("x", "id")))
+        one, two = self.random.choice(
+            (("id", "id"), ("id", "id"), ("v", "v"), ("id", "v"), ("s", "s"), ("w", "v"), ("x", "id"))
+        )
         return Binary("=", Attr(var.name, one), Attr(other.name, two))
 
     def about(self, var: Variable) -> Expr:
@@ -104,7 +110,13 @@ class Words:
     """Expressions over events (`plain`, of which one may be a member of a repetition) and sets (`repeated`)."""
 
     def __init__(
-        self, speaker: Speaker, plain: list[Variable], repeated: list[Variable], about: Variable | None, *, sets: bool = False
+        self,
+        speaker: Speaker,
+        plain: list[Variable],
+        repeated: list[Variable],
+        about: Variable | None,
+        *,
+        sets: bool = False,
     ) -> None:
         self.speaker = speaker
         self.random = speaker.random
@@ -138,7 +150,9 @@ class Words:
             kind = self.random.choice(("int", "int", "int", "int", "float", "text"))
             return Binary(self.random.choice(COMPARE), self.value(kind, depth), self.value(kind, depth, constant=0.35))
         if pick < 0.63:
-            return Binary(self.random.choice(COMPARE), self.value("int", depth), self.value("float", depth, constant=0.3))
+            return Binary(
+                self.random.choice(COMPARE), self.value("int", depth), self.value("float", depth, constant=0.3)
+            )
         return self.special(depth, pick)
 
     def special(self, depth: int, pick: float) -> Expr:
@@ -229,7 +243,9 @@ class Words:
         if pick < 0.7:
             return Call("abs", (value("int", depth),))
         if pick < 0.78:
-            return Call(self.random.choice(("least", "greatest", "coalesce", "nullif")), (value("int", depth), value("int", 0)))
+            return Call(
+                self.random.choice(("least", "greatest", "coalesce", "nullif")), (value("int", depth), value("int", 0))
+            )
         if pick < 0.84:
             return Call("length", (value("text", depth),))
         if pick < 0.88:
@@ -241,7 +257,9 @@ class Words:
         if pick < 0.3:
             return Binary("/", value("int", depth), value("int", 0, constant=0.4))
         if pick < 0.6:
-            return Binary(self.random.choice(("+", "-", "*", "/", "%")), value("float", depth), value("int", 0, constant=0.5))
+            return Binary(
+                self.random.choice(("+", "-", "*", "/", "%")), value("float", depth), value("int", 0, constant=0.5)
+            )
         if pick < 0.75:
             return Call(self.random.choice(("abs", "floor", "ceil", "round", "sqrt")), (value("float", depth),))
         if pick < 0.85:

@@ -1,6 +1,6 @@
 """The ways to run a query that must all agree: jit or plain, ordered or not, in batches, each pass off, restarted.
 
-    run(query, events, Mode(batch=1, off={"leaf_order"}))      the net answers of the engine in that mode
+run(query, events, Mode(batch=1, off={"leaf_order"}))      the net answers of the engine in that mode
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from tocsin.plan.block import Block, Plan
 from tocsin.plan.passes import optimize
 from tocsin.schema import Schema
 from tocsin.testing.oracle import Binding
-
 
 EVERY = -1
 

@@ -1,7 +1,7 @@
 """A query taken apart for the oracle: alternatives, scopes, and which predicate belongs to which part.
 
 A *block* is a pattern without the insides of its negations: the root is one, every negated part is another. An OR is
-opened into alternatives, each a block without OR. Design sections 6.2 to 6.6, nothing shared with the binder.
+opened into alternatives, each a block without OR. Sections 2 to 6 of docs/semantics.md, nothing shared with the binder.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def negated_variables(pattern: Pattern) -> frozenset[str]:
     return frozenset().union(*(variables_of(leaves_of(node)) for node in negations))
 
 
-# --- scopes: 6.4 ---------------------------------------------------------------------------------------------------
+# --- scopes: docs/semantics.md, 4 ----------------------------------------------------------------------------------
 
 
 def places_in(
@@ -325,7 +325,7 @@ def in_turn(places: list[Place]) -> list[Place]:
 
 
 def check_repetitions(chosen: Pattern, repeated: list[Place], *, windowed: bool) -> None:
-    """What a repetition may not be: 6.6."""
+    """What a repetition may not be (docs/semantics.md, 6)."""
     for node in within_block(chosen):
         if isinstance(node, (Iseq, Rel)) and any(leaf.repeat for leaf in leaves_of(node)):
             raise UndefinedError("a repetition cannot stand inside ISEQ or REL")
@@ -346,7 +346,7 @@ def separated(pattern: Pattern, one: str, other: str) -> bool:
     return isinstance(pattern, Seq)
 
 
-# --- predicates: 6.5 -----------------------------------------------------------------------------------------------
+# --- predicates: docs/semantics.md, 5 ------------------------------------------------------------------------------
 
 
 def closed(query: Query) -> tuple[Conjunct, ...]:

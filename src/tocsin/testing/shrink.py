@@ -1,6 +1,6 @@
 """Small failures: take events away, then parts of the query, as long as it still fails.
 
-    shrunk(query, events, fails)     the smallest query and history found for which `fails` is true
+shrunk(query, events, fails)     the smallest query and history found for which `fails` is true
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from tocsin.lang.syntax import Duration, Leaf, Not, Pattern, Query, items_of, le
 from tocsin.plan.bind import bind
 from tocsin.schema import Field, Kind, Schema
 from tocsin.testing.corpus import without_violations
+from tocsin.testing.draw_patterns import MOST_LEAVES, Sketcher, dressed, rebuilt
 from tocsin.testing.draw_predicates import Speaker
-from tocsin.testing.draw_patterns import Sketcher, dressed, rebuilt
 from tocsin.testing.oracle import matches
 
 if TYPE_CHECKING:
@@ -45,17 +45,17 @@ SCHEMA = Schema(
 POINTS = replace(SCHEMA, intervals=False)
 
 
-def query(random: Random) -> Query:
-    """A valid query over SCHEMA."""
+def query(random: Random, *, leaves: int = MOST_LEAVES) -> Query:
+    """A valid query over SCHEMA; `leaves` is about how many leaves it has at most."""
     while True:
-        drawn = any_query(random)
+        drawn = any_query(random, leaves=leaves)
         if is_valid(drawn):
             return drawn
 
 
-def any_query(random: Random) -> Query:
+def any_query(random: Random, *, leaves: int = MOST_LEAVES) -> Query:
     """A query, possibly one that the binder refuses."""
-    sketcher = Sketcher(random)
+    sketcher = Sketcher(random, leaves)
     pattern = sketcher.root()
     speaker = Speaker(random, sketcher.variables)
     wheres = {var.name: speaker.at_leaf(var) for var in sketcher.variables if random.random() < 0.13}
@@ -106,12 +106,13 @@ OWN = {"A": ("x",), "B": ("x",), "D": ("d",)}
 COMMON = ("id", "v", "w", "s", "ok")
 
 
-def history(random: Random, drawn: Query, *, intervals: bool = True, most: int = 14) -> list[Event]:
+def history(random: Random, drawn: Query, *, intervals: bool = True, nulls: bool = True, most: int = 14) -> list[Event]:
     """0 to `most` events, mostly of the types of the query, often with a match planted among them."""
-    teller = _Teller(random, drawn, intervals=intervals)
+    teller = _Teller(random, drawn, intervals=intervals, nulls=nulls)
     events = teller.planted() if random.random() < 0.85 else []
     # brute force over many leaves of one type is slow
-    limit = max(len(events), min(most, random.choice((4, 8, 8, 11, 14)), 24 // max(1, len(leaves_of(drawn.pattern)) // 2)))
+    leaves = len(leaves_of(drawn.pattern))
+    limit = max(len(events), min(most, random.choice((4, 8, 8, 11, 14)), 24 // max(1, leaves // 2)))
     while len(events) < limit and random.random() < 0.93:
         events.append(teller.noise())
     if events and random.random() < 0.25:
@@ -123,8 +124,9 @@ def history(random: Random, drawn: Query, *, intervals: bool = True, most: int =
 class _Teller:
     """Makes events that are alike enough to meet."""
 
-    def __init__(self, random: Random, drawn: Query, *, intervals: bool) -> None:
+    def __init__(self, random: Random, drawn: Query, *, intervals: bool, nulls: bool) -> None:
         self.random = random
+        self.nulls = nulls
         self.drawn = drawn
         self.intervals = intervals and random.random() < 0.7
         self.types = [leaf.type for leaf in leaves_of(drawn.pattern)] * 3 + ["A", "B", "C", "D", "E"]
@@ -161,7 +163,8 @@ class _Teller:
         return self.event(self.random.choice(self.types), start, start + length)
 
     def event(self, type: str, start: int, end: int) -> Event:
-        attrs = {name: self.value(name) for name in (*COMMON, *OWN.get(type, ())) if self.random.random() < 0.93}
+        names = (*COMMON, *OWN.get(type, ()))
+        attrs = {name: self.value(name) for name in names if not self.nulls or self.random.random() < 0.93}
         return Event(type, start, end, self.eids.pop(), attrs)
 
     def value(self, name: str) -> Value:
@@ -170,7 +173,7 @@ class _Teller:
             return self.base[name]
         if pick > 0.995 and name in EXTREME:
             return self.random.choice(EXTREME[name])
-        return None if pick > 0.98 else self.random.choice(VALUES[name])
+        return None if pick > 0.98 and self.nulls else self.random.choice(VALUES[name])
 
 
 def positive_leaves(pattern: Pattern) -> tuple[Leaf, ...]:
@@ -180,12 +183,12 @@ def positive_leaves(pattern: Pattern) -> tuple[Leaf, ...]:
     return tuple(leaf for item in items_of(pattern) if not isinstance(item, Not) for leaf in positive_leaves(item))
 
 
-def pair(random: Random, *, intervals: bool = True, most: int = 14) -> Pair:
+def pair(random: Random, *, intervals: bool = True, nulls: bool = True, leaves: int = MOST_LEAVES) -> Pair:
     """A valid query and a history for it; in most of them there is a match, or would be one without the negations."""
     while True:
-        drawn = query(random)
+        drawn = query(random, leaves=leaves)
         for _ in range(3):
-            events = history(random, drawn, intervals=intervals, most=most)
+            events = history(random, drawn, intervals=intervals, nulls=nulls)
             if random.random() < 0.1 or matches(without_violations(drawn), events):
                 return drawn, events
 
