@@ -1,15 +1,12 @@
-"""What every test shares: compiled kernels go to one directory for the whole run, and nothing is left behind."""
+"""What every test shares: compiled kernels go to one directory of the repository, where the next run finds them."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 
 import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Kernels of a test run are kept apart from the user's cache, and shared by the workers of one run."""
-    if "TOCSIN_CACHE" not in os.environ:
-        os.environ["TOCSIN_CACHE"] = str(Path(tempfile.gettempdir()) / f"tocsin-tests-{os.getuid()}")
+    """Kernels of the tests are kept apart from the user's, and shared by all workers."""
+    os.environ.setdefault("TOCSIN_CACHE", str(config.rootpath / ".cache" / "kernels"))

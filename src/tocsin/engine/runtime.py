@@ -171,24 +171,30 @@ def slide(H: Any, R: int, a: int, b: int, stop: int, low: int, high: int) -> tup
 
 
 @inlined
-def pinned(H: Any, R: int, place: int) -> tuple[int, int]:
-    """Bounds on the end of a leaf before the loops: exact if it is pinned to a place, else none."""
+def pinned(T: Any, H: Any, R: int, level: int) -> tuple[int, int, int]:
+    """Where the leaf of a level is pinned (-1: nowhere), and bounds on its end: exact if it is pinned, else none."""
+    place = T[PINS + level]
     if place < 0:
-        return -FAR, FAR
-    return H[place * R], H[place * R]
+        return place, -FAR, FAR
+    return place, H[place * R], H[place * R]
 
 
 @inlined
-def narrow(H: Any, R: int, D: Any, N: Any, d: int, place: int, low: int, high: int) -> tuple[int, int, int, int]:
-    """The range of a leaf, and bounds on its ends; a pinned leaf is a range of one, an empty range has a == b."""
+def narrow(
+    H: Any, R: int, D: Any, N: Any, d: int, place: int, low: int, high: int, mn: int, mx: int
+) -> tuple[int, int, int, int, int, int]:
+    """The range of a leaf, and bounds on its ends; a pinned leaf is a range of one, an empty range has a == b.
+
+    `mn` and `mx` bound the first start and the last end of a match; they come back with this leaf taken in.
+    """
     if place >= 0:
-        return place, place + 1, H[place * R], H[place * R]
+        return place, place + 1, H[place * R], H[place * R], mn, mx
     if N[d] < low:
-        return 0, 0, 0, 0
+        return 0, 0, 0, 0, mn, mx
     a, b = between(H, R, D[4 * d + 1], D[4 * d + 2], low, high)
     if a >= b:
-        return b, b, 0, 0
-    return a, b, H[a * R], H[(b - 1) * R]
+        return b, b, 0, 0, mn, mx
+    return a, b, H[a * R], H[(b - 1) * R], min(mn, H[(b - 1) * R]), max(mx, H[a * R])
 
 
 @inlined

@@ -45,7 +45,8 @@ def summary(counters: Mapping[str, int], seconds: float) -> str:
     >>> summary({"events": 12, "relevant": 10, "late": 0, "matches": 2}, 0.5)
     '12 events (10 relevant), 2 matches, 0.50 s'
     """
-    parts = [f"{counters.get('events', 0):,} events ({counters.get('relevant', 0):,} relevant)"]
+    events = counters.get("events", 0)
+    parts = [f"{events:,} event{'' if events == 1 else 's'} ({counters.get('relevant', 0):,} relevant)"]
     special = ("late", "duplicates", "skipped", "retracted")
     parts += [f"{counters[name]:,} {name}" for name in special if counters.get(name)]
     matches = counters.get("matches", 0)

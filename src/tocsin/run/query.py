@@ -249,7 +249,7 @@ def check_endless(plans: Iterable[Plan]) -> None:
             raise TocsinError(
                 f"{f'query {plan.name!r}' if plan.name else 'the query'} could answer only at the end of the stream",
                 detail="a negation or repetition at its end, without WITHIN, reaches to the end of the stream",
-                hint="add a window, for example WITHIN 1 h; or say endless=False if the stream will be closed",
+                hint="add a window, for example WITHIN 1 h; in Python, endless=False says that the stream will be closed",
             )
 
 

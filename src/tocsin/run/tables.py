@@ -43,12 +43,10 @@ def with_times(table: pa.Table, time: pa.DataType | None) -> pa.Table:
 
 
 def _instants(column: Any, time: pa.DataType | None) -> Any:
-    """Microseconds as timestamps; times at the ends of the world are null."""
+    """Ticks as they are, microseconds as timestamps; times at the ends of the world are null."""
     column = column.cast(pa.int64())
-    if time is None:
-        return column
     shown = pc.if_else(_within(column), column, pa.scalar(None, pa.int64()))
-    return shown.cast(pa.timestamp("us", time.tz if pa.types.is_timestamp(time) else None))
+    return shown if time is None else shown.cast(pa.timestamp("us", time.tz if pa.types.is_timestamp(time) else None))
 
 
 def _within(column: Any) -> Any:

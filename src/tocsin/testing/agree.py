@@ -2,8 +2,8 @@
 
     disagreement(query, events)     None, or which mode differs and how
 
-A mode agrees if its net answers are the oracle's, each once; if no binding is ever counted other than 0 or 1 on the way;
-and if nothing is withdrawn as long as events come in order.
+A mode agrees if its net answers are the oracle's, each once; if no binding is ever counted other than 0 or 1 on the
+way; and if nothing is withdrawn as long as events come in order.
 """
 
 from __future__ import annotations
@@ -113,9 +113,10 @@ class Bench:
         found = {binding for binding, count in net.items() if count}
         if missing := expected.keys() - found:
             return f"missing {sorted(missing, key=repr)}"
-        if wrong := found - expected.keys():
-            return f"not expected {sorted(wrong, key=repr)}"
-        return next((wrong for binding in found if (wrong := difference(expected[binding], shown[binding]))), None)
+        if surplus := found - expected.keys():
+            return f"not expected {sorted(surplus, key=repr)}"
+        wrong = (difference(expected[binding], shown[binding]) for binding in found)
+        return next((each for each in wrong if each is not None), None)
 
     def log(self, trial: Trial, events: Sequence[Event]) -> Iterator[tuple[int, Binding, Shown]]:
         """Every change in turn: its sign, its binding, its span and SELECT columns."""

@@ -136,7 +136,7 @@ class Words:
             self.speaker.mentioned.add(var.name)
         return var
 
-    # --- truth ---------------------------------------------------------------------------------------------------------
+    # --- truth -----------------------------------------------------------------------------------------------------
 
     def truth(self, depth: int) -> Expr:
         pick = self.random.random()
@@ -179,7 +179,7 @@ class Words:
             return Binary(self.random.choice(("=", "<>")), self.value("bool", 0), self.value("bool", 0, constant=0.4))
         return self.value("bool", depth)
 
-    # --- values --------------------------------------------------------------------------------------------------------
+    # --- values ----------------------------------------------------------------------------------------------------
 
     def value(self, kind: str, depth: int, *, constant: float = 0.05) -> Expr:
         if self.random.random() < constant:

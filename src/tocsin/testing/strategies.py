@@ -3,9 +3,9 @@
     pair(Random(7))      one query with one history, from any source of randomness
     queries(), pairs()   the same as Hypothesis strategies, to test your own code against your own queries
 
-A query is drawn in two steps: first its pattern, then what its leaves and WHERE say about the variables that the pattern
-has. So nearly every drawn query is valid, and nothing has to be drawn deep inside Hypothesis, which would be slow; the
-strategies draw one number and `shrink.py` makes failures small.
+A query is drawn in two steps: first its pattern, then what its leaves and WHERE say about the variables of the
+pattern. So nearly every drawn query is valid, and nothing has to be drawn deep inside Hypothesis, which would be
+slow; the strategies draw one number and `shrink.py` makes failures small.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def any_query(random: Random, *, leaves: int = MOST_LEAVES) -> Query:
     speaker = Speaker(random, sketcher.variables)
     wheres = {var.name: speaker.at_leaf(var) for var in sketcher.variables if random.random() < 0.13}
     where = speaker.where()
-    partition = ()
+    partition: tuple[str, ...] = ()
     if random.random() < 0.15:
         partition = random.choice([("id",), ("id",), ("s",), ("id", "ok"), ("w",), ("id", "s")])
     select = speaker.select() if random.random() < 0.25 else ()
@@ -144,7 +144,8 @@ class _Teller:
 
     def planted(self) -> list[Event]:
         """One event for each positive leaf and some for negated ones, in the order of the text."""
-        random, time, events = self.random, self.random.randint(0, 3), []
+        events: list[Event] = []
+        random, time = self.random, self.random.randint(0, 3)
         positive = positive_leaves(self.drawn.pattern)
         violators = random.choice((0.0, 0.0, 0.3, 0.9))
         for leaf in leaves_of(self.drawn.pattern):

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from tocsin.engine.codegen.forbidden import ForbiddenBlocks
 from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, SETTLE, STATE, WAITS
-from tocsin.engine.codegen.readings import all_blocks, arrays, least, most, reaches_ahead, scope_leaves
+from tocsin.engine.codegen.readings import (
+    all_blocks,
+    arrays,
+    least,
+    most,
+    reaches_ahead,
+    scope_leaves,
+    strictly_ordered,
+)
 from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
 from tocsin.plan.expr import Bound, leaves
 
 
 class Nest(ForbiddenBlocks):
     """nest(), judge(), due() and their helpers."""
+
+    spans: list[tuple[str, str]]  # by level: the names of the first start and last end of what is bound before it
 
     def _span(self) -> int | None:
         """Events are needed for a window behind the clock; for two where an answer that waits looks back as well."""
@@ -94,6 +104,7 @@ class Nest(ForbiddenBlocks):
             placed = self._plain_predicates(self.root)
             self._tests(placed.get(-1, []), "return True")
             self._ranges()
+            self.spans = [("mn", "mx")]
             depth = self.writer.depth
             for level in range(len(self.nest)):
                 self._level(level, placed)
@@ -105,18 +116,13 @@ class Nest(ForbiddenBlocks):
     def _ranges(self) -> None:
         """Before the loops: the range of every leaf, narrowed by the pins and by the ranges of the others."""
         window = self.within is not None
-        if window:
-            self.emit("W = T[PARAMS]")
-            self.emit("mn = FAR")
-            self.emit("mx = -FAR")
         for level, leaf in enumerate(self.nest):
-            self.emit(f"a_{leaf} = T[PINS + {level}]")
-            self.emit(f"l_{leaf}, h_{leaf} = pinned(H, {self.words}, a_{leaf})")
+            self.emit(f"a_{leaf}, l_{leaf}, h_{leaf} = pinned(T, H, {self.words}, {level})")
             if self.shape.intervals:
                 self.emit(f"ls_{leaf} = H[a_{leaf} * {self.words} + {self.row_start}] if a_{leaf} >= 0 else -FAR")
-            if window:
-                self.emit(f"mn = min(mn, h_{leaf})")
-                self.emit(f"mx = max(mx, l_{leaf})")
+        self.emit("W = T[PARAMS]")
+        self.emit(f"mn = {least([f'h_{leaf}' for leaf in self.nest])}")
+        self.emit(f"mx = {most([f'l_{leaf}' for leaf in self.nest])}")
         for leaf in self.nest:
             self._narrow(leaf, window)
 
@@ -127,20 +133,16 @@ class Nest(ForbiddenBlocks):
         if window:
             low.append("mx - W")
             high.append("mn + W")
-        bounds = f"{most(low)}, {least(high)}"
-        at = f"H, {self.words}, D, N, {self._buffer(leaf)}"
-        self.emit(f"a_{leaf}, b_{leaf}, l_{leaf}, h_{leaf} = narrow({at}, a_{leaf}, {bounds})")
+        at = f"H, {self.words}, D, N, {self._buffer(leaf)}, a_{leaf}, {most(low)}, {least(high)}, mn, mx"
+        self.emit(f"a_{leaf}, b_{leaf}, l_{leaf}, h_{leaf}, mn, mx = narrow({at})")
         self.emit(f"if a_{leaf} >= b_{leaf}:")
         self.emit("    return True")
-        if window:
-            self.emit(f"mn = min(mn, h_{leaf})")
-            self.emit(f"mx = max(mx, l_{leaf})")
 
     def _level(self, level: int, placed: dict[int, list[Bound]]) -> None:
         leaf, exact, loose = self.nest[level], self.nest[:level], self.nest[level + 1 :]
         window = self.within is not None
         low, high = self._bounds(self.root, leaf, exact, loose)
-        mn, mx = ("mn", "mx") if level == 0 else (f"mn_{self.nest[level - 1]}", f"mx_{self.nest[level - 1]}")
+        mn, mx = self.spans[-1]
         if window:
             low.append(f"{mx} - W")
             high.append(f"{mn} + W")
@@ -162,16 +164,29 @@ class Nest(ForbiddenBlocks):
             self.emit(f"s_{leaf} = {self._word(leaf, self.row_start)}")
         start = f"s_{leaf}" if self.shape.intervals else f"e_{leaf}"
         if window:
-            self.emit(f"mn_{leaf} = min({mn}, {start})")
-            self.emit(f"mx_{leaf} = max({mx}, e_{leaf})")
+            mn, mx = self._span_names(level, start)
             if self.shape.intervals:
-                tests.append(f"mx_{leaf} - {start} <= W")
+                tests.append(f"{mx} - {start} <= W")
         if self.changeable:
             tests.append(f"(mode != {DELTA} or {self._word(leaf, 1)} != v)")
         tests += self._exact_tests(self.root, leaf, exact) + self._distinct(self.root, leaf, exact)
         self._test(" and ".join(tests), "continue")
         self._tests(placed.get(level, []), "continue")
         self._early_forbidden(level)
+
+    def _span_names(self, level: int, start: str) -> tuple[str, str]:
+        """Names of the first start and last end with this level taken in; new ones only where it can change them."""
+        leaf, exact, (mn, mx) = self.nest[level], self.nest[:level], self.spans[-1]
+        apart = strictly_ordered(self.root, before=True)
+        used = self.shape.intervals or level + 1 < len(self.nest)
+        if used and not any((other, leaf) in apart for other in exact):
+            self.emit(f"mn_{leaf} = min({mn}, {start})")
+            mn = f"mn_{leaf}"
+        if used and not any((leaf, other) in apart for other in exact):
+            self.emit(f"mx_{leaf} = max({mx}, e_{leaf})")
+            mx = f"mx_{leaf}"
+        self.spans.append((mn, mx))
+        return mn, mx
 
     def _early_forbidden(self, level: int) -> None:
         """Forbidden parts whose leaves are bound at this level: q is the status with v, p the one without it."""
