@@ -17,7 +17,7 @@ import pytest
 
 from tocsin.encode import Encoder, from_dicts
 from tocsin.engine.detector import Detector, compile_plan
-from tocsin.engine.parts import Part
+from tocsin.engine.parts import Part, sealed
 from tocsin.errors import StateError
 from tocsin.events import END_OF_TIME, Event
 from tocsin.items import Strings
@@ -254,9 +254,9 @@ def test_one_flipped_byte_is_an_error_or_does_no_harm() -> None:
 
 def test_another_format_is_refused() -> None:
     parts = saved_parts()
-    summary = json.loads(parts[0].data) | {"format": 999}
+    summary = json.loads(parts[0].data[16:]) | {"format": 999}  # behind the digest
     with pytest.raises(StateError, match="format 999"):
-        Works(QUERY).detector([replace(parts[0], data=json.dumps(summary).encode()), *parts[1:]])
+        Works(QUERY).detector([replace(parts[0], data=sealed(json.dumps(summary).encode())), *parts[1:]])
 
 
 def test_parts_without_their_summary_are_refused() -> None:

@@ -1,10 +1,12 @@
 """One event from a dict to Items in a few microseconds: plain values only, everything else takes the longer way.
 
-Arrow is left out until a result needs the row: `OneRow` makes its payload when it is asked for it.
+The numbers of a row go into the same few arrays each time, `RowEncoder.one`. Arrow is left out until a result needs the
+row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,31 +24,51 @@ LARGEST = 2**63
 
 
 class OneRow(Items):
-    """Items of one row whose payload is made when someone looks."""
+    """Items of one row, whose payload is made when someone looks.
 
-    __slots__ = ("_encoder", "_made", "_row")
+    The arrays of `RowEncoder.one` are written again for the next row: whoever keeps it takes `copy()`, or only `row`.
+    """
 
-    def __init__(
-        self,
-        encoder: RowEncoder,
-        row: dict[str, Any],
-        types: Any,
-        start: Ints,
-        end: Ints,
-        eids: tuple[Any, Any],
-        columns: Any,
-    ) -> None:
-        self.types, self.start, self.end, self.columns = types, start, end, columns
-        self.eid_high, self.eid_low = eids
+    __slots__ = ("_made", "is_known", "nulls", "row", "source", "time")
+
+    def __init__(self, source: RowEncoder, has_eid: bool, columns: dict[str, Column]) -> None:
+        self.types = np.zeros(1, np.int32)
+        self.start, self.end = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        self.eid_high: Ints | None = np.zeros(1, np.int64) if has_eid else None
+        self.eid_low: Ints | None = np.zeros(1, np.int64) if has_eid else None
+        self.columns = columns
         self.signs = None
-        self._encoder, self._row = encoder, row
-        self._made: pa.RecordBatch | None = None
+        self.source = source
+        self.row: dict[str, Any] = {}
+        self.time = 0  # when the event ends
+        self.is_known = False  # whether anybody asked for its type
+        self.nulls = False  # whether an attribute is null
+        self._made: tuple[dict[str, Any], pa.RecordBatch] | None = None
 
     @property
     def payload(self) -> pa.RecordBatch:
-        if self._made is None:
-            self._made = self._encoder.payload(self._row, int(self.start[0]), int(self.end[0]))
-        return self._made
+        if self._made is None or self._made[0] is not self.row:
+            self._made = self.row, self.source.items((self.row,)).payload
+        return self._made[1]
+
+    def twin(self) -> OneRow:
+        """The next rows too, in the same memory but with eids of its own."""
+        made = OneRow(self.source, True, self.columns)
+        made.types, made.start, made.end = self.types, self.start, self.end
+        return made
+
+    def copy(self) -> OneRow:
+        """The same row in memory of its own."""
+        columns = {
+            name: Column(column.kind, column.values.copy(), None if column.valid is None else column.valid.copy())
+            for name, column in self.columns.items()
+        }
+        made = OneRow(self.source, False, columns)
+        made.types, made.start, made.end = self.types.copy(), self.start.copy(), self.end.copy()
+        made.eid_high = None if self.eid_high is None else self.eid_high.copy()
+        made.eid_low = None if self.eid_low is None else self.eid_low.copy()
+        made.row, made.time, made.is_known, made.nulls = self.row, self.time, self.is_known, self.nulls
+        return made
 
 
 class RowEncoder:
@@ -55,89 +77,144 @@ class RowEncoder:
     def __init__(self, encoder: Encoder, columns: Columns) -> None:
         self.encoder = encoder
         self.columns = columns
-        self.codes = {name: np.array([code], np.int32) for code, name in enumerate(encoder.types)}
-        self.other = np.array([-1], np.int32)
-        self.yes, self.no = np.ones(1, np.bool_), np.zeros(1, np.bool_)
+        self.codes = {name: code for code, name in enumerate(encoder.types)}
         self.kinds: dict[str, type] = {
-            name: PLAIN[field.kind] for name, field in encoder.fields.items() if field.kind in PLAIN
+            name: PLAIN[field.kind]
+            for name, field in encoder.fields.items()
+            if field.kind in PLAIN and _is_wide(encoder.shape.get(name))
         }
         self.kinds |= {columns.type: str, columns.time: int}
         if columns.end is not None:
             self.kinds[columns.end] = int
-        self.eid_kind = self.kinds.get(columns.eid) if columns.eid is not None else None
-        if columns.eid is not None and self.eid_kind is None:
-            self.eid_kind = int if pa.types.is_integer(encoder.shape.get("eid", pa.string())) else str
-            self.kinds[columns.eid] = self.eid_kind
-        self.wanted = [(name, field) for name, field in encoder.wanted.items() if field.kind in PLAIN]
-        self.complete = len(self.wanted) == len(encoder.wanted) and all(
-            getattr(columns, role) is None for role in OPTIONAL
-        )
+        if columns.eid is not None and columns.eid not in self.kinds:
+            self.kinds[columns.eid] = int if pa.types.is_integer(encoder.shape.get("eid", pa.string())) else str
+        wanted = {name: field.kind for name, field in encoder.wanted.items() if field.kind in PLAIN}
+        self.complete = len(wanted) == len(encoder.wanted) and all(getattr(columns, role) is None for role in OPTIONAL)
+        self._lay_out(wanted)
+
+    @property
+    def has_eid(self) -> bool:
+        return self.columns.eid is not None
+
+    def _lay_out(self, wanted: dict[str, Kind]) -> None:
+        """The arrays of one row, and views of them that take Python's numbers."""
+        values = {
+            name: Column(kind, _cell(np.float64 if kind is Kind.FLOAT else np.int64), np.ones(1, np.bool_))
+            for name, kind in wanted.items()
+        }
+        self.one = OneRow(self, self.has_eid, values)
+        arrays = (self.one.types, self.one.start, self.one.end, self.one.eid_high, self.one.eid_low)
+        views: list[Any] = [None if array is None else array.data for array in arrays]
+        self._types, self._start, self._end, self._high, self._low = views
+        self._cells: list[tuple[str, bool, Any, Any]] = [
+            (name, column.kind is Kind.TEXT, column.values.data, column.valid.data)
+            for name, column in values.items()
+            if column.valid is not None
+        ]
 
     def passing(self, row: dict[str, Any]) -> int | None:
         """When an event ends that nobody asked for; None if somebody did, or its time is not plain."""
-        kind, time = row.get(self.columns.type), row.get(self.columns.time)
-        if type(kind) is not str or kind in self.codes or type(time) is not int or self.columns.end is not None:
+        columns = self.columns
+        kind, time = row.get(columns.type), row.get(columns.time)
+        if type(kind) is not str or kind in self.codes or type(time) is not int or columns.end is not None:
             return None
         return time if -TIME_LIMIT < time < TIME_LIMIT and "end" not in row else None
 
-    def encode(self, row: dict[str, Any]) -> Items | None:
-        """The row as Items, or None if it is not as plain as this needs."""
+    def encode(self, row: dict[str, Any]) -> OneRow | None:
+        """The row as Items of its own, or None if it is not as plain as this needs."""
+        return self.one.copy() if self.read(row) else None
+
+    def read(self, row: dict[str, Any]) -> bool:
+        """Put a row into `one`. False: it is not as plain as this needs."""
         if not self.complete or not self._is_plain(row):
-            return None
-        columns = self.columns
-        type, time = row.get(columns.type), row.get(columns.time)
+            return False
+        columns, one = self.columns, self.one
+        kind, time = row.get(columns.type), row.get(columns.time)
         end = time if columns.end is None else row.get(columns.end)
-        if type is None or time is None or end is None or not -TIME_LIMIT < time <= end < TIME_LIMIT:
-            return None
-        eids: tuple[Any, Any] = (None, None)
+        if kind is None or time is None or end is None or not -TIME_LIMIT < time <= end < TIME_LIMIT:
+            return False
         if columns.eid is not None:
             eid = row.get(columns.eid)
             if eid is None:
-                return None
-            high, low = eid_number(eid)
-            eids = np.array((high,), np.int64), np.array((low,), np.int64)
-        start = np.array((time,), np.int64)
-        ends = start if end == time else np.array((end,), np.int64)
-        values = {name: self._column(row.get(name), field.kind) for name, field in self.wanted}
-        return OneRow(self, row, self.codes.get(type, self.other), start, ends, eids, values)
+                return False
+            self._high[0], self._low[0] = (eid, 0) if type(eid) is int else eid_number(eid)
+        self._types[0] = code = self.codes.get(kind, -1)
+        one.is_known = code >= 0
+        self._start[0] = time
+        self._end[0] = one.time = end
+        one.row = row.copy()
+        self._read_cells(row)
+        return True
+
+    def _read_cells(self, row: dict[str, Any]) -> None:
+        """The attributes that a query reads."""
+        nulls = False
+        for name, is_text, values, valid in self._cells:
+            value = row.get(name)
+            if value is None:
+                nulls = True
+                values[0], valid[0] = NO_TEXT if is_text else 0, False
+            else:
+                values[0], valid[0] = self.encoder.strings.code(value) if is_text else value, True
+        self.one.nulls = nulls
 
     def _is_plain(self, row: dict[str, Any]) -> bool:
         """Whether every value is of the plain Python type that its column has."""
         kinds = self.kinds
         for name, value in row.items():
-            kind = type(value)
-            if kind is not kinds.get(name):
-                known = kinds.get(name)
+            kind, known = type(value), kinds.get(name)
+            if kind is not known:
                 if known is None or not (
                     value is None or (known is float and kind is int and abs(value) <= EXACT_FLOAT)
                 ):
                     return False
-            elif (kind is int and not -LARGEST <= value < LARGEST) or (kind is str and not value.isascii()):
+            elif kind is int:
+                if not -LARGEST <= value < LARGEST:
+                    return False
+            elif kind is str and not value.isascii():
                 return False
         return True
 
-    def _column(self, value: Any, kind: Kind) -> Column:
-        dtype: Any = np.float64 if kind is Kind.FLOAT else np.int64
-        if value is None:
-            return Column(kind, np.array((NO_TEXT if kind is Kind.TEXT else 0,), dtype), self.no)
-        if kind is Kind.TEXT:
-            value = self.encoder.strings.code(value)
-        return Column(kind, np.array((value,), dtype), None)
+    def content(self, row: dict[str, Any]) -> dict[str, Any]:
+        """What results show of a row that was read before, without the eid; nulls are left out."""
+        columns, fields = self.columns, self.encoder.fields
+        time = row[columns.time]
+        found = {"type": row[columns.type], "start": time, "end": time if columns.end is None else row[columns.end]}
+        for name, value in row.items():
+            if value is not None and name in fields and name not in found:
+                found[name] = float(value) if fields[name].kind is Kind.FLOAT else value
+        return found
 
-    def payload(self, row: dict[str, Any], start: int, end: int) -> pa.RecordBatch:
-        """The row as results show it, with the same columns as every batch."""
-        shape = self.encoder.shape
-        values = {"type": row[self.columns.type], "start": start, "end": end}
-        if self.columns.eid is not None:
-            values["eid"] = row[self.columns.eid]
+    def items(self, rows: Sequence[dict[str, Any]]) -> Items:
+        """Rows that were read before, as results show them: with the same columns as every batch, no attributes."""
+        columns = self.columns
+        start = np.array([row[columns.time] for row in rows], np.int64)
+        end = start if columns.end is None else np.array([row[columns.end] for row in rows], np.int64)
+        types = np.array([self.codes.get(row[columns.type], -1) for row in rows], np.int32)
+        high = low = None
+        arrays = {"type": self._array("type", columns.type, rows), "start": pa.array(start), "end": pa.array(end)}
+        if columns.eid is not None:
+            high, low = np.array([eid_number(row[columns.eid]) for row in rows], np.int64).T.copy()
+            arrays["eid"] = self._array("eid", columns.eid, rows)
         for name in self.encoder.fields:
-            values.setdefault(name, row.get(name))
-        types = {"start": pa.int64(), "end": pa.int64()}
-        arrays = [self._cell(value, types.get(name) or shape[name]) for name, value in values.items()]
-        return pa.RecordBatch.from_arrays(arrays, list(values))
+            if name not in arrays:
+                arrays[name] = self._array(name, name, rows)
+        payload = pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+        return Items(types, start, end, high, low, {}, payload)
 
-    @staticmethod
-    def _cell(value: Any, type: pa.DataType) -> pa.Array:
+    def _array(self, role: str, name: str, rows: Sequence[dict[str, Any]]) -> pa.Array:
+        type, values = self.encoder.shape[role], [row.get(name) for row in rows]
         if pa.types.is_dictionary(type):
-            return pa.array((value,), type.value_type).dictionary_encode().cast(type)
-        return pa.array((value,), type)
+            return pa.array(values, type.value_type).dictionary_encode().cast(type)
+        return pa.array(values, type)
+
+
+def _cell(dtype: Any) -> Any:
+    return np.zeros(1, dtype)
+
+
+def _is_wide(type: pa.DataType | None) -> bool:
+    """Whether every plain number fits into the column as results show it."""
+    if type is None or not (pa.types.is_integer(type) or pa.types.is_floating(type)):
+        return type is None or not pa.types.is_decimal(type)
+    return bool(type == pa.int64() or type == pa.float64())

@@ -7,7 +7,7 @@ it, and calls again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +16,19 @@ from tocsin.engine import kernels
 from tocsin.engine import runtime as rt
 from tocsin.engine.codegen import Program, Shape, all_blocks, generate
 from tocsin.engine.derive import derived_column
+from tocsin.engine.runtime import CLOCK, DONE, HORIZON, LATE, MEM_N, OUT_N, RELEVANT, WAITING
 from tocsin.errors import LimitError
 from tocsin.events import BEGINNING
 from tocsin.items import Column, Ints, Items
 from tocsin.plan.block import Block
 
 if TYPE_CHECKING:
+    from tocsin.encode.row import OneRow
     from tocsin.engine.detector import Detector
 
 FEW_KEYS = 8192
+WHOLE, REAL = np.dtype(np.int64), np.dtype(np.float64)
+Answers: TypeAlias = tuple[Ints, Ints]  # the columns of OUT, and the members they refer to
 CHUNK = 1 << 16  # rows per kernel call: long pushes stay interruptible and memory follows the clock
 
 
@@ -38,9 +42,13 @@ class Branch:
         self._nulls = False  # a null has been stored
         self.program = self._generate(Shape(detector.plan.schema.intervals, eids=True, nulls=False))
         self.accepted = self.late = 0
-        self.horizon = BEGINNING
+        self._drained: list[Answers] = []  # on their way out
         self._ready = False
         self._ranked = -1
+        self._assign([variable.name for variable in detector.plan.variables])
+        self._lender: OneRow | None = None  # whose memory single events lie in
+        self._lent: tuple[Any, ...] = ()  # that memory as arguments of the kernel
+        self._valid: list[Any] = []  # the part of it that says what is not null
 
     # --- what the kernel is ---------------------------------------------------------------------------------------
 
@@ -69,7 +77,12 @@ class Branch:
 
     @property
     def clock(self) -> int:
-        return int(self.T[rt.CLOCK]) if self._ready else self.detector.clock
+        return self.words[CLOCK] if self._ready else self.detector.clock
+
+    @property
+    def horizon(self) -> int:
+        """Events that end before this are needed by nobody."""
+        return self.words[HORIZON] if self._ready else BEGINNING
 
     @property
     def first_waiting(self) -> int:
@@ -86,8 +99,20 @@ class Branch:
     def count(self, word: int) -> int:
         return int(self.T[word]) if self._ready else 0
 
-    def alternatives(self, leaf: int) -> list[tuple[str, str]]:
-        return [(alt.type, alt.var) for alt in self.block.leaf(leaf).alts]
+    def _assign(self, names: list[str]) -> None:
+        """Which column of OUT belongs to which variable of the plan; the events of a union are told apart by type."""
+        self.order: list[int | None] = [None] * len(names)
+        self.unions: list[tuple[int, list[tuple[int, int]]]] = []
+        for at, leaf in enumerate(self.program.nest, start=2):
+            alts = self.block.leaf(leaf).alts
+            if len(alts) == 1:
+                self.order[names.index(alts[0].var)] = at
+            else:
+                self.unions.append((at, [(self.detector.types.index(alt.type), names.index(alt.var)) for alt in alts]))
+        first = 2 + len(self.program.nest)
+        owners = [names.index(self.block.leaf(leaf).alts[0].var) for leaf in self.program.repeated]
+        self.repeated = {index: first + 2 * number for number, index in enumerate(owners)}
+        self.is_whole = None not in self.order
 
     def _leaves(self) -> Iterator[Any]:
         for each in all_blocks(self.block):
@@ -116,7 +141,8 @@ class Branch:
     def prepare(self, *, signs: bool = False) -> kernels.Kernel:
         """Compile and allocate on first use."""
         program, kernel = self._kernel(signs)
-        self.program = program
+        if program is not self.program:
+            self.program, self._lender = program, None
         if not self._ready:
             self.library = rt.library(kernel.jit)
             self._allocate(program, kernel.jit)
@@ -128,6 +154,7 @@ class Branch:
         leaves, types = len(program.leaf_ids), self.detector.types
         local = [program.types.index(type) if type in program.types else -1 for type in types]
         self.T = self._control(program, local)
+        self.words: memoryview = self.T.data  # the same for the host, who reads single words
         self.T[rt.CLOCK] = self.detector.clock
         self.T[rt.ORDERED] = int(self.detector.ordered)
         self.T[rt.HORIZON] = BEGINNING
@@ -196,92 +223,113 @@ class Branch:
 
     def _views(self, *arrays: npt.NDArray[Any]) -> tuple[Any, ...]:
         """Flat views of the memory; the plain body takes memoryviews, which give Python's own numbers."""
-        flat = tuple(array.reshape(-1) for array in arrays)
-        return flat if self._jit else tuple(memoryview(array) for array in flat)  # type: ignore[arg-type]
+        flat = tuple(array if array.ndim == 1 else array.reshape(-1) for array in arrays)
+        return flat if self._jit else tuple(array.data for array in flat)
 
     _jit = False
+    _one: kernels.Kernel  # for single events
 
     # --- running --------------------------------------------------------------------------------------------------
 
-    def push(self, items: Items, first: int) -> tuple[Ints, Ints]:
-        """Feed a batch; the rows of OUT and the members they refer to."""
+    def push(self, items: Items, first: int) -> Answers | None:
+        """Feed a batch; its answers, if there are any."""
         columns = self._columns(items)
         kernel = self.prepare(signs=items.signs is not None)
         batch = self._batch(items, columns)
         self._rank()
-        before, late = int(self.T[rt.RELEVANT]), int(self.T[rt.LATE])
-        drained: list[tuple[Ints, Ints]] = []
-        for begin in range(0, len(items), CHUNK):
+        words, count = self.words, len(items)
+        before, late = words[RELEVANT], words[LATE]
+        for begin in range(0, count, CHUNK):
             self._set_horizon()
-            end = min(begin + CHUNK, len(items))
-            self._run(kernel, begin, end, first, batch, drained)
-            self._settle(kernel, drained)
-        self.accepted, self.late = int(self.T[rt.RELEVANT]) - before, int(self.T[rt.LATE]) - late
-        return self._drained(drained)
+            self._run(kernel, begin, min(begin + CHUNK, count), first, batch)
+            if words[WAITING]:
+                self._settle(kernel)
+        self.accepted, self.late = words[RELEVANT] - before, words[LATE] - late
+        return self._answers()
 
-    def advance(self, clock: int, ended: bool) -> tuple[Ints, Ints]:
+    def push_one(self, one: OneRow, number: int) -> Answers | None:
+        """The same for one event that lies where the last one lay."""
+        if self._lender is not one or (one.nulls and not self._nulls and not all(valid[0] for valid in self._valid)):
+            self._borrow(one)
+        program, words = self.program, self.words
+        if program.ranks:
+            self._rank()
+        if program.waits:  # else the kernel does it
+            self._set_horizon()
+        before = words[RELEVANT]
+        if self._one.run(0, 1, number, *self._lent, *self.state) != DONE:
+            self._run(self._one, words[rt.ROW], 1, number, self._lent)
+        if words[WAITING]:
+            self._settle(self._one)
+        self.accepted = words[RELEVANT] - before
+        return self._answers() if words[OUT_N] or self._drained else None
+
+    def advance(self, clock: int, ended: bool) -> Answers | None:
         """Let time pass: waiting answers whose time has come are judged."""
         if not self._ready:  # nothing has come yet; the clock is the detector's
-            return np.zeros((0, self.program.width), np.int64), np.zeros(0, np.int64)
+            return None
         kernel = self.prepare()
         self.T[rt.CLOCK] = max(int(self.T[rt.CLOCK]), clock)
         self.T[rt.ENDED] = int(ended)
-        drained: list[tuple[Ints, Ints]] = []
-        self._settle(kernel, drained)
+        self._settle(kernel)
         self._set_horizon()
-        return self._drained(drained)
+        return self._answers()
 
-    def _run(self, kernel: kernels.Kernel, at: int, end: int, first: int, batch: tuple[Any, ...], drained: Any) -> None:
+    def _answers(self) -> Answers | None:
+        """All that was drained."""
+        if self.words[OUT_N]:
+            self._drain()
+        drained, self._drained = self._drained, []
+        if len(drained) <= 1:
+            return drained[0] if drained else None
+        shift = 0
+        for columns, members in drained:
+            columns[2 + len(self.program.nest) :: 2] += shift
+            shift += len(members)
+        return np.concatenate([each for each, _ in drained], axis=1), np.concatenate([each for _, each in drained])
+
+    def mentioned(self, columns: Ints, members: Ints) -> list[Ints]:
+        """The event numbers in answers."""
+        return [*columns[2 : 2 + len(self.program.nest)], members]
+
+    def _run(self, kernel: kernels.Kernel, at: int, end: int, first: int, batch: tuple[Any, ...]) -> None:
         stuck = -1
         while True:
             status = kernel.run(at, end, first, *batch, *self.state)
-            if status == rt.DONE:
+            if status == DONE:
                 return
-            at = int(self.T[rt.ROW])
+            at = self.words[rt.ROW]
             if status == rt.OUT_FULL:
-                self._drain(drained)
+                self._drain()
             elif status == rt.HEAP_FULL:
                 self._make_room(grow=stuck == at)
                 stuck = at
             else:
                 self._sweep_keys()
 
-    def _settle(self, kernel: kernels.Kernel, drained: list[tuple[Ints, Ints]]) -> None:
-        if kernel.settle is None or not self.T[rt.WAITING]:
+    def _settle(self, kernel: kernels.Kernel) -> None:
+        if kernel.settle is None or not self.words[WAITING]:
             return
         while kernel.settle(*self.state) == rt.OUT_FULL:
-            self._drain(drained)
+            self._drain()
 
-    def _drain(self, drained: list[tuple[Ints, Ints]]) -> None:
+    def _drain(self) -> None:
         """Take the output away; if one event alone fills it, make it larger."""
-        count, members = int(self.T[rt.OUT_N]), int(self.T[rt.MEM_N])
+        words = self.words
+        count, members = words[OUT_N], words[MEM_N]
         if count:
-            drained.append((self.OUT[:count].copy(), self.MEM[:members].copy()))
-            self.T[rt.OUT_N] = self.T[rt.MEM_N] = 0
+            self._drained.append((self.OUT[:count].T.copy(), self.MEM[:members].copy()))
+            words[OUT_N] = words[MEM_N] = 0
             return
         self.OUT = np.zeros((2 * len(self.OUT), self.OUT.shape[1]), np.int64)
         self.MEM = np.zeros(2 * len(self.MEM), np.int64)
         self.PD = np.concatenate([self.PD, np.zeros_like(self.PD)])
         self._lend()
 
-    def _drained(self, drained: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
-        if self.T[rt.OUT_N]:
-            self._drain(drained)
-        if not drained:
-            return np.zeros((0, self.program.width), np.int64), np.zeros(0, np.int64)
-        if len(drained) > 1:
-            shift = 0
-            for rows, members in drained:
-                for number in range(len(self.program.repeated)):
-                    rows[:, 2 + len(self.program.nest) + 2 * number] += shift
-                shift += len(members)
-        return np.concatenate([rows for rows, _ in drained]), np.concatenate([members for _, members in drained])
-
     def _set_horizon(self) -> None:
         span = self.program.span
-        if self.detector.ordered and span is not None:
-            self.horizon = max(BEGINNING, int(self.T[rt.CLOCK]) - span)
-            self.T[rt.HORIZON] = self.horizon
+        if span is not None and self.detector.ordered:
+            self.words[HORIZON] = max(BEGINNING, self.words[CLOCK] - span)
 
     # --- room -----------------------------------------------------------------------------------------------------
 
@@ -335,12 +383,16 @@ class Branch:
 
     def _columns(self, items: Items) -> dict[str, Column]:
         """The attributes of a batch, derived ones included; the first null calls for a kernel that knows nulls."""
-        columns = dict(items.columns)
+        columns = items.columns
+        if self.program.derived:
+            columns = dict(columns)
         for derived in self.program.derived:
             columns[derived.name] = derived_column(derived, items, self.detector.strings, self.detector.functions)
         if not self._nulls:
-            needed = [columns.get(attr) for attr, _, _ in self.program.columns]
-            self._nulls = any(c is None or (c.valid is not None and not c.valid.all()) for c in needed)
+            for attr, _, _ in self.program.columns:
+                column = columns.get(attr)
+                if column is None or (column.valid is not None and not column.valid.all()):
+                    self._nulls = True
         return columns
 
     def _batch(self, items: Items, columns: dict[str, Column]) -> tuple[Any, ...]:
@@ -356,9 +408,26 @@ class Branch:
             assert items.signs is not None
             arrays.append(items.signs)
         for attr, is_float, nullable in program.columns:
-            column = columns.get(attr)
-            arrays += _as_arrays(column, len(items), is_float, nullable)
-        return self._views(*(np.ascontiguousarray(array) for array in arrays))
+            column, dtype = columns.get(attr), REAL if is_float else WHOLE
+            if column is None or nullable or column.values.dtype != dtype:
+                arrays += _as_arrays(column, len(items.types), dtype, nullable)
+            else:
+                arrays.append(column.values)
+        flat = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
+        return tuple(flat) if self._jit else self._views(*flat)
+
+    def can_borrow(self, one: OneRow) -> bool:
+        """Whether the kernel can read single events where they lie."""
+        kinds = {attr: REAL if is_float else WHOLE for attr, is_float, _ in self.program.columns}
+        known = {attr: column.values.dtype for attr, column in one.columns.items()}
+        return not self.program.derived and all(known.get(attr, kind) == kind for attr, kind in kinds.items())
+
+    def _borrow(self, one: OneRow) -> None:
+        columns = self._columns(one)
+        self._one = self.prepare()
+        self._lender, self._lent = one, self._batch(one, columns)
+        mine = [columns[attr].valid for attr, _, _ in self.program.columns if attr in columns]
+        self._valid = [valid.data for valid in mine if valid is not None]
 
     def _rank(self) -> None:
         """Texts in order of code points, as numbers by code; renewed when new texts came."""
@@ -399,8 +468,7 @@ class Branch:
         return used
 
 
-def _as_arrays(column: Column | None, count: int, is_float: bool, nullable: bool) -> list[npt.NDArray[Any]]:
-    dtype = np.float64 if is_float else np.int64
+def _as_arrays(column: Column | None, count: int, dtype: np.dtype[Any], nullable: bool) -> list[npt.NDArray[Any]]:
     if column is None:
         return [np.zeros(count, dtype), np.zeros(count, np.uint8)] if nullable else [np.zeros(count, dtype)]
     values = column.values if column.values.dtype == dtype else column.values.astype(dtype)

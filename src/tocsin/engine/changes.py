@@ -7,7 +7,7 @@ match has the same id in every run, order of arrival and engine.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tocsin.engine.evaluate import Row, evaluate
-from tocsin.engine.payload import Payload, Words, mixed
-from tocsin.events import text_hash
+from tocsin.engine.payload import Rows, View, Words, distinct, mixed, text_word
+from tocsin.events import MASK64
 from tocsin.functions import Function
 from tocsin.items import Ints
 from tocsin.plan.block import Output, Plan, Variable
@@ -26,6 +26,7 @@ from tocsin.plan.expr import Agg, Col, Ref, Time
 from tocsin.schema import Field, Kind
 
 Ops = npt.NDArray[np.int8]
+NONE: Ints = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -68,9 +69,9 @@ class Changes:
     known_at: Ints
     fixed: list[Ints]
     repeated: dict[int, Members]
-    payload: Payload
+    payload: View
     functions: Mapping[str, Function]
-    late: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    late: Ints = field(default_factory=lambda: NONE)
 
     def __len__(self) -> int:
         return len(self.op)
@@ -87,40 +88,44 @@ class Changes:
             offsets = np.cumsum([0] + [len(piece) for piece in pieces])
             repeated[index] = Members(offsets, np.concatenate(pieces) if pieces else members.events[:0])
         fixed = [column[keep] for column in self.fixed]
-        return Changes(
-            self.plan, self.op[keep], self.known_at[keep], fixed, repeated, self.payload, self.functions, self.late
-        )
+        return replace(self, op=self.op[keep], known_at=self.known_at[keep], fixed=fixed, repeated=repeated)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows of all events that the changes mention."""
+        return self.payload.rows(distinct([*self.fixed, *(members.events for members in self.repeated.values())]))
 
     # --- identity -------------------------------------------------------------------------------------------------
 
     @cached_property
     def identity(self) -> tuple[Words, Words]:
         """128 bits per change: the query without SELECT and the (variable, eid) pairs."""
-        text = self.plan.fingerprint.encode()
-        lanes = [np.full(len(self), text_hash(text + bytes([lane])) & (2**64 - 1), np.uint64) for lane in (1, 2)]
+        lanes: Words = np.empty((2, len(self)), np.uint64)
+        for lane in (0, 1):
+            lanes[lane] = text_word(self.plan.fingerprint + chr(lane + 1))
         for index in self.visible:
-            seed = np.uint64(text_hash(self.plan.variables[index].name.encode()) & (2**64 - 1))
-            for lane in (0, 1):
-                lanes[lane] = mixed(lanes[lane] * np.uint64(31) + self._words(index, seed + np.uint64(lane)))
+            word = text_word(self.plan.variables[index].name)
+            seeds = np.array([[word], [(word + 1) & MASK64]], np.uint64)
+            lanes = mixed(lanes * np.uint64(31) + self._words(index, seeds))
         return lanes[0], lanes[1]
 
-    def _words(self, index: int, seed: np.uint64) -> Words:
+    def _words(self, index: int, seeds: Words) -> Words:
+        """What a variable contributes to each change, in both lanes."""
         if index not in self.repeated:
-            return np.where(self.fixed[index] >= 0, self._event_words(self.fixed[index], seed), np.uint64(0))
+            return np.where(self.fixed[index] >= 0, self._event_words(self.fixed[index], seeds), np.uint64(0))
         members = self.repeated[index]
-        sums = np.concatenate(
-            [np.zeros(1, np.uint64), np.cumsum(self._event_words(members.events, seed), dtype=np.uint64)]
-        )
+        words = self._event_words(members.events, seeds)
+        sums = np.concatenate([np.zeros((2, 1), np.uint64), np.cumsum(words, axis=1, dtype=np.uint64)], axis=1)
         counts = np.diff(members.offsets).astype(np.uint64)
-        words: Words = sums[members.offsets[1:]] - sums[members.offsets[:-1]] + counts
-        return words
+        total: Words = sums[:, members.offsets[1:]] - sums[:, members.offsets[:-1]] + counts
+        return total
 
-    def _event_words(self, numbers: Ints, seed: np.uint64) -> Words:
-        if not len(numbers) or not (numbers >= 0).any():
-            return np.zeros(len(numbers), np.uint64)
-        at = self.payload.locate(numbers)
-        high, low = self.payload.eid_numbers(np.maximum(at, 0))
-        return mixed(mixed(high.view(np.uint64) + seed) + low.view(np.uint64))
+    def _event_words(self, numbers: Ints, seeds: Words) -> Words:
+        if not len(numbers) or not len(self.rows.numbers):
+            return np.zeros((2, len(numbers)), np.uint64)
+        at = self.rows.at(numbers)
+        high, low = (each.view(np.uint64)[at] for each in self.rows.names)
+        return mixed(mixed(high + seeds) + low)
 
     @cached_property
     def match_id(self) -> pa.Array:
@@ -139,18 +144,18 @@ class Changes:
         """First start and last end over the visible events of each change."""
         start = np.full(len(self), np.iinfo(np.int64).max)
         end = np.full(len(self), np.iinfo(np.int64).min)
+        if not len(self.rows.numbers):
+            return start, end
         for index in self.visible:
             if index in self.repeated:
                 members = self.repeated[index]
-                owner = np.repeat(np.arange(len(self)), np.diff(members.offsets))
-                numbers = members.events
+                owner, at = np.repeat(np.arange(len(self)), np.diff(members.offsets)), self.rows.at(members.events)
+                np.minimum.at(start, owner, self.rows.start[at])
+                np.maximum.at(end, owner, self.rows.end[at])
             else:
-                owner = np.flatnonzero(self.fixed[index] >= 0)
-                numbers = self.fixed[index][owner]
-            if len(numbers):
-                starts, ends = self.payload.times(self.payload.locate(numbers))
-                np.minimum.at(start, owner, starts)
-                np.maximum.at(end, owner, ends)
+                at, there = self.rows.at(self.fixed[index]), self.fixed[index] >= 0
+                np.minimum(start, self.rows.start[at], out=start, where=there)
+                np.maximum(end, self.rows.end[at], out=end, where=there)
         return start, end
 
     # --- rows -----------------------------------------------------------------------------------------------------
@@ -161,9 +166,7 @@ class Changes:
         for index in self.visible:
             name = self.plan.variables[index].name
             numbers = self.repeated[index].events if index in self.repeated else self.fixed[index]
-            at = self.payload.locate(numbers)
-            eids = self.payload.eids(np.maximum(at, 0)).to_pylist() if len(at) and (at >= 0).any() else []
-            columns.append((index, name, eids))
+            columns.append((index, name, self._eids(numbers).to_pylist()))
         rows = []
         for i in range(len(self)):
             bound = []
@@ -177,6 +180,10 @@ class Changes:
                     bound.append((name, mine))
             rows.append((int(self.op[i]), tuple(bound)))
         return rows
+
+    def _eids(self, numbers: Ints) -> pa.Array:
+        """The eids of events, null where there is none."""
+        return self.rows.eids.take(pa.array(np.maximum(self.rows.at(numbers), 0), mask=numbers < 0))
 
     def table(self) -> pa.Table:
         """One row per change: query, kind, match_id, op, start, end, settled_at, then variables or SELECT columns."""
@@ -201,31 +208,25 @@ class Changes:
         variable = self.plan.variables[index]
         if index in self.repeated:
             members = self.repeated[index]
-            return pa.ListArray.from_arrays(
-                pa.array(members.offsets, pa.int32()), self._structs(variable, members.events)
-            )
+            structs = self._structs(variable, members.events)
+            return pa.ListArray.from_arrays(pa.array(members.offsets, pa.int32()), structs)
         return self._structs(variable, self.fixed[index])
 
     def _structs(self, variable: Variable, numbers: Ints) -> pa.Array:
         """Events as structs: eid, type, start, end, then the attributes of the variable's types."""
-        at = self.payload.locate(numbers)
-        safe, absent = np.maximum(at, 0), at < 0
+        absent = numbers < 0
         names = ["eid", "type", "start", "end", *(field.name for field in variable.fields)]
-        if not len(at) or absent.all():
+        if absent.all():
             timed = _time_type(self.plan)
             kinds = [pa.string(), pa.string(), timed, timed, *(_field_type(field) for field in variable.fields)]
-            nothing = [pa.nulls(len(at), kind) for kind in kinds]
+            nothing = [pa.nulls(len(numbers), kind) for kind in kinds]
             return pa.StructArray.from_arrays(nothing, names, mask=pa.array(absent))
-        table = self.payload.table()
-        rows = table.take(pa.array(safe)).combine_chunks()
-        arrays = [self.payload.eids(safe)]
-        for name in names[1:]:
-            if name in rows.schema.names:
-                column = rows.column(name)
-                arrays.append(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
-            else:
-                arrays.append(pa.nulls(len(at), _field_type(next(f for f in variable.fields if f.name == name))))
-        return pa.StructArray.from_arrays(arrays, names, mask=pa.array(absent))
+        known = self.rows.shown
+        missing = {field.name: field for field in variable.fields if field.name not in known}
+        columns = [known[name] if name not in missing else _nulls(missing[name], len(self.rows.numbers)) for name in names]
+        at = pa.array(np.maximum(self.rows.at(numbers), 0))
+        structs = pa.StructArray.from_arrays(columns, names).take(at)
+        return pa.StructArray.from_arrays(structs.flatten(), names, mask=pa.array(absent)) if absent.any() else structs
 
     def selected(self, output: Output) -> pa.Array:
         """A SELECT column; a plain attribute is taken as it is, everything else is evaluated row by row."""
@@ -247,6 +248,10 @@ class Changes:
 
 def _time_type(plan: Plan) -> pa.DataType:
     return pa.timestamp("us") if plan.schema.unit == "us" else pa.int64()
+
+
+def _nulls(field: Field, count: int) -> pa.Array:
+    return pa.nulls(count, _field_type(field))
 
 
 def _field_type(field: Field) -> pa.DataType:
@@ -284,8 +289,8 @@ class _ChangeRow(Row):
         numbers = numbers[numbers >= 0]
         if not len(numbers):
             return None
-        starts, ends = changes.payload.times(changes.payload.locate(numbers))
-        return int(starts.min() if time.which == "start" else ends.max())
+        at = changes.rows.at(numbers)
+        return int(changes.rows.start[at].min() if time.which == "start" else changes.rows.end[at].max())
 
     def event(self, ref: Ref) -> int | None:
         number = int(self.changes.fixed[ref.leaf][self.at])
@@ -315,8 +320,8 @@ class _MemberRow(Row):
     def time(self, time: Time) -> int:
         changes = self.whole.changes
         number = changes.repeated[self.index].events[self.at : self.at + 1]
-        starts, ends = changes.payload.times(changes.payload.locate(number))
-        return int((starts if time.which == "start" else ends)[0])
+        at = changes.rows.at(number)
+        return int((changes.rows.start if time.which == "start" else changes.rows.end)[at][0])
 
 
 def _plain(column: pa.Array) -> pa.Array:

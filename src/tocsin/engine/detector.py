@@ -7,7 +7,7 @@ of `end`: late events are counted and set aside, and what lies behind the window
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,18 +15,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tocsin.encode.row import OneRow
 from tocsin.engine import parts as saved
 from tocsin.engine import runtime as rt
-from tocsin.engine.branch import Branch
+from tocsin.engine.branch import Answers, Branch
 from tocsin.engine.changes import Changes, Members
 from tocsin.engine.ledger import Ledger
 from tocsin.engine.parts import Part
-from tocsin.engine.payload import Payload, content_hash
+from tocsin.engine.payload import Payload, View, content_hash, row_hash
 from tocsin.errors import InputError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
 from tocsin.items import Ints, Items, Strings
 from tocsin.plan.block import Plan
+
+NOBODY: Ints = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -58,7 +61,7 @@ class Detector:
     ) -> None:
         self.plan, self.types, self.strings, self.jit, self.ordered = plan, types, strings, jit, ordered
         self.functions = registered() if functions is None else functions
-        self.payload = Payload()
+        self.payload = Payload(ordered=ordered)
         self.next = 0  # the number of the next event
         self.clock = BEGINNING
         self.ended = False
@@ -67,31 +70,61 @@ class Detector:
         self._seen = self._matches = self._retracted = 0
         self.branches = [Branch(self, block) for block in plan.alternatives]
         self.ledger = Ledger.of(plan)
+        self._nothing = _nothing(plan, self.functions)
+        self._silence: list[Answers | None] = [None] * len(self.branches)
+        self._lender: OneRow | None = None  # where the last single event lay
+        self._short = False  # whether those can take the short way
+        self._twin: OneRow | None = None  # the same with computed eids, where they are needed
         self.reads = tuple(sorted({attr for branch in self.branches for attr in branch.reads}))
 
     # --- the one verb ---------------------------------------------------------------------------------------------
 
     def push(self, items: Items) -> Changes:
         """Take a batch in arrival order; answer with the changes it brings."""
-        if self.ended:
-            raise InputError("the stream has ended", hint="start a new detector, or do not advance to the end of time")
-        if self.eids is None:
-            self.eids = items.eid_high is not None or any(branch.needs_order for branch in self.branches)
-        first, before = self.next, self.clock
-        self.next += len(items)
-        self._seen += len(items)
+        self._open(items)
+        first, before, count = self.next, self.clock, len(items)
+        self.next = first + count
+        self._seen += count
         given = self._ranked(items, first) if self.eids and items.eid_high is None else items
-        raw = [branch.push(given, first) for branch in self.branches]
-        clocks = [branch.clock for branch in self.branches]
-        self.clock = max(clocks) if clocks else max(self.clock, int(items.end.max(initial=BEGINNING)))
-        if any(branch.accepted for branch in self.branches):
-            self.payload.add(first, items, self._wanted(items), self.clock)
+        raw, accepted, late, clock = [], 0, 0, before
+        for branch in self.branches:
+            raw.append(branch.push(given, first))
+            accepted, late, clock = max(accepted, branch.accepted), late + branch.late, max(clock, branch.clock)
+        self.clock = clock if raw else max(clock, int(items.end.max(initial=BEGINNING)))
+        if accepted:
+            self._keep(items, first, accepted)
         if items.signs is not None and (items.signs < 0).any():
             self.withdrawn = self.next
         changes = self._changes(raw)
-        if self.ordered and any(branch.late for branch in self.branches):
-            changes.late = self._late_rows(items, before)
+        if late and self.ordered:
+            changes = replace(changes, late=self._late_rows(items, before))
         self._forget()
+        return changes
+
+    def push_one(self, one: OneRow) -> Changes | None:
+        """The same for one event, by the shortest way; None if no answer changes."""
+        if one is not self._lender:
+            self._open(one)
+            self._lender, self._short = one, all(branch.can_borrow(one) for branch in self.branches)
+            self._twin = one.twin() if self.eids and one.eid_high is None else None
+        late = one.time < self.clock
+        if not self._short or self.ended or (late and self.ordered):
+            return self.push(one)
+        number = self.next
+        self.next = number + 1
+        self._seen += 1
+        accepted, raw = 0, []
+        given = one if self._twin is None else self._ranked_one(one, self._twin, number)
+        for branch in self.branches:
+            raw.append(branch.push_one(given, number))
+            accepted += branch.accepted
+        if not late:
+            self.clock = one.time
+        if accepted:
+            self.payload.add_row(number, one.time, one.row, one.source)
+        changes = None if raw == self._silence else self._changes(raw)
+        if not number & 15:
+            self._forget()
         return changes
 
     def advance(self, time: int) -> Changes:
@@ -101,6 +134,12 @@ class Detector:
         changes = self._changes([branch.advance(self.clock, self.ended) for branch in self.branches])
         self._forget()
         return changes
+
+    def _open(self, items: Items) -> None:
+        if self.ended:
+            raise InputError("the stream has ended", hint="start a new detector, or do not advance to the end of time")
+        if self.eids is None:
+            self.eids = items.eid_high is not None or any(branch.needs_order for branch in self.branches)
 
     @property
     def frontier(self) -> int:
@@ -113,13 +152,19 @@ class Detector:
 
     @property
     def counters(self) -> Counters:
+        """What was seen, and how many events are kept."""
+        total = self.count()
+        total.live = sum(branch.live for branch in self.branches)
+        return total
+
+    def count(self) -> Counters:
+        """The same without looking at what is kept."""
         total = Counters(self._seen, matches=self._matches, retracted=self._retracted)
         for branch in self.branches:
             total.relevant = max(total.relevant, branch.count(rt.RELEVANT))
             total.late = max(total.late, branch.count(rt.LATE))
             total.duplicates = max(total.duplicates, branch.count(rt.DUPLICATES))
             total.waiting += branch.count(rt.WAITING)
-            total.live += branch.live
         return total
 
     @property
@@ -133,46 +178,48 @@ class Detector:
 
     # --- from event numbers to changes -----------------------------------------------------------------------------
 
-    def _changes(self, raw: list[tuple[Ints, Ints]]) -> Changes:
-        pieces = [
-            self._bound(branch, rows, members) for branch, (rows, members) in zip(self.branches, raw, strict=True)
-        ]
-        changes = _joined(self, [piece for piece in pieces if len(piece)])
-        if self.ledger is not None and len(changes):
+    def _changes(self, raw: list[Answers | None]) -> Changes:
+        """What the branches say, together."""
+        found = [(branch, *answers) for branch, answers in zip(self.branches, raw, strict=True) if answers is not None]
+        if not found:
+            return self._nothing
+        asked = [branch.mentioned(*answers) for branch, *answers in found] if self.payload.has_singles else []
+        view = self.payload.view([numbers for each in asked for numbers in each])
+        changes = _joined([self._bound(view, *each) for each in found])
+        if self.ledger is not None:
             changes = self.ledger.settle(changes)
-        self._matches += int((changes.op > 0).sum())
-        self._retracted += int((changes.op < 0).sum())
+        gained = int(np.count_nonzero(changes.op > 0))
+        self._matches += gained
+        self._retracted += len(changes) - gained
         return changes
 
-    def _bound(self, branch: Branch, rows: Ints, members: Ints) -> Changes:
-        """The rows of a kernel with one column per variable of the plan."""
-        count = len(rows)
-        names = [variable.name for variable in self.plan.variables]
-        fixed = [np.full(count, -1, np.int64) for _ in names]
-        repeated = {
-            index: Members(np.zeros(count + 1, np.int64), np.zeros(0, np.int64))
-            for index, variable in enumerate(self.plan.variables)
-            if variable.repeated
-        }
-        view = Payload(has_eid=self.payload.has_eid)
-        view.chunks = list(self.payload.chunks)
-        for column, leaf in enumerate(branch.program.nest):
-            numbers = np.ascontiguousarray(rows[:, 2 + column])
-            alts = branch.alternatives(leaf)
-            types = view.types(view.locate(numbers)) if len(alts) > 1 and count else None
-            for type, var in alts:
-                mine = numbers if types is None else np.where(types == self.types.index(type), numbers, -1)
-                fixed[names.index(var)] = mine
-        for number, leaf in enumerate(branch.program.repeated):
-            at = 2 + len(branch.program.nest) + 2 * number
-            repeated[names.index(branch.alternatives(leaf)[0][1])] = _ragged(rows[:, at], rows[:, at + 1], members)
-        return Changes(self.plan, rows[:, 0].astype(np.int8), rows[:, 1].copy(), fixed, repeated, view, self.functions)
+    def _bound(self, view: View, branch: Branch, columns: Ints, members: Ints) -> Changes:
+        """The columns of a kernel as one column per variable of the plan."""
+        count = columns.shape[1]
+        nobody = NOBODY if branch.is_whole else np.full(count, -1, np.int64)
+        fixed = [nobody if at is None else columns[at] for at in branch.order]
+        for at, alternatives in branch.unions:
+            types = view.types(columns[at])
+            for code, index in alternatives:
+                fixed[index] = np.where(types == code, columns[at], -1)
+        repeated = {}
+        for index in self._nothing.repeated:
+            repeated[index] = Members(np.zeros(count + 1, np.int64), NOBODY)
+        for index, at in branch.repeated.items():
+            repeated[index] = _ragged(columns[at], columns[at + 1], members)
+        return Changes(self.plan, columns[0].astype(np.int8), columns[1], fixed, repeated, view, self.functions)
 
     # --- housekeeping ---------------------------------------------------------------------------------------------
 
-    def _wanted(self, items: Items) -> npt.NDArray[np.bool_] | None:
+    def _keep(self, items: Items, first: int, accepted: int) -> None:
+        """Keep what an answer may show."""
+        if isinstance(items, OneRow):
+            self.payload.add_row(first, items.time, items.row, items.source)
+        else:
+            self.payload.add(first, items, self._wanted(items, accepted), self.clock)
+
+    def _wanted(self, items: Items, accepted: int) -> npt.NDArray[np.bool_] | None:
         """Rows that may be shown later, or None for all: then the batch is kept as it is."""
-        accepted = max(branch.accepted for branch in self.branches)
         if 10 * accepted >= len(items):
             return None
         known = np.array([type in branch_types for type in self.types for branch_types in [self._my_types()]] + [False])
@@ -195,6 +242,19 @@ class Detector:
         numbers = np.arange(first, first + len(items), dtype=np.int64)
         return Items(items.types, items.start, items.end, high, numbers, items.columns, items.payload, items.signs)
 
+    def _ranked_one(self, one: OneRow, twin: OneRow, number: int) -> OneRow:
+        """The same for one event."""
+        assert twin.eid_high is not None and twin.eid_low is not None
+        hashed = one.types[0] in self._repeated_codes
+        twin.eid_high[0] = row_hash(one.source.content(one.row)) if hashed else 0
+        twin.eid_low[0], twin.nulls = number, one.nulls
+        return twin
+
+    @cached_property
+    def _repeated_codes(self) -> frozenset[int]:
+        types = {type for branch in self.branches for type in branch.repeated_types}
+        return frozenset(code for code, type in enumerate(self.types) if type in types)
+
     @cached_property
     def _repeated_key(self) -> tuple[str, ...]:
         """The attributes that keep repeated events apart, if they are the same for all repetitions."""
@@ -208,11 +268,9 @@ class Detector:
         return np.flatnonzero((items.end < clock) & mine)
 
     def _forget(self) -> None:
-        if self.ordered and self.branches:
-            horizon = min(branch.horizon for branch in self.branches)
-            self.payload.drop_before(horizon)
-            if self.ledger is not None:
-                self.ledger.forget(self.clock)
+        self.payload.tidy(min([branch.horizon for branch in self.branches], default=BEGINNING))
+        if self.ledger is not None and self.ordered:
+            self.ledger.forget(self.clock)
 
     # --- state ----------------------------------------------------------------------------------------------------
 
@@ -258,19 +316,20 @@ def _ragged(first: Ints, counts: Ints, members: Ints) -> Members:
     return Members(offsets, members[index.astype(np.int64)])
 
 
-def _joined(detector: Detector, pieces: list[Changes]) -> Changes:
-    if len(pieces) == 1:
-        return pieces[0]
-    if not pieces:
-        empty = np.zeros(0, np.int64)
-        columns = [empty for _ in detector.plan.variables]
-        repeated = {
-            index: Members(np.zeros(1, np.int64), empty)
-            for index, variable in enumerate(detector.plan.variables)
-            if variable.repeated
-        }
-        return Changes(detector.plan, empty.astype(np.int8), empty, columns, repeated, Payload(), detector.functions)
+def _nothing(plan: Plan, functions: Mapping[str, Function]) -> Changes:
+    """No changes; shared, so nobody may write to it."""
+    empty = np.zeros(0, np.int64)
+    members = Members(np.zeros(1, np.int64), empty)
+    repeated = {index: members for index, variable in enumerate(plan.variables) if variable.repeated}
+    fixed = [empty for _ in plan.variables]
+    return Changes(plan, empty.astype(np.int8), empty, fixed, repeated, View([]), functions)
+
+
+def _joined(pieces: list[Changes]) -> Changes:
+    """The changes of several branches, one after the other."""
     first = pieces[0]
+    if len(pieces) == 1:
+        return first
     fixed = [np.concatenate([piece.fixed[index] for piece in pieces]) for index in range(len(first.fixed))]
     repeated = {}
     for index in first.repeated:

@@ -13,6 +13,8 @@ import numpy as np
 from tocsin.engine.changes import Changes
 from tocsin.plan.block import Plan
 
+FEW = 64
+
 
 class Ledger:
     """Counts by identity; forgotten once no further justification can come."""
@@ -21,6 +23,7 @@ class Ledger:
         self.within = within
         self.counts: dict[tuple[int, int], int] = {}
         self.starts: dict[tuple[int, int], int] = {}
+        self._enough = FEW  # so many entries are worth a look at all of them
 
     @staticmethod
     def of(plan: Plan) -> Ledger | None:
@@ -54,9 +57,10 @@ class Ledger:
         return changes.pick(np.array(keep, np.int64))
 
     def forget(self, clock: int) -> None:
-        """Drop the bindings whose window has passed."""
-        if self.within is None:
+        """Drop the bindings whose window has passed, whenever there are twice as many as were left the last time."""
+        if self.within is None or len(self.starts) < self._enough:
             return
         old = [key for key, start in self.starts.items() if start + 2 * self.within < clock]
         for key in old:
             del self.counts[key], self.starts[key]
+        self._enough = max(FEW, 2 * len(self.starts))

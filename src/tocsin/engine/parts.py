@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.engine.payload import Words, mixed, words_of
+from tocsin.engine.payload import Rows, Words, mixed, whole, words_of
 from tocsin.errors import StateError
 from tocsin.items import Ints
 
@@ -77,35 +77,34 @@ def _cut(detector: Detector) -> dict[tuple[int, int], Ints]:
         for leaf, begin, end in branch.live_places():
             by_leaf.setdefault(leaf, []).append(branch.H[begin:end, 1].copy())
         for leaf, pieces in by_leaf.items():
-            numbers = np.concatenate(pieces)
-            at = detector.payload.locate(numbers)
-            buckets = _buckets(detector, at, keys.get(branch.program.leaf_ids[leaf], ()))
-            frames = detector.payload.times(at)[1] // (detector.plan.within or 2**40)
+            numbers = np.sort(np.concatenate(pieces))
+            rows = detector.payload.rows(numbers)
+            buckets = _buckets(rows, keys.get(branch.program.leaf_ids[leaf], ()))
+            frames = rows.end // (detector.plan.within or 2**40)
             for bucket, frame in {*zip(buckets.tolist(), frames.tolist(), strict=True)}:
                 found.setdefault((bucket, frame), []).append(numbers[(buckets == bucket) & (frames == frame)])
     return {place: np.unique(np.concatenate(pieces)) for place, pieces in found.items()}
 
 
-def _buckets(detector: Detector, at: Ints, attrs: tuple[str, ...]) -> Ints:
+def _buckets(rows: Rows, attrs: tuple[str, ...]) -> Ints:
     if not attrs:
-        return np.full(len(at), EVERYWHERE, np.int64)
-    rows = detector.payload.table().take(pa.array(at)).combine_chunks()
-    total: Words = np.zeros(len(at), np.uint64)
+        return np.full(len(rows.numbers), EVERYWHERE, np.int64)
+    total: Words = np.zeros(len(rows.numbers), np.uint64)
     for attr in attrs:
-        column = rows.column(attr)
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        total = mixed(total * np.uint64(31) + words_of(column))
+        total = mixed(total * np.uint64(31) + words_of(whole(rows.table.column(attr))))
     return (mixed(total) >> np.uint64(58)).astype(np.int64)
 
 
 def _events(detector: Detector, numbers: Ints) -> bytes:
-    payload = detector.payload
-    at = payload.locate(numbers)
-    rows = payload.table().take(pa.array(at))
-    high, low = payload.eid_numbers(at)
+    kept = detector.payload.rows(numbers)
+    rows, (high, low) = kept.table, kept.names
     for name, column in zip(INNER, (numbers, high, low), strict=True):
         rows = rows.append_column(name, pa.array(column))
-    note = {"tocsin.format": str(FORMAT), "tocsin.query": detector.plan.fingerprint, "eid": str(bool(payload.has_eid))}
+    note = {
+        "tocsin.format": str(FORMAT),
+        "tocsin.query": detector.plan.fingerprint,
+        "eid": str(bool(detector.payload.has_eid)),
+    }
     sink = pa.BufferOutputStream()
     rows = rows.replace_schema_metadata(note).combine_chunks()
     with pa.ipc.new_stream(sink, rows.schema) as writer:

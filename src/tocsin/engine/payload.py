@@ -1,30 +1,58 @@
 """The events behind the numbers: rows as they came, kept while an answer may still show them.
 
 A detector numbers events by arrival. Here a number leads back to its row: attributes for results, and the two numbers
-of its eid. Without an eid column the eid is a hash of the content plus an occurrence number among equal rows; it is
-computed only for the batches in which an answer lies.
+of its eid. Batches stay what they are, Arrow. Single events stay the dicts that they came as, and are forgotten as such
+unless an answer shows them. Without an eid column the eid is a hash of the content plus an occurrence number among
+equal rows; it is computed only for rows that are asked for, and for those that may be equal to them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from operator import itemgetter
+from struct import Struct
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tocsin.events import text_hash
+from tocsin.encode.eids import hash_texts
+from tocsin.events import MASK64, mix, text_hash
 from tocsin.items import Codes, Ints, Items
 
 Words = npt.NDArray[np.uint64]
+Row: TypeAlias = dict[str, Any]
+Single: TypeAlias = tuple[int, int, Row]  # number, end, row
 
+WHOLE, REAL = pa.int64(), pa.float64()
 NOT_CONTENT = frozenset(("eid", "source", "seq", "arrival"))
+MERGED = 256  # so many small chunks in a row become one
+SMALL = 4096  # rows of a small chunk
+MOST_SINGLE = 1 << 16  # single rows that stay dicts
+FEW = 64  # texts that are not worth a dictionary
+AT_ONCE = 1024  # single rows that become a chunk when there are too many
+
+
+class Source(Protocol):
+    """Whoever reads single rows can also read many of them."""
+
+    @property
+    def has_eid(self) -> bool: ...
+
+    def items(self, rows: Sequence[Row]) -> Items: ...
+
+
+# --- chunks --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Chunk:
-    """A batch: its rows are events first .. first + len; `kept` are the rows still there (None: all)."""
+    """A batch: row i is event first + i, or first + kept[i] where only some rows were kept."""
 
     first: int
     rows: pa.RecordBatch
@@ -35,107 +63,387 @@ class Chunk:
     low: Ints | None
     kept: Ints | None = None
     last_end: int = 0
+    level: int = 0  # how often it was merged; chunks of one level that stand together are merged
+    run: int = 1  # how many of this level stand together, up to this one
+    ranked: tuple[Ints, Ints | None] | None = None  # see by_end
 
-    @property
-    def stop(self) -> int:
-        return self.first + (len(self.types) if self.kept is None else int(self.kept[-1]) + 1 if len(self.kept) else 0)
+    def numbers(self, rows: Ints) -> Ints:
+        return self.first + (rows if self.kept is None else self.kept[rows])
+
+    def places(self, numbers: Ints) -> Ints:
+        """The rows of events that are here."""
+        at = numbers - self.first
+        return at if self.kept is None else np.searchsorted(self.kept, at)
+
+    def by_end(self) -> tuple[Ints, Ints | None]:
+        """The ends in order, and the rows in that order (None: as they are)."""
+        if self.ranked is None:
+            in_order = bool((self.end[1:] >= self.end[:-1]).all())
+            order = None if in_order else np.argsort(self.end, kind="stable")
+            self.ranked = (self.end, None) if order is None else (self.end[order], order)
+        return self.ranked
+
+    def ending(self, ends: Ints) -> tuple[Ints, Ints]:
+        """The rows that end at one of `ends` (ascending), in order of arrival, and at which one each of them ends."""
+        ranked, order = self.by_end()
+        low, high = np.searchsorted(ranked, ends), np.searchsorted(ranked, ends, side="right")
+        counts = high - low
+        which = np.repeat(np.arange(len(ends)), counts)
+        at = np.arange(len(which)) + np.repeat(low - (np.cumsum(counts) - counts), counts)
+        if order is None:
+            return at, which
+        rows = order[at]
+        back = np.argsort(rows)
+        return rows[back], which[back]
+
+
+def _reached(chunks: list[Chunk], ends: Ints) -> list[Chunk]:
+    """The chunks between whose first and last end lies one of `ends`."""
+    ranked = [chunk.by_end()[0] for chunk in chunks]
+    low = np.searchsorted(ends, [each[0] for each in ranked])
+    high = np.searchsorted(ends, [each[-1] for each in ranked], side="right")
+    return [chunks[at] for at in np.flatnonzero(low < high).tolist()]
+
+
+def _merged(chunks: list[Chunk]) -> Chunk:
+    """Small chunks as one."""
+    numbers = np.concatenate([chunk.numbers(np.arange(len(chunk.types))) for chunk in chunks])
+    first = int(numbers[0])
+    return Chunk(
+        first,
+        _one_batch(_stacked([chunk.rows for chunk in chunks])),
+        np.concatenate([chunk.types for chunk in chunks]),
+        np.concatenate([chunk.start for chunk in chunks]),
+        np.concatenate([chunk.end for chunk in chunks]),
+        _all_or_none([chunk.high for chunk in chunks]),
+        _all_or_none([chunk.low for chunk in chunks]),
+        kept=numbers - first,
+        last_end=chunks[-1].last_end,
+        level=chunks[-1].level + 1,
+    )
+
+
+def _all_or_none(arrays: list[Ints | None]) -> Ints | None:
+    given = [array for array in arrays if array is not None]
+    return np.concatenate(given) if len(given) == len(arrays) else None
+
+
+def _stacked(batches: list[pa.RecordBatch]) -> pa.Table:
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    whole = pa.concat_tables(tables, promote_options="permissive") if len(tables) > 1 else tables[0]
+    return whole.combine_chunks()
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    return table.to_batches()[0]
+
+
+# --- rows that an answer shows -------------------------------------------------------------------------------------
+
+
+class Rows:
+    """Some rows of some chunks, each once, in order of arrival."""
+
+    def __init__(self, chunks: list[Chunk], numbers: Ints) -> None:
+        self.chunks, self.numbers = chunks, numbers
+        cuts = [*np.searchsorted(numbers, [chunk.first for chunk in chunks]).tolist(), len(numbers)]
+        self.pieces = [
+            (chunk, chunk.places(numbers[begin:end]))
+            for chunk, begin, end in zip(chunks, cuts, cuts[1:], strict=False)
+            if begin < end
+        ]
+
+    def at(self, numbers: Ints) -> Ints:
+        """Where events stand among these rows; -1 stays -1."""
+        places = self._places
+        found: Ints
+        if places is None:
+            found = np.where(numbers < 0, -1, np.searchsorted(self.numbers, numbers))
+        else:
+            found = places[np.maximum(numbers - self.numbers[0], -1)]
+        return found
+
+    @cached_property
+    def _places(self) -> Ints | None:
+        """The place of each number from the first to the last, with -1 behind them; None if that would be too long."""
+        count = len(self.numbers)
+        if count < AT_ONCE or self.numbers[-1] - self.numbers[0] > 16 * count:
+            return None
+        places = np.full(self.numbers[-1] - self.numbers[0] + 2, -1, np.int64)
+        places[self.numbers - self.numbers[0]] = np.arange(count)
+        return places
+
+    @cached_property
+    def types(self) -> Codes:
+        return np.concatenate([chunk.types[at] for chunk, at in self.pieces] or [np.zeros(0, np.int32)])
+
+    @cached_property
+    def start(self) -> Ints:
+        return np.concatenate([chunk.start[at] for chunk, at in self.pieces] or [np.zeros(0, np.int64)])
+
+    @cached_property
+    def end(self) -> Ints:
+        return np.concatenate([chunk.end[at] for chunk, at in self.pieces] or [np.zeros(0, np.int64)])
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The rows as results show them; every column in one piece."""
+        if not self.pieces:
+            return pa.table({})
+        return _stacked([chunk.rows.take(pa.array(at)) for chunk, at in self.pieces])
+
+    @cached_property
+    def shown(self) -> dict[str, pa.Array]:
+        """The columns by name, with the eid."""
+        table = self.table
+        return {name: whole(table.column(name)) for name in table.schema.names} | {"eid": self.eids}
+
+    @cached_property
+    def eids(self) -> pa.Array:
+        """The eids as people see them."""
+        named = [chunk.high is not None for chunk, _ in self.pieces]
+        if named and all(named):
+            return whole(self.table.column("eid"))
+        texts = [auto_eid(high, low) for high, low in zip(*(each.tolist() for each in self.names), strict=True)]
+        computed = pa.array(texts, pa.string())
+        if not any(named):
+            return computed
+        return pc.coalesce(whole(self.table.column("eid")).cast(pa.string()), computed)
+
+    @cached_property
+    def names(self) -> tuple[Ints, Ints]:
+        """The eids as two numbers each."""
+        high, low = np.empty(len(self.numbers), np.int64), np.empty(len(self.numbers), np.int64)
+        nameless = np.zeros(len(self.numbers), np.bool_)
+        stop = 0
+        for chunk, at in self.pieces:
+            mine = slice(stop, stop := stop + len(at))
+            if chunk.high is None or chunk.low is None:
+                nameless[mine] = True
+            else:
+                high[mine], low[mine] = chunk.high[at], chunk.low[at]
+        if nameless.any():
+            high[nameless], low[nameless] = self._computed(nameless)
+        return high, low
+
+    def _computed(self, nameless: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
+        """Content hash and occurrence number: equal rows have the same type and end, so only those are compared."""
+        ends, which = _distinct(self.end[nameless])
+        types = self.types[nameless]
+        wanted = np.zeros((len(ends), int(types.max()) + 1), np.bool_)
+        wanted[which, types] = True
+        numbers, hashes = [], []
+        for chunk in _reached([chunk for chunk in self.chunks if chunk.high is None], ends):
+            at = _alike(chunk, ends, wanted)
+            numbers.append(chunk.numbers(at))
+            hashes.append(content_hash(chunk.rows.take(pa.array(at))).view(np.int64))
+        known = np.concatenate(hashes)
+        mine = np.searchsorted(np.concatenate(numbers), self.numbers[nameless])
+        return known[mine], occurrences(known)[mine]
+
+
+def _alike(chunk: Chunk, ends: Ints, wanted: npt.NDArray[np.bool_]) -> Ints:
+    """The rows of a chunk with a wanted type at one of the ends."""
+    at, which = chunk.ending(ends)
+    types = chunk.types[at]
+    known = (types >= 0) & (types < wanted.shape[1])
+    alike: Ints = at[known & wanted[which, np.where(known, types, 0)]]
+    return alike
+
+
+def _distinct(values: Ints) -> tuple[Ints, Ints]:
+    """Distinct values in order, and the place of each value among them."""
+    if (values[1:] < values[:-1]).any():
+        found, places = np.unique(values, return_inverse=True)
+        return found, places.reshape(-1)
+    fresh = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=fresh[1:])
+    return values[fresh], np.cumsum(fresh) - 1
+
+
+def distinct(several: Sequence[Ints]) -> Ints:
+    """The event numbers in some columns, ascending, each once, without -1."""
+    whole = np.concatenate([*several, np.zeros(0, np.int64)])
+    whole = whole[whole >= 0]
+    if not len(whole):
+        return whole
+    low, high = int(whole.min()), int(whole.max())
+    if high - low > 16 * len(whole):
+        return np.unique(whole)
+    there = np.zeros(high - low + 1, np.bool_)
+    there[whole - low] = True
+    return np.flatnonzero(there) + low
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def occurrences(values: Ints) -> Ints:
+    """For each value how often it stood before.
+
+    >>> occurrences(np.array([7, 8, 7, 7])).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(values, kind="stable")
+    ranked = values[order]
+    fresh = np.ones(len(values), np.bool_)
+    np.not_equal(ranked[1:], ranked[:-1], out=fresh[1:])
+    found = np.zeros(len(values), np.int64)
+    if not fresh.all():
+        starts = np.flatnonzero(fresh)
+        found[order] = np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
+    return found
+
+
+# --- the payload of a detector -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class View:
+    """The chunks at one moment; what is forgotten later is still here."""
+
+    chunks: list[Chunk]
+
+    def rows(self, numbers: Ints) -> Rows:
+        """The rows of some events; `numbers` ascend."""
+        return Rows(self.chunks, numbers)
+
+    def types(self, numbers: Ints) -> Codes:
+        """The type of each event."""
+        rows = self.rows(distinct([numbers]))
+        return rows.types[rows.at(numbers)]
 
 
 class Payload:
-    """Chunks in order of arrival."""
+    """Chunks in order of arrival, and behind them the tail: single rows, from `head` on."""
 
-    def __init__(self, *, has_eid: bool | None = None) -> None:
+    def __init__(self, *, ordered: bool = True) -> None:
+        self.ordered = ordered
         self.chunks: list[Chunk] = []
-        self.has_eid = has_eid
-        self._table: tuple[int, pa.Table] | None = None
+        self.tail: list[Single] = []
+        self.head = 0
+        self.source: Source | None = None
+        self.has_eid: bool | None = None
+
+    # --- keeping ---
 
     def add(self, first: int, items: Items, wanted: npt.NDArray[np.bool_] | None, clock: int) -> None:
         """Keep a batch whose events end by `clock`: all of it, or only the wanted rows."""
+        self._flush()
         self.has_eid = items.eid_high is not None
-        self._table = None
+        high, low = items.eid_high, items.eid_low
         if wanted is None:
-            chunk = Chunk(first, items.payload, items.types, items.start, items.end, items.eid_high, items.eid_low)
+            chunk = Chunk(first, items.payload, items.types, items.start, items.end, high, low)
         else:
             at = np.flatnonzero(wanted)
-            high, low = (None if column is None else column[at] for column in (items.eid_high, items.eid_low))
+            high, low = None if high is None else high[at], None if low is None else low[at]
             rows = items.payload.take(pa.array(at))
-            chunk = Chunk(first, rows, items.types[at], items.start[at], items.end[at], high, low, kept=at)
+            chunk = Chunk(first, rows, items.types[at], items.start[at], items.end[at], high, low, at)
         chunk.last_end = clock
-        self.chunks.append(chunk)
+        self._append(chunk)
 
-    def drop_before(self, horizon: int) -> None:
-        """Forget the batches of which every wanted event ended before the horizon."""
-        if any(chunk.last_end < horizon for chunk in self.chunks):
-            self.chunks = [chunk for chunk in self.chunks if chunk.last_end >= horizon]
-            self._table = None
+    def add_row(self, number: int, end: int, row: Row, source: Source) -> None:
+        """Keep a single event."""
+        if source is not self.source:
+            self._flush()
+            self.source, self.has_eid = source, source.has_eid
+        self.tail.append((number, end, row))
 
-    def locate(self, numbers: Ints) -> Ints:
-        """Event numbers as row numbers of `table()`; -1 stays -1."""
-        firsts = np.array([chunk.first for chunk in self.chunks], np.int64)
-        offsets = np.cumsum([0] + [chunk.rows.num_rows for chunk in self.chunks])
-        found = np.full(len(numbers), -1, np.int64)
-        which = np.searchsorted(firsts, numbers, side="right") - 1
-        for index in np.unique(which[numbers >= 0]):
-            chunk, mine = self.chunks[index], (which == index) & (numbers >= 0)
-            at = numbers[mine] - chunk.first
-            if chunk.kept is not None:
-                at = np.searchsorted(chunk.kept, at)
-            found[mine] = at + offsets[index]
-        return found
+    def tidy(self, horizon: int) -> None:
+        """Forget what ended before the horizon; too many single rows become chunks."""
+        if self.ordered:
+            self._drop_before(horizon)
+        if len(self.tail) - self.head > (MOST_SINGLE if self.ordered else SMALL):
+            self._flush(AT_ONCE if self.ordered else None)
 
-    def table(self) -> pa.Table:
-        """All kept rows."""
-        if self._table is None:
-            tables = [pa.Table.from_batches([chunk.rows]) for chunk in self.chunks]
-            whole = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
-            self._table = (len(self.chunks), whole)
-        return self._table[1]
+    def _drop_before(self, horizon: int) -> None:
+        """Chunks as a whole, single rows one by one."""
+        chunks, tail, head = self.chunks, self.tail, self.head
+        if chunks and chunks[0].last_end < horizon:
+            del chunks[: bisect_left(chunks, horizon, key=_last_end)]
+        while head < len(tail) and tail[head][1] < horizon:
+            head += 1
+        if head != self.head:
+            if head > AT_ONCE and 2 * head > len(tail):
+                del tail[:head]
+                head = 0
+            self.head = head
 
-    def times(self, at: Ints) -> tuple[Ints, Ints]:
-        starts = np.concatenate([chunk.start for chunk in self.chunks]) if self.chunks else np.zeros(0, np.int64)
-        ends = np.concatenate([chunk.end for chunk in self.chunks]) if self.chunks else np.zeros(0, np.int64)
-        return starts[at], ends[at]
+    def _append(self, chunk: Chunk) -> None:
+        """Small chunks are merged where many stand together, so that there are never many chunks."""
+        while True:
+            if len(chunk.types) >= SMALL:
+                chunk.level = SMALL
+            last = self.chunks[-1] if self.chunks else None
+            alike = last is not None and last.level == chunk.level and (last.high is None) == (chunk.high is None)
+            chunk.run = last.run + 1 if alike and last is not None else 1
+            self.chunks.append(chunk)
+            if chunk.level == SMALL or chunk.run < MERGED or len(self.chunks) < MERGED:
+                return
+            chunk = _merged(self.chunks[-MERGED:])
+            del self.chunks[-MERGED:]
 
-    def types(self, at: Ints) -> Codes:
-        return np.concatenate([chunk.types for chunk in self.chunks])[at]
+    def _flush(self, count: int | None = None) -> None:
+        """Turn single rows into a chunk: the first so many, or all."""
+        stop = len(self.tail) if count is None else self.head + count
+        if self.head < stop:
+            self._append(self._chunk(self.tail[self.head : stop]))
+        del self.tail[:stop]
+        self.head = 0
 
-    def eid_numbers(self, at: Ints) -> tuple[Ints, Ints]:
-        """The eids of rows of `table()` as two numbers each."""
-        self._name_all()
-        high = np.concatenate([chunk.high for chunk in self.chunks if chunk.high is not None])
-        low = np.concatenate([chunk.low for chunk in self.chunks if chunk.low is not None])
-        return high[at], low[at]
+    def _chunk(self, singles: list[Single]) -> Chunk:
+        assert self.source is not None
+        items = self.source.items([row for _, _, row in singles])
+        numbers = np.array([number for number, _, _ in singles], np.int64)
+        first, last_end = int(numbers[0]), max(end for _, end, _ in singles)
+        chunk = Chunk(first, items.payload, items.types, items.start, items.end, items.eid_high, items.eid_low)
+        chunk.kept, chunk.last_end = numbers - first, last_end
+        return chunk
 
-    def eids(self, at: Ints) -> pa.Array:
-        """The eids of rows of `table()` as people see them."""
-        if self.has_eid:
-            return self.table().column("eid").combine_chunks().take(pa.array(at))
-        high, low = self.eid_numbers(at)
-        return pa.array([auto_eid(h, n) for h, n in zip(high.tolist(), low.tolist(), strict=True)], pa.string())
+    # --- showing ---
 
-    def _name_all(self) -> None:
-        """Give every row without an eid its content hash and occurrence number."""
-        if all(chunk.high is not None for chunk in self.chunks):
-            return
-        for index, chunk in enumerate(self.chunks):
-            if chunk.high is None:
-                chunk.high, chunk.low = self.names_for(chunk.rows, self.chunks[:index])
+    @property
+    def has_singles(self) -> bool:
+        return self.head < len(self.tail)
 
-    def names_for(self, rows: pa.RecordBatch, earlier: list[Chunk]) -> tuple[Ints, Ints]:
-        hashes = content_hash(rows).view(np.int64)
-        known = [chunk.high for chunk in earlier if chunk.high is not None]
-        before = np.concatenate(known) if known else np.zeros(0, np.int64)
-        order = np.argsort(hashes, kind="stable")
-        ranked = hashes[order]
-        starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]]) if len(ranked) else np.zeros(0, np.int64)
-        counts = np.diff(np.r_[starts, len(ranked)])
-        occurrence = np.empty(len(hashes), np.int64)
-        occurrence[order] = np.arange(len(ranked)) - np.repeat(starts, counts)
-        repeated = np.isin(hashes, before)
-        if repeated.any():
-            values, seen = np.unique(before, return_counts=True)
-            occurrence[repeated] += seen[np.searchsorted(values, hashes[repeated])]
-        return hashes.copy(), occurrence
+    def rows(self, numbers: Ints) -> Rows:
+        """The rows of some events; `numbers` ascend."""
+        self._flush()
+        return Rows(self.chunks, numbers)
+
+    def view(self, asked: Sequence[Ints]) -> View:
+        """What is needed to show some events, whatever is forgotten later."""
+        chunks = list(self.chunks)
+        if self.has_singles and (singles := self._asked(distinct(asked))):
+            chunks.append(self._chunk(singles))
+        return View(chunks)
+
+    def _asked(self, numbers: Ints) -> list[Single]:
+        """The single rows with these numbers; without eids also those that may be equal to them."""
+        tail, head = self.tail, self.head
+        mine = numbers[numbers >= tail[head][0]].tolist()
+        if 8 * len(mine) > len(tail) - head:
+            return tail[head:]
+        places = {bisect_left(tail, (number,), head) for number in mine}
+        if not self.has_eid:
+            ends = {tail[place][1] for place in places}
+            if not self.ordered:
+                return [single for single in tail[head:] if single[1] in ends]
+            for end in ends:
+                place = bisect_left(tail, end, head, key=itemgetter(1))
+                while place < len(tail) and tail[place][1] == end:
+                    places.add(place)
+                    place += 1
+        return [tail[place] for place in sorted(places)]
+
+
+def _last_end(chunk: Chunk) -> int:
+    return chunk.last_end
+
+
+# --- computed eids -------------------------------------------------------------------------------------------------
 
 
 def auto_eid(high: int, low: int) -> str:
@@ -145,41 +453,108 @@ def auto_eid(high: int, low: int) -> str:
 
 def content_hash(rows: pa.RecordBatch) -> Words:
     """A hash of each row that does not depend on the order of columns; nulls and missing columns count as nothing."""
-    total = np.zeros(rows.num_rows, np.uint64)
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+    named = zip(rows.schema.names, rows.columns, strict=True)
+    content = [(name, column) for name, column in named if name not in NOT_CONTENT]
+    words = np.empty((len(content), rows.num_rows), np.uint64)
+    for mine, (name, column) in zip(words, content, strict=True):
+        np.bitwise_xor(words_of(column), np.uint64(text_word(name)), out=mine)
+    _mix(words)
+    for mine, (_, column) in zip(words, content, strict=True):
+        if column.null_count:
+            mine[np.asarray(column.is_null())] = 0
+    total: Words = words.sum(axis=0, dtype=np.uint64)
+    _mix(total)
+    return total
+
+
+def row_hash(content: Mapping[str, Any]) -> int:
+    """The same for one row without nulls."""
+    total = 0
+    for name, value in content.items():
         if name not in NOT_CONTENT:
-            seed = np.uint64(text_hash(name.encode()) & (2**64 - 1))
-            words = mixed(words_of(column) ^ seed)
-            total += np.where(np.asarray(column.is_valid()), words, np.uint64(0))
-    return mixed(total)
+            total += mix(_value_word(value) ^ text_word(name))
+    total = mix(total & MASK64)
+    return total - 2**64 if total >= 2**63 else total
+
+
+def _value_word(value: str | float) -> int:
+    """The same as `words_of` for one value."""
+    if isinstance(value, str):
+        return text_word(value)
+    if isinstance(value, float):
+        bits: int = BITS.unpack(NUMBER.pack(value + 0.0))[0]
+        return bits
+    return int(value) & MASK64
+
+
+NUMBER, BITS = Struct("<d"), Struct("<Q")
 
 
 def mixed(words: Words) -> Words:
     """The splitmix64 finaliser on whole arrays; the same as `events.mix`."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    words = words.copy()
+    _mix(words)
+    return words
+
+
+def _mix(words: Words) -> None:
+    """`mixed` in place."""
+    rest = words >> THIRTY
+    words ^= rest
+    words *= FIRST_FACTOR
+    np.right_shift(words, TWENTY_SEVEN, out=rest)
+    words ^= rest
+    words *= SECOND_FACTOR
+    np.right_shift(words, THIRTY_ONE, out=rest)
+    words ^= rest
+
+
+THIRTY, TWENTY_SEVEN, THIRTY_ONE = np.uint64(30), np.uint64(27), np.uint64(31)
+FIRST_FACTOR, SECOND_FACTOR = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def words_of(column: pa.Array) -> Words:
     """Each value as 64 bits; equal values of a column have equal bits."""
     kind = column.type
     if pa.types.is_floating(kind):
-        filled = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+        filled = _filled(column if kind == REAL else column.cast(REAL), 0.0)
         return np.ascontiguousarray(filled + 0.0).view(np.uint64)
-    if pa.types.is_integer(kind):
-        return _bits(column.cast(pa.int64()))
-    if pa.types.is_boolean(kind):
-        return _bits(column.cast(pa.int64()))
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return _bits(column if kind == WHOLE else column.cast(WHOLE))
     if pa.types.is_temporal(kind):
         return _bits(column.view(pa.int64()) if kind.bit_width == 64 else column.cast(pa.int64()))
-    if pa.types.is_dictionary(kind):
+    if pa.types.is_dictionary(kind) and len(column.dictionary) > len(column):
         column = column.cast(kind.value_type)
-    encoded = pc.dictionary_encode(column.cast(pa.string()) if not pa.types.is_string(column.type) else column)
-    texts = [text_hash((text or "").encode()) & (2**64 - 1) for text in encoded.dictionary.to_pylist()] or [0]
-    words: Words = np.array(texts, np.uint64)[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string()) if not pa.types.is_string(column.type) else column
+        if len(column) < FEW:
+            return _text_words(column)
+        column = pc.dictionary_encode(column)
+    if not len(column.dictionary):  # nothing but nulls
+        return np.zeros(len(column), np.uint64)
+    words: Words = _text_words(column.dictionary.cast(pa.string()))[_filled(column.indices, 0)]
     return words
 
 
+def _text_words(texts: pa.Array) -> Words:
+    """`text_hash` of each text; of few texts without compiled code."""
+    if len(texts) > AT_ONCE:
+        return hash_texts(texts)[1].view(np.uint64)
+    return np.array([text_word(text or "") for text in texts.to_pylist()], np.uint64)
+
+
+@lru_cache(maxsize=4 * AT_ONCE)
+def text_word(text: str) -> int:
+    """`text_hash` without a sign."""
+    return text_hash(text.encode()) & (2**64 - 1)
+
+
+def _filled(column: pa.Array, value: float) -> npt.NDArray[Any]:
+    """The values with something in place of null."""
+    column = pc.fill_null(column, value) if column.null_count else column
+    filled: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return filled
+
+
 def _bits(column: pa.Array) -> Words:
-    return np.ascontiguousarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False)).view(np.uint64)
+    return np.ascontiguousarray(_filled(column, 0)).view(np.uint64)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tocsin.encode.batch import PAYLOAD, Encoder
 from tocsin.encode.columns import RESERVED, Columns
+from tocsin.encode.row import OneRow
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector, compile_plan
 from tocsin.errors import TocsinError
@@ -22,6 +23,7 @@ from tocsin.run.names import Names
 from tocsin.run.tables import HEAD
 from tocsin.schema import Field, Schema
 
+NOTHING: list[Changes] = []  # of a stage; shared
 COMPOSITE = replace(PAYLOAD, eid="eid")
 
 
@@ -100,6 +102,7 @@ class Pipeline:
             wanted.update(detector.reads)
             encoder = self._composites(plan, plans, sources, types, detector) if sources else None
             self.stages.append(Stage(plan, detector, sources, encoder))
+        self.chained = any(stage.sources for stage in self.stages)
         self.at_once = len(plans) == 1 and not waits(plans[0])
         windows = [plan.within for plan in plans]
         # how far back from the clock an event can matter to any stage; None: for ever
@@ -133,17 +136,23 @@ class Pipeline:
         self.relevant += int(np.count_nonzero(items.types >= 0))
         return self.push_items(self._in_order(items) if self.ordered else items)
 
-    def push_one(self, items: Items) -> list[list[Changes]] | None:
+    def push_one(self, one: OneRow) -> list[list[Changes]] | None:
         """The same for one row; None if it comes too late."""
-        end = int(items.end[0])
         self.seen += 1
-        self.relevant += int(items.types[0] >= 0)
+        if one.is_known:
+            self.relevant += 1
         if self.ordered:
-            if end < self.clock:
+            if one.time < self.clock:
                 self.late_count += 1
                 return None
-            self.clock = end
-        return self.push_items(items)
+            self.clock = one.time
+        if self.chained:
+            return self.push_items(one.copy())
+        out: list[list[Changes]] = []
+        for stage in self.stages:
+            changes = stage.detector.push_one(one)
+            out.append(NOTHING if changes is None else [changes])
+        return out
 
     def passes(self, end: int) -> bool:
         """An event that nobody asked for, where no answer waits for time to pass; False if it comes too late."""
@@ -234,10 +243,10 @@ class Pipeline:
         """What was seen, over all stages."""
         total = {"events": self.seen, "relevant": self.relevant, "late": self.late_count, "duplicates": 0, "matches": 0}
         total |= {"retracted": 0, "waiting": 0}
-        first: Any = self.stages[0].detector.counters
+        first: Any = self.stages[0].detector.count()
         total["duplicates"] = getattr(first, "duplicates", 0)
         for stage in self.stages:
-            counters: Any = stage.detector.counters
+            counters: Any = stage.detector.count()
             for name in ("matches", "retracted", "waiting"):
                 total[name] += getattr(counters, name, 0)
         return total

@@ -16,11 +16,10 @@ import pyarrow as pa
 from tocsin.encode.batch import frame, one_batch
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts, from_values
-from tocsin.encode.row import RowEncoder
+from tocsin.encode.row import OneRow, RowEncoder
 from tocsin.encode.times import ticks
 from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
-from tocsin.items import Items
 from tocsin.run.inputs import as_table
 from tocsin.run.matches import Matches
 from tocsin.run.pipeline import Pipeline
@@ -74,13 +73,13 @@ class Session:
 
     def push(self, events: Any) -> Matches:
         """One event (a dict or an Event), a list of them, or an Arrow table or batch."""
-        self._open()
+        if self._closed:
+            self._open()
         if type(events) is dict and self._rows is not None:
             if self._at_once and (end := self._rows.passing(events)) is not None:
                 return self._pass(end)
-            items = self._rows.encode(events)
-            if items is not None:
-                return self._push_one(items, events)
+            if self._rows.read(events):
+                return self._push_one(self._rows.one)
         batch = as_batch(events)
         if not batch.num_rows:
             return NOTHING
@@ -100,17 +99,17 @@ class Session:
         self.late = [] if self._pipeline.passes(end) else [0]
         return NOTHING
 
-    def _push_one(self, items: Items, event: dict[str, Any]) -> Matches:
+    def _push_one(self, one: OneRow) -> Matches:
         """The short way for one plain event."""
         pipeline = self._pipeline
         assert pipeline is not None
-        changes = pipeline.push_one(items)
+        changes = pipeline.push_one(one)
         if changes is None:
             self.late = [0]
             return NOTHING
         self.late = []
         if not self._declared:
-            self._keep(int(items.end[0]), event, pipeline)
+            self._keep(one.time, one.row, pipeline)
         for stage in changes:
             for each in stage:
                 if len(each):
