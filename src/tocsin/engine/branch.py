@@ -48,6 +48,7 @@ class Branch:
         self._assign([variable.name for variable in detector.plan.variables])
         self._lender: OneRow | None = None  # whose memory single events lie in
         self._lent: tuple[Any, ...] = ()  # that memory as arguments of the kernel
+        self._args: tuple[Any, ...] | None = None  # the same with the state behind it
         self._valid: list[Any] = []  # the part of it that says what is not null
 
     # --- what the kernel is ---------------------------------------------------------------------------------------
@@ -204,6 +205,7 @@ class Branch:
         tables = (self.H, self.D, self.KM, self.OUT, self.MEM, self.PD)
         self.T[rt.H_SIZE : rt.PD_SIZE + 1] = [len(table) for table in tables]
         self.T[rt.WAIT_WIDTH] = self.PD.shape[1]
+        self._args = None
         arrays = (
             self.T,
             self.H,
@@ -257,7 +259,9 @@ class Branch:
         if program.waits:  # else the kernel does it
             self._set_horizon()
         before = words[RELEVANT]
-        if self._one.run(0, 1, number, *self._lent, *self.state) != DONE:
+        if self._args is None:
+            self._args = (*self._lent, *self.state)
+        if self._one.run(0, 1, number, *self._args) != DONE:
             self._run(self._one, words[rt.ROW], 1, number, self._lent)
         if words[WAITING]:
             self._settle(self._one)
@@ -425,7 +429,7 @@ class Branch:
     def _borrow(self, one: OneRow) -> None:
         columns = self._columns(one)
         self._one = self.prepare()
-        self._lender, self._lent = one, self._batch(one, columns)
+        self._lender, self._lent, self._args = one, self._batch(one, columns), None
         mine = [columns[attr].valid for attr, _, _ in self.program.columns if attr in columns]
         self._valid = [valid.data for valid in mine if valid is not None]
 

@@ -223,7 +223,8 @@ class Changes:
             return pa.StructArray.from_arrays(nothing, names, mask=pa.array(absent))
         known = self.rows.shown
         missing = {field.name: field for field in variable.fields if field.name not in known}
-        columns = [known[name] if name not in missing else _nulls(missing[name], len(self.rows.numbers)) for name in names]
+        count = len(self.rows.numbers)
+        columns = [known[name] if name not in missing else _nulls(missing[name], count) for name in names]
         at = pa.array(np.maximum(self.rows.at(numbers), 0))
         structs = pa.StructArray.from_arrays(columns, names).take(at)
         return pa.StructArray.from_arrays(structs.flatten(), names, mask=pa.array(absent)) if absent.any() else structs

@@ -477,7 +477,7 @@ def row_hash(content: Mapping[str, Any]) -> int:
     return total - 2**64 if total >= 2**63 else total
 
 
-def _value_word(value: str | float) -> int:
+def _value_word(value: Any) -> int:
     """The same as `words_of` for one value."""
     if isinstance(value, str):
         return text_word(value)

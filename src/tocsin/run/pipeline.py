@@ -24,6 +24,7 @@ from tocsin.run.tables import HEAD
 from tocsin.schema import Field, Schema
 
 NOTHING: list[Changes] = []  # of a stage; shared
+QUIET: list[list[Changes]] = [NOTHING]  # a single stage without changes; shared
 COMPOSITE = replace(PAYLOAD, eid="eid")
 
 
@@ -148,6 +149,9 @@ class Pipeline:
             self.clock = one.time
         if self.chained:
             return self.push_items(one.copy())
+        if len(self.stages) == 1:
+            changes = self.stages[0].detector.push_one(one)
+            return QUIET if changes is None else [[changes]]
         out: list[list[Changes]] = []
         for stage in self.stages:
             changes = stage.detector.push_one(one)

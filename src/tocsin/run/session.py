@@ -22,7 +22,7 @@ from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
 from tocsin.run.inputs import as_table
 from tocsin.run.matches import Matches
-from tocsin.run.pipeline import Pipeline
+from tocsin.run.pipeline import QUIET, Pipeline
 from tocsin.run.schemas import merged
 from tocsin.run.state import FORMAT, Archive, get_pipeline, get_schema, put_pipeline, put_schema
 from tocsin.run.tables import with_times
@@ -107,9 +107,12 @@ class Session:
         if changes is None:
             self.late = [0]
             return NOTHING
-        self.late = []
+        if self.late:
+            self.late = []
         if not self._declared:
             self._keep(one.time, one.row, pipeline)
+        if changes is QUIET:
+            return NOTHING
         for stage in changes:
             for each in stage:
                 if len(each):

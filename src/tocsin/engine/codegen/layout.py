@@ -154,12 +154,13 @@ class Layout(Names):
         return f"{kept.array}[{place} * {self.words} + {kept.row}]"
 
     def time(self, time: Time) -> Valued:
-        if self.batch == time.leaf:
-            return ("s" if time.which == "start" else "e"), ""
-        known = self._alternative(time.leaf, time.var) if time.nullable and time.var else ""
+        here = self.batch == time.leaf  # a row fills the alternative that is being written
+        known = self._alternative(time.leaf, time.var) if time.nullable and time.var and not here else ""
         return self._time(time.leaf, time.which), known
 
     def _time(self, leaf: int, which: str) -> str:
+        if leaf == self.batch:
+            return "s" if which == "start" else "e"
         if self.leaves[leaf].repeat is not None and leaf != self.member:
             return f"{'rs' if which == 'start' else 're'}_{leaf}"
         return self._word(leaf, self.row_start if which == "start" else 0)
