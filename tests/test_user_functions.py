@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tocsin
 from tocsin.engine.detector import compile_plan
 from tocsin.errors import QueryError, TocsinError
 from tocsin.events import Event
@@ -246,3 +247,19 @@ def test_a_vectorised_function_gets_whole_columns() -> None:
 def test_explain_says_which_body_runs() -> None:
     plan = optimize(bind(parse(QUERIES["several events, not compilable"]), SCHEMA, FUNCTIONS))
     assert "same_group" in explain(plan)
+
+
+def test_explain_says_how_a_query_runs() -> None:
+    @function(returns="bool", name="looked_up")
+    def looked_up(x: float, y: float) -> bool:
+        return len(f"{abs(x - y):.3f}") < 9
+
+    @function(returns="bool", name="computed")
+    def computed(x: float, y: float) -> bool:
+        return abs(x - y) < 2
+
+    def explained(name: str) -> str:
+        return tocsin.query(f"EVENT SEQ(A a, B b) WHERE {name}(a.v, b.v)").explain({"*": {"v": "float"}})
+
+    assert "plain Python: looked_up() of several events cannot be compiled" in explained("looked_up")
+    assert "compiled by Numba, with computed inside" in explained("computed")

@@ -20,7 +20,8 @@ from tocsin.items import NO_TEXT, Column, Ints, Items
 from tocsin.schema import Kind
 
 PLAIN: dict[Kind, type] = {Kind.INT: int, Kind.FLOAT: float, Kind.TEXT: str, Kind.BOOL: bool}
-LARGEST = 2**63
+SMALLEST, LARGEST = -(2**63), 2**63
+EARLIEST = -TIME_LIMIT
 
 
 class OneRow(Items):
@@ -77,6 +78,7 @@ class RowEncoder:
     def __init__(self, encoder: Encoder, columns: Columns) -> None:
         self.encoder = encoder
         self.columns = columns
+        self._names = columns.type, columns.time, columns.end, columns.eid
         self.codes = {name: code for code, name in enumerate(encoder.types)}
         self.kinds: dict[str, type] = {
             name: PLAIN[field.kind]
@@ -114,11 +116,11 @@ class RowEncoder:
 
     def passing(self, row: dict[str, Any]) -> int | None:
         """When an event ends that nobody asked for; None if somebody did, or its time is not plain."""
-        columns = self.columns
-        kind, time = row.get(columns.type), row.get(columns.time)
-        if type(kind) is not str or kind in self.codes or type(time) is not int or columns.end is not None:
+        type_name, time_name, end_name, _ = self._names
+        kind, time = row.get(type_name), row.get(time_name)
+        if type(kind) is not str or kind in self.codes or type(time) is not int or end_name is not None:
             return None
-        return time if -TIME_LIMIT < time < TIME_LIMIT and "end" not in row else None
+        return time if EARLIEST < time < TIME_LIMIT and "end" not in row else None
 
     def encode(self, row: dict[str, Any]) -> OneRow | None:
         """The row as Items of its own, or None if it is not as plain as this needs."""
@@ -128,13 +130,13 @@ class RowEncoder:
         """Put a row into `one`. False: it is not as plain as this needs."""
         if not self.complete or not self._is_plain(row):
             return False
-        columns, one = self.columns, self.one
-        kind, time = row.get(columns.type), row.get(columns.time)
-        end = time if columns.end is None else row.get(columns.end)
-        if kind is None or time is None or end is None or not -TIME_LIMIT < time <= end < TIME_LIMIT:
+        one, (type_name, time_name, end_name, eid_name) = self.one, self._names
+        kind, time = row.get(type_name), row.get(time_name)
+        end = time if end_name is None else row.get(end_name)
+        if kind is None or time is None or end is None or not EARLIEST < time <= end < TIME_LIMIT:
             return False
-        if columns.eid is not None:
-            eid = row.get(columns.eid)
+        if eid_name is not None:
+            eid = row.get(eid_name)
             if eid is None:
                 return False
             self._high[0], self._low[0] = (eid, 0) if type(eid) is int else eid_number(eid)
@@ -169,7 +171,7 @@ class RowEncoder:
                 ):
                     return False
             elif kind is int:
-                if not -LARGEST <= value < LARGEST:
+                if not SMALLEST <= value < LARGEST:
                     return False
             elif kind is str and not value.isascii():
                 return False

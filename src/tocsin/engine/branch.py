@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tocsin.engine.detector import Detector
 
 FEW_KEYS = 8192
+NOBODY: Ints = np.zeros(0, np.int64)
 WHOLE, REAL = np.dtype(np.int64), np.dtype(np.float64)
 Answers: TypeAlias = tuple[Ints, Ints]  # the columns of OUT, and the members they refer to
 CHUNK = 1 << 16  # rows per kernel call: long pushes stay interruptible and memory follows the clock
@@ -242,7 +243,8 @@ class Branch:
         words, count = self.words, len(items)
         before, late = words[RELEVANT], words[LATE]
         for begin in range(0, count, CHUNK):
-            self._set_horizon()
+            if kernel.settle is not None:  # else the kernel does it
+                self._set_horizon()
             self._run(kernel, begin, min(begin + CHUNK, count), first, batch)
             if words[WAITING]:
                 self._settle(kernel)
@@ -256,7 +258,7 @@ class Branch:
         program, words = self.program, self.words
         if program.ranks:
             self._rank()
-        if program.waits:  # else the kernel does it
+        if program.waits:
             self._set_horizon()
         before = words[RELEVANT]
         if self._args is None:
@@ -322,7 +324,7 @@ class Branch:
         words = self.words
         count, members = words[OUT_N], words[MEM_N]
         if count:
-            self._drained.append((self.OUT[:count].T.copy(), self.MEM[:members].copy()))
+            self._drained.append((self.OUT[:count].T.copy(), self.MEM[:members].copy() if members else NOBODY))
             words[OUT_N] = words[MEM_N] = 0
             return
         self.OUT = np.zeros((2 * len(self.OUT), self.OUT.shape[1]), np.int64)

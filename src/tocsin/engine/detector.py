@@ -18,7 +18,7 @@ import pyarrow as pa
 from tocsin.encode.row import OneRow
 from tocsin.engine import parts as saved
 from tocsin.engine import runtime as rt
-from tocsin.engine.branch import Answers, Branch
+from tocsin.engine.branch import NOBODY, Answers, Branch
 from tocsin.engine.changes import Changes, Members
 from tocsin.engine.ledger import Ledger
 from tocsin.engine.parts import Part
@@ -28,8 +28,6 @@ from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
 from tocsin.items import Ints, Items, Strings
 from tocsin.plan.block import Plan
-
-NOBODY: Ints = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -188,7 +186,8 @@ class Detector:
         changes = _joined([self._bound(view, *each) for each in found])
         if self.ledger is not None:
             changes = self.ledger.settle(changes)
-        gained = int(np.count_nonzero(changes.op > 0))
+        settled = self.ordered and not self.withdrawn  # then nothing is ever taken back
+        gained = len(changes) if settled else int(np.count_nonzero(changes.op > 0))
         self._matches += gained
         self._retracted += len(changes) - gained
         return changes
@@ -268,7 +267,8 @@ class Detector:
         return np.flatnonzero((items.end < clock) & mine)
 
     def _forget(self) -> None:
-        self.payload.tidy(min([branch.horizon for branch in self.branches], default=BEGINNING))
+        horizons = [branch.horizon for branch in self.branches]
+        self.payload.tidy(min(horizons) if horizons else BEGINNING)
         if self.ledger is not None and self.ordered:
             self.ledger.forget(self.clock)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns
+from tocsin.engine.describe import describe
 from tocsin.errors import TocsinError
 from tocsin.events import END_OF_TIME
 from tocsin.lang.fluent import P, Q
@@ -114,7 +115,7 @@ class Query:
     ) -> str:
         """The plans in readable text."""
         known, notes = self._known(schema, time_unit, columns)
-        parts = [explain(plan) for plan in self.plans(known, off=off)]
+        parts = [f"{explain(plan)}\n{describe(plan)}" for plan in self.plans(known, off=off)]
         return "\n\n".join([*parts, *(["\n".join(f"note      {note}" for note in notes)] if notes else [])])
 
     def source(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> str:
@@ -249,7 +250,7 @@ def check_endless(plans: Iterable[Plan]) -> None:
             raise TocsinError(
                 f"{f'query {plan.name!r}' if plan.name else 'the query'} could answer only at the end of the stream",
                 detail="a negation or repetition at its end, without WITHIN, reaches to the end of the stream",
-                hint="add a window, for example WITHIN 1 h; in Python, endless=False says that the stream will be closed",
+                hint="add a window, such as WITHIN 1 h; in Python, endless=False says that the stream will be closed",
             )
 
 
