@@ -53,10 +53,10 @@ check: lint ## lint, the layer rule, and MAP.md against the tree
 	$(PY) -m pytest -q tests/test_layers.py tests/test_map.py
 
 test: $(READY) ## every test that the README promises
-	$(PY) -m pytest -n $(WORKERS) -q
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q
 
 test-fast: $(READY) ## the tests that need less than a minute
-	$(PY) -m pytest -n $(WORKERS) -q -m "not slow and not jit"
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q -m "not slow and not jit"
 
 bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks/results/latest.json and the README
 	$(PY) -m benchmarks.run $(BENCH)

@@ -95,6 +95,7 @@ def test_compiled_modes_agree_with_the_oracle(chunk: int) -> None:
             assert bench.disagreement(events, [trial]) is None, f"{drawn}\n{events}"
 
 
+@pytest.mark.slow
 def test_points_only() -> None:
     """A schema that promises points has kernels of its own."""
     for number in range(40):
@@ -125,6 +126,7 @@ LEAST = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_drawn_corpus_asks_enough() -> None:
     corpus = measured(pair(Random(number)) for number in range(800))
     short = {what: corpus.share(what) for what, least in LEAST.items() if corpus.share(what) < least}

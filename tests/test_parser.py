@@ -575,6 +575,7 @@ def test_half_a_surrogate_is_refused():
     assert "not valid Unicode" in problem("A WHERE A.x = '\ud800'").message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     ["(", ")", "[", "]", ",", ";", "'", '"', "`", "'\n\"", "a.", "A a : 1, (", "SEQ(", "))", "§", "a-", "5 ", "!",

@@ -104,6 +104,7 @@ print(json.dumps(sorted(map(repr, found.elements()))))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["negation", "trailing negation", "repetition", "texts"])
 def test_a_fresh_process_goes_on(name: str, tmp_path: Path) -> None:
     works, events, half = Works(QUERIES[name]), some_events(), 20

@@ -233,12 +233,14 @@ def test_reading_what_was_printed_gives_the_same_query(query):
     assert print_query(read) == text
 
 
+@pytest.mark.slow
 @given(exprs)
 @settings(max_examples=400, deadline=None)
 def test_reading_what_was_printed_gives_the_same_expression(expr):
     assert repr(parse_expr(print_expr(expr))) == repr(expr)
 
 
+@pytest.mark.slow
 @given(st.lists(queries, min_size=1, max_size=3))
 @settings(max_examples=50, deadline=None)
 def test_a_file_of_printed_queries(several):

@@ -39,6 +39,7 @@ def answers(query: Query, log: list[tuple[Event, int]], batch: int) -> Counter[B
     return net([*pieces, detector.advance(END_OF_TIME)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_withdrawn_events_leave_no_trace(chunk: int) -> None:
     for seed in range(chunk * QUERIES, (chunk + 1) * QUERIES):

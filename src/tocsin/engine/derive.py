@@ -76,7 +76,8 @@ def _can(expr: Bound, repeated: set[int]) -> bool:
         return False
     if any(isinstance(node, Time) and node.leaf in repeated for node in nodes):
         return False
-    return any(isinstance(node, Col | Time) and node.var is not None for node in nodes)
+    # two variables of one leaf are alternatives: a row fills only one of them
+    return len({node.var for node in nodes if isinstance(node, Col | Time)} - {None}) == 1
 
 
 def _anonymous(expr: Bound) -> Bound:
