@@ -1,6 +1,6 @@
 """Random queries against the oracle, as many as asked; each kind of failure is made small and kept as a case file.
 
-    python tools/fuzz.py --queries 5000 [--seed 1] [--jit] [--measure]
+    python tools/fuzz.py --queries 5000 [--seed 1] [--jit] [--into FOLDER]
 
 Exit code 1 if anything disagreed. The files go to tests/cases/found/ and are run with all others from then on.
 """

@@ -32,7 +32,8 @@ def demonstrate(folder: Path, *, things: int, thefts: int, seed: int, jit: bool)
     _write(folder, events, text, made.events)
     yield f"1. {made.events.num_rows:,} events of a shop are in {events}: shelves, counters, exits, and doors and lamps"
     yield f"2. the query is in {text}:\n\n     {QUERY}\n\n   {MEANING}\n"
-    yield "3. the query is compiled (this takes a moment the first time), then every event is looked at ..."
+    way = "is compiled (a moment of patience the first time)" if jit else "runs as plain Python"
+    yield f"3. the query {way}, and every event is looked at ..."
     began = time.perf_counter()
     matches = query(QUERY).detect(events, eid="eid", jit=jit)
     count = len(matches)

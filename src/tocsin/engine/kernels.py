@@ -51,7 +51,7 @@ class Kernel:
 def plain(program: Program, functions: Mapping[str, Function], strings: Strings) -> Kernel:
     """The generated source as ordinary Python."""
     space: dict[str, Any] = {name: getattr(runtime, name) for name in exports(program.source)}
-    space["compiled"] = space["inlined"] = space["pointer"] = lambda value: value
+    space["compiled"] = space["inlined"] = space["entry"] = space["pointer"] = lambda value: value
     space["FOREIGN"] = [_foreign(expr, functions, strings) for expr in program.foreign]
     for name in program.inlined:
         space[f"user_{name}"] = functions[name].call
@@ -147,7 +147,9 @@ def state_signature() -> list[Any]:
 HEADER = """\
 from tocsin.engine.runtime import library
 _library = library(True)
-compiled, inlined, pointer = _library.compiled, _library.inlined, _library.pointer
+compiled = _library.decorator(no_cpython_wrapper=True)
+inlined = _library.decorator(no_cpython_wrapper=True, forceinline=True)
+entry, pointer = _library.entry, _library.pointer
 {imports}
 """
 
@@ -226,8 +228,9 @@ def _compiled_here(program: Program, functions: Mapping[str, Function]) -> Kerne
     library = runtime.library(True)
     space: dict[str, Any] = {name: getattr(library, name) for name in exports(program.source)}
     space["pointer"] = library.pointer
-    space["compiled"] = numba.njit(nogil=True, error_model="numpy")
-    space["inlined"] = numba.njit(nogil=True, error_model="numpy", forceinline=True)
+    space["compiled"] = library.decorator(no_cpython_wrapper=True)
+    space["inlined"] = library.decorator(no_cpython_wrapper=True, forceinline=True)
+    space["entry"] = library.decorator()
     for name in program.inlined:
         space[f"user_{name}"] = numba.njit(functions[name].call)
     exec(_code(program.source, program.key), space)  # noqa: S102 - source without user text

@@ -45,8 +45,9 @@ def _identity(value: Code) -> Code:
     return value
 
 
-compiled: Decorator
-inlined: Decorator
+compiled: Decorator  # called from compiled code only, with pointers
+inlined: Decorator  # the same, and merged into its callers
+entry: Decorator  # called from Python, with arrays
 pointer: Any
 
 
@@ -54,8 +55,14 @@ if JIT:
     from numba import njit, types
     from numba.extending import intrinsic
 
-    compiled = cast("Decorator", njit(cache=True, nogil=True, error_model="numpy"))
-    inlined = cast("Decorator", njit(cache=True, nogil=True, error_model="numpy", forceinline=True))
+    def decorator(**options: bool) -> Decorator:
+        """Nobody calls our functions through a C callback, and most are not called from Python: no wrappers then."""
+        compile_with: Any = njit
+        return cast("Decorator", compile_with(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options))
+
+    compiled = decorator(cache=True, no_cpython_wrapper=True)
+    inlined = decorator(cache=True, no_cpython_wrapper=True, forceinline=True)
+    entry = decorator(cache=True)
 
     def _address(context: Any, array: Any) -> Any:
         """The address of an array's first element."""
@@ -68,7 +75,7 @@ if JIT:
 
     pointer = intrinsic(_address)
 else:
-    compiled = inlined = pointer = _identity
+    compiled = inlined = entry = pointer = _identity
 
 # --- control words in T ------------------------------------------------------------------------------------------
 CLOCK = 0  # the largest end seen
@@ -725,12 +732,12 @@ def carry_add(low: int, carry: int, x: int) -> tuple[int, int]:
 # --- called by the host, with arrays ------------------------------------------------------------------------------
 
 
-@compiled
+@entry
 def compact_entry(T: Any, H: Any, R: int, D: Any, buffers: int, first: int, newH: Any, copy: bool) -> int:
     return compact(pointer(T), pointer(H), R, pointer(D), buffers, first, pointer(newH), copy)
 
 
-@compiled
+@entry
 def sweep_entry(T: Any, KM: Any, newKM: Any, size: int, D: Any, N: Any, leaves: int, alive: Any) -> None:
     sweep_keys(pointer(T), pointer(KM), pointer(newKM), size, pointer(D), pointer(N), leaves, pointer(alive))
 

@@ -24,7 +24,7 @@ class Intake(Nest):
 
     def _kernel(self) -> None:
         """def kernel(i, n, base, <batch>, <state>): take rows i..n of a batch, whose events are numbered from base."""
-        self.emit("@compiled")
+        self.emit("@entry")
         self.emit(f"def kernel(i, n, base, {arrays(', '.join([*self._batch_args(), STATE]))}):")
         with self.writer.indented():
             self._pointers([*self._batch_args(), *STATE.split(", ")])

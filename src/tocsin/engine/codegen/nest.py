@@ -328,7 +328,7 @@ class Nest(ForbiddenBlocks):
                 self.emit("else:")
                 self.emit("    unwait(T, PD)")
             self.emit("return DONE")
-        self._lines("", "@compiled", f"def settle({arrays(STATE)}):")
+        self._lines("", "@entry", f"def settle({arrays(STATE)}):")
         with self.writer.indented():
             self._pointers(STATE.split(", "))
             self._lines(f"return due(({STATE}))", "")
