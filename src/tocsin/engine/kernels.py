@@ -186,12 +186,12 @@ def _from_disk(program: Program) -> Kernel:
         except BaseException:
             del sys.modules[name]
             raise
-    return _typed(module.__dict__, program, known=_is_cached(path))
+    return _typed(module.__dict__, program, known=_is_cached(module.__dict__["kernel"], name))
 
 
-def _is_cached(path: Path) -> bool:
-    """Whether machine code of the kernel lies beside its source; then nothing it calls need be loaded."""
-    return any((path.parent / "__pycache__").glob(f"{path.stem}.kernel-*.nbi"))
+def _is_cached(kernel: Any, name: str) -> bool:
+    """Whether Numba has machine code of the kernel on disk; then nothing that it calls need be compiled or loaded."""
+    return any(Path(kernel.stats.cache_path).glob(f"{name}.kernel-*.nbi"))
 
 
 def _write_once(path: Path, text: str) -> None:
