@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from tocsin.engine.payload import auto_eid, content_hash
+from tocsin.engine.payload import auto_eid, content_hash, occurrences
 from tocsin.items import Ints, Items
 
 
@@ -39,18 +39,3 @@ class Names:
         if self.ordered:
             last = self.ends >= self.ends.max()
             self.hashes, self.ends = self.hashes[last], self.ends[last]
-
-
-def occurrences(values: Ints) -> Ints:
-    """For each value how often it stood before.
-
-    >>> occurrences(np.array([7, 8, 7, 7])).tolist()
-    [0, 0, 1, 2]
-    """
-    order = np.argsort(values, kind="stable")
-    ranked = values[order]
-    starts = np.flatnonzero(np.concatenate(([True], ranked[1:] != ranked[:-1]))) if len(values) else order
-    counts = np.diff(np.append(starts, len(values)))
-    found = np.empty(len(values), np.int64)
-    found[order] = np.arange(len(values)) - np.repeat(starts, counts)
-    return found

@@ -129,6 +129,9 @@ class Intake(Nest):
             self._admit(leaf, alternative, only=len(places) == 1)
         for leaf, alternative in places:
             self._store(leaf, alternative, only=len(places) == 1)
+        if len(places) > 1:  # an event is relevant once, at however many leaves it stands
+            stored = " or ".join(f"T[PLACES + {self.number[leaf.id]}] >= 0" for leaf, _ in places)
+            self._lines(f"if {stored}:", "    T[RELEVANT] += 1")
 
     def _admit(self, leaf: Leaf, alternative: int, *, only: bool) -> None:
         """take_7: whether leaf 7 takes the event. Where several leaves may, room is made in all before any stores."""
@@ -246,10 +249,6 @@ class Intake(Nest):
                 if only:
                     self.emit("T[RELEVANT] += 1")
                 self._fill(leaf, alternative)
-        if not only and alternative >= 0 and leaf.id == self._places_of(leaf.alts[alternative].type)[-1][0].id:
-            mine = self._places_of(leaf.alts[alternative].type)
-            some = " or ".join(f"T[PLACES + {self.number[other.id]}] >= 0" for other, _ in mine)
-            self._lines(f"if {some}:", "    T[RELEVANT] += 1")
 
     def _fill(self, leaf: Leaf, alternative: int) -> None:
         """The attributes that predicates will read."""
