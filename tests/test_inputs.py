@@ -391,6 +391,13 @@ def test_floats_and_whole_numbers_of_jsonl_mix_only_if_exact(tmp_path):
         usable(open_input(path, Columns()), {})
 
 
+def test_a_csv_file_whose_column_names_are_no_text_is_refused(tmp_path):
+    path = tmp_path / "broken.csv"
+    path.write_bytes(b"\x00\xff\x01,time\nA,1\n")
+    with pytest.raises(InputError, match=r"broken\.csv cannot be read as csv"):
+        tocsin.query("EVENT A a").detect(str(path))
+
+
 def test_empty_fields_of_csv_are_null_and_quoted_ones_are_texts(tmp_path):
     path = csv_file(tmp_path, '\ufefftype,time,t\nA,1,\nA,2,""\nA,3,NA\n')
     assert open_input(path, Columns()).table()["t"].to_pylist() == [None, "", "NA"]

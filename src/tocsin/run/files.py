@@ -106,7 +106,7 @@ def read(path: Path, columns: Columns, declared: Mapping[str, Field], bad: BadRo
                 table = parquet.ParquetFile(path).read()
             case _:
                 table = _read_arrow(path)
-    except (pa.ArrowException, pa.ArrowInvalid, OSError, EOFError) as problem:
+    except (pa.ArrowException, pa.ArrowInvalid, OSError, EOFError, UnicodeDecodeError) as problem:
         _unreadable(path, kind, problem)
     return Part(table, lambda row: f"{path}, row {row + 1}", [])
 
