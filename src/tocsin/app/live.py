@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import pyarrow as pa
@@ -23,18 +26,47 @@ PLACE = "standard input"
 
 def follow(session: Session, stdin: IO[bytes], columns: Columns, bad: BadRows, emit: Callable[[Matches], bool]) -> None:
     """Push every line of `stdin`; `emit` gets the matches of each push and says whether to go on."""
-    for rows, numbers in pieces(stdin, bad):
-        for batch in usable(rows, numbers, columns, bad):
-            if not emit(session.push(batch)):
-                return
-    emit(session.close())
+    with heeded() as check:
+        for rows, numbers in pieces(stdin, bad, check):
+            for batch in usable(rows, numbers, columns, bad):
+                if not emit(session.push(batch)):
+                    return
+        emit(session.close())
 
 
-def pieces(stdin: IO[bytes], bad: BadRows) -> Iterator[tuple[list[dict[str, Any]], list[int]]]:
+@contextmanager
+def heeded() -> Iterator[Callable[[], None]]:
+    """Heed an interrupt even where its exception was swallowed, as in a callback: ask again before every wait."""
+    noted: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        del frame
+        noted.append(number)
+        raise KeyboardInterrupt
+
+    def check() -> None:
+        if noted:
+            raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield check
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def pieces(
+    stdin: IO[bytes], bad: BadRows, check: Callable[[], None]
+) -> Iterator[tuple[list[dict[str, Any]], list[int]]]:
     """Whatever lines have arrived, together: one when they come slowly, many when they come fast."""
     rest, number = b"", 0
     read = getattr(stdin, "read1", stdin.read)
     while True:
+        check()
         data = read(PIECE)
         lines = (rest + data).split(b"\n")
         rest = lines.pop() if data else b""
