@@ -74,6 +74,7 @@ def _times(array: pa.Array, what: str, columns: Columns) -> tuple[Ints, Problems
 
 
 PAYLOAD = Columns(type="type", time="start", end="end")
+INNER = "__own"  # columns that begin so tell a detector what is its own business; they are no part of the event
 
 
 class Encoder:
@@ -154,7 +155,7 @@ class Encoder:
             if name is not None:
                 arrays[role] = self._shaped(role, batch, name)
         for name in self.fields:
-            if name not in arrays:
+            if name not in arrays and not name.startswith(INNER):
                 arrays[name] = self._shaped(name, batch, name)
         return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
 

@@ -138,6 +138,17 @@ class Branch:
             return kernels.compiled(program, detector.functions)
         return kernels.plain(program, detector.functions, detector.strings)
 
+    def compile_ahead(self, *, eids: bool) -> list[str]:
+        """Compile what input without withdrawals may need, with and without nulls; the modules that hold it on disk."""
+        names = []
+        for nulls in (False, True):
+            program = self._generate(Shape(self.detector.plan.schema.intervals, eids, signs=False, nulls=nulls))
+            kernel = self._compile(program)
+            module = getattr(getattr(kernel.run, "py_func", None), "__module__", None) or ""
+            if kernel.jit and module.startswith(kernels.PREFIX):
+                names.append(module)
+        return names
+
     # --- arrays ---------------------------------------------------------------------------------------------------
 
     def prepare(self, *, signs: bool = False) -> kernels.Kernel:

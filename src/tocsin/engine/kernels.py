@@ -33,6 +33,9 @@ CONSTANTS = tuple(
 )
 
 
+PREFIX = "k_"  # of the names of modules that are kept on disk
+
+
 def exports(source: str) -> list[str]:
     """The names of the library that a generated source uses."""
     used = set(re.findall(r"[A-Za-z_]+", source))
@@ -171,7 +174,7 @@ def _from_disk(program: Program) -> Kernel:
     text = _text(program)
     runtime_text = Path(runtime.__file__).read_bytes()
     parts = (text.encode(), runtime_text, numba.__version__.encode(), sys.version.encode())
-    name = "k_" + hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
+    name = PREFIX + hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
     module = sys.modules.get(name)
     path = cache_directory() / f"{name}.py"
     if module is None:

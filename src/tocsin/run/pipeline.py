@@ -16,6 +16,7 @@ from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector, compile_plan
 from tocsin.errors import TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME
+from tocsin.functions import Function
 from tocsin.items import Items, Strings
 from tocsin.plan.block import Block, LastEnd, Plan, WindowHigh
 from tocsin.run.merge import join, take
@@ -84,7 +85,14 @@ class Pipeline:
     """
 
     def __init__(
-        self, plans: Iterable[Plan], schema: Schema, columns: Columns, *, jit: bool = True, ordered: bool = True
+        self,
+        plans: Iterable[Plan],
+        schema: Schema,
+        columns: Columns,
+        *,
+        jit: bool = True,
+        ordered: bool = True,
+        functions: Mapping[str, Function] | None = None,
     ) -> None:
         plans = tuple(plans)
         self.ordered = ordered
@@ -99,7 +107,7 @@ class Pipeline:
         wanted: set[str] = set()
         for number, plan in enumerate(plans):
             sources = tuple(at for at, other in enumerate(plans[:number]) if other.name in types_of(plan))
-            detector = compile_plan(plan, types, self.strings, jit=jit, ordered=ordered)
+            detector = compile_plan(plan, types, self.strings, jit=jit, ordered=ordered, functions=functions)
             wanted.update(detector.reads)
             encoder = self._composites(plan, plans, sources, types, detector) if sources else None
             self.stages.append(Stage(plan, detector, sources, encoder))

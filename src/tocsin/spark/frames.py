@@ -1,0 +1,160 @@
+"""Frames: DataFrames of events become one frame with known columns, and what its schema says about the events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tocsin.encode.columns import Columns, field_of, infer_schema
+from tocsin.errors import InputError
+from tocsin.schema import Field, Schema
+
+WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+INSTANT = (T.TimestampType, T.TimestampNTZType, T.DateType)
+TEXT = (T.StringType, T.VarcharType, T.CharType)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame of events: only columns that can be read, under their own names."""
+
+    df: DataFrame
+    columns: Columns
+    rows: pa.Schema  # the frame as Arrow
+    schema: Schema
+
+    @property
+    def streaming(self) -> bool:
+        return bool(self.df.isStreaming)
+
+    @property
+    def time(self) -> pa.DataType | None:
+        """The type of points in time, or None for ticks; results show times alike."""
+        type = self.rows.field(self.columns.time).type
+        return type if pa.types.is_timestamp(type) or pa.types.is_date(type) else None
+
+
+def open_frame(frames: Any, columns: Columns, declared: Schema | None = None) -> Frame:
+    """A DataFrame, or several by the type of their events, ready to be read. Every column is checked here."""
+    if isinstance(frames, Mapping):
+        df, types = _union(frames, columns)
+    elif isinstance(frames, DataFrame) or hasattr(frames, "isStreaming"):
+        df, types = frames, None
+    else:
+        raise InputError(
+            f"events must be a DataFrame or a dict of them, not {type(frames).__name__}",
+            hint="tocsin.query(...).detect(...) takes files, tables and iterables without Spark",
+        )
+    columns = columns.resolve(df.columns)
+    df = _readable(_checked(df, columns), columns)
+    rows = to_arrow_schema(df.schema, timezone="UTC")
+    schema = infer_schema(rows, columns)
+    if types is not None:
+        schema = replace(schema, types=types, common={}, open_types=False)
+    if declared is not None:
+        schema = replace(declared, unit=declared.unit or schema.unit, intervals=schema.intervals)
+        _fitting(declared, rows)
+    return Frame(df, columns, rows, schema)
+
+
+def _union(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[DataFrame, dict[str, dict[str, Field]]]:
+    """Frames of one type each as one frame; each type has the attributes of its own frame."""
+    if not frames:
+        raise InputError("there are no frames", hint='give at least one: {"Shelf": df}')
+    whole: DataFrame | None = None
+    types: dict[str, dict[str, Field]] = {}
+    for name, df in frames.items():
+        own = columns.type if columns.type not in df.columns else None
+        df = df if own is None else df.withColumn(own, F.lit(name))
+        resolved = columns.resolve(df.columns)
+        df = _checked(df, resolved)
+        known = [field_of(field) for field in to_arrow_schema(_readable(df, resolved).schema, timezone="UTC")]
+        taken = resolved.taken()
+        types[name] = {field.name: field for field in known if field is not None and field.name not in taken}
+        whole = df if whole is None else _joined(whole, df, name)
+    assert whole is not None
+    return whole, types
+
+
+def _joined(whole: DataFrame, df: DataFrame, name: str) -> DataFrame:
+    for field in df.schema.fields:
+        known = next((other.dataType for other in whole.schema.fields if other.name == field.name), field.dataType)
+        if known != field.dataType and not (isinstance(known, WHOLE) and isinstance(field.dataType, WHOLE)):
+            raise InputError(
+                f"column {field.name!r} is {field.dataType.simpleString()} in the frame of {name!r} "
+                f"and {known.simpleString()} in one before it",
+                hint="cast one of them, or give it another name",
+            )
+    return whole.unionByName(df, allowMissingColumns=True)
+
+
+def _checked(df: DataFrame, columns: Columns) -> DataFrame:
+    """The frame, once its time, type and eid columns are known to be usable."""
+    types = {field.name: field.dataType for field in df.schema.fields}
+    for role in ("time", "end"):
+        name = getattr(columns, role)
+        if name is not None and not isinstance(types[name], WHOLE + INSTANT):
+            remedy = (
+                f'df.withColumn("{name}", F.to_timestamp("{name}"))'
+                if isinstance(types[name], TEXT)
+                else f'df.withColumn("{name}", F.col("{name}").cast("timestamp"))'
+            )
+            raise InputError(
+                f"the {role} column {name!r} is {types[name].simpleString()}, which is no time",
+                detail="time is a timestamp, a date or a whole number of ticks",
+                hint=f"cast it: {remedy}",
+            )
+    if columns.end is not None and isinstance(types[columns.time], WHOLE) != isinstance(types[columns.end], WHOLE):
+        raise InputError(
+            f"{columns.time!r} is {types[columns.time].simpleString()} and {columns.end!r} is "
+            f"{types[columns.end].simpleString()}",
+            hint="start and end must be of one kind",
+        )
+    if not isinstance(types[columns.type], TEXT):
+        raise InputError(
+            f"the type column {columns.type!r} is {types[columns.type].simpleString()}, not a text",
+            hint=f'cast it: df.withColumn("{columns.type}", F.col("{columns.type}").cast("string"))',
+        )
+    if columns.eid is not None and not isinstance(types[columns.eid], WHOLE + TEXT):
+        raise InputError(
+            f"the eid column {columns.eid!r} is {types[columns.eid].simpleString()}",
+            hint="an eid is a text or a whole number",
+        )
+    return df
+
+
+def _readable(df: DataFrame, columns: Columns) -> DataFrame:
+    """Without the columns that no query can read and no result shows: arrays, maps, structs, binary, intervals."""
+    plain = (*WHOLE, *INSTANT, *TEXT, T.FloatType, T.DoubleType, T.DecimalType, T.BooleanType, T.NullType)
+    roles = {columns.type, columns.time, columns.end, columns.eid, columns.source}
+    keep = [field.name for field in df.schema.fields if isinstance(field.dataType, plain) or field.name in roles]
+    return df if len(keep) == len(df.columns) else df.select(*(column(name) for name in keep))
+
+
+def _fitting(declared: Schema, rows: pa.Schema) -> None:
+    """Whether the columns are what a declared schema promises."""
+    known = {field.name: field for each in (declared.common, *declared.types.values()) for field in each.values()}
+    for name, field in known.items():
+        if name not in rows.names:
+            raise InputError(
+                f"the schema declares {name!r}, but the frame has no such column",
+                detail=f"its columns are: {', '.join(map(repr, rows.names))}",
+            )
+        seen = field_of(rows.field(name))
+        if seen is None or (seen.kind, seen.scale) != (field.kind, field.scale):
+            raise InputError(
+                f"the schema declares {name!r} as {field.kind}, but the column is {rows.field(name).type}",
+                hint="cast the column, or change the schema",
+            )
+
+
+def column(name: str) -> Any:
+    """The column of this name, whatever characters it has."""
+    return F.col("`" + name.replace("`", "``") + "`")

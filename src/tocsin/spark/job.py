@@ -1,0 +1,131 @@
+"""A job: all that a worker must know to find matches in its shard; made by the driver, shipped, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from tocsin.encode.columns import Columns
+from tocsin.engine.changes import Changes
+from tocsin.functions import Function
+from tocsin.plan.block import Plan
+from tocsin.plan.expr import Agg, Bound, Col, User, walk
+from tocsin.plan.facts import reads
+from tocsin.plan.rewrite import all_blocks
+from tocsin.run.pipeline import Pipeline
+from tocsin.schema import Schema
+from tocsin.spark.result import shaped
+from tocsin.spark.routes import Group, Unit, at_home, own_columns, with_own
+from tocsin.spark.ship import Shipment, packed
+from tocsin.spark.slices import Slices
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A group and its shards, which are numbered from `first` on."""
+
+    group: Group
+    first: int
+    count: int
+    slices: Slices | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to find, how events look, and how answers look. `shown` are the numbers of the plans that answer."""
+
+    shards: tuple[Shards, ...]
+    schema: Schema
+    columns: Columns
+    result: pa.Schema
+    time: pa.DataType | None
+    shown: frozenset[int]
+    jit: bool = True
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    kernels: Shipment = field(default_factory=Shipment)
+
+    @property
+    def count(self) -> int:
+        return sum(each.count for each in self.shards)
+
+    def of_shard(self, number: int) -> Shards:
+        return next(each for each in self.shards if each.first <= number < each.first + each.count)
+
+    def pipeline(self, group: Group, units: Iterable[Unit]) -> tuple[Pipeline, list[int]]:
+        """Detectors of some units of a group, and the number of the plan behind each stage."""
+        self.kernels.unpack()
+        own = own_columns(group)
+        plans = [plan for unit in units for plan in at_home(unit, own)]
+        numbers = [number for unit in units for number in unit.numbers]
+        schema = with_own(self.schema, own.values()) if own else self.schema
+        return Pipeline(plans, schema, self.columns, jit=self.jit, functions=self.functions), numbers
+
+    def answers(self, numbers: list[int], changes: list[list[Changes]]) -> Iterator[pa.RecordBatch]:
+        """The changes of the plans that answer, in the shape of the result."""
+        for number, several in zip(numbers, changes, strict=True):
+            if number in self.shown:
+                for each in several:
+                    if len(each):
+                        yield shaped(each, self.result, self.time)
+
+    def compiled(self) -> Job:
+        """The same with all its kernels on board."""
+        if not self.jit:
+            return self
+        made = [self.pipeline(each.group, each.group.units)[0] for each in self.shards]
+        detectors = [stage.detector for pipeline in made for stage in pipeline.stages]
+        chained = any(pipeline.chained for pipeline in made)
+        return replace(self, kernels=packed(detectors, eids=self.columns.eid is not None or chained))
+
+
+# --- what must travel ----------------------------------------------------------------------------------------------
+
+
+def carried(plans: Iterable[Plan], shown: frozenset[int], schema: Schema, columns: Columns) -> list[str] | None:
+    """The attributes that workers must see, or None for all of them.
+
+    An event without an eid is named by its whole content, and a result without SELECT shows it whole.
+    """
+    found: set[str] = set()
+    if columns.eid is None:
+        return None
+    for number, plan in enumerate(plans):
+        for attrs in reads(plan).values():
+            found |= attrs
+        if not plan.outputs and number in shown:
+            return None
+        for output in plan.outputs:
+            found |= attributes(output.expr)
+    known = {*schema.common, *(name for own in schema.types.values() for name in own)}
+    return sorted(found & known)
+
+
+def attributes(expr: Bound) -> set[str]:
+    """The attributes that an expression reads, inside aggregates too."""
+    found: set[str] = set()
+    for node in walk(expr):
+        if isinstance(node, Col):
+            found.add(node.attr)
+        elif isinstance(node, Agg) and node.arg is not None:
+            found |= attributes(node.arg)
+    return found
+
+
+def reduced(schema: Schema, keep: list[str] | None) -> Schema:
+    """The schema with only these attributes."""
+    if keep is None:
+        return schema
+    types = {name: {a: f for a, f in own.items() if a in keep} for name, own in schema.types.items()}
+    return replace(schema, types=types, common={a: f for a, f in schema.common.items() if a in keep})
+
+
+def called(plans: Iterable[Plan]) -> set[str]:
+    """The user functions that the plans call."""
+    exprs: list[Bound] = []
+    for plan in plans:
+        exprs += [output.expr for output in plan.outputs]
+        for block in all_blocks(plan):
+            exprs += [*block.predicates, *(where for leaf in block.leaves for alt in leaf.alts for where in alt.where)]
+    return {node.name for expr in exprs for node in walk(expr) if isinstance(node, User)}

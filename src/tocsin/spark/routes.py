@@ -1,0 +1,197 @@
+"""Routes: which shard an event must reach, so that every match is found in exactly one.
+
+Queries that feed each other form a unit and are found together. A unit has one key: for every type the attributes that
+say where its events go; a type that stands at a leaf outside the key goes everywhere. Units whose keys agree form a
+group and share their shards. Nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tocsin.encode.batch import INNER
+from tocsin.plan.block import Block, Plan
+from tocsin.plan.expr import Col
+from tocsin.plan.rewrite import all_leaves
+from tocsin.run.pipeline import types_of
+from tocsin.schema import Field, Kind, Schema
+
+Attrs = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where events of one type go: by each of these attribute lists, or everywhere."""
+
+    keys: tuple[Attrs, ...] = ()
+    everywhere: bool = False
+
+    @property
+    def is_single(self) -> bool:
+        return len(self.keys) == 1 and not self.everywhere
+
+    def __or__(self, other: Way) -> Way:
+        return Way(tuple(dict.fromkeys(self.keys + other.keys)), self.everywhere or other.everywhere)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Plans that feed each other, by their numbers among all plans; `ways` is empty if they have no common key."""
+
+    numbers: tuple[int, ...]
+    plans: tuple[Plan, ...]
+    ways: tuple[tuple[str, Way], ...] = ()
+    homes: tuple[Attrs, ...] = ()  # the keys of the leaves that decide where a match is at home, if that must be asked
+
+    @property
+    def types(self) -> set[str]:
+        """The types of events, without the names of queries."""
+        return set().union(*(types_of(plan) for plan in self.plans)) - {plan.name for plan in self.plans}
+
+    @property
+    def name(self) -> str:
+        return next((plan.name for plan in reversed(self.plans) if plan.name), f"query {self.numbers[-1] + 1}")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Units that share their shards. Without a key there is one shard."""
+
+    units: tuple[Unit, ...]
+    ways: dict[str, Way] = field(default_factory=dict)
+
+    @property
+    def keyed(self) -> bool:
+        return bool(self.ways)
+
+    @property
+    def types(self) -> set[str]:
+        return set().union(*(unit.types for unit in self.units))
+
+    @property
+    def broadcast(self) -> list[str]:
+        return sorted(type for type, way in self.ways.items() if way.everywhere)
+
+    @property
+    def homes(self) -> list[Attrs]:
+        """The keys by which matches are told to be at home; each has a column of its own."""
+        return sorted({home for unit in self.units for home in unit.homes})
+
+
+def units_of(plans: Sequence[Plan]) -> list[Unit]:
+    """The plans in units, each with its key."""
+    owner = list(range(len(plans)))
+    names = {plan.name: number for number, plan in enumerate(plans) if plan.name}
+    for number, plan in enumerate(plans):
+        for source in sorted(names[type] for type in types_of(plan) if type in names and names[type] < number):
+            old, new = owner[source], owner[number]
+            owner = [old if each == new else each for each in owner]
+    members: dict[int, list[int]] = {}
+    for number, first in enumerate(owner):
+        members.setdefault(first, []).append(number)
+    return [_unit(tuple(each), plans) for each in members.values()]
+
+
+def groups_of(units: Sequence[Unit]) -> list[Group]:
+    """Units with agreeing keys together."""
+    found: list[Group] = []
+    for unit in units:
+        place = next((at for at, group in enumerate(found) if _agree(group, unit)), None)
+        if place is None:
+            found.append(Group((unit,), dict(unit.ways)))
+        else:
+            group = found[place]
+            found[place] = Group((*group.units, unit), {**group.ways, **dict(unit.ways)})
+    return found
+
+
+def _agree(group: Group, unit: Unit) -> bool:
+    ways = dict(unit.ways)
+    if bool(ways) != group.keyed:
+        return False
+    if not ways:
+        return True
+    arity = {len(key) for way in (*ways.values(), *group.ways.values()) for key in way.keys}
+    return len(arity) == 1 and all(group.ways[type] == way for type, way in ways.items() if type in group.ways)
+
+
+def _unit(numbers: tuple[int, ...], plans: Sequence[Plan]) -> Unit:
+    mine = tuple(plans[number] for number in numbers)
+    plain = Unit(numbers, mine)
+    if not all(plan.key for plan in mine):
+        return plain
+    ways: dict[str, Way] = {}
+    sources = {str(plan.name): plan for plan in mine if plan.name}
+    for plan in mine:
+        key = dict(plan.key)
+        for leaf in all_leaves(plan):
+            for alt in leaf.alts:
+                attrs = key.get(leaf.id)
+                if alt.type in sources:
+                    if attrs is None or not _inherited(sources[alt.type], attrs):
+                        return plain
+                    continue
+                way = Way((attrs,)) if attrs is not None else Way(everywhere=True)
+                ways[alt.type] = ways.get(alt.type, Way()) | way
+    asked = any(way.keys and not way.is_single for way in ways.values())
+    if asked and len(mine) > 1:
+        return plain
+    return Unit(numbers, mine, tuple(ways.items()), _homes(mine[0]) if asked else ())
+
+
+def _inherited(source: Plan, attrs: Attrs) -> bool:
+    """Whether a match of `source` has, under these names, the key of its own events."""
+    if not source.outputs:
+        return False
+    key = dict(source.key)
+    fixed = {alt.var: key[leaf.id] for block in source.alternatives for leaf in block.fixed for alt in leaf.alts}
+    outputs = {output.name: output.expr for output in source.outputs}
+    if len(attrs) != len(next(iter(fixed.values()))) or len(source.alternatives) > 1:
+        return False
+    for place, attr in enumerate(attrs):
+        expr = outputs.get(attr)
+        if not isinstance(expr, Col) or expr.var not in fixed or fixed[expr.var][place] != expr.attr:
+            return False
+    return True
+
+
+def _homes(plan: Plan) -> tuple[Attrs, ...]:
+    """The keys of the first fixed leaf of each alternative."""
+    key = dict(plan.key)
+    return tuple(dict.fromkeys(key[block.fixed[0].id] for block in plan.alternatives))
+
+
+# --- home --------------------------------------------------------------------------------------------------------
+
+
+def own_columns(group: Group) -> dict[Attrs, str]:
+    """For each key by which matches are told to be at home the column that says so of an event."""
+    return {home: f"{INNER}_{number}" for number, home in enumerate(group.homes)}
+
+
+def at_home(unit: Unit, columns: dict[Attrs, str]) -> tuple[Plan, ...]:
+    """Plans that only find what is at home: the first fixed leaf of each alternative must say so.
+
+    An event that also goes elsewhere (its type stands at leaves with different keys) could otherwise complete a match
+    in a shard that lacks the events which forbid it.
+    """
+    if not unit.homes:
+        return unit.plans
+    return tuple(_tied_plan(plan, columns) for plan in unit.plans)
+
+
+def with_own(schema: Schema, columns: Iterable[str]) -> Schema:
+    return replace(schema, common={**schema.common, **{name: Field(name, Kind.BOOL) for name in columns}})
+
+
+def _tied_plan(plan: Plan, columns: dict[Attrs, str]) -> Plan:
+    key = dict(plan.key)
+    blocks = tuple(_tied(block, columns[key[block.fixed[0].id]]) for block in plan.alternatives)
+    return replace(plan, schema=with_own(plan.schema, columns.values()), alternatives=blocks)
+
+
+def _tied(block: Block, column: str) -> Block:
+    home = block.fixed[0]
+    alts = tuple(replace(a, where=(*a.where, Col(home.id, a.var, column, Kind.BOOL))) for a in home.alts)
+    return replace(block, leaves=tuple(replace(leaf, alts=alts) if leaf is home else leaf for leaf in block.leaves))

@@ -1,0 +1,67 @@
+"""Kernels travel: the driver compiles them once, executors write them to disk and load them, nobody compiles again."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tocsin.engine import kernels
+from tocsin.engine.detector import Detector
+
+SHARED = "TOCSIN_CACHE"
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """Files of the kernel cache: name, time of change in nanoseconds (Numba looks at it), content."""
+
+    files: tuple[tuple[str, int, bytes], ...] = ()
+
+    def unpack(self) -> None:
+        """Make the kernels known here; what is there already stays."""
+        folder = _writable(kernels.cache_directory())
+        os.environ[SHARED] = str(folder)
+        for name, changed, content in self.files:
+            path = folder / name
+            if not path.exists():
+                _write(path, changed, content)
+
+
+def packed(detectors: Iterable[Detector], *, eids: bool) -> Shipment:
+    """Compile everything that these detectors may need for ordered input, with and without nulls, and pack it."""
+    names: set[str] = set()
+    for detector in detectors:
+        for branch in detector.branches:
+            ranked = eids or any(other.needs_order for other in detector.branches)
+            names.update(branch.compile_ahead(eids=ranked))
+    folder = kernels.cache_directory()
+    found = [path for name in sorted(names) for path in (folder / f"{name}.py", *folder.rglob(f"{name}.*.nb?"))]
+    return Shipment(
+        tuple((str(path.relative_to(folder)), path.stat().st_mtime_ns, path.read_bytes()) for path in found)
+    )
+
+
+def _writable(folder: Path) -> Path:
+    """The folder, or one for temporary files where it cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    except OSError:
+        pass
+    other = Path(tempfile.gettempdir()) / f"tocsin-{os.getuid()}"
+    other.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return other
+
+
+def _write(path: Path, changed: int, content: bytes) -> None:
+    """Whole or not at all; several workers may come at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    os.utime(temporary, ns=(changed, changed))
+    Path(temporary).replace(path)
