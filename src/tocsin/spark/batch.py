@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tocsin.encode.batch import HINTS, frame
+from tocsin.encode.arrow import BadRowError
 from tocsin.engine.changes import Changes
-from tocsin.errors import InputError
 from tocsin.events import END_OF_TIME
+from tocsin.spark.blocks import COPY, SHARD, described, judged, unusable_row
 from tocsin.spark.frames import Frame, column
 from tocsin.spark.job import Job, Shards
-from tocsin.spark.shuffle import SHARD, Sent
+from tocsin.spark.shuffle import Sent
 
 Batches = Iterator[pa.RecordBatch]
 Work = Callable[[Batches], Batches]
@@ -29,7 +30,7 @@ def detect_batch(events: Frame, sent: Sent, job: Job, *, work: Callable[[Job], W
         rows = rows.repartitionById(job.count, column(SHARD))
     else:
         rows = rows.repartition(1)
-    rows = rows.drop(SHARD).sortWithinPartitions(column(ends))
+    rows = rows.drop(SHARD, COPY).sortWithinPartitions(column(ends))
     schema = from_arrow_schema(job.result)
     return rows.mapInArrow((work or worker)(job), schema)
 
@@ -42,7 +43,13 @@ def worker(job: Job) -> Work:
         number = _shard() - shards.first
         pipeline, numbers = job.pipeline(shards.group, shards.group.units)
         for batch in batches:
-            yield from job.answers(numbers, _owned(shards, number, pipeline.push(usable(batch, job))))
+            good, bad = _sorted_out(batch, job)
+            yield from job.reports("bad", bad)
+            try:
+                found = pipeline.push(good)
+            except BadRowError as error:
+                raise unusable_row(good, error.row, error.reason) from None
+            yield from job.answers(numbers, _owned(shards, number, found))
         yield from job.answers(numbers, _owned(shards, number, pipeline.advance(END_OF_TIME)))
 
     return run
@@ -61,15 +68,13 @@ def _owned(shards: Shards, number: int, changes: list[list[Changes]]) -> list[li
     return [[shards.slices.owned(each, number) for each in several if len(each)] for several in changes]
 
 
-def usable(batch: pa.RecordBatch, job: Job) -> pa.RecordBatch:
-    """The rows; raises an error that shows the first one that cannot be used."""
-    rows = frame(batch, job.columns)
+def _sorted_out(batch: pa.RecordBatch, job: Job) -> tuple[pa.RecordBatch, list[str]]:
+    """The rows that can be used, and the others described, where they are to be kept."""
+    if not job.keep_bad:
+        return batch, []
+    rows = judged(batch, job.columns)
     bad = rows.bad()
-    if bad is not None:
-        at = int(bad.argmax())
-        raise InputError(
-            f"an event cannot be used: {rows.reason(at)}",
-            detail=f"the row is {batch.slice(at, 1).to_pylist()[0]}",
-            hint=HINTS.get(rows.reason(at)) or 'filter such rows out, or say bad_rows="keep" to have them in the result',
-        )
-    return batch
+    if bad is None:
+        return batch, []
+    told = [described(batch, at, rows.reason(at)) for at in np.flatnonzero(bad).tolist()]
+    return batch.filter(pa.array(~bad)), told

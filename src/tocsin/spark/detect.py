@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -13,23 +13,68 @@ from pyspark.sql import functions as F
 from tocsin.encode.columns import Columns
 from tocsin.errors import TocsinError
 from tocsin.functions import registered
+from tocsin.order.slack import FORMS, Slack, parse_order
 from tocsin.plan.block import Plan
-from tocsin.run.query import Query, as_schema, plans_of
+from tocsin.run.query import Query, as_schema, check_endless, plans_of
 from tocsin.run.query import query as as_query
 from tocsin.run.schemas import check_unit
 from tocsin.schema import Schema
 from tocsin.spark.batch import detect_batch
 from tocsin.spark.frames import Frame, column, open_frame
 from tocsin.spark.job import Job, Shards, called, carried, reduced
-from tocsin.spark.result import result_schema
+from tocsin.spark.result import DETAILS, result_schema
 from tocsin.spark.routes import Group, groups_of, units_of
-from tocsin.spark.shuffle import end_of, send
+from tocsin.spark.shuffle import Sent, end_of, send
 from tocsin.spark.slices import Slices, cut, margins
+from tocsin.spark.stream import detect_stream
 
 SLICES_PER_CORE = 2
 
 
-def detect(
+@dataclass(frozen=True)
+class Prepared:
+    """A detection that is ready to run: everything was checked, nothing was read."""
+
+    frame: Frame
+    plans: tuple[Plan, ...]
+    job: Job
+    sent: Sent
+    order: Slack | None
+    closing: bool
+
+    def run(self) -> DataFrame:
+        job = self.job.compiled()
+        if self.order is None:
+            return detect_batch(self.frame, self.sent, job)
+        return detect_stream(self.sent, job, self.order, closing=self.closing)
+
+
+def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: Any) -> DataFrame:
+    """The matches of queries in a DataFrame, batch or streaming alike.
+
+    `events`: a DataFrame, or several by the type of their events: {"Shelf": df1, "Exit": df2}. `query`: text, a Query,
+    or a list of them; later ones may use the matches of earlier ones as events.
+
+    type, time, end, eid, source   the columns that say so; `time` is the start where `end` is given
+    time_unit    the length of a tick where time is a whole number
+    order        for streams, and needed there: "in-order" or "slack(10 min)"
+    idle         after which silence a source is no longer waited for ("5 min"); `sources` names those to wait for
+    buckets      into how many parts the events of a key are divided (default: one for each core)
+    schema       types and attributes, where the frame does not say enough
+    all          show the matches of queries that only feed others too
+    unknown      "ignore" or "error": what to do with a type that the schema does not have
+    bad_rows     "fail" or "keep": rows without time or type end the job, or become rows of kind "bad"
+    end_of_stream  close the stream when an availableNow run has read everything, and settle what waits
+    """
+    return prepare(events, query, **options).run()
+
+
+def detector(query: Any, **options: Any) -> Callable[[DataFrame], DataFrame]:
+    """The same for `df.transform(tocsin.spark.detector(query, ...))`."""
+    return lambda events: detect(events, query, **options)
+
+
+def prepare(
     events: DataFrame | Mapping[str, DataFrame],
     query: Any,
     *,
@@ -39,19 +84,30 @@ def detect(
     eid: str | None = None,
     source: str | None = None,
     time_unit: str | None = None,
-    schema: Schema | Mapping[str, Any] | None = None,
+    order: str | Slack | None = None,
+    idle: str | int | None = None,
+    sources: Sequence[str] = (),
     buckets: int | None = None,
+    schema: Schema | Mapping[str, Any] | None = None,
     all: bool = False,
+    unknown: Literal["ignore", "error"] = "ignore",
+    bad_rows: Literal["fail", "keep"] = "fail",
+    end_of_stream: bool = False,
     jit: bool = True,
-) -> DataFrame:
+) -> Prepared:
+    """Check everything and plan the work."""
     asked = one_query(query)
     check_unit(time_unit)
+    _one_of("unknown", unknown, ("ignore", "error"))
+    _one_of("bad_rows", bad_rows, ("fail", "keep"))
     columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit)
     frame = open_frame(events, columns, as_schema(schema) or asked.schema)
     plans = plans_of(asked.queries, frame.schema)
+    strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
     shown = frozenset(range(len(plans)) if all else asked.answers)
-    job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit)
-    return detect_batch(frame, send(frame, job, keep), job.compiled())
+    job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=bad_rows == "keep")
+    stray = _unknown(frame) if unknown == "error" else None
+    return Prepared(frame, plans, job, send(frame, job, keep, stray), strategy, end_of_stream)
 
 
 def one_query(query: Any) -> Query:
@@ -64,22 +120,85 @@ def one_query(query: Any) -> Query:
     return as_query(query)
 
 
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise TocsinError(f"{name}={value!r} is not known", hint=f"use {' or '.join(map(repr, known))}")
+
+
+def _strategy(
+    frame: Frame,
+    plans: tuple[Plan, ...],
+    order: str | Slack | None,
+    idle: str | int | None,
+    sources: Sequence[str],
+    *,
+    closing: bool,
+) -> Slack | None:
+    """How a stream is ordered; None for a batch, which is sorted."""
+    if not frame.streaming:
+        return None
+    if order is None:
+        raise TocsinError(
+            "a stream needs an order: how late may its events come?",
+            detail="without that, nobody can know when an absence is certain or what may be forgotten",
+            hint=f"say order={FORMS}",
+        )
+    if not closing:
+        check_endless(plans)
+    return parse_order(order, frame.schema, idle=idle, sources=sources)
+
+
+def _unknown(frame: Frame) -> Any:
+    """Rows of types that the schema does not have."""
+    if frame.schema.open_types:
+        raise TocsinError(
+            'unknown="error" needs to know the types',
+            hint='give a schema: schema={"Shelf": {"tag": "text"}, ...}, or frames by type',
+        )
+    return ~column(frame.columns.type).isin(sorted(frame.schema.types))
+
+
+# --- shards --------------------------------------------------------------------------------------------------------
+
+
 def plan_job(
-    frame: Frame, plans: tuple[Plan, ...], shown: frozenset[int], *, buckets: int | None, jit: bool
+    frame: Frame, plans: tuple[Plan, ...], shown: frozenset[int], *, buckets: int | None, jit: bool, keep_bad: bool
 ) -> tuple[Job, list[str] | None]:
     """Groups, shards and the shape of the result; and the attributes that must travel."""
     if buckets is not None and buckets < 1:
         raise TocsinError(f"{buckets} buckets are too few", hint="use at least 1, or leave it out")
     keep = carried(plans, shown, frame.schema, frame.columns)
-    shards = _shards(frame, groups_of(units_of(plans)), buckets)
+    groups = groups_of(units_of(plans))
     answers = [plan for number, plan in enumerate(plans) if number in shown]
     names = frozenset(plan.name for plan in plans if plan.name)
     result = result_schema(answers, names, frame.rows, frame.columns, frame.time)
-    functions = {name: registered()[name] for name in called(plans)}
+    if frame.streaming or keep_bad:
+        result = result.append(DETAILS)
     job = Job(
-        tuple(shards), reduced(frame.schema, keep), frame.columns, result, frame.time, shown, jit, functions
+        shards=tuple(_shards(frame, groups, buckets)),
+        schema=reduced(frame.schema, keep),
+        columns=frame.columns,
+        result=result,
+        time=frame.time,
+        shown=shown,
+        jit=jit,
+        functions={name: registered()[name] for name in called(plans)},
+        keep_bad=keep_bad,
+        columns_of={unit.name: _columns_of(frame, unit.plans, unit.numbers, shown) for g in groups for unit in g.units},
+        known=None if frame.schema.open_types else frozenset(frame.schema.types),
     )
     return job, keep
+
+
+def _columns_of(
+    frame: Frame, plans: tuple[Plan, ...], numbers: tuple[int, ...], shown: frozenset[int]
+) -> dict[str, str]:
+    """The columns that a unit reads, with their types: what its stored events must have."""
+    own = frozenset(at for at, number in enumerate(numbers) if number in shown)
+    keep = carried(plans, own, frame.schema, frame.columns)
+    roles = [frame.columns.type, frame.columns.time, frame.columns.end, frame.columns.eid]
+    names = [name for name in frame.rows.names if keep is None or name in keep or name in roles]
+    return {name: str(frame.rows.field(name).type) for name in names}
 
 
 def _shards(frame: Frame, groups: Iterable[Group], buckets: int | None) -> list[Shards]:
@@ -92,9 +211,19 @@ def _shards(frame: Frame, groups: Iterable[Group], buckets: int | None) -> list[
         else:
             slices = None if frame.streaming else _slices(frame, group, buckets or SLICES_PER_CORE * cores)
             each = Shards(group, first, slices.count if slices else 1, slices)
+            _warn_of_one(frame, each)
         found.append(each)
         first += each.count
     return found
+
+
+def _warn_of_one(frame: Frame, shards: Shards) -> None:
+    """Everything in one place is slow, and people should hear why."""
+    if shards.slices is None:
+        names = ", ".join(unit.name for unit in shards.group.units)
+        remedy = "add an equality over all its events, such as WHERE [id]"
+        remedy += "" if frame.streaming else ", or a window (WITHIN), so that history can be cut in time"
+        warnings.warn(f"{names} has no key: all its events go through one task; {remedy}", stacklevel=5)
 
 
 def _slices(frame: Frame, group: Group, most: int) -> Slices | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -45,6 +46,10 @@ class Job:
     jit: bool = True
     functions: Mapping[str, Function] = field(default_factory=dict)
     kernels: Shipment = field(default_factory=Shipment)
+    known: frozenset[str] | None = None  # the types that may come; others end the job where they are sent along
+    keep_bad: bool = False  # rows that nobody can use become rows of the result
+    columns_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # for each unit what it reads, with types
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)  # of this very job: detectors of another are no use
 
     @property
     def count(self) -> int:
@@ -69,6 +74,14 @@ class Job:
                 for each in several:
                     if len(each):
                         yield shaped(each, self.result, self.time)
+
+    def reports(self, kind: str, details: list[str]) -> Iterator[pa.RecordBatch]:
+        """Rows of the result that are no matches: late or unusable events, metrics."""
+        if details:
+            count = len(details)
+            known = {"kind": pa.array([kind] * count, pa.string()), "details": pa.array(details, pa.string())}
+            arrays = [known[f.name] if f.name in known else pa.nulls(count, f.type) for f in self.result]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.result)
 
     def compiled(self) -> Job:
         """The same with all its kernels on board."""

@@ -120,9 +120,7 @@ def as_type(array: pa.Array, type: pa.DataType) -> pa.Array:
         return as_type(array.dictionary_decode(), type)
     if pa.types.is_struct(type) and pa.types.is_struct(array.type):
         inner = {field.name: array.field(at) for at, field in enumerate(array.type)}
-        fields = [
-            as_type(inner[f.name], f.type) if f.name in inner else pa.nulls(len(array), f.type) for f in type
-        ]
+        fields = [as_type(inner[f.name], f.type) if f.name in inner else pa.nulls(len(array), f.type) for f in type]
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(fields, fields=list(type), mask=mask)
     if pa.types.is_list(type) and pa.types.is_list(array.type):

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tocsin.encode.batch import INNER
+from tocsin.engine.ledger import Ledger
 from tocsin.plan.block import Block, Plan
 from tocsin.plan.expr import Col
+from tocsin.plan.facts import horizon
 from tocsin.plan.rewrite import all_leaves
 from tocsin.run.pipeline import types_of
 from tocsin.schema import Field, Kind, Schema
@@ -160,6 +162,24 @@ def _homes(plan: Plan) -> tuple[Attrs, ...]:
     """The keys of the first fixed leaf of each alternative."""
     key = dict(plan.key)
     return tuple(dict.fromkeys(key[block.fixed[0].id] for block in plan.alternatives))
+
+
+def reach_of(units: Iterable[Unit]) -> int | None:
+    """How far behind the guarantee an event can still matter to anyone; None: for ever.
+
+    A single query forgets by its own horizon. Where matches feed others, or hidden events are counted, the log must also
+    bring back what was found before, so each query adds its window, the window before it, and one to judge it by.
+    """
+    reach = 0
+    for unit in units:
+        if any(plan.within is None for plan in unit.plans):
+            return None
+        if len(unit.plans) == 1 and Ledger.of(unit.plans[0]) is None:
+            mine = horizon(unit.plans[0]) or 0
+        else:
+            mine = sum(3 * (plan.within or 0) for plan in unit.plans)
+        reach = max(reach, mine)
+    return reach
 
 
 # --- home --------------------------------------------------------------------------------------------------------

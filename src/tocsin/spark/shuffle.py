@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tocsin.plan.block import Alt
-from tocsin.plan.rewrite import all_leaves
 from tocsin.schema import Kind
-row_filter = lambda alts, frame: None
+from tocsin.spark.blocks import COPY, SHARD
+from tocsin.spark.expressions import columns_of, row_filter
 from tocsin.spark.frames import Frame, column
 from tocsin.spark.job import Job, Shards
 from tocsin.spark.routes import Attrs, Group, own_columns
-
-SHARD = "__shard"
 
 
 @dataclass(frozen=True)
@@ -53,9 +49,11 @@ def wanted(frame: Frame, group: Group) -> tuple[Column, list[str]]:
     free: list[str] = []
     tests: list[Column] = []
     said: list[str] = []
+    names = {"start": frame.columns.time, "end": frame.columns.end or frame.columns.time}
+    field, ends = columns_of(frame.df.schema), columns_of(frame.df.schema, names)
+    plans = [plan for unit in group.units for plan in unit.plans]
     for type in sorted(group.types):
-        alts = [alt for unit in group.units for plan in unit.plans for alt in _alts(plan, type)]
-        test = row_filter(alts, frame)
+        test = row_filter(type, plans, field, ends)
         if test is None:
             free.append(type)
         else:
@@ -64,10 +62,6 @@ def wanted(frame: Frame, group: Group) -> tuple[Column, list[str]]:
     if free:
         tests.insert(0, kinds.isin(free))
     return reduce(lambda a, b: a | b, tests), said
-
-
-def _alts(plan: Any, type: str) -> list[Alt]:
-    return [alt for leaf in all_leaves(plan) for alt in leaf.alts if alt.type == type]
 
 
 # --- where a row goes ----------------------------------------------------------------------------------------------
@@ -151,6 +145,7 @@ def send(frame: Frame, job: Job, keep: list[str] | None, unknown: Column | None 
     """Rows with their shards: filtered, pruned, and repeated where several shards need them.
 
     Rows that must be reported, because they are unusable or (`unknown`) of a type that nobody declared, go to shard 0.
+    In a stream, rows that nobody reads go along without a shard: they move the clock.
     """
     columns = frame.columns
     roles = [columns.type, columns.time, columns.end, columns.eid, columns.source]
@@ -162,8 +157,10 @@ def send(frame: Frame, job: Job, keep: list[str] | None, unknown: Column | None 
         tests.append(test)
         targets.append(shards_of(frame, shards))
         said += pushed
-    df = frame.df.where(reduce(lambda a, b: a | b, tests) | reported)
-    df = _with_shard(df, job, tests, targets, [column(name) for name in names], reported)
+    some = reduce(lambda a, b: a | b, tests)
+    df = frame.df if frame.streaming else frame.df.where(some | reported)
+    needed = [_needed(frame, name, some | reported) for name in names]
+    df = _with_shard(df, job, tests, targets, needed, reported, clock=frame.streaming)
     for shards in job.shards:
         for home, name in own_columns(shards.group).items():
             mine = bucket(frame, home, shards.count) + F.lit(shards.first) == column(SHARD)
@@ -175,19 +172,36 @@ def send(frame: Frame, job: Job, keep: list[str] | None, unknown: Column | None 
     return Sent(df, tuple(dropped))
 
 
+def _needed(frame: Frame, name: str, some: Column) -> Column:
+    """A column of a row; texts of rows that only move the clock do not travel."""
+    light = not frame.streaming or name in (frame.columns.type, frame.columns.source)
+    if light or not pa.types.is_string(frame.rows.field(name).type):
+        return column(name)
+    return F.when(some, column(name)).alias(name)
+
+
 def _with_shard(
-    df: DataFrame, job: Job, tests: list[Column], targets: list[Column], names: list[Column], reported: Column
+    df: DataFrame,
+    job: Job,
+    tests: list[Column],
+    targets: list[Column],
+    names: list[Column],
+    reported: Column,
+    *,
+    clock: bool,
 ) -> DataFrame:
     if len(job.shards) == 1 and not _is_many(job.shards[0]):
-        target = F.when(reported, F.lit(0)).otherwise(targets[0])
-        return df.select(*names, target.alias(SHARD)).where(column(SHARD).isNotNull())
+        target = F.when(reported, F.lit(0)).otherwise(F.when(tests[0], targets[0]))
+        df = df.select(*names, target.alias(SHARD))
+        return df if clock else df.where(column(SHARD).isNotNull())
     nothing = F.array().cast("array<int>")
     parts = []
     for shards, test, target in zip(job.shards, tests, targets, strict=True):
         many = target if _is_many(shards) else F.array_compact(F.array(target))
         parts.append(F.when(test, F.coalesce(many, nothing)).otherwise(nothing))
     whole = parts[0] if len(parts) == 1 else F.concat(*parts)
-    return df.select(*names, F.explode(F.when(reported, F.array(F.lit(0))).otherwise(whole)).alias(SHARD))
+    whole = F.when(reported, F.array(F.lit(0))).otherwise(whole)
+    return df.select(*names, (F.posexplode_outer if clock else F.posexplode)(whole).alias(COPY, SHARD))
 
 
 def _is_many(shards: Shards) -> bool:

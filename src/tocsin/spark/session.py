@@ -1,0 +1,181 @@
+"""A Spark session that suits detection: quick to start, quiet, on this machine unless another master is named.
+
+What is set, and why, stands beside each setting below. What is *not* set on purpose: the session time zone. Detection
+counts microseconds since the epoch, so its matches are the same in every zone; the zone only decides how Spark shows
+timestamps and reads texts and dates as such, and that is the user's to choose.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tocsin.errors import TocsinError
+from tocsin.spark import archive
+from tocsin.spark.java import ensure_java
+from tocsin.spark.stderr import Stderr
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+STREAMING = {
+    # The only store for Python's transformWithState; its changelog makes a small batch cost what it changed, not its whole state.
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""Settings that every streaming query of ours needs; they can be set on any session before its queries start."""
+
+LOCAL = {
+    # Nobody but this process talks to a local session; and a machine's other addresses may change while it runs.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+ALWAYS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Rows per Arrow batch between the JVM and Python: each batch has a fixed cost on both sides.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    # A worker keeps compiled kernels and live detectors between tasks.
+    "spark.python.worker.reuse": "true",
+    # Should native code crash in a worker, its Python stack is part of the error.
+    "spark.python.worker.faulthandler.enabled": "true",
+}
+
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""For short runs such as tests: the JVM starts with half the work, and its own code (not ours) stays slower later."""
+
+
+def session(
+    *, master: str = "local[*]", app: str = "tocsin", config: Mapping[str, object] | None = None
+) -> SparkSession:
+    """The running Spark session, or a new one; `config` takes precedence over everything that is set here.
+
+    A session that runs already keeps its master and its settings, except those in `config`. Where a platform gives you
+    a session (a notebook service, spark-submit), use that one: `detect` needs no more than `STREAMING`.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise TocsinError(
+            "Spark is not installed", detail="there is no package pyspark", hint="pip install 'tocsin[spark]'"
+        )
+    from pyspark.sql import SparkSession
+
+    given = {key: _text(value) for key, value in (config or {}).items()}
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return _adjusted(running, given)
+    settings = {"spark.master": master, "spark.app.name": app, **_settings(master), **given}
+    ensure_java()
+    settings["spark.driver.extraJavaOptions"] = _java_options(given)
+    started = _started(settings)
+    if master.startswith("local") and "spark.sql.shuffle.partitions" not in given:
+        # As many as there are cores, as the JVM counts them; every further one costs a stream a state store per batch.
+        started.conf.set("spark.sql.shuffle.partitions", started.sparkContext.defaultParallelism)
+    return started
+
+
+def _text(value: object) -> str:
+    """Booleans as Spark writes them."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _settings(master: str) -> dict[str, str]:
+    return {**ALWAYS, **STREAMING, **(LOCAL if master.startswith("local") else {})}
+
+
+def _adjusted(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkException
+
+    for key, value in given.items():
+        if running.conf.get(key, None) == value:
+            continue
+        try:
+            running.conf.set(key, value)
+        except PySparkException as error:
+            raise TocsinError(
+                f"{key} cannot be set on the session that runs already",
+                detail=_first_line(str(error)),
+                hint="stop that session first (spark.stop()), or set it where the session is made",
+            ) from None
+    return running
+
+
+def _java_options(given: Mapping[str, str]) -> str:
+    """Options of the JVM: ours, then the user's, which win."""
+    theirs = given.get("spark.driver.extraJavaOptions", "")
+    ours = [*archive.options()] if "-XX:SharedArchiveFile" not in theirs else []
+    if "log4j" not in theirs and not _has_logging():
+        ours.append(f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}")
+    return " ".join([*map(_quoted, ours), theirs]).strip()
+
+
+def _quoted(option: str) -> str:
+    return f'"{option}"' if " " in option else option
+
+
+def _has_logging() -> bool:
+    """Whether the user told Spark how to log."""
+    home = os.environ.get("SPARK_HOME")
+    conf = os.environ.get("SPARK_CONF_DIR") or (Path(home) / "conf" if home else None)
+    return conf is not None and any(Path(conf).glob("log4j2.*"))
+
+
+def _started(settings: Mapping[str, str]) -> SparkSession:
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        conf.set(key, value)
+    _launch(conf)
+    try:
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+    except Py4JJavaError as error:
+        raise _failed(str(error.java_exception.toString())) from None
+    except (Py4JError, PySparkException) as error:
+        raise _failed(str(error)) from None
+
+
+def _launch(conf: SparkConf) -> None:
+    """Start the JVM with its stderr in our hands, so that its start is quiet and its failure can be told."""
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    stderr = Stderr(hold=not conf.contains("spark.jars.packages"))  # a download may take minutes: show it
+    try:
+        with warnings.catch_warnings():  # PySpark forks here, as it always does; Python 3.12 warns if there are threads
+            warnings.simplefilter("ignore", DeprecationWarning)
+            gateway = launch_gateway(conf, popen_kwargs={"stderr": stderr.target})
+    except PySparkException as error:
+        said = stderr.finish()
+        raise _failed(_useful_line(said) or _first_line(str(error))) from None
+    stderr.release()
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def _failed(reason: str) -> TocsinError:
+    hint = "check the master and the settings; spark.log.level=INFO shows how far it came"
+    return TocsinError("Spark could not start", detail=_first_line(reason), hint=hint)
+
+
+def _useful_line(said: str) -> str:
+    """The line that names the cause: an error if there is one, else the last line that is no stack frame."""
+    lines = [line.strip() for line in said.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("at ", "..."))]
+    causes = [line for line in lines if any(word in line.lower() for word in ("error", "exception", "could not"))]
+    return (causes or lines[-1:] or [""])[0]
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")

@@ -1,0 +1,371 @@
+"""A shard of a stream: a log of the events that still matter, and detectors that can be rebuilt from it at any time.
+
+What is stored is events, never the inside of a detector: each micro-batch appends the rows it accepted as one block, and
+blocks behind the reach of every query are removed. A worker keeps the detectors of a shard in memory between batches; if
+another worker had the shard in the meantime, it catches up from the blocks it has not seen, or begins anew from all.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tocsin.encode.batch import one_batch
+from tocsin.encode.times import ticks
+from tocsin.errors import StateError
+from tocsin.events import BEGINNING, END_OF_TIME
+from tocsin.items import Ints
+from tocsin.order.slack import Slack
+from tocsin.run.pipeline import Pipeline
+from tocsin.spark.blocks import COPY, Note, as_bytes, as_table, described
+from tocsin.spark.job import Job, Shards
+from tocsin.spark.routes import Unit, reach_of
+
+FORMAT = 1
+TAIL = 8  # the newest blocks stay as they are, so that a worker that missed a few batches can catch up
+MERGED = 16  # so many older blocks of one size become one
+KEPT_ALIVE = 64  # shards whose detectors a worker keeps in memory
+
+
+class Store(Protocol):
+    """What a shard stores: one head, and blocks by number."""
+
+    def read_head(self) -> bytes | None: ...
+    def write_head(self, data: bytes) -> None: ...
+    def read(self, number: int) -> bytes: ...
+    def write(self, number: int, data: bytes) -> None: ...
+    def remove(self, number: int) -> None: ...
+
+
+@dataclass(slots=True)
+class Block:
+    """A stored block: its number, when its last event ends, which attempt wrote it, how often it was merged."""
+
+    number: int
+    last: int
+    token: str
+    level: int = 0
+    size: int = 0
+
+
+@dataclass(slots=True)
+class Known:
+    """A unit as the state knows it: its queries, the first block it saw, and the columns that were kept for it."""
+
+    queries: list[str]
+    since: int
+    columns: dict[str, str]
+
+
+@dataclass(slots=True)
+class Head:
+    """Everything about a shard but its events."""
+
+    stream: str
+    next: int = 0
+    token: str = ""
+    guarantee: int = BEGINNING
+    clocks: dict[str, int] = field(default_factory=dict)
+    closed: bool = False
+    units: dict[str, Known] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+
+    def data(self) -> bytes:
+        return json.dumps({"format": FORMAT, **asdict(self)}).encode()
+
+    @staticmethod
+    def read(data: bytes) -> Head:
+        try:
+            state = json.loads(data)
+            version = state.pop("format")
+            if version != FORMAT:
+                raise StateError(
+                    f"the checkpoint was written in format {version}, this version reads format {FORMAT}",
+                    hint="go on with the version that wrote it, or start with a new checkpoint",
+                )
+            blocks = [Block(**each) for each in state.pop("blocks")]
+            units = {name: Known(**each) for name, each in state.pop("units").items()}
+            return Head(**state, blocks=blocks, units=units)
+        except (ValueError, KeyError, TypeError):
+            raise StateError("the stored state is damaged", hint="go back to an earlier checkpoint") from None
+
+
+# --- detectors in memory -------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Cohort:
+    """Units that began with the same block, in one pipeline; `held` are rows that wait for the guarantee."""
+
+    since: int
+    pipeline: Pipeline
+    numbers: list[int]
+    held: list[pa.RecordBatch] = field(default_factory=list)
+
+
+class Live:
+    """The detectors of a shard as they are after block `next - 1`."""
+
+    def __init__(self, job: Job, shards: Shards, head: Head) -> None:
+        self.job, self.next, self.token = job, 0, ""
+        by_since: dict[int, list[Unit]] = {}
+        for unit in shards.group.units:
+            by_since.setdefault(head.units[unit.name].since, []).append(unit)
+        self.cohorts = [Cohort(since, *job.pipeline(shards.group, units)) for since, units in sorted(by_since.items())]
+
+    def take(self, rows: Sequence[tuple[int, pa.Table]], guarantee: int) -> Iterator[pa.RecordBatch]:
+        """Blocks of rows with their numbers; everything that ends before the guarantee is looked at, in order."""
+        for cohort in self.cohorts:
+            cohort.held += [one_batch(table) for number, table in rows if number >= cohort.since and table.num_rows]
+            ripe = self._ripe(cohort, guarantee)
+            if ripe is not None:
+                yield from self.job.answers(cohort.numbers, cohort.pipeline.push(ripe))
+            if guarantee > BEGINNING:
+                time = END_OF_TIME if guarantee >= END_OF_TIME else guarantee - 1
+                yield from self.job.answers(cohort.numbers, cohort.pipeline.advance(time))
+
+    def _ripe(self, cohort: Cohort, guarantee: int) -> pa.RecordBatch | None:
+        """The held rows that end before the guarantee, in order of time."""
+        if not cohort.held:
+            return None
+        rows = _together(cohort.held)
+        ends = ends_of(rows, self.job)
+        ripe = ends < guarantee
+        if not ripe.any():
+            cohort.held = [rows]
+            return None
+        cohort.held = [] if ripe.all() else [rows.filter(pa.array(~ripe))]
+        at = np.flatnonzero(ripe)
+        order = at[np.argsort(ends[at], kind="stable")]
+        in_order = len(order) == rows.num_rows and bool((order[1:] > order[:-1]).all())
+        return rows if in_order else rows.take(pa.array(order))
+
+    @property
+    def waiting(self) -> int:
+        return max((sum(rows.num_rows for rows in cohort.held) for cohort in self.cohorts), default=0)
+
+
+_alive: OrderedDict[tuple[str, str, int], Live] = OrderedDict()
+
+
+def ends_of(rows: pa.RecordBatch, job: Job) -> Ints:
+    return ticks(rows.column(job.columns.end or job.columns.time), "end")[0]
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return one_batch(pa.concat_tables([pa.Table.from_batches([b]) for b in batches], promote_options="default"))
+
+
+# --- one micro-batch -----------------------------------------------------------------------------------------------
+
+
+class Shard:
+    """One shard for the length of one micro-batch."""
+
+    def __init__(self, job: Job, number: int, order: Slack, store: Store) -> None:
+        self.job, self.number, self.order, self.store = job, number, order, store
+        self.shards = job.of_shard(number)
+        data = store.read_head()
+        self.head = Head(uuid.uuid4().hex) if data is None else Head.read(data)
+        self._admit()
+
+    def batch(self, notes: Iterable[Note], tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        """Rows in, answers out; late rows and metrics are answers of their own kind."""
+        head = self.head
+        if head.closed:
+            raise StateError("the stream was closed and now goes on", hint="start with a new checkpoint")
+        live = self._revived()
+        before, events, bad = head.guarantee, 0, []
+        for note in notes:
+            events += note.events
+            bad += note.bad
+            for source, clock in note.clocks.items():
+                head.clocks[source] = max(head.clocks.get(source, clock), clock)
+        head.guarantee = max(before, self.order.guarantee(head.clocks))
+        rows, late = self._accepted(list(tables), before)
+        answers = live.take(self._append(rows), head.guarantee)
+        found = 0
+        for answer in answers:
+            found += answer.num_rows
+            yield answer
+        self._commit(live)
+        yield from self.job.reports("late", late)
+        yield from self.job.reports("bad", bad)
+        yield from self._metrics(live, events, len(late), len(bad), found)
+
+    def close(self) -> Iterator[pa.RecordBatch]:
+        """No event will come any more: everything is settled."""
+        live = self._revived()
+        self.head.guarantee, self.head.closed = END_OF_TIME, True
+        found = 0
+        for answer in live.take([], END_OF_TIME):
+            found += answer.num_rows
+            yield answer
+        self._remove(self.head.blocks)
+        self.head.blocks = []
+        self._commit(live)
+        yield from self._metrics(live, 0, 0, 0, found)
+
+    # --- queries and their state ---
+
+    def _admit(self) -> None:
+        """Compare the queries with those of the state; new ones begin now."""
+        job, head = self.job, self.head
+        here = {unit.name: unit for unit in self.shards.group.units}
+        for name, known in head.units.items():
+            if name not in here or [plan.fingerprint for plan in here[name].plans] != known.queries:
+                raise changed_query(name, sorted(here))
+        for name, unit in here.items():
+            needed = dict(job.columns_of[name])
+            if name not in head.units:
+                queries = [plan.fingerprint for plan in unit.plans]
+                head.units[name] = Known(queries, head.next, needed)
+                continue
+            stored = head.units[name].columns
+            for column, type in needed.items():
+                if column not in stored:
+                    raise StateError(
+                        f"{name} now reads {column!r}, which the stored events do not have",
+                        detail=f"they were stored with {', '.join(sorted(stored)) or 'no attributes'}",
+                        hint="leave the column out, or start with a new checkpoint",
+                    )
+                if stored[column] != type:
+                    raise StateError(
+                        f"column {column!r} is {type} now and was {stored[column]} in the stored events",
+                        hint="cast it to what it was, or start with a new checkpoint",
+                    )
+
+    def _revived(self) -> Live:
+        """Detectors at the head of the log: those in memory, brought up to date, or new ones."""
+        head = self.head
+        key = (self.job.token, head.stream, self.number)
+        live = _alive.pop(key, None)
+        if live is not None and (live.next, live.token) == (head.next, head.token):
+            return live
+        missed = None if live is None else self._missed(live)
+        if live is None or missed is None:
+            live, missed = Live(self.job, self.shards, head), head.blocks
+        rows = [(block.number, as_table(self.store.read(block.number))) for block in missed if block.size]
+        for _ in live.take(rows, head.guarantee):
+            pass  # these answers were given when the rows came
+        return live
+
+    def _missed(self, live: Live) -> list[Block] | None:
+        """The blocks that were written since; None if it cannot be told."""
+        blocks = self.head.blocks
+        last = (live.next - 1, live.token)
+        seen = next((at for at, block in enumerate(blocks) if (block.number, block.token) == last), None)
+        return None if seen is None else blocks[seen + 1 :]
+
+    def _commit(self, live: Live) -> None:
+        self._forget()
+        self.store.write_head(self.head.data())
+        live.next, live.token = self.head.next, self.head.token
+        _alive[self.job.token, self.head.stream, self.number] = live
+        while len(_alive) > KEPT_ALIVE:
+            _alive.popitem(last=False)
+
+    # --- rows ---
+
+    def _accepted(self, tables: list[pa.Table], guarantee: int) -> tuple[pa.Table | None, list[str]]:
+        """The rows that are not late, and the late ones; lateness is judged by what was guaranteed before the batch."""
+        if not tables:
+            return None, []
+        rows = one_batch(pa.concat_tables(tables, promote_options="default"))
+        late = ends_of(rows, self.job) < guarantee
+        copies = rows.column(COPY) if COPY in rows.schema.names else None
+        plain = rows if copies is None else rows.drop_columns([COPY])
+        if not late.any():
+            return pa.Table.from_batches([plain]), []
+        first = late if copies is None else late & (copies.to_numpy(zero_copy_only=False) == 0)
+        told = [described(plain, at) for at in np.flatnonzero(first).tolist()]
+        return pa.Table.from_batches([plain.filter(pa.array(~late))]), told
+
+    def _append(self, rows: pa.Table | None) -> list[tuple[int, pa.Table]]:
+        """The rows as a new block at the end of the log. A batch without rows is a block too: guarantees moved."""
+        head = self.head
+        head.token = uuid.uuid4().hex[:16]
+        number, head.next = head.next, head.next + 1
+        if rows is None or not rows.num_rows:
+            head.blocks.append(Block(number, BEGINNING, head.token))
+            return []
+        data = as_bytes(rows)
+        last = int(ends_of(one_batch(rows), self.job).max())
+        self.store.write(number, data)
+        head.blocks.append(Block(number, last, head.token, 0, len(data)))
+        return [(number, rows)]
+
+    def _forget(self) -> None:
+        """Remove blocks that no query can need, and merge small old ones."""
+        head = self.head
+        reach = reach_of(self.shards.group.units)
+        if reach is not None:
+            old = [b for b in head.blocks[:-TAIL] if b.last < head.guarantee - reach - 1]
+            self._remove(old)
+            gone = {block.number for block in old}
+            head.blocks = [block for block in head.blocks if block.number not in gone]
+        while (run := _mergeable(head)) is not None:
+            self._merge(*run)
+
+    def _merge(self, first: int, stop: int) -> None:
+        head = self.head
+        several = head.blocks[first:stop]
+        tables = [as_table(self.store.read(block.number)) for block in several if block.size]
+        last = several[-1]
+        self._remove(several)
+        data = as_bytes(pa.concat_tables(tables, promote_options="default").combine_chunks()) if tables else b""
+        if data:
+            self.store.write(last.number, data)
+        end = max(block.last for block in several)
+        head.blocks[first:stop] = [Block(last.number, end, last.token, several[0].level + 1, len(data))]
+
+    def _remove(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            if block.size:
+                self.store.remove(block.number)
+
+    # --- what is said besides matches ---
+
+    def _metrics(self, live: Live, events: int, late: int, bad: int, found: int) -> Iterator[pa.RecordBatch]:
+        head = self.head
+        state = sum(block.size for block in head.blocks)
+        told = {
+            "shard": self.number, "queries": [unit.name for unit in self.shards.group.units],
+            "events": events if self.number == 0 else 0, "late": late, "bad": bad, "held": live.waiting, "matches": found,
+            "state_bytes": state, "blocks": len(head.blocks),
+            "watermark": head.guarantee if BEGINNING < head.guarantee < END_OF_TIME else None,
+            "idle": self.order.silent(head.clocks),
+        }  # fmt: skip
+        return self.job.reports("metrics", [json.dumps(told)])
+
+
+def _mergeable(head: Head) -> tuple[int, int] | None:
+    """A run of enough old blocks of one level that no unit begins within."""
+    blocks = head.blocks[:-TAIL]
+    starts = {known.since for known in head.units.values()}
+    first = 0
+    for at in range(1, len(blocks) + 1):
+        ends = at == len(blocks) or blocks[at].level != blocks[first].level
+        ends = ends or any(blocks[at - 1].number < s <= blocks[at].number for s in starts)
+        if at - first >= MERGED:
+            return first, at
+        if ends:
+            first = at
+    return None
+
+
+def changed_query(name: str, here: list[str]) -> StateError:
+    return StateError(
+        f"the checkpoint belongs to another query: {name!r} has changed or is missing",
+        detail=f"this job has {', '.join(here)}; only SELECT may change, and queries may be added",
+        hint="go on with the queries that wrote the checkpoint, or start with a new checkpoint",
+    )

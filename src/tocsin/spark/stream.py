@@ -1,0 +1,137 @@
+"""Streams: rows are packed by shard, and each shard keeps its events in Spark's state and answers from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from tocsin.order.slack import Slack
+from tocsin.spark.blocks import PACKED, Note, Packer, as_bytes, as_table
+from tocsin.spark.job import Job
+from tocsin.spark.shard import Shard
+from tocsin.spark.shuffle import Sent
+
+AT = "__at"
+# Spark's own watermark moves only while a stream is being closed: then a batch without data follows the last one with
+# data, and its timer settles everything. It is kept thirty years behind, so that it never drops a row.
+BEHIND = "10950 days"
+STILL = "2020-01-01"
+
+
+def detect_stream(sent: Sent, job: Job, order: Slack, *, closing: bool) -> DataFrame:
+    """The matches of a stream, with late rows and metrics as rows of their own kind."""
+    labels = spread(job.count, int(sent.df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")))
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return Packer(job).run(batches)
+
+    packed = sent.df.mapInArrow(pack, from_arrow_schema(PACKED))
+    now = F.current_timestamp() if closing else F.lit(STILL).cast("timestamp")
+    known = F.create_map(*(each for number, label in enumerate(labels) for each in (F.lit(number), F.lit(label))))
+    keyed = packed.withColumn("label", known[F.col("shard")]).withColumn(AT, now).withWatermark(AT, BEHIND)
+    answered = keyed.groupBy("label").transformWithStateInPandas(
+        Processor(job, order, {label: number for number, label in enumerate(labels)}, closing=closing),
+        outputStructType="block binary",
+        outputMode="append",
+        timeMode="EventTime",
+    )
+    return answered.mapInArrow(_unpack, from_arrow_schema(job.result))
+
+
+def _unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for block in batch.column(0):
+            yield from as_table(block.as_py()).to_batches()
+
+
+class Processor(StatefulProcessor):  # type: ignore[misc]
+    """Spark's side of a shard: its state as a store, its timer as the end of the stream."""
+
+    def __init__(self, job: Job, order: Slack, numbers: dict[int, int], *, closing: bool) -> None:
+        self.job, self.order, self.numbers, self.closing = job, order, numbers, closing
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
+        self.head = handle.getValueState("head", "data binary")
+        self.blocks = handle.getMapState("blocks", "number bigint", "data binary")
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        notes, tables = [], []
+        for frame in rows:
+            notes += [Note.read(note) for note in frame["note"] if note is not None]
+            tables += [as_table(block) for block in frame["block"] if block is not None]
+        shard = Shard(self.job, self.numbers[int(key[0])], self.order, self)
+        if self.closing:
+            for timer in list(self.handle.listTimers()):
+                self.handle.deleteTimer(timer)
+            self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 1)
+        yield from _frames(shard.batch(notes, tables))
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        if self.closing:
+            yield from _frames(Shard(self.job, self.numbers[int(key[0])], self.order, self).close())
+
+    # --- the store of a shard ---
+
+    def read_head(self) -> bytes | None:
+        found = self.head.get() if self.head.exists() else None
+        return None if found is None else bytes(found[0])
+
+    def write_head(self, data: bytes) -> None:
+        self.head.update((data,))
+
+    def read(self, number: int) -> bytes:
+        return bytes(self.blocks.getValue((number,))[0])
+
+    def write(self, number: int, data: bytes) -> None:
+        self.blocks.updateValue((number,), (data,))
+
+    def remove(self, number: int) -> None:
+        self.blocks.removeKey((number,))
+
+
+def _frames(answers: Iterator[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
+    """Answers as Arrow bytes inside a frame: pandas would neither keep their types nor be fast."""
+    for answer in answers:
+        if answer.num_rows:
+            yield pd.DataFrame({"block": [as_bytes(answer)]})
+
+
+# --- labels --------------------------------------------------------------------------------------------------------
+
+
+def spread(count: int, partitions: int) -> list[int]:
+    """Labels for shards that Spark's hash sends to all partitions alike, in turn."""
+    found: list[int] = []
+    used: set[int] = set()
+    label = 0
+    for number in range(count):
+        label = 0
+        while label in used or spark_hash(label) % partitions != number % partitions:
+            label += 1
+        used.add(label)
+        found.append(label)
+    return found
+
+
+def spark_hash(value: int) -> int:
+    """Spark's hash of an int (Murmur3, seed 42), as a signed number."""
+    mask = 0xFFFFFFFF
+
+    def rotated(x: int, by: int) -> int:
+        return ((x << by) | (x >> (32 - by))) & mask
+
+    mixed = rotated(value * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
+    total = (rotated(42 ^ mixed, 13) * 5 + 0xE6546B64) & mask
+    total ^= 4
+    total = (total ^ total >> 16) * 0x85EBCA6B & mask
+    total = (total ^ total >> 13) * 0xC2B2AE35 & mask
+    total ^= total >> 16
+    return total - (1 << 32) if total & 0x80000000 else total
