@@ -70,11 +70,13 @@ def _owned(shards: Shards, number: int, changes: list[list[Changes]]) -> list[li
 
 def _sorted_out(batch: pa.RecordBatch, job: Job) -> tuple[pa.RecordBatch, list[str]]:
     """The rows that can be used, and the others described, where they are to be kept."""
-    if not job.keep_bad:
-        return batch, []
-    rows = judged(batch, job.columns)
+    if not job.keep_bad and job.known is None:
+        return batch, []  # the encoder will find them
+    rows = judged(batch, job)
     bad = rows.bad()
     if bad is None:
         return batch, []
+    if not job.keep_bad:
+        raise unusable_row(batch, int(bad.argmax()), rows.reason(int(bad.argmax())))
     told = [described(batch, at, rows.reason(at)) for at in np.flatnonzero(bad).tolist()]
     return batch.filter(pa.array(~bad)), told

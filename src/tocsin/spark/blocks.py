@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from tocsin.encode.arrow import marks
 from tocsin.encode.batch import HINTS, Frame, frame
-from tocsin.encode.columns import Columns
 from tocsin.errors import InputError, StateError
 from tocsin.items import Ints
 from tocsin.spark.job import Job
@@ -73,7 +72,7 @@ class Packer:
         yield self._flush(last=True)
 
     def _take(self, batch: pa.RecordBatch) -> None:
-        rows = judged(batch, self.job.columns)
+        rows = judged(batch, self.job)
         good = batch
         ends = rows.end
         if (bad := rows.bad()) is not None:
@@ -134,11 +133,16 @@ class Packer:
         return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
 
 
-def judged(batch: pa.RecordBatch, columns: Columns) -> Frame:
+def judged(batch: pa.RecordBatch, job: Job) -> Frame:
     """Times of a batch, and what is wrong with its rows; the eids are only asked whether they are there."""
+    columns = job.columns
     rows = frame(batch, replace(columns, eid=None))
     if columns.eid is not None and batch.column(columns.eid).null_count:
         rows.problems.append((marks(pc.is_null(batch.column(columns.eid))), "the eid is null"))
+    if job.known is not None:
+        strange = pc.invert(pc.is_in(batch.column(columns.type), pa.array(sorted(job.known), pa.string())))
+        if (marks(strange)).any():
+            rows.problems.append((marks(strange), f"its type is none of {', '.join(sorted(job.known))}"))
     return rows
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from tocsin.encode.columns import Columns
 from tocsin.errors import TocsinError
@@ -105,8 +105,9 @@ def prepare(
     plans = plans_of(asked.queries, frame.schema)
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
     shown = frozenset(range(len(plans)) if all else asked.answers)
-    job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=bad_rows == "keep")
-    stray = _unknown(frame) if unknown == "error" else None
+    known = _known(frame) if unknown == "error" else None
+    job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=bad_rows == "keep", known=known)
+    stray = None if known is None else ~column(frame.columns.type).isin(sorted(known))
     return Prepared(frame, plans, job, send(frame, job, keep, stray), strategy, end_of_stream)
 
 
@@ -148,21 +149,28 @@ def _strategy(
     return parse_order(order, frame.schema, idle=idle, sources=sources)
 
 
-def _unknown(frame: Frame) -> Any:
-    """Rows of types that the schema does not have."""
+def _known(frame: Frame) -> frozenset[str]:
+    """The types that may come."""
     if frame.schema.open_types:
         raise TocsinError(
             'unknown="error" needs to know the types',
             hint='give a schema: schema={"Shelf": {"tag": "text"}, ...}, or frames by type',
         )
-    return ~column(frame.columns.type).isin(sorted(frame.schema.types))
+    return frozenset(frame.schema.types)
 
 
 # --- shards --------------------------------------------------------------------------------------------------------
 
 
 def plan_job(
-    frame: Frame, plans: tuple[Plan, ...], shown: frozenset[int], *, buckets: int | None, jit: bool, keep_bad: bool
+    frame: Frame,
+    plans: tuple[Plan, ...],
+    shown: frozenset[int],
+    *,
+    buckets: int | None,
+    jit: bool,
+    keep_bad: bool,
+    known: frozenset[str] | None = None,
 ) -> tuple[Job, list[str] | None]:
     """Groups, shards and the shape of the result; and the attributes that must travel."""
     if buckets is not None and buckets < 1:
@@ -185,7 +193,7 @@ def plan_job(
         functions={name: registered()[name] for name in called(plans)},
         keep_bad=keep_bad,
         columns_of={unit.name: _columns_of(frame, unit.plans, unit.numbers, shown) for g in groups for unit in g.units},
-        known=None if frame.schema.open_types else frozenset(frame.schema.types),
+        known=known,
     )
     return job, keep
 
@@ -234,7 +242,7 @@ def _slices(frame: Frame, group: Group, most: int) -> Slices | None:
     if around is None:
         return None
     kinds = column(frame.columns.type)
-    row = frame.df.where(kinds.isin(sorted(group.types))).agg(F.min(end_of(frame)), F.max(end_of(frame))).first()
+    row = frame.df.where(kinds.isin(sorted(group.types))).agg(sf.min(end_of(frame)), sf.max(end_of(frame))).first()
     if row is None or row[0] is None:
         return None
     return cut(int(row[0]), int(row[1]), around, most)

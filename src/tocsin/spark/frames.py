@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tocsin.encode.columns import Columns, field_of, infer_schema
 from tocsin.errors import InputError
 from tocsin.schema import Field, Schema
 
-WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-INSTANT = (T.TimestampType, T.TimestampNTZType, T.DateType)
-TEXT = (T.StringType, T.VarcharType, T.CharType)
+WHOLE = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
+INSTANT = (st.TimestampType, st.TimestampNTZType, st.DateType)
+TEXT = (st.StringType, st.VarcharType, st.CharType)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _union(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[DataFrame
     types: dict[str, dict[str, Field]] = {}
     for name, df in frames.items():
         own = columns.type if columns.type not in df.columns else None
-        df = df if own is None else df.withColumn(own, F.lit(name))
+        df = df if own is None else df.withColumn(own, sf.lit(name))
         resolved = columns.resolve(df.columns)
         df = _checked(df, resolved)
         known = [field_of(field) for field in to_arrow_schema(_readable(df, resolved).schema, timezone="UTC")]
@@ -132,7 +132,7 @@ def _checked(df: DataFrame, columns: Columns) -> DataFrame:
 
 def _readable(df: DataFrame, columns: Columns) -> DataFrame:
     """Without the columns that no query can read and no result shows: arrays, maps, structs, binary, intervals."""
-    plain = (*WHOLE, *INSTANT, *TEXT, T.FloatType, T.DoubleType, T.DecimalType, T.BooleanType, T.NullType)
+    plain = (*WHOLE, *INSTANT, *TEXT, st.FloatType, st.DoubleType, st.DecimalType, st.BooleanType, st.NullType)
     roles = {columns.type, columns.time, columns.end, columns.eid, columns.source}
     keep = [field.name for field in df.schema.fields if isinstance(field.dataType, plain) or field.name in roles]
     return df if len(keep) == len(df.columns) else df.select(*(column(name) for name in keep))
@@ -155,6 +155,6 @@ def _fitting(declared: Schema, rows: pa.Schema) -> None:
             )
 
 
-def column(name: str) -> Any:
+def column(name: str) -> Column:
     """The column of this name, whatever characters it has."""
-    return F.col("`" + name.replace("`", "``") + "`")
+    return sf.col("`" + name.replace("`", "``") + "`")

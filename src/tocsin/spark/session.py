@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tocsin.errors import TocsinError
 from tocsin.spark import archive
-from tocsin.spark.java import ensure_java
+from tocsin.spark.java import Java, use_java
 from tocsin.spark.stderr import Stderr
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def session(
     if running is not None:
         return _adjusted(running, given)
     settings = {"spark.master": master, "spark.app.name": app, **_settings(master), **given}
-    ensure_java()
-    settings["spark.driver.extraJavaOptions"] = _java_options(given)
+    java = use_java()
+    settings["spark.driver.extraJavaOptions"] = _java_options(given, java)
     started = _started(settings)
     if master.startswith("local") and "spark.sql.shuffle.partitions" not in given:
         # As many as there are cores, as the JVM counts them; every further one costs a stream a state store per batch.
@@ -106,10 +106,10 @@ def _adjusted(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
     return running
 
 
-def _java_options(given: Mapping[str, str]) -> str:
+def _java_options(given: Mapping[str, str], java: Java | None) -> str:
     """Options of the JVM: ours, then the user's, which win."""
     theirs = given.get("spark.driver.extraJavaOptions", "")
-    ours = [*archive.options()] if "-XX:SharedArchiveFile" not in theirs else []
+    ours = archive.options(java) if java is not None and not archive.is_about(theirs) else []
     if "log4j" not in theirs and not _has_logging():
         ours.append(f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}")
     return " ".join([*map(_quoted, ours), theirs]).strip()

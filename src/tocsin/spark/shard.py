@@ -1,8 +1,9 @@
 """A shard of a stream: a log of the events that still matter, and detectors that can be rebuilt from it at any time.
 
-What is stored is events, never the inside of a detector: each micro-batch appends the rows it accepted as one block, and
-blocks behind the reach of every query are removed. A worker keeps the detectors of a shard in memory between batches; if
-another worker had the shard in the meantime, it catches up from the blocks it has not seen, or begins anew from all.
+What is stored is events, never the inside of a detector: each micro-batch appends the rows it accepted as one block,
+and blocks behind the reach of every query are removed. A worker keeps the detectors of a shard in memory between
+batches; if another worker had the shard in the meantime, it catches up from the blocks it has not seen, or begins anew
+from all.
 """
 
 from __future__ import annotations
@@ -340,8 +341,8 @@ class Shard:
         state = sum(block.size for block in head.blocks)
         told = {
             "shard": self.number, "queries": [unit.name for unit in self.shards.group.units],
-            "events": events if self.number == 0 else 0, "late": late, "bad": bad, "held": live.waiting, "matches": found,
-            "state_bytes": state, "blocks": len(head.blocks),
+            "events": events if self.number == 0 else 0, "late": late, "bad": bad, "held": live.waiting,
+            "matches": found, "state_bytes": state, "blocks": len(head.blocks),
             "watermark": head.guarantee if BEGINNING < head.guarantee < END_OF_TIME else None,
             "idle": self.order.silent(head.clocks),
         }  # fmt: skip

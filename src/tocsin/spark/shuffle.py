@@ -7,7 +7,7 @@ from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from tocsin.schema import Kind
 from tocsin.spark.blocks import COPY, SHARD
@@ -25,14 +25,18 @@ class Sent:
     dropped: tuple[str, ...]
 
 
+def either(tests: list[Column]) -> Column:
+    return reduce(Column.__or__, tests)
+
+
 def ticks(name: str, type: pa.DataType) -> Column:
     """A time column as our ticks: whole numbers as they are, points in time as microseconds, in whatever zone."""
     value = column(name)
     if pa.types.is_date(type):
-        return F.unix_date(value).cast("long") * F.lit(86_400_000_000)
+        return sf.unix_date(value).cast("long") * sf.lit(86_400_000_000)
     if pa.types.is_timestamp(type) and type.tz is None:
-        return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01").cast("timestamp_ntz"), value)
-    return F.unix_micros(value) if pa.types.is_timestamp(type) else value.cast("long")
+        return sf.timestamp_diff("MICROSECOND", sf.lit("1970-01-01").cast("timestamp_ntz"), value)
+    return sf.unix_micros(value) if pa.types.is_timestamp(type) else value.cast("long")
 
 
 def end_of(frame: Frame) -> Column:
@@ -57,11 +61,11 @@ def wanted(frame: Frame, group: Group) -> tuple[Column, list[str]]:
         if test is None:
             free.append(type)
         else:
-            tests.append((kinds == F.lit(type)) & test)
+            tests.append((kinds == sf.lit(type)) & test)
             said.append(type)
     if free:
         tests.insert(0, kinds.isin(free))
-    return reduce(lambda a, b: a | b, tests), said
+    return either(tests), said
 
 
 # --- where a row goes ----------------------------------------------------------------------------------------------
@@ -70,8 +74,8 @@ def wanted(frame: Frame, group: Group) -> tuple[Column, list[str]]:
 def bucket(frame: Frame, attrs: Attrs, count: int) -> Column:
     """The bucket of a row by its key; null where a part of the key is null, since null equals nothing."""
     values = [_exact(frame, attr) for attr in attrs]
-    known = reduce(lambda a, b: a & b, [value.isNotNull() for value in values])
-    return F.when(known, F.pmod(F.xxhash64(*values), F.lit(count)).cast("int"))
+    known = ~either([value.isNull() for value in values])
+    return sf.when(known, sf.pmod(sf.xxhash64(*values), sf.lit(count)).cast("int"))
 
 
 def _exact(frame: Frame, attr: str) -> Column:
@@ -96,18 +100,18 @@ def shards_of(frame: Frame, shards: Shards) -> Column:
     if shards.slices is not None:
         return _slices(frame, shards)
     if not shards.group.keyed:
-        return F.lit(first)
+        return sf.lit(first)
     kinds = column(frame.columns.type)
     cases: list[tuple[list[str], Column]] = []
     plain = all(way.is_single for way in shards.group.ways.values())
     for type, way in shards.group.ways.items():
-        numbers = [bucket(frame, attrs, count) + F.lit(first) for attrs in way.keys]
+        numbers = [bucket(frame, attrs, count) + sf.lit(first) for attrs in way.keys]
         if plain:
             target = numbers[0]
         elif way.everywhere:
-            target = F.sequence(F.lit(first), F.lit(first + count - 1))
+            target = sf.sequence(sf.lit(first), sf.lit(first + count - 1))
         else:
-            target = F.array_compact(F.array_distinct(F.array(*numbers)))
+            target = sf.array_compact(sf.array_distinct(sf.array(*numbers)))
         same = next((each for each in cases if str(each[1]) == str(target)), None)
         if same is not None:
             same[0].append(type)
@@ -115,19 +119,22 @@ def shards_of(frame: Frame, shards: Shards) -> Column:
             cases.append(([type], target))
     if len(cases) == 1:
         return cases[0][1]
-    return reduce(lambda a, b: a.when(kinds.isin(b[0]), b[1]), cases[1:], F.when(kinds.isin(cases[0][0]), cases[0][1]))
+    found = sf.when(kinds.isin(cases[0][0]), cases[0][1])
+    for types, target in cases[1:]:
+        found = found.when(kinds.isin(types), target)
+    return found
 
 
 def _slices(frame: Frame, shards: Shards) -> Column:
     """Every slice that must see a row: its own, and those whose margins it lies in."""
     slices = shards.slices
     assert slices is not None
-    at = end_of(frame) - F.lit(slices.first)
-    lowest = F.greatest(F.floor((at - F.lit(slices.ahead)) / F.lit(slices.length)).cast("int"), F.lit(0))
-    highest = F.floor((at + F.lit(slices.back)) / F.lit(slices.length)).cast("int")
-    highest = F.greatest(F.least(highest, F.lit(slices.count - 1)), F.lit(0))
-    lowest = F.least(lowest, highest)
-    return F.sequence(lowest + F.lit(shards.first), highest + F.lit(shards.first))
+    at = end_of(frame) - sf.lit(slices.first)
+    lowest = sf.greatest(sf.floor((at - sf.lit(slices.ahead)) / sf.lit(slices.length)).cast("int"), sf.lit(0))
+    highest = sf.floor((at + sf.lit(slices.back)) / sf.lit(slices.length)).cast("int")
+    highest = sf.greatest(sf.least(highest, sf.lit(slices.count - 1)), sf.lit(0))
+    lowest = sf.least(lowest, highest)
+    return sf.sequence(lowest + sf.lit(shards.first), highest + sf.lit(shards.first))
 
 
 def unusable(frame: Frame) -> Column:
@@ -138,7 +145,7 @@ def unusable(frame: Frame) -> Column:
         tests += [column(columns.end).isNull(), column(columns.end) < column(columns.time)]
     if columns.eid is not None:
         tests.append(column(columns.eid).isNull())
-    return F.coalesce(reduce(lambda a, b: a | b, tests), F.lit(True))
+    return sf.coalesce(either(tests), sf.lit(True))
 
 
 def send(frame: Frame, job: Job, keep: list[str] | None, unknown: Column | None = None) -> Sent:
@@ -157,13 +164,13 @@ def send(frame: Frame, job: Job, keep: list[str] | None, unknown: Column | None 
         tests.append(test)
         targets.append(shards_of(frame, shards))
         said += pushed
-    some = reduce(lambda a, b: a | b, tests)
+    some = either(tests)
     df = frame.df if frame.streaming else frame.df.where(some | reported)
     needed = [_needed(frame, name, some | reported) for name in names]
     df = _with_shard(df, job, tests, targets, needed, reported, clock=frame.streaming)
     for shards in job.shards:
         for home, name in own_columns(shards.group).items():
-            mine = bucket(frame, home, shards.count) + F.lit(shards.first) == column(SHARD)
+            mine = bucket(frame, home, shards.count) + sf.lit(shards.first) == column(SHARD)
             df = df.withColumn(name, mine)
     types = sorted(set().union(*(shards.group.types for shards in job.shards)))
     dropped = [f"rows of other types than {', '.join(types)}"]
@@ -177,7 +184,7 @@ def _needed(frame: Frame, name: str, some: Column) -> Column:
     light = not frame.streaming or name in (frame.columns.type, frame.columns.source)
     if light or not pa.types.is_string(frame.rows.field(name).type):
         return column(name)
-    return F.when(some, column(name)).alias(name)
+    return sf.when(some, column(name)).alias(name)
 
 
 def _with_shard(
@@ -191,17 +198,17 @@ def _with_shard(
     clock: bool,
 ) -> DataFrame:
     if len(job.shards) == 1 and not _is_many(job.shards[0]):
-        target = F.when(reported, F.lit(0)).otherwise(F.when(tests[0], targets[0]))
+        target = sf.when(reported, sf.lit(0)).otherwise(sf.when(tests[0], targets[0]))
         df = df.select(*names, target.alias(SHARD))
         return df if clock else df.where(column(SHARD).isNotNull())
-    nothing = F.array().cast("array<int>")
+    nothing = sf.array().cast("array<int>")
     parts = []
     for shards, test, target in zip(job.shards, tests, targets, strict=True):
-        many = target if _is_many(shards) else F.array_compact(F.array(target))
-        parts.append(F.when(test, F.coalesce(many, nothing)).otherwise(nothing))
-    whole = parts[0] if len(parts) == 1 else F.concat(*parts)
-    whole = F.when(reported, F.array(F.lit(0))).otherwise(whole)
-    return df.select(*names, (F.posexplode_outer if clock else F.posexplode)(whole).alias(COPY, SHARD))
+        many = target if _is_many(shards) else sf.array_compact(sf.array(target))
+        parts.append(sf.when(test, sf.coalesce(many, nothing)).otherwise(nothing))
+    whole = parts[0] if len(parts) == 1 else sf.concat(*parts)
+    whole = sf.when(reported, sf.array(sf.lit(0))).otherwise(whole)
+    return df.select(*names, (sf.posexplode_outer if clock else sf.posexplode)(whole).alias(COPY, SHARD))
 
 
 def _is_many(shards: Shards) -> bool:

@@ -8,10 +8,11 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from tocsin.errors import StateError
 from tocsin.order.slack import Slack
 from tocsin.spark.blocks import PACKED, Note, Packer, as_bytes, as_table
 from tocsin.spark.job import Job
@@ -27,15 +28,15 @@ STILL = "2020-01-01"
 
 def detect_stream(sent: Sent, job: Job, order: Slack, *, closing: bool) -> DataFrame:
     """The matches of a stream, with late rows and metrics as rows of their own kind."""
-    labels = spread(job.count, int(sent.df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")))
+    labels = spread(job.count, int(sent.df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200))
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return Packer(job).run(batches)
 
     packed = sent.df.mapInArrow(pack, from_arrow_schema(PACKED))
-    now = F.current_timestamp() if closing else F.lit(STILL).cast("timestamp")
-    known = F.create_map(*(each for number, label in enumerate(labels) for each in (F.lit(number), F.lit(label))))
-    keyed = packed.withColumn("label", known[F.col("shard")]).withColumn(AT, now).withWatermark(AT, BEHIND)
+    now = sf.current_timestamp() if closing else sf.lit(STILL).cast("timestamp")
+    known = sf.create_map(*(each for number, label in enumerate(labels) for each in (sf.lit(number), sf.lit(label))))
+    keyed = packed.withColumn("label", known[sf.col("shard")]).withColumn(AT, now).withWatermark(AT, BEHIND)
     answered = keyed.groupBy("label").transformWithStateInPandas(
         Processor(job, order, {label: number for number, label in enumerate(labels)}, closing=closing),
         outputStructType="block binary",
@@ -51,7 +52,7 @@ def _unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from as_table(block.as_py()).to_batches()
 
 
-class Processor(StatefulProcessor):  # type: ignore[misc]
+class Processor(StatefulProcessor):
     """Spark's side of a shard: its state as a store, its timer as the end of the stream."""
 
     def __init__(self, job: Job, order: Slack, numbers: dict[int, int], *, closing: bool) -> None:
@@ -74,7 +75,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]
             self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 1)
         yield from _frames(shard.batch(notes, tables))
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
         if self.closing:
             yield from _frames(Shard(self.job, self.numbers[int(key[0])], self.order, self).close())
 
@@ -88,7 +89,10 @@ class Processor(StatefulProcessor):  # type: ignore[misc]
         self.head.update((data,))
 
     def read(self, number: int) -> bytes:
-        return bytes(self.blocks.getValue((number,))[0])
+        found = self.blocks.getValue((number,))
+        if found is None:
+            raise StateError("a block of the stored state is missing", hint="go back to an earlier checkpoint")
+        return bytes(found[0])
 
     def write(self, number: int, data: bytes) -> None:
         self.blocks.updateValue((number,), (data,))
