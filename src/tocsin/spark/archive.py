@@ -1,9 +1,9 @@
 """Spark's classes made ready once: an archive that the JVM maps into memory instead of loading 15,000 classes anew.
 
 Most of the time until Spark's first answer is spent loading and verifying classes. `prepare()` runs the kinds of job
-that detection needs, notes which classes were loaded, and lets Java write them to an archive in the cache directory (about
-200 MB, a minute of work). Every later session on the same Java and Spark uses it. It is optional: an archive that is
-missing, damaged or made for another class path is passed over by Java, and nothing but the start is slower.
+that detection needs, notes which classes were loaded, and lets Java write them to an archive in the cache directory
+(about 200 MB, a minute of work). Every later session on the same Java and Spark uses it. It is optional: an archive
+that is missing, damaged or made for another class path is passed over by Java; only the start is slower then.
 `python -m tocsin.spark.archive` does the same from a shell.
 """
 
@@ -116,7 +116,7 @@ def _same(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatc
 
 
 def _stream(spark: SparkSession, events: str, folder: str) -> None:
-    from pyspark.sql.streaming import StatefulProcessor
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     class Counts(StatefulProcessor):
         def init(self, handle: Any) -> None:

@@ -25,11 +25,7 @@ Work = Callable[[Batches], Batches]
 def detect_batch(events: Frame, sent: Sent, job: Job, *, work: Callable[[Job], Work] | None = None) -> DataFrame:
     """The matches of a history; `work` is what each shard does (the benchmark puts an idle one there)."""
     ends = events.columns.end or events.columns.time
-    rows = sent.df
-    if job.count > 1:
-        rows = rows.repartitionById(job.count, column(SHARD))
-    else:
-        rows = rows.repartition(1)
+    rows = sent.df.repartition(1) if job.count == 1 else sent.df.repartitionById(job.count, column(SHARD))
     rows = rows.drop(SHARD, COPY).sortWithinPartitions(column(ends))
     schema = from_arrow_schema(job.result)
     return rows.mapInArrow((work or worker)(job), schema)

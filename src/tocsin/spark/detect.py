@@ -27,6 +27,7 @@ from tocsin.spark.routes import Group, groups_of, units_of
 from tocsin.spark.shuffle import Sent, end_of, send
 from tocsin.spark.slices import Slices, cut, margins
 from tocsin.spark.stream import detect_stream
+from tocsin.spark.write import JOB
 
 SLICES_PER_CORE = 2
 
@@ -46,7 +47,9 @@ class Prepared:
         job = self.job.compiled()
         if self.order is None:
             return detect_batch(self.frame, self.sent, job)
-        return detect_stream(self.sent, job, self.order, closing=self.closing)
+        result = detect_stream(self.sent, job, self.order, closing=self.closing)
+        setattr(result, JOB, job)  # so that `start` can compare it with a checkpoint
+        return result
 
 
 def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: Any) -> DataFrame:

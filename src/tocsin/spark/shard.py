@@ -26,10 +26,10 @@ from tocsin.items import Ints
 from tocsin.order.slack import Slack
 from tocsin.run.pipeline import Pipeline
 from tocsin.spark.blocks import COPY, Note, as_bytes, as_table, described
+from tocsin.spark.identity import FORMAT, Known, admit, check_format, check_layout
 from tocsin.spark.job import Job, Shards
 from tocsin.spark.routes import Unit, reach_of
 
-FORMAT = 1
 TAIL = 8  # the newest blocks stay as they are, so that a worker that missed a few batches can catch up
 MERGED = 16  # so many older blocks of one size become one
 KEPT_ALIVE = 64  # shards whose detectors a worker keeps in memory
@@ -57,15 +57,6 @@ class Block:
 
 
 @dataclass(slots=True)
-class Known:
-    """A unit as the state knows it: its queries, the first block it saw, and the columns that were kept for it."""
-
-    queries: list[str]
-    since: int
-    columns: dict[str, str]
-
-
-@dataclass(slots=True)
 class Head:
     """Everything about a shard but its events."""
 
@@ -76,6 +67,7 @@ class Head:
     clocks: dict[str, int] = field(default_factory=dict)
     closed: bool = False
     units: dict[str, Known] = field(default_factory=dict)
+    layout: list[int] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
 
     def data(self) -> bytes:
@@ -86,11 +78,7 @@ class Head:
         try:
             state = json.loads(data)
             version = state.pop("format")
-            if version != FORMAT:
-                raise StateError(
-                    f"the checkpoint was written in format {version}, this version reads format {FORMAT}",
-                    hint="go on with the version that wrote it, or start with a new checkpoint",
-                )
+            check_format(version)
             blocks = [Block(**each) for each in state.pop("blocks")]
             units = {name: Known(**each) for name, each in state.pop("units").items()}
             return Head(**state, blocks=blocks, units=units)
@@ -213,37 +201,21 @@ class Shard:
             yield answer
         self._remove(self.head.blocks)
         self.head.blocks = []
-        self._commit(live)
+        # These detectors have seen the end, and their version would not tell: should this attempt be lost, the next one
+        # must not find them.
+        self.store.write_head(self.head.data())
         yield from self._metrics(live, 0, 0, 0, found)
 
     # --- queries and their state ---
 
     def _admit(self) -> None:
         """Compare the queries with those of the state; new ones begin now."""
-        job, head = self.job, self.head
-        here = {unit.name: unit for unit in self.shards.group.units}
-        for name, known in head.units.items():
-            if name not in here or [plan.fingerprint for plan in here[name].plans] != known.queries:
-                raise changed_query(name, sorted(here))
-        for name, unit in here.items():
-            needed = dict(job.columns_of[name])
-            if name not in head.units:
-                queries = [plan.fingerprint for plan in unit.plans]
-                head.units[name] = Known(queries, head.next, needed)
-                continue
-            stored = head.units[name].columns
-            for column, type in needed.items():
-                if column not in stored:
-                    raise StateError(
-                        f"{name} now reads {column!r}, which the stored events do not have",
-                        detail=f"they were stored with {', '.join(sorted(stored)) or 'no attributes'}",
-                        hint="leave the column out, or start with a new checkpoint",
-                    )
-                if stored[column] != type:
-                    raise StateError(
-                        f"column {column!r} is {type} now and was {stored[column]} in the stored events",
-                        hint="cast it to what it was, or start with a new checkpoint",
-                    )
+        head, units = self.head, self.shards.group.units
+        here = {unit.name: Known(unit.fingerprints, head.next, dict(self.job.columns_of[unit.name])) for unit in units}
+        head.units = admit(head.units, here)
+        if head.layout:
+            check_layout(head.layout, self.job.layout)
+        head.layout = self.job.layout
 
     def _revived(self) -> Live:
         """Detectors at the head of the log: those in memory, brought up to date, or new ones."""
@@ -362,11 +334,3 @@ def _mergeable(head: Head) -> tuple[int, int] | None:
         if ends:
             first = at
     return None
-
-
-def changed_query(name: str, here: list[str]) -> StateError:
-    return StateError(
-        f"the checkpoint belongs to another query: {name!r} has changed or is missing",
-        detail=f"this job has {', '.join(here)}; only SELECT may change, and queries may be added",
-        hint="go on with the queries that wrote the checkpoint, or start with a new checkpoint",
-    )

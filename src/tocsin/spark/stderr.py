@@ -16,7 +16,7 @@ NOISE = (
 
 
 class Stderr:
-    """A pipe for a child's stderr and a thread that reads it: keeping at first if `hold`, passing on after `release`."""
+    """A pipe for a child's stderr and a thread that reads it: kept at first if `hold`, passed on after `release`."""
 
     def __init__(self, *, hold: bool) -> None:
         self._source, self.target = os.pipe()

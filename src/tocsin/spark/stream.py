@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -16,19 +17,23 @@ from tocsin.errors import StateError
 from tocsin.order.slack import Slack
 from tocsin.spark.blocks import PACKED, Note, Packer, as_bytes, as_table
 from tocsin.spark.job import Job
+from tocsin.spark.labels import labels_of
 from tocsin.spark.shard import Shard
 from tocsin.spark.shuffle import Sent
+from tocsin.spark.watch import NAME, measures
 
 AT = "__at"
 # Spark's own watermark moves only while a stream is being closed: then a batch without data follows the last one with
 # data, and its timer settles everything. It is kept thirty years behind, so that it never drops a row.
 BEHIND = "10950 days"
 STILL = "2020-01-01"
+PROVIDER, ROCKSDB = "spark.sql.streaming.stateStore.providerClass", "RocksDBStateStoreProvider"
 
 
 def detect_stream(sent: Sent, job: Job, order: Slack, *, closing: bool) -> DataFrame:
     """The matches of a stream, with late rows and metrics as rows of their own kind."""
-    labels = spread(job.count, int(sent.df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200))
+    _suited(sent.df.sparkSession, job)
+    labels = labels_of(job.count)
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return Packer(job).run(batches)
@@ -43,7 +48,20 @@ def detect_stream(sent: Sent, job: Job, order: Slack, *, closing: bool) -> DataF
         outputMode="append",
         timeMode="EventTime",
     )
-    return answered.mapInArrow(_unpack, from_arrow_schema(job.result))
+    return answered.mapInArrow(_unpack, from_arrow_schema(job.result)).observe(NAME, *measures(job))
+
+
+def _suited(spark: SparkSession, job: Job) -> None:
+    """Spark's Python state needs RocksDB; and a task for every shuffle partition, used or not, is costly."""
+    if ROCKSDB not in (spark.conf.get(PROVIDER) or ""):
+        spark.conf.set(PROVIDER, f"org.apache.spark.sql.execution.streaming.state.{ROCKSDB}")
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
+    if partitions > 4 * max(job.count, spark.sparkContext.defaultParallelism):
+        warnings.warn(
+            f"every micro-batch will start {partitions} tasks for {job.count} shards; set spark.sql.shuffle.partitions "
+            f"to about {job.count} before the stream is started for the first time",
+            stacklevel=5,
+        )
 
 
 def _unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -106,36 +124,3 @@ def _frames(answers: Iterator[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
     for answer in answers:
         if answer.num_rows:
             yield pd.DataFrame({"block": [as_bytes(answer)]})
-
-
-# --- labels --------------------------------------------------------------------------------------------------------
-
-
-def spread(count: int, partitions: int) -> list[int]:
-    """Labels for shards that Spark's hash sends to all partitions alike, in turn."""
-    found: list[int] = []
-    used: set[int] = set()
-    label = 0
-    for number in range(count):
-        label = 0
-        while label in used or spark_hash(label) % partitions != number % partitions:
-            label += 1
-        used.add(label)
-        found.append(label)
-    return found
-
-
-def spark_hash(value: int) -> int:
-    """Spark's hash of an int (Murmur3, seed 42), as a signed number."""
-    mask = 0xFFFFFFFF
-
-    def rotated(x: int, by: int) -> int:
-        return ((x << by) | (x >> (32 - by))) & mask
-
-    mixed = rotated(value * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
-    total = (rotated(42 ^ mixed, 13) * 5 + 0xE6546B64) & mask
-    total ^= 4
-    total = (total ^ total >> 16) * 0x85EBCA6B & mask
-    total = (total ^ total >> 13) * 0xC2B2AE35 & mask
-    total ^= total >> 16
-    return total - (1 << 32) if total & 0x80000000 else total

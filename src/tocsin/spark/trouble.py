@@ -1,0 +1,174 @@
+"""Trouble in Spark, told in our words: our own message is dug out of its stack traces, and common faults get a remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tocsin import errors
+from tocsin.errors import TocsinError
+
+OURS = re.compile(r"tocsin\.(?:errors|[\w.]+)\.(\w*Error): error: (.*)")
+PYTHON = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Warning|Interrupt|Exit)): (.*)$", re.MULTILINE)
+MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?(.*)")
+KAFKA = 'add to the file: [spark] "spark.jars.packages" = "org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"'
+MOST = 400  # characters of a foreign message
+
+
+def explained(error: BaseException) -> TocsinError | None:
+    """What an error of Spark means; None if it has nothing to do with Spark."""
+    if isinstance(error, TocsinError):
+        return error
+    if not _is_spark(error):
+        return None
+    text = _text(error)
+    return _ours(text) or _known(error, text) or _foreign(text)
+
+
+def _is_spark(error: BaseException) -> bool:
+    return any(each.__module__.split(".")[0] in ("pyspark", "py4j") for each in type(error).__mro__)
+
+
+def _text(error: BaseException) -> str:
+    """All that is said, with the causes that the JVM knows of."""
+    parts = [str(error)]
+    java = getattr(error, "java_exception", None)
+    if java is not None:
+        parts.append(_asked(java.toString))
+    return "\n".join(parts)
+
+
+def _asked(call: Callable[[], Any]) -> str:
+    """What the JVM answers, if it still lives."""
+    try:
+        return str(call())
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong here must not hide the first trouble
+        return str(error)
+
+
+def _ours(text: str) -> TocsinError | None:
+    """The error that our own code raised in a worker, as it was."""
+    found = None
+    for found in OURS.finditer(text):
+        pass  # the last is the one that came through
+    if found is None:
+        return None
+    parts: dict[str, str] = {}
+    for line in text[found.end() :].splitlines()[1:]:
+        said = re.match(r"\s+(reason|hint): (.*)", line)
+        if said is None:
+            break
+        parts[said[1]] = said[2].rstrip()
+    kind = getattr(errors, found[1], TocsinError)
+    kind = TocsinError if kind is errors.QueryError else kind
+    made: TocsinError = kind(found[2].rstrip(), detail=parts.get("reason"), hint=parts.get("hint"))
+    return made
+
+
+# --- what Spark itself says ----------------------------------------------------------------------------------------
+
+
+def _known(error: BaseException, text: str) -> TocsinError | None:
+    """Faults that people meet, each with its remedy."""
+    missing = MODULE.search(text)
+    if missing is not None:
+        return TocsinError(
+            f"the executors have no Python module {missing[1]!r}",
+            detail="what a query calls must be importable where it runs",
+            hint=f"install {missing[1]!r} there, or ship it: spark.submit.pyFiles, or spark-submit --py-files",
+        )
+    if "OutOfMemoryError" in text:
+        return TocsinError(
+            "Spark ran out of memory",
+            hint='give it more: "spark.driver.memory" = "4g" (local), "spark.executor.memory" = "4g" (on a cluster)',
+        )
+    condition, given = _condition(error, text)
+    for name, told in TOLD.items():
+        if condition == name or condition.startswith(name + "."):
+            return told(given, text)
+    return None
+
+
+def _condition(error: BaseException, text: str) -> tuple[str, Mapping[str, str]]:
+    """Spark's name of what is wrong, and its parameters."""
+    asked = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
+    name = asked() if asked is not None else None
+    given = getattr(error, "getMessageParameters", dict)() if name else None
+    known = [found[1] for found in CONDITION.finditer(text) if found[1] not in ("STREAM_FAILED", "FAILED_EXECUTE_UDF")]
+    if name in (None, "STREAM_FAILED") and known:
+        return known[0], {}
+    return name or "", given or {}
+
+
+def _no_format(given: Mapping[str, str], text: str) -> TocsinError:
+    name = given.get("provider") or _quoted(text, r"data source: (\S+?)[.\s]")
+    hint = 'add the package that brings it: [spark] "spark.jars.packages" = "group:artifact:version"'
+    if name == "kafka":
+        import pyspark
+
+        hint = KAFKA.format(version=pyspark.__version__)
+    return TocsinError(f"Spark has no data source {name!r}", hint=hint)
+
+
+def _no_path(given: Mapping[str, str], text: str) -> TocsinError:
+    path = given.get("path") or _quoted(text, r"Path does not exist: (\S+)")
+    return TocsinError(f"there is nothing at {path.removeprefix('file:')}", hint="check the path, or create the folder")
+
+
+def _no_column(given: Mapping[str, str], text: str) -> TocsinError:
+    name = (given.get("objectName") or _quoted(text, r"with name (`[^ ]+`)")).strip("`")
+    near = given.get("proposal")
+    return TocsinError(
+        f"there is no column {name!r}", hint=f"perhaps one of: {near.replace('`', '')}" if near else None
+    )
+
+
+def _no_sql(given: Mapping[str, str], text: str) -> TocsinError:
+    found = re.search(r"\[PARSE_SYNTAX_ERROR\] (.*?)(?: SQLSTATE|\n|$)", text)
+    return TocsinError("this is no SQL expression", detail=found[1] if found else given.get("error"))
+
+
+def _malformed(given: Mapping[str, str], text: str) -> TocsinError:
+    row = given.get("badRecord") or _quoted(text, r"Malformed records are detected in record parsing: (.+?)\.?\n")
+    return TocsinError(
+        "a row of the input cannot be read",
+        detail=f"it is {row}" if row else None,
+        hint='correct it or the schema, or keep such rows aside: [run] bad_rows = "keep"',
+    )
+
+
+def _no_infer(given: Mapping[str, str], text: str) -> TocsinError:
+    return TocsinError("the columns cannot be told from the files", hint='say them: schema = "type STRING, ..."')
+
+
+TOLD: Mapping[str, Callable[[Mapping[str, str], str], TocsinError]] = {
+    "DATA_SOURCE_NOT_FOUND": _no_format,
+    "PATH_NOT_FOUND": _no_path,
+    "UNRESOLVED_COLUMN": _no_column,
+    "PARSE_SYNTAX_ERROR": _no_sql,
+    "MALFORMED_RECORD_IN_PARSING": _malformed,
+    "FAILED_READ_FILE": lambda given, text: _malformed(given, text) if "alformed" in text else _foreign(text),
+    "UNABLE_TO_INFER_SCHEMA": _no_infer,
+}
+
+
+def _quoted(text: str, pattern: str) -> str:
+    found = re.search(pattern, text)
+    return found[1] if found else ""
+
+
+def _foreign(text: str) -> TocsinError:
+    """Somebody else's message: the last Python error if there is one, else what Spark says first."""
+    python = PYTHON.findall(text)
+    if python and "Traceback (most recent call last)" in text:
+        kind, message = python[-1]
+        return TocsinError(f"the work failed in Python: {kind}: {message}"[:MOST], hint="--verbose shows where")
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    first = re.sub(r"^An error occurred while calling \S+\s*:?\s*", "", lines[0] if lines else "an unknown error")
+    if not first and len(lines) > 1:
+        first = lines[1]
+    caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    detail = caused[-1][:MOST] if caused else None
+    return TocsinError(f"Spark failed: {first}"[:MOST], detail=detail, hint="--verbose shows all that Spark said")
