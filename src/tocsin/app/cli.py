@@ -1,4 +1,4 @@
-"""The command line: check, explain, run, test, bench and demo."""
+"""The command line: check, explain, run, pipeline, test, bench and demo."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from tocsin.app.errors import FAILED, guarded
+from tocsin.app.pipelines import pipeline_app
 from tocsin.encode.columns import Columns
-from tocsin.errors import InputError, TocsinError
+from tocsin.errors import InputError
 from tocsin.run.badrows import BadRows
 from tocsin.run.query import Query, query
 from tocsin.run.schemas import read_schema
@@ -34,9 +35,11 @@ app = typer.Typer(
       tocsin run "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 12 h" --input events.csv
       tocsin check theft.tocsin --input events.parquet
       tail -f log.jsonl | tocsin run alarm.tocsin --input -
+      tocsin pipeline run theft.toml
 
     Exit codes: 0 all is well, 1 cases failed, 2 the query or the input is wrong and nothing was written.""",
 )
+app.add_typer(pipeline_app)
 
 
 class Format(StrEnum):
@@ -156,14 +159,13 @@ def run(
       tocsin run theft.tocsin --input day.parquet --format jsonl --output matches.jsonl
       tocsin run "EVENT SEQ(A a, B b) WITHIN 5 min" --input log.jsonl --type kind --time at
       tocsin run "EVENT SEQ(A a, B b) WITHIN 5 min" --input ticks.csv --time-unit s --bad-rows file bad.jsonl
+      tocsin run theft.tocsin --input year/ --engine spark --output thefts.parquet
       tail -f log.jsonl | tocsin run alarm.tocsin --input - --format jsonl
 
     Matches go to stdout, progress and a summary to stderr.
     """
     from tocsin.app.running import Job
 
-    if engine is Engine.SPARK:
-        raise TocsinError("this version has no Spark engine yet", hint="use --engine embedded, or leave it out")
     found = read_query(text, schema, time_unit)
     columns = Columns(type=type, time=time, end=end, eid=eid, unit=time_unit, truncate=truncate)
     job = Job(
@@ -178,6 +180,7 @@ def run(
         every=every,
         jit=jit,
         quiet=quiet,
+        engine=engine.value,
     )
     if input == "-":
         job.live(sys.stdin.buffer)

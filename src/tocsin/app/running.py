@@ -13,6 +13,7 @@ from tocsin.app.showing import print_matches
 from tocsin.encode.columns import Columns
 from tocsin.errors import InputError
 from tocsin.run.badrows import BadRows
+from tocsin.run.files import find
 from tocsin.run.matches import Matches
 from tocsin.run.progress import summary, watching
 from tocsin.run.query import Query
@@ -36,14 +37,20 @@ class Job:
     every: bool
     jit: bool
     quiet: bool
+    engine: str = "embedded"
 
     def whole(self, input: str) -> None:
         """A finite input: nothing is written before all of it went well."""
         self._check_places()
         began = time.perf_counter()
+        matches = self._on_spark(input) if self.engine == "spark" else self._embedded(input)
+        self._write(matches, self._format("table"))
+        self._finish(matches, dict(matches.counters), time.perf_counter() - began)
+
+    def _embedded(self, input: str) -> Matches:
         columns = self.columns
         with watching(quiet=self.quiet) as watch:
-            matches = self.query.detect(
+            return self.query.detect(
                 input,
                 type=columns.type,
                 time=columns.time,
@@ -57,11 +64,28 @@ class Job:
                 jit=self.jit,
                 watch=watch,
             )
-        self._write(matches, self._format("table"))
-        self._finish(matches, dict(matches.counters), time.perf_counter() - began)
+
+    def _on_spark(self, input: str) -> Matches:
+        """The same matches, found by Spark; a batch is sorted there, so it does not matter how events come."""
+        from tocsin.app.pipelines import need_spark, spinning, told
+
+        need_spark()
+        find(input)  # what is not there is told before Spark starts
+        with told(verbose=False), spinning("starting Spark", quiet=self.quiet) as show:
+            from tocsin.spark.borrowed import borrowed
+            from tocsin.spark.files import detect_files
+
+            with borrowed() as spark:
+                show("searching")
+                return detect_files(spark, self.query, input, self.columns, bad=self.bad, all=self.every, jit=self.jit)
 
     def live(self, stdin: IO[bytes]) -> None:
         """Lines as they come. JSONL and table rows leave at once; CSV, Parquet and files when the stream ends."""
+        if self.engine == "spark":
+            raise InputError(
+                "Spark does not read standard input",
+                hint="give a file or a directory; a stream is described in a file: tocsin pipeline run FILE.toml",
+            )
         self._check_places()
         began = time.perf_counter()
         columns = self.columns

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tocsin.engine.evaluate import Row, evaluate
-from tocsin.engine.payload import Rows, View, Words, distinct, mixed, text_word
+from tocsin.engine.payload import Rows, View, Words, distinct, mixed, text_word, whole
 from tocsin.events import MASK64
 from tocsin.functions import Function
 from tocsin.items import Ints
@@ -232,11 +232,12 @@ class Changes:
     def selected(self, output: Output) -> pa.Array:
         """A SELECT column; a plain attribute is taken as it is, everything else is evaluated row by row."""
         expr = output.expr
-        if isinstance(expr, Col) and len(self):
-            struct = self._structs(self.plan.variables[expr.leaf], self.fixed[expr.leaf])
-            names = [field.name for field in struct.type]
-            if expr.attr in names:
-                return pa.array(pa.chunked_array([struct.flatten()[names.index(expr.attr)]]).combine_chunks())
+        if isinstance(expr, Col) and len(self) and expr.attr in (table := self.rows.table).schema.names:
+            numbers = self.fixed[expr.leaf]
+            known = {field.name for field in self.plan.variables[expr.leaf].fields}
+            if expr.attr in known and expr.leaf not in self.repeated:
+                at = pa.array(np.maximum(self.rows.at(numbers), 0), mask=numbers < 0)
+                return whole(table.column(expr.attr)).take(at)
         row = _ChangeRow(self)
         values = []
         for row.at in range(len(self)):

@@ -31,6 +31,7 @@ Single: TypeAlias = tuple[int, int, Row]  # number, end, row
 
 WHOLE, REAL = pa.int64(), pa.float64()
 NOT_CONTENT = frozenset(("eid", "source", "seq", "arrival"))
+MANY = 16  # so many rows are compared with each row that is named before their sketches are used
 MERGED = 256  # so many small chunks in a row become one
 SMALL = 4096  # rows of a small chunk
 MOST_SINGLE = 1 << 16  # single rows that stay dicts
@@ -66,6 +67,7 @@ class Chunk:
     level: int = 0  # how often it was merged; chunks of one level that stand together are merged
     run: int = 1  # how many of this level stand together, up to this one
     ranked: tuple[Ints, Ints | None] | None = None  # see by_end
+    sketched: Words | None = None  # see sketches
 
     def numbers(self, rows: Ints) -> Ints:
         return self.first + (rows if self.kept is None else self.kept[rows])
@@ -83,6 +85,17 @@ class Chunk:
             self.ranked = (self.end, None) if order is None else (self.end[order], order)
         return self.ranked
 
+    def ending_count(self, ends: Ints) -> int:
+        """How many rows end at one of `ends`."""
+        ranked = self.by_end()[0]
+        return int((np.searchsorted(ranked, ends, side="right") - np.searchsorted(ranked, ends)).sum())
+
+    def sketches(self) -> Words:
+        """The sketches of all rows, sorted; computed once."""
+        if self.sketched is None:
+            self.sketched = np.sort(sketch(self.end, self.types, self.rows))
+        return self.sketched
+
     def ending(self, ends: Ints) -> tuple[Ints, Ints]:
         """The rows that end at one of `ends` (ascending), in order of arrival, and at which one each of them ends."""
         ranked, order = self.by_end()
@@ -95,6 +108,25 @@ class Chunk:
         rows = order[at]
         back = np.argsort(rows)
         return rows[back], which[back]
+
+
+def sketch(end: Ints, types: Codes, rows: pa.RecordBatch) -> Words:
+    """A cheap hash of each row, equal for equal rows; of texts and decimals nothing is looked at."""
+    total: Words = end.view(np.uint64) * FIRST_FACTOR + types.astype(np.uint64)
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        if name not in NOT_CONTENT and name not in ("type", "end") and _is_plain(column.type):
+            total = total * SECOND_FACTOR + (words_of(column) ^ np.uint64(text_word(name)))
+    return total
+
+
+def _is_plain(type: pa.DataType) -> bool:
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal, pa.types.is_boolean)
+    return any(is_kind(type) for is_kind in kinds)
+
+
+def _one(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _reached(chunks: list[Chunk], ends: Ints) -> list[Chunk]:
@@ -228,12 +260,38 @@ class Rows:
 
     def _computed(self, nameless: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
         """Content hash and occurrence number: equal rows have the same type and end, so only those are compared."""
+        chunks = [chunk for chunk in self.chunks if chunk.high is None]
+        ends = _distinct(self.end[nameless])[0]
+        if sum(chunk.ending_count(ends) for chunk in _reached(chunks, ends)) <= MANY * int(nameless.sum()):
+            return self._compared(nameless, chunks)
+        high: Ints = content_hash(_one(self.table.filter(pa.array(nameless)))).view(np.int64)
+        low = np.zeros(len(high), np.int64)
+        twins = nameless.copy()
+        twins[nameless] = self._has_twin(nameless, _reached(chunks, ends))
+        if twins.any():
+            low[twins[nameless]] = self._compared(twins, chunks)[1]
+        return high, low
+
+    def _has_twin(self, nameless: npt.NDArray[np.bool_], chunks: list[Chunk]) -> npt.NDArray[np.bool_]:
+        """Which rows may have an equal row somewhere: those whose sketch occurs more than once."""
+        mine = sketch(self.end[nameless], self.types[nameless], _one(self.table.filter(pa.array(nameless))))
+        order = np.argsort(mine)
+        ranked, counts = mine[order], np.zeros(len(mine), np.int64)
+        for chunk in chunks:
+            known = chunk.sketches()
+            counts += np.searchsorted(known, ranked, side="right") - np.searchsorted(known, ranked)
+        found = np.zeros(len(mine), np.bool_)
+        found[order] = counts > 1
+        return found
+
+    def _compared(self, nameless: npt.NDArray[np.bool_], chunks: list[Chunk]) -> tuple[Ints, Ints]:
+        """The same by comparing with every row of the same type and end."""
         ends, which = _distinct(self.end[nameless])
         types = self.types[nameless]
         wanted = np.zeros((len(ends), int(types.max()) + 1), np.bool_)
         wanted[which, types] = True
         numbers, hashes = [], []
-        for chunk in _reached([chunk for chunk in self.chunks if chunk.high is None], ends):
+        for chunk in _reached(chunks, ends):
             at = _alike(chunk, ends, wanted)
             numbers.append(chunk.numbers(at))
             hashes.append(content_hash(chunk.rows.take(pa.array(at))).view(np.int64))

@@ -6,5 +6,9 @@ tocsin.spark.detect(df, "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITH
 """
 
 from tocsin.spark.detect import detect, detector
+from tocsin.spark.explain import explain
+from tocsin.spark.session import session
+from tocsin.spark.watch import numbers, watch
+from tocsin.spark.write import Sink, matches, start
 
-__all__ = ["detect", "detector"]
+__all__ = ["Sink", "detect", "detector", "explain", "matches", "numbers", "session", "start", "watch"]

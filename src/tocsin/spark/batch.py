@@ -38,7 +38,7 @@ def worker(job: Job) -> Work:
         shards = job.of_shard(_shard())
         number = _shard() - shards.first
         pipeline, numbers = job.pipeline(shards.group, shards.group.units)
-        for batch in batches:
+        for batch in larger(batches):
             good, bad = _sorted_out(batch, job)
             yield from job.reports("bad", bad)
             try:
@@ -49,6 +49,20 @@ def worker(job: Job) -> Work:
         yield from job.answers(numbers, _owned(shards, number, pipeline.advance(END_OF_TIME)))
 
     return run
+
+
+def larger(batches: Batches, rows: int = 1 << 16) -> Batches:
+    """Batches of at least so many rows: what is done once a batch is then done less often."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        held.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield pa.concat_batches(held) if len(held) > 1 else batch
+            held, count = [], 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 def _shard() -> int:

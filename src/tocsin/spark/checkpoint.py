@@ -27,7 +27,7 @@ def claim(spark: SparkSession, checkpoint: str, job: Job) -> None:
         raise StateError(
             f"{checkpoint} is the checkpoint of another stream",
             detail="it was not written by tocsin.spark.start",
-            hint="give every stream a checkpoint of its own",
+            hint="give every stream a checkpoint of its own, or go on with writeStream as before",
         )
     stream = system.create(file, True)
     try:
@@ -41,7 +41,7 @@ def _path(spark: SparkSession, text: str) -> Any:
 
 
 def _hadoop(spark: SparkSession) -> Any:
-    return spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+    return spark._jsc.hadoopConfiguration()
 
 
 def _jvm(spark: SparkSession) -> Any:

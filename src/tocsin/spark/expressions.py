@@ -177,7 +177,7 @@ INT_LOW, INT_HIGH = -(2**63), 2**63 - 1
 INT32_HIGH = 2**31 - 1
 DAY = 86_400_000_000
 MOST_DIGITS = 38  # of a Spark decimal
-MOST_NODES = 5_000  # a larger expression costs more in the planner than it saves
+MOST_NODES = 2_000  # a larger expression costs more in the planner than it saves
 WHOLE_TEXT = r"^[+-]?[0-9]{1,30}\z"
 FLOAT_TEXT = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\z"  # Python and Java read these alike
 
@@ -191,8 +191,8 @@ class _Exact:
         self.field, self.ends, self.var, self.doubts = field, ends, var, doubts
         self.nodes = 0
 
-    def counted(self) -> None:
-        self.nodes += 1
+    def counted(self, nodes: int = 1) -> None:
+        self.nodes += nodes
         if self.nodes > MOST_NODES:
             raise _Unsure
 
@@ -232,7 +232,10 @@ class _Exact:
 
     def one_of(self, col: Col, options: list[Lit], truth: bool) -> Column:
         """A chain of `=` with constants. NOT IN is null for a null operand alone, since no option is null."""
-        found = self.value(col).isin([self.value(option) for option in options])
+        self.counted(len(options) // 10)  # a constant is cheap
+        if any(_halved(option.value) for option in options):
+            raise _Unsure
+        found = self.value(col).isin([option.value for option in options])
         return found if truth else ~found
 
     def compared(self, op: str, left: Bound, right: Bound) -> Column:
@@ -435,6 +438,11 @@ def _bigint(value: int) -> Column:
     return sf.lit(value).cast("bigint")
 
 
+def _halved(value: object) -> bool:
+    """A text with half a character (a lone surrogate), which no Spark text can hold."""
+    return isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
 def _constant(lit: Lit) -> Column:
     match lit.value:
         case None:
@@ -443,8 +451,8 @@ def _constant(lit: Lit) -> Column:
             return sf.lit(value)
         case int() as value if lit.kind is not Kind.FLOAT:
             return _bigint(value)
-        case str() as value if any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise _Unsure  # half a character: no Spark text holds it
+        case str() as value if _halved(value):
+            raise _Unsure
         case str() as value:
             return sf.lit(value)
     return sf.lit(float(lit.value))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from tocsin.errors import Problem, QueryError, TocsinError
 from tocsin.lang.parser import parse_duration
@@ -82,8 +83,8 @@ class Run:
     buckets: int | None = None
     time_unit: str | None = None
     end_of_stream: bool = False
-    unknown: str = "ignore"
-    bad_rows: str = "fail"
+    unknown: Literal["ignore", "error"] = "ignore"
+    bad_rows: Literal["fail", "keep"] = "fail"
     all: bool = False
     jit: bool = True
 
@@ -138,12 +139,12 @@ def parsed(text: Text, file: Path) -> Query:
     try:
         return query(text.text)
     except QueryError as error:
-        raise _placed(error, f"{file.name}, {text.place}") from None
+        raise placed_query(error, f"{file.name}, {text.place}") from None
     except TocsinError as error:
         raise TocsinError(f"{file.name}, {text.place}: {error.message}", hint=error.hint) from None
 
 
-def _placed(error: QueryError, place: str) -> QueryError:
+def placed_query(error: QueryError, place: str) -> QueryError:
     problems = [Problem(f"{place}: {p.message}", p.span, p.detail, p.hint) for p in error.problems]
     return QueryError(problems, error.text)
 
@@ -389,8 +390,8 @@ def _run(table: Table | None) -> Run:
         buckets=table.whole("buckets", least=1, example="4"),
         time_unit=table.choice("time_unit", UNITS, "us") if "time_unit" in table.values else None,
         end_of_stream=table.flag("end_of_stream", False),
-        unknown=table.choice("unknown", ("ignore", "error"), "ignore"),
-        bad_rows=table.choice("bad_rows", ("fail", "keep"), "fail"),
+        unknown="error" if table.choice("unknown", ("ignore", "error"), "ignore") == "error" else "ignore",
+        bad_rows="keep" if table.choice("bad_rows", ("fail", "keep"), "fail") == "keep" else "fail",
         all=table.flag("all", False),
         jit=table.flag("jit", True),
     )

@@ -7,6 +7,7 @@ group and share their shards. Nothing here knows Spark.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -125,7 +126,7 @@ def _agree(group: Group, unit: Unit) -> bool:
 def _unit(numbers: tuple[int, ...], plans: Sequence[Plan]) -> Unit:
     mine = tuple(plans[number] for number in numbers)
     plain = Unit(numbers, mine)
-    if not all(plan.key for plan in mine):
+    if not all(plan.key and _has_one_home(plan) for plan in mine):
         return plain
     ways: dict[str, Way] = {}
     sources = {str(plan.name): plan for plan in mine if plan.name}
@@ -162,6 +163,33 @@ def _inherited(source: Plan, attrs: Attrs) -> bool:
     return True
 
 
+def _has_one_home(plan: Plan) -> bool:
+    """Whether everything that justifies a match is found in one shard, so that it is counted there and said once.
+
+    Where hidden events or several alternatives justify one and the same match, an event that it shows must tell the
+    shard, and tell the same in every alternative.
+    """
+    if Ledger.of(plan) is None:
+        return True
+    key, hidden = dict(plan.key), {variable.name for variable in plan.variables if variable.hidden}
+    told: dict[str, set[Attrs]] = {}
+    for block in plan.alternatives:
+        shown = [leaf for leaf in block.fixed if not hidden & {alt.var for alt in leaf.alts}]
+        if not shown:
+            return False
+        for leaf in shown:
+            for alt in leaf.alts:
+                told.setdefault(alt.var, set()).add(key[leaf.id])
+    return all(len(ways) == 1 for ways in told.values())
+
+
+def shows_nothing(plan: Plan) -> bool:
+    """Whether a match may have no visible event: there is only one such match, whenever it comes."""
+    hidden = {variable.name for variable in plan.variables if variable.hidden}
+    shown = ([leaf for leaf in block.leaves if not hidden & {a.var for a in leaf.alts}] for block in plan.alternatives)
+    return not all(shown)
+
+
 def _homes(plan: Plan) -> tuple[Attrs, ...]:
     """The keys of the first fixed leaf of each alternative."""
     key = dict(plan.key)
@@ -176,7 +204,7 @@ def reach_of(units: Iterable[Unit]) -> int | None:
     """
     reach = 0
     for unit in units:
-        if any(plan.within is None for plan in unit.plans):
+        if any(plan.within is None or shows_nothing(plan) for plan in unit.plans):
             return None
         if len(unit.plans) == 1 and Ledger.of(unit.plans[0]) is None:
             mine = horizon(unit.plans[0]) or 0
@@ -190,8 +218,12 @@ def reach_of(units: Iterable[Unit]) -> int | None:
 
 
 def own_columns(group: Group) -> dict[Attrs, str]:
-    """For each key by which matches are told to be at home the column that says so of an event."""
-    return {home: f"{INNER}_{number}" for number, home in enumerate(group.homes)}
+    """For each key by which matches are told to be at home the column that says so of an event.
+
+    The name says whose column it is and by what key: stored events keep it while queries are added, and groups with
+    shards of their own do not share it.
+    """
+    return {home: INNER + json.dumps([group.units[0].name, *home]) for home in group.homes}
 
 
 def at_home(unit: Unit, columns: dict[Attrs, str]) -> tuple[Plan, ...]:

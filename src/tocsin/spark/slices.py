@@ -12,6 +12,7 @@ from tocsin.engine.ledger import Ledger
 from tocsin.items import Ints
 from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.facts import root_scopes
+from tocsin.spark.routes import shows_nothing
 
 OVERHEAD = 4  # a slice is at least so many times longer than what lies around it
 
@@ -44,7 +45,7 @@ def margins(plans: Iterable[Plan]) -> tuple[int, int] | None:
     """
     back = ahead = 0
     for plan in plans:
-        if plan.within is None:
+        if plan.within is None or shows_nothing(plan):
             return None
         reaches = any(isinstance(s.high, WindowHigh) for block in plan.alternatives for s in root_scopes(block))
         hidden = Ledger.of(plan) is not None

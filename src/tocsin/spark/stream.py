@@ -30,8 +30,11 @@ STILL = "2020-01-01"
 PROVIDER, ROCKSDB = "spark.sql.streaming.stateStore.providerClass", "RocksDBStateStoreProvider"
 
 
-def detect_stream(sent: Sent, job: Job, order: Slack, *, closing: bool) -> DataFrame:
-    """The matches of a stream, with late rows and metrics as rows of their own kind."""
+def detect_stream(sent: Sent, job: Job, order: Slack, *, closing: bool, shard: type[Any] | None = None) -> DataFrame:
+    """The matches of a stream, with late rows and metrics as rows of their own kind.
+
+    `shard` is what each shard does with a batch (the benchmark puts an idle one there).
+    """
     _suited(sent.df.sparkSession, job)
     labels = labels_of(job.count)
 
@@ -43,7 +46,7 @@ def detect_stream(sent: Sent, job: Job, order: Slack, *, closing: bool) -> DataF
     known = sf.create_map(*(each for number, label in enumerate(labels) for each in (sf.lit(number), sf.lit(label))))
     keyed = packed.withColumn("label", known[sf.col("shard")]).withColumn(AT, now).withWatermark(AT, BEHIND)
     answered = keyed.groupBy("label").transformWithStateInPandas(
-        Processor(job, order, {label: number for number, label in enumerate(labels)}, closing=closing),
+        Processor(job, order, {label: number for number, label in enumerate(labels)}, shard or Shard, closing=closing),
         outputStructType="block binary",
         outputMode="append",
         timeMode="EventTime",
@@ -73,8 +76,8 @@ def _unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class Processor(StatefulProcessor):
     """Spark's side of a shard: its state as a store, its timer as the end of the stream."""
 
-    def __init__(self, job: Job, order: Slack, numbers: dict[int, int], *, closing: bool) -> None:
-        self.job, self.order, self.numbers, self.closing = job, order, numbers, closing
+    def __init__(self, job: Job, order: Slack, numbers: dict[int, int], shard: type[Any], *, closing: bool) -> None:
+        self.job, self.order, self.numbers, self.shard, self.closing = job, order, numbers, shard, closing
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle = handle
@@ -86,7 +89,7 @@ class Processor(StatefulProcessor):
         for frame in rows:
             notes += [Note.read(note) for note in frame["note"] if note is not None]
             tables += [as_table(block) for block in frame["block"] if block is not None]
-        shard = Shard(self.job, self.numbers[int(key[0])], self.order, self)
+        shard = self.shard(self.job, self.numbers[int(key[0])], self.order, self)
         if self.closing:
             for timer in list(self.handle.listTimers()):
                 self.handle.deleteTimer(timer)
@@ -95,7 +98,7 @@ class Processor(StatefulProcessor):
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
         if self.closing:
-            yield from _frames(Shard(self.job, self.numbers[int(key[0])], self.order, self).close())
+            yield from _frames(self.shard(self.job, self.numbers[int(key[0])], self.order, self).close())
 
     # --- the store of a shard ---
 

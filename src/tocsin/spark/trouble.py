@@ -1,4 +1,4 @@
-"""Trouble in Spark, told in our words: our own message is dug out of its stack traces, and common faults get a remedy."""
+"""Trouble in Spark, in our words: our own message is dug out of its stack traces, and common faults get a remedy."""
 
 from __future__ import annotations
 
@@ -50,11 +50,10 @@ def _asked(call: Callable[[], Any]) -> str:
 
 def _ours(text: str) -> TocsinError | None:
     """The error that our own code raised in a worker, as it was."""
-    found = None
-    for found in OURS.finditer(text):
-        pass  # the last is the one that came through
-    if found is None:
+    every = list(OURS.finditer(text))
+    if not every:
         return None
+    found = every[-1]  # the one that came through
     parts: dict[str, str] = {}
     for line in text[found.end() :].splitlines()[1:]:
         said = re.match(r"\s+(reason|hint): (.*)", line)
@@ -95,7 +94,7 @@ def _condition(error: BaseException, text: str) -> tuple[str, Mapping[str, str]]
     """Spark's name of what is wrong, and its parameters."""
     asked = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
     name = asked() if asked is not None else None
-    given = getattr(error, "getMessageParameters", dict)() if name else None
+    given: Mapping[str, str] | None = getattr(error, "getMessageParameters", dict)() if name else None
     known = [found[1] for found in CONDITION.finditer(text) if found[1] not in ("STREAM_FAILED", "FAILED_EXECUTE_UDF")]
     if name in (None, "STREAM_FAILED") and known:
         return known[0], {}
@@ -139,10 +138,6 @@ def _malformed(given: Mapping[str, str], text: str) -> TocsinError:
     )
 
 
-def _no_infer(given: Mapping[str, str], text: str) -> TocsinError:
-    return TocsinError("the columns cannot be told from the files", hint='say them: schema = "type STRING, ..."')
-
-
 TOLD: Mapping[str, Callable[[Mapping[str, str], str], TocsinError]] = {
     "DATA_SOURCE_NOT_FOUND": _no_format,
     "PATH_NOT_FOUND": _no_path,
@@ -150,7 +145,9 @@ TOLD: Mapping[str, Callable[[Mapping[str, str], str], TocsinError]] = {
     "PARSE_SYNTAX_ERROR": _no_sql,
     "MALFORMED_RECORD_IN_PARSING": _malformed,
     "FAILED_READ_FILE": lambda given, text: _malformed(given, text) if "alformed" in text else _foreign(text),
-    "UNABLE_TO_INFER_SCHEMA": _no_infer,
+    "UNABLE_TO_INFER_SCHEMA": lambda _, __: TocsinError(
+        "the columns cannot be told from the files", hint='say them: schema = "type STRING, ..."'
+    ),
 }
 
 

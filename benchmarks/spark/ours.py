@@ -1,0 +1,82 @@
+"""Our arms: the query in a batch and in a stream, and beside each its floor, the same plan with a kernel that is idle.
+
+The floor is what Spark itself costs: reading, the shuffle, the sort, the way of every row into Python and no further.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from benchmarks.spark.selfjoin import summed
+from benchmarks.workloads import Workload
+
+SELECT = " SELECT a.v AS a_v, b.v AS b_v, c.v AS c_v"
+SLACK = "slack(1)"  # the files are in order
+FILES_AT_ONCE = 2
+Work = Callable[[], tuple[int, int]]
+
+
+def batch(spark: Any, path: str, load: Workload, buckets: int, *, idle: bool = False) -> Work:
+    from tocsin.spark.batch import detect_batch
+    from tocsin.spark.detect import prepare
+
+    def work() -> tuple[int, int]:
+        ready = prepare(spark.read.parquet(path), load.query + SELECT, buckets=buckets)
+        job = ready.job.compiled()
+        return summed(detect_batch(ready.frame, ready.sent, job, **({"work": nothing} if idle else {})))
+
+    return work
+
+
+def nothing(_: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Take every row and answer nothing."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        return
+        yield
+
+    return run
+
+
+def stream(spark: Any, path: str, load: Workload, buckets: int, *, idle: bool = False) -> Work:
+    from pyspark.sql import functions as sf
+
+    from tocsin.spark.detect import prepare
+    from tocsin.spark.stream import detect_stream
+    from tocsin.spark.write import Sink, start
+
+    def work() -> tuple[int, int]:
+        files = spark.readStream.schema(spark.read.parquet(path).schema).option("maxFilesPerTrigger", FILES_AT_ONCE)
+        ready = prepare(files.parquet(path), load.query + SELECT, order=SLACK, buckets=buckets, end_of_stream=True)
+        job = ready.job.compiled()
+        result = detect_stream(ready.sent, job, ready.order, closing=True, shard=Idle if idle else None)
+        found: list[tuple[int, int]] = []
+        folder = tempfile.mkdtemp()
+        try:
+            sink = Sink(lambda rows, _: found.append(summed(rows.where(sf.col("kind") == "match"))))
+            start(result, sink, checkpoint=folder, trigger={"availableNow": True}).awaitTermination()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return sum(count for count, _ in found), sum(check for _, check in found)
+
+    return work
+
+
+class Idle:
+    """A shard that takes its rows and keeps nothing."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def batch(self, *_: Any) -> Iterator[pa.RecordBatch]:
+        return iter(())
+
+    def close(self) -> Iterator[pa.RecordBatch]:
+        return iter(())

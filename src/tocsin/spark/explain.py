@@ -1,0 +1,75 @@
+"""How a query will run on Spark, as text: what Catalyst drops, which shard gets what, how a stream is ordered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from tocsin.engine.describe import describe
+from tocsin.order.slack import Slack
+from tocsin.plan.explain import explain as explain_plan
+from tocsin.spark.detect import Prepared, prepare
+from tocsin.spark.job import Shards
+from tocsin.spark.routes import Way, reach_of
+
+
+def explain(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: Any) -> str:
+    """The plans of the queries, and what Spark will do with the events. Takes the arguments of `detect`."""
+    prepared = prepare(events, query, **options)
+    parts = [f"{explain_plan(plan)}\n{describe(plan)}" for plan in prepared.plans]
+    return "\n\n".join([*parts, "\n".join(_lines(prepared))])
+
+
+def _lines(prepared: Prepared) -> Iterator[str]:
+    frame, job = prepared.frame, prepared.job
+    yield f"spark     {'a stream' if frame.streaming else 'a batch'} in {job.count} shard{'s' if job.count > 1 else ''}"
+    for text in prepared.sent.dropped:
+        yield f"dropped   {text}" if not frame.streaming or text.startswith("column") else f"set aside {text}"
+    if job.columns.eid is None:
+        yield "carried   every column, since an event without an eid is named by its content (give eid= to carry less)"
+    for shards in job.shards:
+        yield from _group(shards)
+    if prepared.order is not None:
+        yield from _order(prepared.order, job.shards)
+    names = ", ".join(f"{field.name} {field.type}" for field in job.result)
+    yield f"result    {names}"
+
+
+def _group(shards: Shards) -> Iterator[str]:
+    names = ", ".join(unit.name for unit in shards.group.units)
+    last = shards.first + shards.count - 1
+    where = f"shard {shards.first}" if shards.count == 1 else f"shards {shards.first} to {last}"
+    if shards.slices is not None:
+        s = shards.slices
+        yield f"{where}: {names}; no key, so time is cut into {s.count} slices of {s.length} ticks,"
+        yield f"          each with {s.back} ticks before and {s.ahead} behind"
+        return
+    if not shards.group.keyed:
+        yield f"{where}: {names}; no key and no window to cut by, so everything goes through one task"
+        return
+    yield f"{where}: {names}; by hash of"
+    for type, way in sorted(shards.group.ways.items()):
+        yield f"          {type}: {_way(way)}"
+    if shards.group.homes:
+        yield "          an event that goes to several shards counts as a first event only where it is at home"
+
+
+def _way(way: Way) -> str:
+    keys = " and by ".join(f"({', '.join(key)})" for key in way.keys)
+    if way.everywhere:
+        return f"everywhere, since it stands at a leaf without the key{f'; also by {keys}' if keys else ''}"
+    return keys
+
+
+def _order(order: Slack, shards: tuple[Shards, ...]) -> Iterator[str]:
+    yield f"order     events may come {order.late} ticks late; later ones are reported as rows of kind 'late'"
+    if order.idle is not None:
+        yield f"          a source that lags by more than {order.idle} ticks is not waited for"
+    if order.sources:
+        yield f"          nothing is settled before {', '.join(order.sources)} have shown themselves"
+    reaches = [reach_of(each.group.units) for each in shards]
+    known = [reach for reach in reaches if reach is not None]
+    kept = "for ever" if len(known) < len(reaches) else f"until {max(known)} ticks behind the guarantee"
+    yield f"state     events are kept {kept}"

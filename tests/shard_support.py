@@ -1,0 +1,366 @@
+"""A stream of shards without Spark: rows are routed, packed and stored as Spark would, with its accidents on demand.
+
+`Stream` takes micro-batches of rows. At random moments a worker forgets its detectors, another worker gets the shard,
+an attempt is thrown away and done again, or the driver begins anew: none of it may change an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+
+from tocsin.encode.columns import Columns, infer_schema
+from tocsin.engine.payload import auto_eid, content_hash, occurrences
+from tocsin.events import END_OF_TIME, Event
+from tocsin.lang.syntax import Query
+from tocsin.order.slack import Slack
+from tocsin.plan.block import Plan
+from tocsin.run.pipeline import Pipeline
+from tocsin.run.query import plans_of
+from tocsin.schema import Schema
+from tocsin.spark import shard as module
+from tocsin.spark.blocks import COPY, SHARD, Note, Packer, as_table
+from tocsin.spark.detect import plan_job
+from tocsin.spark.frames import Frame
+from tocsin.spark.job import Job, Shards
+from tocsin.spark.routes import Attrs, own_columns
+from tocsin.spark.shard import Shard
+from tocsin.spark.shuffle import _is_many as goes_to_many
+from tocsin.testing.oracle import Binding, Match, composite, matches
+
+ATTRIBUTES = {
+    "id": pa.int64(), "v": pa.int64(), "w": pa.float64(), "s": pa.string(), "ok": pa.bool_(), "x": pa.int64(),
+    "d": pa.decimal128(18, 1),
+}  # fmt: skip
+Row = dict[str, Any]
+
+
+# --- frames and jobs -----------------------------------------------------------------------------------------------
+
+
+def frame_of(
+    eid: pa.DataType | None = None, *, intervals: bool = True, source: bool = False, streaming: bool = True
+) -> Frame:
+    """A frame as a DataFrame with these columns would give it; there is no DataFrame behind it."""
+    fields = [("type", pa.string()), ("start", pa.int64())]
+    fields += [("end", pa.int64())] if intervals else []
+    fields += [("eid", eid)] if eid is not None else []
+    fields += [("source", pa.string())] if source else []
+    rows = pa.schema([*fields, *ATTRIBUTES.items()])
+    columns = Columns(time="start", source="source" if source else None).resolve(rows.names)
+    context = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    df: Any = SimpleNamespace(isStreaming=streaming, sparkSession=context)
+    return Frame(df, columns, rows, infer_schema(rows, columns))
+
+
+@dataclass
+class Asked:
+    """Queries made ready for a frame: their plans, their job, and the columns that travel."""
+
+    queries: tuple[Query, ...]
+    frame: Frame
+    plans: tuple[Plan, ...]
+    job: Job
+    names: list[str]
+
+    @property
+    def rows(self) -> pa.Schema:
+        """What arrives at a packer."""
+        many = len(self.job.shards) > 1 or goes_to_many(self.job.shards[0])
+        own = sorted({name for each in self.job.shards for name in own_columns(each.group).values()})
+        fields = [self.frame.rows.field(name) for name in self.names]
+        fields += [pa.field(COPY, pa.int32())] if many else []
+        return pa.schema([*fields, ("__shard", pa.int32()), *((name, pa.bool_()) for name in own)])
+
+    def routed(self, row: Row) -> list[Row]:
+        """The row once for every shard that needs it; once without a shard if none does."""
+        found: list[Row] = []
+        for shards in self.job.shards:
+            for number in targets(shards, row):
+                own: Row = {}
+                for each in self.job.shards:
+                    for home, name in own_columns(each.group).items():
+                        mine = bucket(row, home, each.count)
+                        own[name] = own.get(name) or (None if mine is None else mine + each.first == number)
+                found.append({**row, SHARD: number, COPY: len(found), **own})
+        return found or [{**row, SHARD: None, COPY: None}]
+
+    def restarted(self) -> Asked:
+        """The same from a driver that began anew."""
+        return ask(self.queries, self.frame, buckets=self.job.shards[0].count)
+
+
+def ask(
+    queries: Sequence[Query], frame: Frame, *, buckets: int = 1, schema: Schema | None = None, jit: bool = False
+) -> Asked:
+    frame = frame if schema is None else replace(frame, schema=replace(schema, intervals=frame.schema.intervals))
+    plans = plans_of(tuple(queries), frame.schema)
+    used = {type for plan in plans for type in plan_types(plan)}
+    shown = frozenset(at for at, plan in enumerate(plans) if plan.name is None or plan.name not in used)
+    job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=False)
+    columns = frame.columns
+    roles = (columns.type, columns.time, columns.end, columns.eid, columns.source)
+    names = [name for name in frame.rows.names if keep is None or name in keep or name in roles]
+    return Asked(tuple(queries), frame, plans, job, names)
+
+
+def plan_types(plan: Plan) -> set[str]:
+    from tocsin.run.pipeline import types_of
+
+    return types_of(plan)
+
+
+# --- routes, in Python what `shuffle` says in Catalyst -------------------------------------------------------------
+
+
+def bucket(row: Row, attrs: Attrs, count: int) -> int | None:
+    values = [row.get(attr) for attr in attrs]
+    return None if any(value is None for value in values) else zlib.crc32(repr(values).encode()) % count
+
+
+def targets(shards: Shards, row: Row) -> list[int]:
+    """The shards of a group that need a row."""
+    if row["type"] not in shards.group.types:
+        return []
+    if shards.slices is not None:
+        cut = shards.slices
+        at = row.get("end", row["start"]) - cut.first
+        highest = max(min((at + cut.back) // cut.length, cut.count - 1), 0)
+        lowest = min(max((at - cut.ahead) // cut.length, 0), highest)
+        return list(range(shards.first + lowest, shards.first + highest + 1))
+    if not shards.group.keyed:
+        return [shards.first]
+    way = shards.group.ways[row["type"]]
+    if way.everywhere:
+        return list(range(shards.first, shards.first + shards.count))
+    numbers = [bucket(row, attrs, shards.count) for attrs in way.keys]
+    return [shards.first + number for number in dict.fromkeys(numbers) if number is not None]
+
+
+# --- the store and the stream --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Memory:
+    """The state of one shard."""
+
+    head: bytes | None = None
+    blocks: dict[int, bytes] = field(default_factory=dict)
+
+    def copy(self) -> Memory:
+        return Memory(self.head, dict(self.blocks))
+
+    def read_head(self) -> bytes | None:
+        return self.head
+
+    def write_head(self, data: bytes) -> None:
+        self.head = data
+
+    def read(self, number: int) -> bytes:
+        return self.blocks[number]
+
+    def write(self, number: int, data: bytes) -> None:
+        self.blocks[number] = data
+
+    def remove(self, number: int) -> None:
+        del self.blocks[number]
+
+
+@dataclass
+class Answers:
+    """What a stream has said."""
+
+    matches: list[Row] = field(default_factory=list)
+    late: list[Row] = field(default_factory=list)
+    bad: list[Row] = field(default_factory=list)
+    metrics: list[Row] = field(default_factory=list)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        for row in batch.to_pylist():
+            if row["kind"] == "match":
+                self.matches.append(row)
+            else:
+                getattr(self, row["kind"]).append(json.loads(row["details"]))
+
+
+class Stream:
+    """All shards of a job, batch by batch. With `calm` nothing goes wrong."""
+
+    def __init__(self, asked: Asked, order: Slack, random: Random, *, calm: bool = False) -> None:
+        self.asked, self.order, self.random, self.calm = asked, order, random, calm
+        self.stores: dict[int, Memory] = {}
+        self.workers: list[OrderedDict[Any, Any]] = [OrderedDict(), OrderedDict()]
+        self.answers = Answers()
+
+    def batch(self, rows: Sequence[Row]) -> None:
+        """One micro-batch: rows are divided among tasks, packed, and brought to every shard."""
+        if not rows:
+            return
+        random = self.random
+        tasks: list[list[Row]] = [[] for _ in range(random.randint(1, 3))]
+        for row in rows:
+            random.choice(tasks).append(row)
+        sent = [packed for task in tasks for packed in self._packed(task)]
+        random.shuffle(sent)
+        for number in self._shuffled(range(self.asked.job.count)):
+            mine = [row for row in sent if row["shard"] == number]
+            notes = [Note.read(row["note"]) for row in mine if row["note"] is not None]
+            tables = [as_table(row["block"]) for row in mine if row["block"] is not None]
+            self._run(number, lambda shard, n=notes, t=tables: shard.batch(n, t))
+
+    def close(self) -> None:
+        for number in self._shuffled(range(self.asked.job.count)):
+            self._run(number, lambda shard: shard.close())
+
+    def restart(self) -> None:
+        """The driver begins anew: another job with the same queries, and workers without memory."""
+        self.asked = self.asked.restarted()
+        self.workers = [OrderedDict(), OrderedDict()]
+
+    def _packed(self, rows: list[Row]) -> Iterator[Row]:
+        routed = [copy for row in rows for copy in self.asked.routed(row)]
+        batches = []
+        while routed:
+            size = self.random.randint(1, len(routed))
+            batches.append(pa.RecordBatch.from_pylist(routed[:size], schema=self.asked.rows))
+            routed = routed[size:]
+        for batch in Packer(self.asked.job).run(batches):
+            yield from batch.to_pylist()
+
+    def _shuffled(self, numbers: Sequence[int]) -> list[int]:
+        return self.random.sample(list(numbers), len(numbers))
+
+    def _run(self, number: int, work: Any) -> None:
+        store = self.stores.setdefault(number, Memory())
+        if not self.calm:
+            self._accidents()
+            if self.random.random() < 0.2:
+                self._failed_attempt(number, store.copy(), work)
+        for answer in work(self._shard(number, store)):
+            self.answers.add(answer)
+
+    def _shard(self, number: int, store: Memory) -> Shard:
+        module._alive = self.workers[0 if self.calm else self.random.randrange(2)]
+        return Shard(self.asked.job, number, self.order, store)
+
+    def _accidents(self) -> None:
+        chance = self.random.random()
+        if chance < 0.15:
+            self.random.choice(self.workers).clear()
+        elif chance < 0.2:
+            self.restart()
+
+    def _failed_attempt(self, number: int, store: Memory, work: Any) -> None:
+        """An attempt that ends somewhere, or at the very end; its store is thrown away."""
+        answers = work(self._shard(number, store))
+        for _ in range(self.random.randint(0, 4)):
+            next(answers, None)
+        answers.close()
+        if self.random.random() < 0.5:
+            for _ in work(self._shard(number, store.copy() if self.random.random() < 0.5 else store)):
+                pass
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+def row_of(event: Event, frame: Frame) -> Row:
+    row: Row = {"type": event.type, "start": event.start, "end": event.end, "eid": event.eid, "source": event.source}
+    return {name: value for name, value in {**row, **event.attrs}.items() if name in frame.rows.names}
+
+
+def nameless(events: Sequence[Event], frame: Frame) -> list[Event]:
+    """The events with numbers for eids that are ordered like the names which rows without eids get."""
+    if not events:
+        return []
+    rows = pa.RecordBatch.from_pylist(
+        [{**row_of(event, frame), "end": event.end} for event in events],
+        schema=pa.schema([("type", pa.string()), ("start", pa.int64()), ("end", pa.int64()), *ATTRIBUTES.items()]),
+    )
+    hashes = content_hash(rows).view("int64")
+    pairs = zip(hashes.tolist(), occurrences(hashes).tolist(), strict=True)
+    return [replace(event, eid=high * 1000 + low) for event, (high, low) in zip(events, pairs, strict=True)]
+
+
+def name_of(eid: Any) -> str:
+    """The text that stands for such a number."""
+    return auto_eid(eid // 1000, eid % 1000)
+
+
+def arranged(events: Sequence[Event], late: int, random: Random) -> list[Event]:
+    """An order of arrival in which no event comes more than `late` ticks behind another that ends later."""
+    return sorted(events, key=lambda event: event.end + random.randint(0, late))
+
+
+def cuts(events: Sequence[Any], random: Random) -> list[list[Any]]:
+    """Micro-batches."""
+    found = []
+    rest = list(events)
+    most = random.choice((1, 3, 6, len(rest) or 1))
+    while rest:
+        size = random.randint(1, most)
+        found.append(rest[:size])
+        rest = rest[size:]
+    return found
+
+
+# --- judging ---------------------------------------------------------------------------------------------------------
+
+
+def expected(asked: Asked, events: Sequence[Event]) -> dict[str, Counter[Binding]]:
+    """What the oracle finds for each query that answers, by its name."""
+    history = list(events)
+    found: dict[str, Counter[Binding]] = {}
+    for number, query in enumerate(asked.queries):
+        answer = matches(query, history)
+        if number in asked.job.shown:
+            found[query.name or ""] = Counter(match.binding for match in answer)
+        if query.name is not None:
+            history += [composite(query.name, match) for match in answer]
+    return found
+
+
+def known_bindings(asked: Asked, events: Sequence[Event]) -> dict[str, tuple[str, Binding]]:
+    """The bindings behind match ids: those that the embedded engine finds, with the query of each."""
+    frame = asked.frame
+    listed = sorted(events, key=lambda event: event.end)
+    pipeline = Pipeline(asked.plans, frame.schema, frame.columns, jit=False)
+    rows = pa.RecordBatch.from_pylist([row_of(event, frame) for event in listed], schema=frame.rows)
+    said = [pipeline.push(rows)] if listed else []
+    said.append(pipeline.advance(END_OF_TIME))
+    names = {name_of(event.eid): event.eid for event in events} if frame.columns.eid is None else {}
+    found: dict[str, tuple[str, Binding]] = {}
+    for stage, plan in enumerate(asked.plans):
+        for changes in (each for step in said for each in step[stage] if len(each)):
+            for key, (_, binding) in zip(changes.match_id.to_pylist(), changes.bindings(), strict=True):
+                spelled = tuple((var, tuple(names.get(eid, eid) for eid in eids)) for var, eids in binding)
+                found[key] = plan.name or "", spelled
+                if plan.name is not None:
+                    names[key] = composite(plan.name, Match(spelled, 0, 0)).eid
+    return found
+
+
+def disagreement(asked: Asked, events: Sequence[Event], answers: Answers) -> str | None:
+    """How the settled matches differ from the oracle's; None if they are the same."""
+    wanted = expected(asked, events)
+    known = known_bindings(asked, events)
+    found: dict[str, Counter[Binding]] = {name: Counter() for name in wanted}
+    for row in answers.matches:
+        if row["op"] != 1:
+            return f"a settled match has op {row['op']}"
+        if row["match_id"] not in known:
+            return f"match {row} is not one of the embedded engine"
+        name, binding = known[row["match_id"]]
+        found[name][binding] += 1
+    for name, bindings in wanted.items():
+        if found[name] != bindings:
+            return f"{name}: missing {bindings - found[name]}, not expected {found[name] - bindings}"
+    return None
