@@ -23,10 +23,10 @@ BENCH ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup fmt lint check test test-fast bench fuzz demo docs accept clean
+.PHONY: help setup fmt lint check test test-fast kill-test cluster-test kafka-test bench bench-spark fuzz demo docs accept clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## create .venv and install Tocsin with everything its tests need
 
@@ -36,7 +36,7 @@ $(READY): pyproject.toml constraints.txt
 		echo "Install one, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; fi
 	@echo "Setting up $(VENV) with $$($(PYTHON) --version) (once; a minute or two)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --editable '.[dev,plot]' --constraint constraints.txt
+	@$(PY) -m pip install --quiet --editable '.[dev,plot,spark]' --constraint constraints.txt
 	@touch $@
 
 fmt: $(READY) ## format the code and fix what can be fixed
@@ -56,10 +56,23 @@ test: $(READY) ## every test that the README promises
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q
 
 test-fast: $(READY) ## the tests that need less than a minute
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q -m "not slow and not jit"
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q -m "not slow and not jit and not kill and not cluster and not kafka"
+
+kill-test: $(READY) ## a stream of a million events whose driver and JVM are killed ten times, twice over (10 minutes)
+	$(PY) -m pytest -q -m kill tests/test_kill.py
+
+cluster-test: $(READY) ## a real Spark master with two workers on loopback, one of which is killed
+	$(PY) -m pytest -q -m cluster tests/test_cluster.py
+
+kafka-test: $(READY) ## topic to topic through a real Kafka broker on loopback (Maven brings it), the driver killed on the way
+	$(PY) -m pytest -q -m kafka tests/test_kafka.py
 
 bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks/results/latest.json and the README
 	$(PY) -m benchmarks.run $(BENCH)
+	$(PY) -m benchmarks.paste
+
+bench-spark: $(READY) ## Spark end to end against its floor, a self-join and Flink CEP; BENCH=--quick for a short run
+	$(PY) -m benchmarks.spark.run $(BENCH)
 	$(PY) -m benchmarks.paste
 
 fuzz: $(READY) ## N=2000 random queries against the oracle, failures become case files; FUZZ=--jit compiles too

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -10,3 +12,13 @@ import pytest
 def pytest_configure(config: pytest.Config) -> None:
     """Kernels of the tests are kept apart from the user's, and shared by all workers."""
     os.environ.setdefault("TOCSIN_CACHE", str(config.rootpath / ".cache" / "kernels"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark session for all tests of a worker."""
+    from tocsin.spark.session import session
+
+    running = session(master="local[2]", config={"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"})
+    yield running
+    running.stop()

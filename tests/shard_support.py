@@ -7,6 +7,7 @@ an attempt is thrown away and done again, or the driver begins anew: none of it 
 from __future__ import annotations
 
 import json
+import warnings
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
@@ -19,11 +20,12 @@ import pyarrow as pa
 
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.engine.payload import auto_eid, content_hash, occurrences
-from tocsin.events import END_OF_TIME, Event
+from tocsin.events import END_OF_TIME, Eid, Event
 from tocsin.lang.syntax import Query
 from tocsin.order.slack import Slack
 from tocsin.plan.block import Plan
 from tocsin.run.pipeline import Pipeline
+from tocsin.run.pipeline import types_of as plan_types
 from tocsin.run.query import plans_of
 from tocsin.schema import Schema
 from tocsin.spark import shard as module
@@ -34,7 +36,8 @@ from tocsin.spark.job import Job, Shards
 from tocsin.spark.routes import Attrs, own_columns
 from tocsin.spark.shard import Shard
 from tocsin.spark.shuffle import _is_many as goes_to_many
-from tocsin.testing.oracle import Binding, Match, composite, matches
+from tocsin.testing.agree import difference
+from tocsin.testing.oracle import Binding, Match, composite, matches_of_all
 
 ATTRIBUTES = {
     "id": pa.int64(), "v": pa.int64(), "w": pa.float64(), "s": pa.string(), "ok": pa.bool_(), "x": pa.int64(),
@@ -46,9 +49,7 @@ Row = dict[str, Any]
 # --- frames and jobs -----------------------------------------------------------------------------------------------
 
 
-def frame_of(
-    eid: pa.DataType | None = None, *, intervals: bool = True, source: bool = False, streaming: bool = True
-) -> Frame:
+def frame_of(eid: pa.DataType | None = None, *, intervals: bool = True, source: bool = False) -> Frame:
     """A frame as a DataFrame with these columns would give it; there is no DataFrame behind it."""
     fields = [("type", pa.string()), ("start", pa.int64())]
     fields += [("end", pa.int64())] if intervals else []
@@ -57,7 +58,7 @@ def frame_of(
     rows = pa.schema([*fields, *ATTRIBUTES.items()])
     columns = Columns(time="start", source="source" if source else None).resolve(rows.names)
     context = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
-    df: Any = SimpleNamespace(isStreaming=streaming, sparkSession=context)
+    df: Any = SimpleNamespace(isStreaming=True, sparkSession=context)
     return Frame(df, columns, rows, infer_schema(rows, columns))
 
 
@@ -70,6 +71,7 @@ class Asked:
     plans: tuple[Plan, ...]
     job: Job
     names: list[str]
+    buckets: int
 
     @property
     def rows(self) -> pa.Schema:
@@ -78,7 +80,7 @@ class Asked:
         own = sorted({name for each in self.job.shards for name in own_columns(each.group).values()})
         fields = [self.frame.rows.field(name) for name in self.names]
         fields += [pa.field(COPY, pa.int32())] if many else []
-        return pa.schema([*fields, ("__shard", pa.int32()), *((name, pa.bool_()) for name in own)])
+        return pa.schema([*fields, (SHARD, pa.int32()), *((name, pa.bool_()) for name in own)])
 
     def routed(self, row: Row) -> list[Row]:
         """The row once for every shard that needs it; once without a shard if none does."""
@@ -95,7 +97,7 @@ class Asked:
 
     def restarted(self) -> Asked:
         """The same from a driver that began anew."""
-        return ask(self.queries, self.frame, buckets=self.job.shards[0].count)
+        return ask(self.queries, self.frame, buckets=self.buckets)
 
 
 def ask(
@@ -105,17 +107,13 @@ def ask(
     plans = plans_of(tuple(queries), frame.schema)
     used = {type for plan in plans for type in plan_types(plan)}
     shown = frozenset(at for at, plan in enumerate(plans) if plan.name is None or plan.name not in used)
-    job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*has no key.*")
+        job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=False)
     columns = frame.columns
     roles = (columns.type, columns.time, columns.end, columns.eid, columns.source)
     names = [name for name in frame.rows.names if keep is None or name in keep or name in roles]
-    return Asked(tuple(queries), frame, plans, job, names)
-
-
-def plan_types(plan: Plan) -> set[str]:
-    from tocsin.run.pipeline import types_of
-
-    return types_of(plan)
+    return Asked(tuple(queries), frame, plans, job, names, buckets)
 
 
 # --- routes, in Python what `shuffle` says in Catalyst -------------------------------------------------------------
@@ -164,8 +162,8 @@ class Memory:
     def write_head(self, data: bytes) -> None:
         self.head = data
 
-    def read(self, number: int) -> bytes:
-        return self.blocks[number]
+    def read(self, number: int) -> bytes | None:
+        return self.blocks.get(number)
 
     def write(self, number: int, data: bytes) -> None:
         self.blocks[number] = data
@@ -315,17 +313,12 @@ def cuts(events: Sequence[Any], random: Random) -> list[list[Any]]:
 # --- judging ---------------------------------------------------------------------------------------------------------
 
 
-def expected(asked: Asked, events: Sequence[Event]) -> dict[str, Counter[Binding]]:
+def expected(asked: Asked, events: Sequence[Event]) -> dict[str, dict[Binding, Match]]:
     """What the oracle finds for each query that answers, by its name."""
-    history = list(events)
-    found: dict[str, Counter[Binding]] = {}
-    for number, query in enumerate(asked.queries):
-        answer = matches(query, history)
-        if number in asked.job.shown:
-            found[query.name or ""] = Counter(match.binding for match in answer)
-        if query.name is not None:
-            history += [composite(query.name, match) for match in answer]
-    return found
+    answers = matches_of_all(asked.queries, events)
+    names = {number: query.name if query.name is not None else number for number, query in enumerate(asked.queries)}
+    shown = {number: answers[names[number]] for number in asked.job.shown}
+    return {asked.queries[at].name or "": {match.binding: match for match in found} for at, found in shown.items()}
 
 
 def known_bindings(asked: Asked, events: Sequence[Event]) -> dict[str, tuple[str, Binding]]:
@@ -336,16 +329,22 @@ def known_bindings(asked: Asked, events: Sequence[Event]) -> dict[str, tuple[str
     rows = pa.RecordBatch.from_pylist([row_of(event, frame) for event in listed], schema=frame.rows)
     said = [pipeline.push(rows)] if listed else []
     said.append(pipeline.advance(END_OF_TIME))
-    names = {name_of(event.eid): event.eid for event in events} if frame.columns.eid is None else {}
+    names = eids_of(asked, events)
     found: dict[str, tuple[str, Binding]] = {}
     for stage, plan in enumerate(asked.plans):
         for changes in (each for step in said for each in step[stage] if len(each)):
             for key, (_, binding) in zip(changes.match_id.to_pylist(), changes.bindings(), strict=True):
-                spelled = tuple((var, tuple(names.get(eid, eid) for eid in eids)) for var, eids in binding)
+                spelled = tuple((var, tuple(names[str(eid)] for eid in eids)) for var, eids in binding)
                 found[key] = plan.name or "", spelled
                 if plan.name is not None:
                     names[key] = composite(plan.name, Match(spelled, 0, 0)).eid
     return found
+
+
+def eids_of(asked: Asked, events: Sequence[Event]) -> dict[str, Eid]:
+    """The eids of events by what is shown of them; beside matches, which are events too, numbers are shown as texts."""
+    unnamed = asked.frame.columns.eid is None
+    return {name_of(event.eid) if unnamed else str(event.eid): event.eid for event in events}
 
 
 def disagreement(asked: Asked, events: Sequence[Event], answers: Answers) -> str | None:
@@ -357,10 +356,29 @@ def disagreement(asked: Asked, events: Sequence[Event], answers: Answers) -> str
         if row["op"] != 1:
             return f"a settled match has op {row['op']}"
         if row["match_id"] not in known:
-            return f"match {row} is not one of the embedded engine"
+            return f"{row['match_id']} is no match of the embedded engine: {row}"
         name, binding = known[row["match_id"]]
+        if name != row["query"]:
+            return f"a match of {name!r} is called one of {row['query']!r}"
         found[name][binding] += 1
-    for name, bindings in wanted.items():
-        if found[name] != bindings:
-            return f"{name}: missing {bindings - found[name]}, not expected {found[name] - bindings}"
+        if binding in wanted[name] and (problem := _shown_wrongly(asked, row, wanted[name][binding])):
+            return problem
+    for name, once in wanted.items():
+        if (bindings := Counter(once.keys())) != found[name]:
+            return f"{name!r}: missing {bindings - found[name]}, not expected {found[name] - bindings}"
     return None
+
+
+def _shown_wrongly(asked: Asked, row: Row, match: Match) -> str | None:
+    """Whether a row shows another span, other SELECT columns or other events than the match has."""
+    plan = next(plan for plan in asked.plans if (plan.name or "") == row["query"])
+    columns = {output.name: row[output.name] for output in plan.outputs}
+    if problem := difference(match, (row["start"], row["end"], columns)):
+        return problem
+    if plan.outputs or any(name in plan_types(plan) for name in (each.name for each in asked.plans)):
+        return None
+    shown = [(var.name, row[var.name]) for var in plan.variables if not var.hidden and row[var.name] is not None]
+    eids = [(name, [each["eid"] for each in (value if isinstance(value, list) else [value])]) for name, value in shown]
+    unnamed = asked.frame.columns.eid is None
+    mine = [(name, [name_of(eid) if unnamed else eid for eid in each]) for name, each in match.binding]
+    return None if eids == mine else f"{match.binding} is shown as {eids}"

@@ -10,23 +10,22 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark")
-pytest.importorskip("confluent_kafka")
+from tests.servers import cluster, kafka, maven, shop
+from tests.servers.processes import Started, wait_for
 
-from tests.servers import cluster, kafka, maven, results, shop
-from tests.servers.processes import wait_for
-
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 JOB = Path(cluster.__file__).parent / "job.py"
 PARTITIONS = 2
-KILLS = 3
-FORGOTTEN = 1  # after this kill, the last batch loses its commit as well
+KILLED_AFTER = (1, 0, 2)  # how many batches each driver may finish: the second dies in its first one
+FORGOTTEN = 2  # after the last kill, the last batch loses its commit as well
 BATCH = 1000
 PATIENCE = 300.0
 
@@ -37,7 +36,12 @@ def settings(folder: Path, address: str) -> Path:
     job = {
         "source": {
             "format": "kafka",
-            "options": {**kafka_at, "subscribe": "events", "startingOffsets": "earliest", "maxOffsetsPerTrigger": BATCH},
+            "options": {
+                **kafka_at,
+                "subscribe": "events",
+                "startingOffsets": "earliest",
+                "maxOffsetsPerTrigger": BATCH,
+            },
         },
         "question": {
             "query": shop.QUERY,
@@ -63,15 +67,26 @@ def conf() -> dict[str, str]:
     }
 
 
-def forget_last_commit(checkpoint: Path) -> int:
+def batches(checkpoint: Path, log: str) -> list[int]:
+    """The batches that a checkpoint has an entry for: planned (`offsets`) or done (`commits`)."""
+    folder = checkpoint / log
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.exists() else []
+
+
+def at_work(driver: Started, checkpoint: Path) -> bool:
+    """Whether a batch was planned and is not done, and the driver has begun to do it."""
+    planned = batches(checkpoint, "offsets")[-1:] > batches(checkpoint, "commits")[-1:]
+    return planned and any(cluster.PYTHON_DAEMON in command for command in driver.commands().values())
+
+
+def forget_last_commit(checkpoint: Path) -> None:
     """As if the kill had come between the sink's last write and its commit: that batch will be written again."""
-    batch = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
-    for log, first in (("commits", batch), ("offsets", batch + 1)):
-        for path in (checkpoint / log).iterdir():
-            number = path.name.strip(".").removesuffix(".crc")
-            if number.isdigit() and int(number) >= first:
-                path.unlink()
-    return batch
+    last = batches(checkpoint, "commits")[-1]
+    for log, first in (("commits", last), ("offsets", last + 1)):
+        for batch in batches(checkpoint, log):
+            if batch >= first:
+                (checkpoint / log / f"{batch}").unlink()
+                (checkpoint / log / f".{batch}.crc").unlink(missing_ok=True)
 
 
 def by_partition(rows: list[shop.Row]) -> list[tuple[int, shop.Row]]:
@@ -79,45 +94,58 @@ def by_partition(rows: list[shop.Row]) -> list[tuple[int, shop.Row]]:
     return [(number % PARTITIONS, row) for number, row in enumerate(rows)]
 
 
+def once(records: list[dict[str, Any]]) -> list[shop.Pair]:
+    """One theft for each match_id; records that share an id must be the same record."""
+    by_id = defaultdict(list)
+    for record in records:
+        by_id[record["match_id"]].append(record)
+    assert all(record == first for first, *more in by_id.values() for record in more)
+    return [(first["s"]["eid"], first["e"]["eid"]) for first, *_ in by_id.values()]
+
+
 def test_the_driver_dies_again_and_again(tmp_path, capsys):
     begun = time.monotonic()
     draw = Random(3)
     history = shop.rows(20_000)
     last = len(history)
-    pieces = shop.pieces(history, KILLS + 1)
-    done = tmp_path / "progress.jsonl"
+    pieces = shop.pieces(history, len(KILLED_AFTER) + 1)
+    state = tmp_path / "state"
     with kafka.running(tmp_path / "kafka") as broker:
         up = time.monotonic() - begun
         broker.create("events", PARTITIONS)
         broker.create("thefts", PARTITIONS)
-        job = settings(tmp_path, broker.address)
-        submit = {"folder": tmp_path, "master": "local[2]", "conf": conf()}
-        for number in range(KILLS):
+        job = str(settings(tmp_path, broker.address))
+        submit = partial(cluster.submitted, JOB, job, folder=tmp_path, master="local[2]", conf=conf())
+        for number, finished in enumerate(KILLED_AFTER):
             broker.produce("events", by_partition(pieces[number]))
-            before = len(results.progress(done))
-            with cluster.submitted(JOB, str(job), **submit, name=f"driver-{number}") as driver:
-                wait_for("a batch", lambda: len(results.progress(done)) > before, timeout=PATIENCE, needs=[driver])
-                time.sleep(draw.uniform(0.0, 2.0))
+            goal = len(batches(state, "commits")) + finished
+            with submit(name=f"driver-{number}") as driver:
+                wait_for(
+                    f"{finished} batches and work on another",
+                    lambda goal=goal, driver=driver: len(batches(state, "commits")) >= goal and at_work(driver, state),
+                    timeout=PATIENCE,
+                    needs=[driver],
+                    pause=0.05,
+                )
+                time.sleep(draw.uniform(0.0, 1.0))
                 assert any("java" in command for command in driver.commands().values())
                 driver.kill()
                 assert not driver.commands()
             if number == FORGOTTEN:
-                forget_last_commit(tmp_path / "state")
-        broker.produce("events", by_partition([*pieces[KILLS], *shop.flush(last, PARTITIONS), *shop.flush(2 * last, PARTITIONS)]))
+                forget_last_commit(state)
+        broker.produce("events", by_partition([*pieces[-1], *shop.flush(last, 2), *shop.flush(2 * last, 2)]))
         (tmp_path / "stop").touch()
-        with cluster.submitted(JOB, str(job), **submit, name="driver-last") as driver:
+        with submit(name="driver-last") as driver:
             wait_for("the job's end", lambda: not driver.running(), timeout=PATIENCE)
             assert driver.process.returncode == 0, driver.tail()
         records = broker.everything("thefts")
-    by_id = defaultdict(list)
-    for record in records:
-        by_id[record["match_id"]].append(record)
-    assert len(records) > len(by_id), "no batch was written twice: the forgotten commit should have caused it"
+
     assert {record["kind"] for record in records} == {"match"}
-    assert all(record == first for first, *more in by_id.values() for record in more)
-    found = [(first["s"]["eid"], first["e"]["eid"]) for first, *_ in by_id.values()]
+    found = once(records)
+    assert len(records) > len(found), "no batch was written twice: the forgotten commit should have caused it"
     assert len(found) == len(set(found))
     assert set(found) == shop.answer(history)
     with capsys.disabled():
-        print(f"\nbroker up {up:.1f} s; {KILLS} kills; {len(results.progress(done))} batches; {len(found)} matches, "
-              f"{len(records) - len(found)} records more than matches; total {time.monotonic() - begun:.1f} s")
+        print(f"\n  broker up after {up:.1f} s; all {time.monotonic() - begun:.1f} s")
+        print(f"  {len(history)} events, {len(KILLED_AFTER)} kills, {len(batches(state, 'offsets'))} batches")
+        print(f"  {len(records)} records, {len(found)} matches: {len(records) - len(found)} written twice, none lost")

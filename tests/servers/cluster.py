@@ -55,8 +55,8 @@ class Cluster:
             return dict(json.load(answer))
 
     def registered(self) -> list[str]:
-        """The ids of the workers that the master believes alive."""
-        with suppress(OSError):
+        """The ids of the workers that the master believes alive; none while its page is not up."""
+        with suppress(OSError, ValueError):
             return [worker["id"] for worker in self.status()["workers"] if worker["state"] == "ALIVE"]
         return []
 
@@ -77,9 +77,7 @@ def running(folder: Path, *, workers: int = 2, cores: int = 1, memory: str = "1g
         address = f"spark://{LOOPBACK}:{port}"
         sizes = ["--cores", f"{cores}", "--memory", memory]
         hands = tuple(
-            stack.enter_context(
-                _server(f"worker-{number}", folder, WORKER, address, *_place(folder, number), *sizes)
-            )
+            stack.enter_context(_server(f"worker-{number}", folder, WORKER, address, *_place(folder, number), *sizes))
             for number in range(workers)
         )
         cluster = Cluster(address, f"http://{LOOPBACK}:{page}", folder, master, hands)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 
 import tocsin.spark
@@ -25,8 +25,8 @@ def events(spark: SparkSession, source: dict[str, Any]) -> DataFrame:
     reader = spark.readStream.format(source["format"]).options(**source["options"])
     if source["format"] == "kafka":
         records = reader.load()
-        parsed = F.from_json(records["value"].cast("string"), EVENT).alias("event")
-        return records.select(parsed, F.col("partition").cast("string").alias("source")).select("event.*", "source")
+        parsed = sf.from_json(records["value"].cast("string"), EVENT).alias("event")
+        return records.select(parsed, sf.col("partition").cast("string").alias("source")).select("event.*", "source")
     return reader.schema(EVENT).load(source["path"])
 
 
@@ -38,8 +38,8 @@ def thefts(frame: DataFrame, question: dict[str, Any]) -> DataFrame:
 def started(found: DataFrame, sink: dict[str, Any]) -> StreamingQuery:
     """The running query; for Kafka a match is one JSON record under its match_id, and metrics stay behind."""
     if sink["format"] == "kafka":
-        record = F.to_json(F.struct(*(F.col(name) for name in found.columns)))
-        found = found.where("kind <> 'metrics'").select(F.col("match_id").alias("key"), record.alias("value"))
+        record = sf.to_json(sf.struct(*(sf.col(name) for name in found.columns)))
+        found = found.where("kind <> 'metrics'").select(sf.col("match_id").alias("key"), record.alias("value"))
     writer = found.writeStream.format(sink["format"]).options(**sink["options"])
     return writer.option("checkpointLocation", sink["checkpoint"]).start()
 

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from typing import TYPE_CHECKING, Any
 
 from tests.servers import maven
 from tests.servers.processes import LOOPBACK, Started, free_ports, started, wait_for
 from tocsin.spark.java import use_java
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
 
 START = 120.0
 ANSWER = 30.0
@@ -34,13 +34,17 @@ class Broker:
 
     def create(self, topic: str, partitions: int) -> None:
         """A new topic with so many partitions."""
+        from confluent_kafka.admin import AdminClient, NewTopic
+
         admin = AdminClient({"bootstrap.servers": self.address})
         for made in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
             made.result(timeout=ANSWER)
 
     def produce(self, topic: str, records: Iterable[tuple[int, dict[str, Any]]]) -> None:
-        """Records as JSON, each to the partition beside it; on disk when this returns."""
-        producer = Producer({"bootstrap.servers": self.address, "enable.idempotence": True})
+        """Records as JSON, each to the partition beside it; taken when this returns."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.address, "enable.idempotence": True, "log_level": 3})
         for partition, record in records:
             producer.produce(topic, value=json.dumps(record), partition=partition)
         left = producer.flush(ANSWER)
@@ -48,6 +52,8 @@ class Broker:
 
     def everything(self, topic: str) -> list[dict[str, Any]]:
         """All records of a topic, partition by partition, from the first to the last that is there now."""
+        from confluent_kafka import Consumer
+
         consumer = Consumer(
             {"bootstrap.servers": self.address, "group.id": f"test-{uuid.uuid4()}", "enable.auto.commit": False}
         )
@@ -59,6 +65,8 @@ class Broker:
 
 
 def _partition(consumer: Consumer, topic: str, number: int) -> Iterator[dict[str, Any]]:
+    from confluent_kafka import TopicPartition
+
     low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=ANSWER)
     consumer.assign([TopicPartition(topic, number, low)])
     at = low
@@ -114,6 +122,9 @@ def _properties(port: int, controller: int, data: Path) -> str:
 
 
 def _answers(address: str) -> bool:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     try:
         return bool(admin.list_topics(timeout=1.0).brokers)

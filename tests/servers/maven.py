@@ -1,4 +1,4 @@
-"""Jars through Maven: coordinates in, a folder of jars out. Fetched once, kept under out/jars; the project names no registry.
+"""Jars through Maven: coordinates in, a folder of jars out; fetched once, and kept under out/jars.
 
 The Kafka connector should be of Spark's own version. Where the registry that Maven uses does not have it (yet), an
 older set that is known to work with this Spark is taken, jar by jar, without asking for what the jars depend on.

@@ -98,14 +98,23 @@ def run(
         from tocsin.spark.flow import check_offline, make_ready, session_of
 
         check_offline(pipeline, live=not batch)  # what is wrong in the file is told before Spark starts
+        from tocsin.spark.trouble import hush
+
         with session_of(pipeline) as spark:
+            if not verbose:
+                hush(spark)
             ready = make_ready(pipeline, spark, live=not batch)
-            for note in () if quiet else ready.notes:
-                typer.echo(f"warning: {note}", err=True)
+            for note in ready.notes:
+                _warn(note, quiet=quiet)
             if batch:
                 _history(ready, quiet=quiet)
             else:
                 _live(ready, quiet=quiet)
+
+
+def _warn(note: str, *, quiet: bool) -> None:
+    if not quiet:
+        typer.echo(f"warning: {note}", err=True)
 
 
 def _plural(word: str, count: int) -> str:
@@ -162,7 +171,11 @@ def _history(ready: Ready, *, quiet: bool) -> None:
 def _live(ready: Ready, *, quiet: bool) -> None:
     from tocsin.spark.flow import follow, started
 
-    with _signals(quiet=quiet) as asked, started(ready) as query, spinning("starting", quiet=quiet) as show:
+    with (
+        _signals(quiet=quiet) as asked,
+        started(ready, lambda note: _warn(note, quiet=quiet)) as query,
+        spinning("starting", quiet=quiet) as show,
+    ):
         tally = follow(query, told=lambda tally: show(_progress(tally)), asked_to_stop=lambda: len(asked))
     if not quiet:
         typer.echo(tally.text(), err=True)

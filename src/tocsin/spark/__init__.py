@@ -5,6 +5,13 @@ import tocsin.spark
 tocsin.spark.detect(df, "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 12 h", time="at")
 """
 
+from importlib.util import find_spec
+
+from tocsin.errors import TocsinError
+
+if find_spec("pyspark") is None:
+    raise TocsinError("Spark is not installed", hint="pip install 'tocsin[spark]'")
+
 from tocsin.spark.detect import detect, detector
 from tocsin.spark.explain import explain
 from tocsin.spark.session import session

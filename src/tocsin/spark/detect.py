@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from tocsin.encode.columns import Columns
 from tocsin.errors import TocsinError
-from tocsin.functions import registered
+from tocsin.functions import Function, registered
 from tocsin.order.slack import FORMS, Slack, parse_order
 from tocsin.plan.block import Plan
 from tocsin.run.query import Query, as_schema, check_endless, plans_of
@@ -20,6 +21,7 @@ from tocsin.run.query import query as as_query
 from tocsin.run.schemas import check_unit
 from tocsin.schema import Schema
 from tocsin.spark.batch import detect_batch
+from tocsin.spark.carry import carried_over
 from tocsin.spark.frames import Frame, column, open_frame
 from tocsin.spark.job import Job, Shards, called, carried, reduced
 from tocsin.spark.result import DETAILS, result_schema
@@ -40,14 +42,17 @@ class Prepared:
     plans: tuple[Plan, ...]
     job: Job
     sent: Sent
+    keep: list[str] | None
     order: Slack | None
     closing: bool
+    carry_over: str | None = None
 
     def run(self) -> DataFrame:
         job = self.job.compiled()
         if self.order is None:
             return detect_batch(self.frame, self.sent, job)
-        result = detect_stream(self.sent, job, self.order, closing=self.closing)
+        before = None if self.carry_over is None else carried_over(self.frame, job, self.keep, self.carry_over)
+        result = detect_stream(self.sent, job, self.order, closing=self.closing, initial=before)
         setattr(result, JOB, job)  # so that `start` can compare it with a checkpoint
         return result
 
@@ -68,6 +73,8 @@ def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: A
     unknown      "ignore" or "error": what to do with a type that the schema does not have
     bad_rows     "fail" or "keep": rows without time or type end the job, or become rows of kind "bad"
     end_of_stream  close the stream when an availableNow run has read everything, and settle what waits
+    carry_over   the checkpoint of an earlier stream whose state this one begins with, with other buckets perhaps; the
+                 source must go on where the earlier one stopped
     """
     return prepare(events, query, **options).run()
 
@@ -96,6 +103,7 @@ def prepare(
     unknown: Literal["ignore", "error"] = "ignore",
     bad_rows: Literal["fail", "keep"] = "fail",
     end_of_stream: bool = False,
+    carry_over: str | None = None,
     jit: bool = True,
 ) -> Prepared:
     """Check everything and plan the work."""
@@ -109,9 +117,11 @@ def prepare(
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
     shown = frozenset(range(len(plans)) if all else asked.answers)
     known = _known(frame) if unknown == "error" else None
+    check_functions(frame.df.sparkSession, {name: registered()[name] for name in called(plans)})
     job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=bad_rows == "keep", known=known)
     stray = None if known is None else ~column(frame.columns.type).isin(sorted(known))
-    return Prepared(frame, plans, job, send(frame, job, keep, stray), strategy, end_of_stream)
+    sent = send(frame, job, keep, stray)
+    return Prepared(frame, plans, job, sent, keep, strategy, end_of_stream, carry_over)
 
 
 def one_query(query: Any) -> Query:
@@ -160,6 +170,26 @@ def _known(frame: Frame) -> frozenset[str]:
             hint='give a schema: schema={"Shelf": {"tag": "text"}, ...}, or frames by type',
         )
     return frozenset(frame.schema.types)
+
+
+def check_functions(spark: SparkSession, functions: Mapping[str, Function]) -> None:
+    """Whether workers can load the functions that the queries call; asked before any data moves."""
+    if not functions:
+        return
+
+    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        assert functions is not None
+        yield from batches
+
+    try:
+        spark.range(1, numPartitions=1).mapInArrow(load, "id long").collect()
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises, the reason is in its text
+        lines = [line.strip() for line in str(error).splitlines() if "Error" in line]
+        raise TocsinError(
+            f"the workers cannot load the functions of the query: {', '.join(sorted(functions))}",
+            detail=next((line for line in reversed(lines) if "Module" in line or "Import" in line), str(error)[:200]),
+            hint="send the module that defines them along: spark.addArtifact('module.py', pyfile=True), or --py-files",
+        ) from None
 
 
 # --- shards --------------------------------------------------------------------------------------------------------

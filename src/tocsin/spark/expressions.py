@@ -507,7 +507,12 @@ def _against(op: str, x: Column, value: float) -> Column:
             return (x >= sf.lit(-0.0)) & (x <= sf.lit(0.0))
         value = -0.0 if op in (">=", "<") else 0.0
     test = COMPARED[op](x, sf.lit(value))
-    return test & ~sf.isnan(x) if op in (">", ">=", "<>") else test
+    return test & _is_number(x) if op in (">", ">=", "<>") else test
+
+
+def _is_number(x: Column) -> Column:
+    """Not NaN, which to Spark exceeds infinity; said so that a source of files understands it, even below an OR."""
+    return x <= sf.lit(math.inf)
 
 
 def _float_against(op: str, x: Column, value: int) -> Column:
@@ -516,7 +521,7 @@ def _float_against(op: str, x: Column, value: int) -> Column:
     if int(near) == value:
         return _against(op, x, near)
     if op in ("=", "<>"):
-        return x.isNotNull() & ~sf.isnan(x) if op == "<>" else sf.lit(False)
+        return _is_number(x) if op == "<>" else sf.lit(False)
     if op in ("<", "<="):
         return _against("<=", x, near if near < value else math.nextafter(near, -math.inf))
     return _against(">=", x, near if near > value else math.nextafter(near, math.inf))

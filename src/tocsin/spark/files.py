@@ -34,6 +34,7 @@ from tocsin.schema import Kind, Schema
 from tocsin.spark.detect import prepare
 from tocsin.spark.frames import column
 from tocsin.spark.result import conformed, result_schema
+from tocsin.spark.trouble import noted
 
 PLAIN = (
     pa.types.is_string, pa.types.is_boolean, pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64,
@@ -67,24 +68,28 @@ def detect_files(
     """Every match in the files, found by Spark."""
     found = _stored(spark, query, input, columns) or _read(spark, query, input, columns, bad)
     if found is None:  # no events: there is nothing to be done in parallel
-        options: dict[str, Any] = {"type": columns.type, "time": columns.time, "end": columns.end, "eid": columns.eid}
+        bad.count = 0
+        bad.examples.clear()
+        bad.kept.clear()
+        options: dict[str, Any] = {role: getattr(columns, role) for role in ("type", "time", "end", "eid", "truncate")}
         return query.detect(input, time_unit=columns.unit, bad_rows=bad, all=all, jit=jit, **options)
     called, shown = _called(query, all=all)
     own = found.columns
-    prepared = prepare(
-        found.df,
-        called,
-        type=own.type,
-        time=own.time,
-        end=own.end,
-        eid=own.eid,
-        time_unit=own.unit,
-        schema=found.schema,
-        all=all,
-        bad_rows="fail" if bad.failing else "keep",
-        jit=jit,
-    )
-    table = prepared.run().toArrow()
+    with noted() as notes:
+        prepared = prepare(
+            found.df,
+            called,
+            type=own.type,
+            time=own.time,
+            end=own.end,
+            eid=own.eid,
+            time_unit=own.unit,
+            schema=found.schema,
+            all=all,
+            bad_rows="fail" if bad.failing else "keep",
+            jit=jit,
+        )
+        table = prepared.run().toArrow()
     _report(table, input, bad)
     tables = [
         _table_of(table, plan, prepared.plans, found, query.queries[number].name)
@@ -97,7 +102,7 @@ def detect_files(
         "skipped": bad.count,
         "matches": sum(each.num_rows for each in tables),
     }
-    return Matches(tables, counters, found.notes + notes_of(prepared.plans))
+    return Matches(tables, counters, (*found.notes, *notes_of(prepared.plans), *notes))
 
 
 # --- events --------------------------------------------------------------------------------------------------------

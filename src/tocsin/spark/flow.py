@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -20,10 +19,11 @@ from tocsin.order.slack import FORMS
 from tocsin.spark.borrowed import borrowed
 from tocsin.spark.detect import Prepared, prepare
 from tocsin.spark.owner import Owner, check_owner, check_writable, claimed, local
-from tocsin.spark.pipeline import FILES, Output, Pipeline, placed_query
+from tocsin.spark.pipeline import Output, Pipeline, placed_query
 from tocsin.spark.sources import Events, open_sources
+from tocsin.spark.trouble import noted
 from tocsin.spark.watch import numbers
-from tocsin.spark.write import Sink, start
+from tocsin.spark.write import FILES, Sink, start
 
 HISTORY = -1  # the batch number of a backfill: its files stand beside those of the stream, and are replaced by the next
 IN_BATCH = ("match", "bad")
@@ -42,7 +42,6 @@ class Tally:
     late: int = 0
     bad: int = 0
     watermark: int | None = None
-    awaited: tuple[str, ...] = ()
     seconds: float = 0.0
     latest: Mapping[str, Any] = field(default_factory=dict)
 
@@ -53,7 +52,8 @@ class Tally:
         self.latest = {**found, "batch": progress.batchId}
         for name in ("events", "matches", "late", "bad"):
             setattr(self, name, getattr(self, name) + int(found.get(name) or 0))
-        self.watermark = found.get("watermark") or self.watermark
+        if found.get("watermark") is not None:
+            self.watermark = int(found["watermark"])
 
     def text(self) -> str:
         """One line about the run.
@@ -168,8 +168,7 @@ def make_ready(pipeline: Pipeline, spark: SparkSession, *, live: bool) -> Ready:
     if live:
         awaited = order.sources if order.sources is not None else events.sources
         options |= {"order": order.strategy, "idle": order.idle, "sources": awaited}
-    with warnings.catch_warnings(record=True) as caught, _query_places(pipeline):
-        warnings.simplefilter("always")
+    with noted() as told, _query_places(pipeline):
         prepared = prepare(
             events.df,
             pipeline.query(),
@@ -182,7 +181,6 @@ def make_ready(pipeline: Pipeline, spark: SparkSession, *, live: bool) -> Ready:
             jit=run.jit,
             **options,
         )
-    told = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
     ready = Ready(pipeline, live, events, prepared, tuple(dict.fromkeys([*notes, *told])), counts)
     _check_outputs(ready)
     if live and run.checkpoint is not None:
@@ -253,14 +251,17 @@ def _sink(output: Output) -> Sink:
 
 
 @contextmanager
-def started(ready: Ready) -> Iterator[StreamingQuery]:
+def started(ready: Ready, warn: Callable[[str], None] = lambda _: None) -> Iterator[StreamingQuery]:
     """The running stream; its checkpoint is held until the end, and the stream stops with the block."""
     run = ready.pipeline.run
     assert run.checkpoint is not None
     with claimed(run.checkpoint, owner_of(ready.pipeline)):
         sinks = [_sink(each) for each in ready.pipeline.outputs]
-        result: DataFrame = ready.prepared.run()
-        query = start(result, sinks, checkpoint=run.checkpoint, trigger=run.trigger, name=ready.pipeline.name)
+        with noted() as notes:
+            result = ready.prepared.run()
+            query = start(result, sinks, checkpoint=run.checkpoint, trigger=run.trigger, name=ready.pipeline.name)
+        for note in notes:
+            warn(note)
         try:
             yield query
         finally:
@@ -273,14 +274,13 @@ def follow(
     *,
     told: Callable[[Tally], None] = lambda _: None,
     asked_to_stop: Callable[[], int] = lambda: 0,
-    awaited: tuple[str, ...] = (),
 ) -> Tally:
     """Wait for a stream; `told` hears of every micro-batch.
 
     `asked_to_stop` says how often someone asked: once lets the micro-batch that runs come to its end, twice does not.
     """
     began = time.perf_counter()
-    tally = Tally(awaited=awaited)
+    tally = Tally()
     seen = -1
     stopping: int | None = None
     while True:

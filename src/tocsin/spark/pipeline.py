@@ -15,9 +15,8 @@ from tocsin.order.slack import FORMS, parse_order
 from tocsin.run.query import Query, query
 from tocsin.schema import Schema
 from tocsin.spark.tomlfile import File, Table, meant
+from tocsin.spark.write import FILES, KINDS
 
-KINDS = ("match", "late", "bad", "metrics")
-FILES = ("parquet", "json", "csv", "orc", "text", "avro")  # formats that read and write folders of files
 WRITTEN = ("csv", "json")  # texts whose columns have no types of their own
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 SERVERS = "kafka.bootstrap.servers"
@@ -110,10 +109,6 @@ class Pipeline:
     outputs: tuple[Output, ...]
     run: Run
     spark: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def closing(self) -> bool:
-        return self.run.end_of_stream
 
     def as_history(self) -> Pipeline:
         """The same for a backfill: what the file says under `batch` takes the place of the rest."""

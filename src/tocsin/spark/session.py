@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -111,7 +112,9 @@ def _adjusted(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
 def _java_options(given: Mapping[str, str], java: Java | None) -> str:
     """Options of the JVM: ours, then the user's, which win."""
     theirs = given.get("spark.driver.extraJavaOptions", "")
-    ours = archive.options(java) if java is not None and not archive.is_about(theirs) else []
+    ours = ["-XX:+DisplayVMOutputToStderr"]  # stdout is for results; and stderr is where we look for what went wrong
+    if java is not None and not archive.is_about(theirs):
+        ours += archive.options(java)
     if "log4j" not in theirs and not _has_logging():
         ours.append(f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}")
     return " ".join([*map(_quoted, ours), theirs]).strip()
@@ -177,15 +180,24 @@ def _quiet_python() -> None:
 
 def _failed(reason: str) -> TocsinError:
     hint = "check the master and the settings; spark.log.level=INFO shows how far it came"
-    return TocsinError("Spark could not start", detail=_first_line(reason), hint=hint)
+    detail = re.sub(r'^(?:Exception in thread "[^"]*" )?(?:[\w.$]+(?:Exception|Error): )?', "", _first_line(reason))
+    return TocsinError("Spark could not start", detail=detail, hint=hint)
+
+
+CAUSES = ("error", "exception", "could not", "cannot", "invalid", "unrecognized", "not found", "unable")
+EMPTY = (
+    "Error: Could not create the Java Virtual Machine.",
+    "Error: A fatal exception has occurred. Program will exit.",
+    "Error occurred during initialization of VM",
+)
 
 
 def _useful_line(said: str) -> str:
-    """The line that names the cause: an error if there is one, else the last line that is no stack frame."""
+    """The line that names the cause: the first that sounds like trouble and says what, else the first at all."""
     lines = [line.strip() for line in said.splitlines()]
-    lines = [line for line in lines if line and not line.startswith(("at ", "..."))]
-    causes = [line for line in lines if any(word in line.lower() for word in ("error", "exception", "could not"))]
-    return (causes or lines[-1:] or [""])[0]
+    lines = [line for line in lines if line and line not in EMPTY and not line.startswith(("at ", "...", "Picked up "))]
+    troubles = [line for line in lines if any(word in line.lower() for word in CAUSES)]
+    return (troubles or lines or [""])[0]
 
 
 def _first_line(text: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -40,20 +41,24 @@ class Store(Protocol):
 
     def read_head(self) -> bytes | None: ...
     def write_head(self, data: bytes) -> None: ...
-    def read(self, number: int) -> bytes: ...
+    def read(self, number: int) -> bytes | None: ...
     def write(self, number: int, data: bytes) -> None: ...
     def remove(self, number: int) -> None: ...
 
 
 @dataclass(slots=True)
 class Block:
-    """A stored block: its number, when its last event ends, which attempt wrote it, how often it was merged."""
+    """A stored block: its number, when its last event ends, which attempt wrote it, how often it was merged.
+
+    `size` and `check` (a CRC) are those of its bytes; a block without bytes has no rows.
+    """
 
     number: int
     last: int
     token: str
     level: int = 0
     size: int = 0
+    check: int = 0
 
 
 @dataclass(slots=True)
@@ -82,7 +87,7 @@ class Head:
             blocks = [Block(**each) for each in state.pop("blocks")]
             units = {name: Known(**each) for name, each in state.pop("units").items()}
             return Head(**state, blocks=blocks, units=units)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise StateError("the stored state is damaged", hint="go back to an earlier checkpoint") from None
 
 
@@ -206,6 +211,16 @@ class Shard:
         self.store.write_head(self.head.data())
         yield from self._metrics(live, 0, 0, 0, found)
 
+    def seed(self, note: Note, guarantee: int, tables: list[pa.Table]) -> None:
+        """Begin with the events and clocks of another checkpoint; their answers were given there."""
+        head = self.head
+        head.clocks, head.guarantee = dict(note.clocks), guarantee
+        rows, _ = self._accepted(tables, BEGINNING)
+        self._append(rows)
+        for known in head.units.values():
+            known.since = 0
+        self.store.write_head(head.data())
+
     # --- queries and their state ---
 
     def _admit(self) -> None:
@@ -227,7 +242,7 @@ class Shard:
         missed = None if live is None else self._missed(live)
         if live is None or missed is None:
             live, missed = Live(self.job, self.shards, head), head.blocks
-        rows = [(block.number, as_table(self.store.read(block.number))) for block in missed if block.size]
+        rows = [(block.number, self._rows(block)) for block in missed if block.size]
         for _ in live.take(rows, head.guarantee):
             pass  # these answers were given when the rows came
         return live
@@ -274,8 +289,15 @@ class Shard:
         data = as_bytes(rows)
         last = int(ends_of(one_batch(rows), self.job).max())
         self.store.write(number, data)
-        head.blocks.append(Block(number, last, head.token, 0, len(data)))
+        head.blocks.append(Block(number, last, head.token, 0, len(data), zlib.crc32(data)))
         return [(number, rows)]
+
+    def _rows(self, block: Block) -> pa.Table:
+        """The rows of a stored block; what is not exactly as it was written is never read."""
+        data = self.store.read(block.number)
+        if data is None or (len(data), zlib.crc32(data)) != (block.size, block.check):
+            raise StateError("a block of the stored state is damaged", hint="go back to an earlier checkpoint")
+        return as_table(data)
 
     def _forget(self) -> None:
         """Remove blocks that no query can need, and merge small old ones."""
@@ -292,14 +314,15 @@ class Shard:
     def _merge(self, first: int, stop: int) -> None:
         head = self.head
         several = head.blocks[first:stop]
-        tables = [as_table(self.store.read(block.number)) for block in several if block.size]
+        tables = [self._rows(block) for block in several if block.size]
         last = several[-1]
         self._remove(several)
         data = as_bytes(pa.concat_tables(tables, promote_options="default").combine_chunks()) if tables else b""
         if data:
             self.store.write(last.number, data)
         end = max(block.last for block in several)
-        head.blocks[first:stop] = [Block(last.number, end, last.token, several[0].level + 1, len(data))]
+        level = several[0].level + 1
+        head.blocks[first:stop] = [Block(last.number, end, last.token, level, len(data), zlib.crc32(data))]
 
     def _remove(self, blocks: list[Block]) -> None:
         for block in blocks:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 
 from tocsin.schema import Kind
 from tocsin.spark.blocks import COPY, SHARD
-from tocsin.spark.expressions import columns_of, row_filter
+from tocsin.spark.expressions import columns_of, row_filter, ticks
 from tocsin.spark.frames import Frame, column
 from tocsin.spark.job import Job, Shards
 from tocsin.spark.routes import Attrs, Group, own_columns
@@ -29,19 +29,16 @@ def either(tests: list[Column]) -> Column:
     return reduce(Column.__or__, tests)
 
 
-def ticks(name: str, type: pa.DataType) -> Column:
+def instant(frame: Frame, name: str) -> Column:
     """A time column as our ticks: whole numbers as they are, points in time as microseconds, in whatever zone."""
-    value = column(name)
-    if pa.types.is_date(type):
-        return sf.unix_date(value).cast("long") * sf.lit(86_400_000_000)
-    if pa.types.is_timestamp(type) and type.tz is None:
-        return sf.timestamp_diff("MICROSECOND", sf.lit("1970-01-01").cast("timestamp_ntz"), value)
-    return sf.unix_micros(value) if pa.types.is_timestamp(type) else value.cast("long")
+    source = columns_of(frame.df.schema)(name)
+    found = None if source is None else ticks(source)
+    assert found is not None, f"{name} was checked to be a time"
+    return found
 
 
 def end_of(frame: Frame) -> Column:
-    name = frame.columns.end or frame.columns.time
-    return ticks(name, frame.rows.field(name).type)
+    return instant(frame, frame.columns.end or frame.columns.time)
 
 
 # --- what is dropped -----------------------------------------------------------------------------------------------
@@ -81,12 +78,11 @@ def bucket(frame: Frame, attrs: Attrs, count: int) -> Column:
 def _exact(frame: Frame, attr: str) -> Column:
     """A key attribute in a form that is equal exactly where the engine finds it equal."""
     field = frame.schema.common.get(attr) or next(own[attr] for own in frame.schema.types.values() if attr in own)
-    type = frame.rows.field(attr).type
     match field.kind:
         case Kind.INT:
             return column(attr).cast("long")
         case Kind.TIME:
-            return ticks(attr, type)
+            return instant(frame, attr)
         case Kind.DECIMAL:
             return column(attr).cast(f"decimal(38,{field.scale})")
         case Kind.TEXT:
@@ -140,12 +136,8 @@ def _slices(frame: Frame, shards: Shards) -> Column:
 def unusable(frame: Frame) -> Column:
     """Rows that no detector can take: they are sent along to be reported."""
     columns = frame.columns
-    tests = [column(columns.type).isNull(), column(columns.time).isNull()]
-    if columns.end is not None:
-        tests += [column(columns.end).isNull(), column(columns.end) < column(columns.time)]
-    if columns.eid is not None:
-        tests.append(column(columns.eid).isNull())
-    return sf.coalesce(either(tests), sf.lit(True))
+    roles = (columns.type, columns.time, columns.end, columns.eid)
+    return either([column(name).isNull() for name in roles if name is not None])
 
 
 def send(frame: Frame, job: Job, keep: list[str] | None, unknown: Column | None = None) -> Sent:

@@ -13,7 +13,7 @@ from pyspark.sql import types as T  # noqa: N812 - as everybody calls them
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tocsin.encode.columns import field_of
-from tocsin.errors import InputError, TocsinError
+from tocsin.errors import InputError
 from tocsin.schema import Field, Schema
 from tocsin.spark.frames import INSTANT, TEXT, WHOLE, column
 from tocsin.spark.pipeline import WRITTEN, Pipeline, Source
@@ -70,7 +70,7 @@ def placed(where: str) -> Iterator[None]:
     """Trouble inside is told with its place in the file."""
     try:
         yield
-    except (TocsinError, PySparkException) as error:
+    except Exception as error:
         told = explained(error)
         if told is None:
             raise
@@ -192,13 +192,22 @@ def _roles(df: DataFrame, pipeline: Pipeline, source: Source) -> DataFrame:
     for role, name in (("type", None if source.event else source.type), ("time", time), ("end", end)):
         if name is not None and name != role:
             df = _named(df, role, column(name), where(role)).drop(name)
-    for role, name in (("eid", source.eid), ("source", source.source)):
-        if name is not None and name != role:
-            _demand(df, name, where(role))
-            df = _named(df, role, column(name), where(role))
+    if source.eid not in (None, "eid"):
+        _demand(df, str(source.eid), where("eid"))
+        df = _named(df, "eid", column(str(source.eid)), where("eid"))
+    if source.source is not None:
+        df = _with_source(df, source, source.source, where("source"))
     if CORRUPT in df.columns:  # a row that cannot be read has no time, and is reported as such
         df = df.withColumn("time", sf.when(sf.col(CORRUPT).isNull(), sf.col("time"))).drop(CORRUPT)
     return df.drop(*(f"kafka_{name}" for name in KAFKA))
+
+
+def _with_source(df: DataFrame, source: Source, name: str, where: str) -> DataFrame:
+    """The column that names the source of an event; where a backfill reads no messages, their partition is unknown."""
+    if name.startswith("kafka_") and source.format != "kafka":
+        return _named(df, "source", sf.lit(None).cast("string"), where)
+    _demand(df, name, where)
+    return df if name == "source" else _named(df, "source", column(name).cast("string"), where)
 
 
 def _named(df: DataFrame, role: str, value: Column, where: str) -> DataFrame:

@@ -12,7 +12,33 @@ from contextlib import suppress
 NOISE = (
     b"WARNING: Using incubator modules: jdk.incubator.vector",  # Spark asks for it, on every start
     b"WARNING: package sun.security.action not in java.base",  # the same, on Java 24 and newer
+    b"Starting Streaming TransformWithStateInPandas Python worker.",  # PySpark, when a stream starts
+    b"Streaming TransformWithStateInPandas Python worker ",
 )
+
+
+class Filter:
+    """Takes lines that begin like noise out of a stream of bytes, and the empty lines after them; delays no others."""
+
+    def __init__(self) -> None:
+        self._begun = b""  # the start of a line that may become noise
+        self._inside = False  # the start of the line was passed on, so the rest follows
+        self._after_noise = False
+
+    def feed(self, data: bytes) -> bytes:
+        """What of the bytes can be passed on now."""
+        *lines, last = (self._begun + data).split(b"\n")
+        passed = b"".join(line + b"\n" for line in lines if self._is_passed(line))
+        maybe = last.startswith(NOISE) or any(noise.startswith(last) for noise in NOISE)
+        self._begun = last if maybe and not self._inside else b""
+        self._inside = self._inside or not maybe
+        return passed + last if self._inside else passed
+
+    def _is_passed(self, line: bytes) -> bool:
+        """Asked once for each line, when it is complete."""
+        noise = not self._inside and (line.startswith(NOISE) or (self._after_noise and not line))
+        self._inside, self._after_noise = False, noise
+        return not noise
 
 
 class Stderr:
@@ -28,12 +54,12 @@ class Stderr:
         self._thread.start()
 
     def release(self) -> None:
-        """The start went well: pass on what was held, except noise, and from now on everything as it comes."""
+        """The start went well: pass on what was held, and from now on everything as it comes."""
         os.close(self.target)  # the child has its own
         with self._lock:
             self._starting = False
             if self._hold:
-                _write(without_noise(bytes(self._said)))
+                _write(bytes(self._said))
             self._said.clear()
 
     def finish(self) -> str:
@@ -41,20 +67,18 @@ class Stderr:
         os.close(self.target)
         self._thread.join(timeout=5)
         with self._lock:
-            return without_noise(bytes(self._said)).decode(errors="replace")
+            return self._said.decode(errors="replace")
 
     def _read(self) -> None:
-        while chunk := os.read(self._source, 1 << 16):
+        noise = Filter()
+        while data := os.read(self._source, 1 << 16):
+            said = noise.feed(data)
             with self._lock:
                 if self._starting:
-                    self._said += chunk
+                    self._said += said
                 if not (self._starting and self._hold):
-                    _write(chunk)
+                    _write(said)
         os.close(self._source)
-
-
-def without_noise(said: bytes) -> bytes:
-    return b"".join(line for line in said.splitlines(keepends=True) if line.rstrip() not in NOISE)
 
 
 def _write(data: bytes) -> None:

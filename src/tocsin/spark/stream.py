@@ -30,10 +30,19 @@ STILL = "2020-01-01"
 PROVIDER, ROCKSDB = "spark.sql.streaming.stateStore.providerClass", "RocksDBStateStoreProvider"
 
 
-def detect_stream(sent: Sent, job: Job, order: Slack, *, closing: bool, shard: type[Any] | None = None) -> DataFrame:
+def detect_stream(
+    sent: Sent,
+    job: Job,
+    order: Slack,
+    *,
+    closing: bool,
+    initial: DataFrame | None = None,
+    shard: type[Any] | None = None,
+) -> DataFrame:
     """The matches of a stream, with late rows and metrics as rows of their own kind.
 
-    `shard` is what each shard does with a batch (the benchmark puts an idle one there).
+    `initial` is what another checkpoint held (`carry.py`). `shard` is what each shard does with a batch (the benchmark
+    puts an idle one there).
     """
     _suited(sent.df.sparkSession, job)
     labels = labels_of(job.count)
@@ -50,6 +59,7 @@ def detect_stream(sent: Sent, job: Job, order: Slack, *, closing: bool, shard: t
         outputStructType="block binary",
         outputMode="append",
         timeMode="EventTime",
+        initialState=None if initial is None else initial.withColumn("label", known[sf.col("shard")]).groupBy("label"),
     )
     return answered.mapInArrow(_unpack, from_arrow_schema(job.result)).observe(NAME, *measures(job))
 
@@ -99,6 +109,11 @@ class Processor(StatefulProcessor):
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
         if self.closing:
             yield from _frames(self.shard(self.job, self.numbers[int(key[0])], self.order, self).close())
+
+    def handleInitialState(self, key: Any, initialState: pd.DataFrame, timerValues: Any) -> None:  # noqa: ARG002, N802, N803
+        tables = [as_table(block) for block in initialState["block"] if block is not None]
+        note, guarantee = Note.read(initialState["note"].iloc[0]), int(initialState["guarantee"].iloc[0])
+        self.shard(self.job, self.numbers[int(key[0])], self.order, self).seed(note, guarantee, tables)
 
     # --- the store of a shard ---
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from tocsin import errors
-from tocsin.errors import TocsinError
+from pyspark.sql import SparkSession
+
+from tocsin.errors import InputError, LimitError, StateError, TocsinError
 
 OURS = re.compile(r"tocsin\.(?:errors|[\w.]+)\.(\w*Error): error: (.*)")
 PYTHON = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Warning|Interrupt|Exit)): (.*)$", re.MULTILINE)
 MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?(.*)")
 KAFKA = 'add to the file: [spark] "spark.jars.packages" = "org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"'
+KINDS: Mapping[str, type[TocsinError]] = {each.__name__: each for each in (InputError, LimitError, StateError)}
+STREAMS = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 MOST = 400  # characters of a foreign message
 
 
@@ -60,10 +65,28 @@ def _ours(text: str) -> TocsinError | None:
         if said is None:
             break
         parts[said[1]] = said[2].rstrip()
-    kind = getattr(errors, found[1], TocsinError)
-    kind = TocsinError if kind is errors.QueryError else kind
-    made: TocsinError = kind(found[2].rstrip(), detail=parts.get("reason"), hint=parts.get("hint"))
-    return made
+    kind = KINDS.get(found[1], TocsinError)
+    return kind(found[2].rstrip(), detail=parts.get("reason"), hint=parts.get("hint"))
+
+
+@contextmanager
+def noted() -> Iterator[list[str]]:
+    """Warnings that are given inside, as texts."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield notes
+        finally:
+            told = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
+            notes += dict.fromkeys(told)
+
+
+def hush(spark: SparkSession) -> None:
+    """No stack traces in the log for a stream that fails: the failure is raised here, and told once."""
+    jvm: Any = spark._jvm
+    levels = jvm.org.apache.logging.log4j.Level
+    jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(STREAMS, levels.OFF)
 
 
 # --- what Spark itself says ----------------------------------------------------------------------------------------

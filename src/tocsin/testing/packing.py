@@ -1,0 +1,133 @@
+"""Many cases as one: types, variables and attributes are renamed, so that one run can answer all of them at once.
+
+Starting a run may cost seconds (a Spark job does), so hundreds of small cases share one: each keeps to its own types,
+and its attributes are named by their kinds, since one column has one kind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, TypeAlias
+
+from tocsin.events import Eid, Event
+from tocsin.lang.syntax import Attr, Endpoint, Exists, Leaf, Name, Query, Same, SelectItem, leaves_of, named, walk
+from tocsin.run.guess import guessed_schema
+from tocsin.schema import Field, Kind
+from tocsin.testing.modes import schema_of
+from tocsin.testing.oracle import matches_of_all
+
+Answer: TypeAlias = frozenset[tuple[str, tuple[Eid, ...]]]  # one match: each variable with its eids
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One case within a pack; its last query answers, under the name of the part."""
+
+    name: str
+    queries: tuple[Query, ...]
+    events: tuple[Event, ...]
+    attributes: Mapping[str, Field]
+
+    def expected(self) -> Counter[Answer]:
+        """What the oracle finds."""
+        return Counter(frozenset(match.binding) for match in matches_of_all(self.queries, self.events)[self.name])
+
+    def variables(self) -> set[str]:
+        """The names under which the answers show events, those of negated parts included."""
+        return {str(leaf.var) for leaf in leaves_of(self.queries[-1].pattern)}
+
+
+def packed(number: int, queries: Sequence[Query], events: Iterable[Event], *, texts: bool = False) -> Part:
+    """A case as the part of this number. Its eids become numbers, or texts, in the order that they had."""
+    events = list(events)
+    kinds = _attributes(queries, events)
+    names = {name: f"{name.lower()}_{_suffix(field)}" for name, field in kinds.items()}
+    own = {str(query.name) for query in queries if query.name is not None}
+    types = {type: f"{type}_{number}" for type in {leaf.type for q in queries for leaf in leaves_of(q.pattern)} | own}
+    last = f"q{number}"
+    renamed = [_Renaming(types, names, _variables(query, own)).query(query) for query in map(named, queries)]
+    renamed[-1] = replace(renamed[-1], name=last, select=())
+    order = sorted({event.eid: event for event in events}.values(), key=Event.order)
+    eids: dict[Eid, Eid] = {e.eid: f"{number}.{at}" if texts else number * 1000 + at for at, e in enumerate(order)}
+    moved = [
+        replace(e, type=types.get(e.type, f"{e.type}_{number}"), eid=eids[e.eid], attrs=_renamed(e.attrs, names))
+        for e in events
+    ]
+    known = {names[name]: replace(field, name=names[name]) for name, field in kinds.items()}
+    return Part(last, tuple(renamed), tuple(moved), known)
+
+
+def _attributes(queries: Sequence[Query], events: Sequence[Event]) -> dict[str, Field]:
+    """The attributes of a case: those of its events, and those only mentioned, of the kind that their use suggests."""
+    shown = {name: field for name, field in schema_of(events).common.items() if field.kind is not Kind.NULL}
+    made = {str(item.name) for query in queries for item in query.select if item.name is not None}
+    guessed = guessed_schema(tuple(queries)).common
+    mentioned = {node.name for query in queries for node in walk(query) if isinstance(node, Attr)}
+    mentioned |= {attr for query in queries for node in walk(query) if isinstance(node, Same) for attr in node.attrs}
+    mentioned |= {attr for query in queries for attr in query.partition}
+    absent = {name: guessed[name] for name in mentioned - made if name not in shown and name in guessed}
+    return {**absent, **shown}
+
+
+def _suffix(field: Field) -> str:
+    return f"decimal{field.scale}" if field.kind is Kind.DECIMAL else str(field.kind.value)
+
+
+def _renamed(attrs: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names[name]: value for name, value in attrs.items() if name in names}
+
+
+def _variables(query: Query, matches: set[str]) -> dict[str, str]:
+    """New names: sets, matches of other queries and single events have different ones; capitals are spelled out."""
+    found = {}
+    for leaf in leaves_of(query.pattern):
+        var = str(leaf.var)
+        capitals = "".join(letter if not letter.isupper() else f"{letter.lower()}0" for letter in var)
+        found[var] = (
+            f"{'set_' if leaf.repeat is not None else ''}{'match_' if leaf.type in matches else ''}v_{capitals}"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Renaming:
+    types: Mapping[str, str]
+    attrs: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def query(self, query: Query) -> Query:
+        new: Query = self.node(query)
+        name = None if query.name is None else self.types[query.name]
+        return replace(new, name=name, partition=tuple(map(self.attr, query.partition)), text="")
+
+    def node(self, node: Any) -> Any:
+        """The node with everything below it renamed."""
+        if isinstance(node, tuple):
+            return tuple(map(self.node, node))
+        if not is_dataclass(node) or isinstance(node, type):
+            return node
+        new: Any = replace(node, **{f.name: self.node(getattr(node, f.name)) for f in fields(node) if f.init})
+        match node:
+            case Leaf():
+                return replace(new, type=self.types[node.type], var=self.var(str(node.var)))
+            case Attr():
+                return replace(new, var=self.var(node.var), name=self.attr(node.name))
+            case Name():
+                return replace(new, name=self.var(node.name))
+            case Endpoint():
+                return replace(new, var=self.var(node.var))
+            case Exists():
+                return replace(new, vars=tuple(map(self.var, node.vars)))
+            case Same():
+                return replace(new, attrs=tuple(map(self.attr, node.attrs)))
+            case SelectItem() if node.name is not None:
+                return replace(new, name=self.attr(node.name))
+        return new
+
+    def var(self, name: str) -> str:
+        return self.variables.get(name, name)
+
+    def attr(self, name: str) -> str:
+        return self.attrs.get(name, name)

@@ -1,0 +1,736 @@
+"""Shards of a stream against the oracle, without Spark: any cut, any accident, any number of shards, the same matches.
+
+`tests/shard_support.py` routes, packs and stores as Spark would. Random queries and histories come from
+`tocsin.testing.strategies`; a failure is made small.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from tests.shard_support import (
+    Answers,
+    Asked,
+    Memory,
+    Stream,
+    arranged,
+    ask,
+    cuts,
+    disagreement,
+    expected,
+    frame_of,
+    nameless,
+    row_of,
+    targets,
+)
+from tocsin.errors import InputError, StateError
+from tocsin.events import END_OF_TIME, Event
+from tocsin.lang.parser import parse, parse_all
+from tocsin.lang.syntax import Duration, Query, leaves_of
+from tocsin.order.slack import Slack
+from tocsin.spark import blocks
+from tocsin.spark import shard as module
+from tocsin.spark.blocks import SHARD, Packer
+from tocsin.spark.frames import Frame
+from tocsin.spark.job import Shards
+from tocsin.spark.routes import reach_of
+from tocsin.spark.shard import Shard
+from tocsin.spark.slices import Slices, cut, margins
+from tocsin.testing.oracle import matches
+from tocsin.testing.shrink import shrunk
+from tocsin.testing.strategies import SCHEMA, Pair, history, is_valid, pair, query
+
+CHUNKS, EACH = 24, 75  # 1,800 queries with one history each
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs are merged and detectors forgotten so early that small histories show it."""
+    monkeypatch.setattr(module, "TAIL", 2)
+    monkeypatch.setattr(module, "MERGED", 2)
+    monkeypatch.setattr(module, "KEPT_ALIVE", 2)
+    monkeypatch.setattr(module, "_alive", OrderedDict())
+
+
+# --- random queries and histories ----------------------------------------------------------------------------------
+
+
+def drawn(random: Random) -> Pair:
+    """A pair as everywhere, but most of them with a key."""
+    asked, events = pair(random)
+    if random.random() < 0.6:
+        keyed = replace(asked, partition=random.choice([("id",), ("id", "s"), ("x",)]))
+        if is_valid(keyed):
+            return keyed, history(random, keyed)
+    return asked, events
+
+
+def frame_for(events: Sequence[Event], random: Random, *, eids: bool) -> Frame:
+    """A frame that holds the events: with or without eids, and points without an end where that is enough."""
+    texts = any(isinstance(event.eid, str) for event in events)
+    intervals = any(event.start != event.end for event in events) or random.random() < 0.5
+    return frame_of((pa.string() if texts else pa.int64()) if eids else None, intervals=intervals)
+
+
+def told(asked: Asked, events: Sequence[Event], late: int, random: Random, *, calm: bool = False) -> Answers:
+    """What a stream says that gets the events in some order and in some micro-batches, and is closed."""
+    stream = Stream(asked, Slack(late), random, calm=calm)
+    for batch in cuts(arranged(events, late, random), random):
+        stream.batch([row_of(event, asked.frame) for event in batch])
+    stream.close()
+    return stream.answers
+
+
+def problem(queries: Sequence[Query], events: Sequence[Event], seed: object) -> str | None:
+    """How a stream of these events differs from the oracle; everything else is drawn from the seed."""
+    random = Random(f"{seed}")
+    named, late = random.random() < 0.7, random.choice((0, 1, 3, 10))
+    frame = frame_for(events, random, eids=named)
+    schema = SCHEMA if random.random() < 0.5 and all(each.name is None for each in queries) else None
+    asked = ask(queries, frame, buckets=random.choice((1, 3)), schema=schema)
+    events = events if named else nameless(events, frame)
+    answers = told(asked, events, late, random, calm=random.random() < 0.2)
+    if answers.late:
+        return f"called late: {answers.late}"
+    return disagreement(asked, events, answers)
+
+
+def in_small(asked: Query, events: Sequence[Event], seed: object) -> str:
+    """The failure in its smallest form."""
+
+    def fails(query: Query, events: Sequence[Event]) -> bool:
+        return problem([query], events, seed) is not None
+
+    query, events = shrunk(asked, events, fails, most=200)
+    return f"{problem([query], events, seed)}\nseed {seed}\n{query}\n" + "\n".join(map(str, events))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_streams_agree_with_the_oracle(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "LARGE", 1 << 26 if chunk % 2 else 200)  # packers that send in several pieces
+    matched = 0
+    for number in range(EACH):
+        asked, events = drawn(Random(f"stream {chunk} {number}"))
+        assert problem([asked], events, number) is None, in_small(asked, events, number)
+        matched += bool(matches(asked, events))
+    assert matched > EACH // 4
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_some_streams_quickly(number: int) -> None:
+    asked, events = drawn(Random(f"quick {number}"))
+    assert problem([asked], events, number) is None, in_small(asked, events, number)
+
+
+# --- long streams: what is forgotten must not be missed --------------------------------------------------------------
+
+
+def stretch(random: Random, asked: Query, pieces: int) -> list[Event]:
+    """Several histories after one another, with overlaps and with gaps."""
+    events: list[Event] = []
+    base = 0
+    for _ in range(pieces):
+        piece = history(random, asked, most=8)
+        events += [replace(event, start=event.start + base, end=event.end + base) for event in piece]
+        base = max(0, max((event.end for event in events), default=0) + random.choice((-3, -1, 0, 1, 4)))
+    eids = random.sample(range(1000), len(events))
+    return [replace(event, eid=eid) for event, eid in zip(events, eids, strict=True)]
+
+
+def short_query(random: Random) -> Query:
+    """A query whose window is much shorter than a stretch."""
+    while True:
+        asked = replace(query(random, leaves=3), within=Duration(random.choice((1, 1, 2, 2, 3, 4))))
+        if random.random() < 0.4:
+            asked = replace(asked, partition=("id",))
+        if is_valid(asked) and len(leaves_of(asked.pattern)) <= 5:
+            return asked
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(8))
+def test_long_streams_agree_with_the_oracle(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TAIL", 1)
+    for number in range(25):
+        random = Random(f"long {chunk} {number}")
+        asked = short_query(random)
+        events = stretch(random, asked, 4)
+        assert problem([asked], events, number) is None, in_small(asked, events, number)
+
+
+@pytest.mark.parametrize("text", [
+    "EVENT SEQ(A a, !B b, C c) WHERE [id] WITHIN 5",
+    "EVENT SEQ(!B b, A a, C c, !D d) WHERE [id] WITHIN 5",
+    "EVENT EXISTS b : SEQ(A a, B b, !C c) WHERE [id] WITHIN 5",
+    "EVENT SEQ(A a, B+ b) WITHIN 5",
+])  # fmt: skip
+def test_state_is_bounded(text: str) -> None:
+    """However long a stream is, a shard keeps the blocks that its queries can still need, and few of them."""
+    frame = frame_of(pa.int64())
+    asked = ask([parse(text)], frame, buckets=2)
+    reach = reach_of(asked.job.shards[0].group.units)
+    assert reach is not None
+    stream = Stream(asked, Slack(2), Random(3))
+    random = Random(5)
+    for time in range(0, 600, 2):
+        events = [Event(random.choice("ABCD"), time, time, time * 10 + n, {"id": n % 3}) for n in range(4)]
+        stream.batch([row_of(event, frame) for event in events])
+        for store in stream.stores.values():
+            kept = [row for data in store.blocks.values() for row in blocks.as_table(data).to_pylist()]
+            # a merged block may be as long again as what is needed
+            assert all(row["end"] >= time - 2 - 3 * (reach + 6) for row in kept)
+            assert len(json.loads(store.head or b"{}")["blocks"]) <= reach + 6
+            assert set(store.blocks) == {b["number"] for b in json.loads(store.head or b"{}")["blocks"] if b["size"]}
+
+
+def test_a_closed_shard_keeps_nothing_and_takes_nothing() -> None:
+    frame = frame_of(pa.int64())
+    asked = ask([parse("EVENT SEQ(A a, B b)")], frame)
+    stream = Stream(asked, Slack(0), Random(1), calm=True)
+    stream.batch([row_of(Event("A", 1, 1, 1), frame)])
+    assert stream.stores[0].blocks
+    stream.close()
+    assert not stream.stores[0].blocks
+    with pytest.raises(StateError, match="was closed"):
+        stream.batch([row_of(Event("A", 2, 2, 2), frame)])
+
+
+# --- routes that random queries rarely take --------------------------------------------------------------------------
+
+ROUTES = """
+EVENT SEQ(A a, A b) WHERE a.id = b.x
+EVENT SEQ(A a, A b) WHERE a.id = b.x WITHIN 5
+EVENT SEQ(A a, !A n, B b) WHERE a.id = b.x AND n.x = a.id WITHIN 6
+EVENT SEQ(A a, !A n, B b) WHERE a.id = b.id WITHIN 6
+EVENT SEQ(A a, !A n, B b) WHERE a.id = b.id
+EVENT SEQ(A a, B+ b, C c) WHERE a.id = c.id WITHIN 8
+EVENT SEQ(A a, B+ b, B c) WHERE a.id = c.id AND b.x = a.id WITHIN 8
+EVENT SEQ(!B n, A a, B b) WHERE a.id = b.x WITHIN 4
+EVENT SEQ(A a, B b, !A n) WHERE a.id = b.x AND n.v = a.v WITHIN 4
+EVENT EXISTS b : SEQ(A a, B b) WHERE a.id = b.x WITHIN 5
+EVENT EXISTS b : SEQ(A a, B b) WHERE a.id = b.x
+EVENT EXISTS b : SEQ(A a, A b, C c) WHERE a.id = b.x AND b.x = c.id WITHIN 5
+EVENT EXISTS a : SEQ(A a, A b, !A c) WHERE a.id = b.x AND c.id = a.id WITHIN 5
+EVENT EXISTS b, c, d : SEQ(A a, OR(SEQ((B b : b.id = a.id), (C c : c.id = a.id)), (D d : d.v = a.x))) WITHIN 6
+EVENT SEQ(A a, OR(SEQ((B b : b.id = a.id), (C c : c.id = a.id)), SEQ((D d : d.v = a.x), (E e : e.v = a.x)))) WITHIN 6
+EVENT SEQ(A a, OR(B b, C c), A d) WHERE [id] WITHIN 6
+EVENT EXISTS a, b : SEQ(A a, B b) WHERE [id] WITHIN 5
+EVENT EXISTS a, b : SEQ(A a, B b) WHERE [id]
+EVENT OR(A a, EXISTS b, c : SEQ(B b, C c)) WITHIN 3
+EVENT SEQ(A a, !SEQ(A n, B m), B b) WHERE a.id = b.id AND n.x = a.id AND m.v = n.v WITHIN 7
+EVENT SEQ(A a, !SEQ(A n, !B m, C o), B b) WHERE a.id = b.id AND n.id = a.id AND m.x = n.id WITHIN 7
+EVENT AND(A a, B b, !A c) WHERE a.id = b.x AND c.x = b.x WITHIN 5
+EVENT SEQ(A a, A b, A c) WHERE a.id = b.x AND b.x = c.v WITHIN 8
+EVENT SEQ(A a, A{2,} b) WHERE b.id = a.x WITHIN 8
+EVENT SEQ(A a, !B b) WHERE a.id = b.id WITHIN 4
+EVENT OR(SEQ(A a, B b), SEQ(C c, A d)) WHERE [id] WITHIN 5
+EVENT OR(SEQ(A a, (B b : b.id = a.id)), SEQ((C c : c.v = 1), (A d : d.x = c.v))) WITHIN 5
+""".strip().splitlines()
+
+
+def alike(random: Random, events: Sequence[Event]) -> list[Event]:
+    """The events with few different values; an eid that comes twice is still one event."""
+    once: dict[object, Event] = {}
+    for event in events:
+        attrs = {name: random.choice((0, 1)) if name in ("id", "x", "v") else v for name, v in event.attrs.items()}
+        once.setdefault(event.eid, replace(event, attrs=attrs))
+    return [once[event.eid] for event in events]
+
+
+@pytest.mark.parametrize("text", ROUTES)
+def test_every_kind_of_route(text: str) -> None:
+    asked = parse(text)
+    matched = 0
+    for number in range(10):
+        random = Random(f"{text} {number}")
+        events = history(random, asked)
+        events = alike(random, events) if number % 3 else events
+        assert problem([asked], events, number) is None, in_small(asked, events, number)
+        matched += bool(matches(asked, events))
+    assert matched
+
+
+def test_a_match_with_reasons_in_two_shards_is_said_once() -> None:
+    """Each alternative hides the events that justify it, and would look for them under another key."""
+    text = (
+        "EVENT EXISTS b, c, d, e : SEQ(A a, OR(SEQ((B b : b.id = a.id), (C c : c.id = a.id)), "
+        "SEQ((D d : d.v = a.x), (E e : e.v = a.x)))) WITHIN 6"
+    )
+    asked = ask([parse(text)], frame_of(pa.int64()), buckets=3)
+    for number in range(9):
+        first, second = {"id": number % 3}, {"v": number // 3}
+        attrs = {"id": number % 3, "x": number // 3}
+        kinds = [("A", 1, attrs), ("B", 2, first), ("C", 3, first), ("D", 2, second), ("E", 3, second)]
+        events = [Event(type, time, time, eid, each) for eid, (type, time, each) in enumerate(kinds)]
+        answers = told(asked, events, 3, Random(number))
+        assert len(answers.matches) == 1
+        assert disagreement(asked, events, answers) is None
+
+
+# --- several queries -------------------------------------------------------------------------------------------------
+
+
+def numbered(events: Sequence[Event]) -> list[Event]:
+    return [replace(event, eid=f"e{number}") for number, event in enumerate(events)]
+
+
+@pytest.mark.parametrize("number", range(25))
+def test_several_queries_share_a_stream(number: int) -> None:
+    """Random queries over the events of all of them, with different keys."""
+    random = Random(f"several {number}")
+    while True:
+        some = [replace(query(random, leaves=3), name=f"q{n}", select=()) for n in range(random.choice((2, 3)))]
+        keys = [each for each in some if random.random() < 0.7]
+        some = [
+            replace(each, partition=random.choice((("id",), ("s",), ("v",)))) if each in keys else each for each in some
+        ]
+        # one variable cannot be a struct for one query and an array for another
+        if all(map(is_valid, some)) and not any(leaf.repeat for each in some for leaf in leaves_of(each.pattern)):
+            break
+    events = [event for each in some for event in history(random, each, most=8)]
+    assert problem(some, numbered(events), number) is None
+
+
+def test_groups_that_tell_home_by_keys_of_their_own() -> None:
+    """Two groups of shards, each with events that go to several: what is at home for one says nothing of the other."""
+    some = parse_all("""
+        QUERY p EVENT SEQ(A a, A b) WHERE a.id = b.x WITHIN 9;
+        QUERY q EVENT SEQ(A a, A b) WHERE a.x = b.id AND a.v = b.v WITHIN 9;
+        QUERY r EVENT SEQ(B a, B b) WHERE a.x = b.id WITHIN 9
+    """)
+    asked = ask(some, frame_of(pa.string()), buckets=3)
+    assert [len(each.group.units) for each in asked.job.shards] == [2, 1]
+    matched = 0
+    for number in range(12):
+        random = Random(f"homes {number}")
+        events = alike(random, numbered([e for each in some for e in history(random, each, most=7)]))
+        answers = told(asked, events, 3, random)
+        assert disagreement(asked, events, answers) is None
+        matched += all(expected(asked, events).values())
+    assert matched
+
+
+CHAINS = [
+    """
+    QUERY P EVENT SEQ(A a, B b) WHERE [id] WITHIN 3 SELECT a.id AS id, b.v AS n;
+    QUERY R EVENT SEQ(P p, !C c, P q) WHERE [id] WITHIN 6
+    """,
+    """
+    QUERY P EVENT SEQ(A a, B b) WHERE [id] WITHIN 3;
+    QUERY R EVENT SEQ(P p, C c) WITHIN 6
+    """,
+    """
+    QUERY P EVENT SEQ(A a, !B b) WHERE [id] WITHIN 2 SELECT a.id AS id;
+    QUERY R EVENT SEQ(C c, P p, !D d) WHERE [id] WITHIN 4
+    """,
+    """
+    QUERY P EVENT SEQ(A a, C c) WHERE [id] WITHIN 4 SELECT a.id AS key;
+    QUERY Q EVENT SEQ(P p, P q) WHERE p.key = q.key WITHIN 7 SELECT p.key AS key;
+    QUERY R EVENT SEQ(!E e, Q q) WHERE e.id = q.key WITHIN 8
+    """,
+    """
+    QUERY P EVENT SEQ(A a, A b) WHERE a.id = b.x WITHIN 3 SELECT a.id AS id;
+    QUERY R EVENT AND(P p, C c) WHERE [id] WITHIN 5
+    """,
+    """
+    QUERY P EVENT SEQ(A a, B b) WHERE [id] WITHIN 3 SELECT a.id AS id;
+    QUERY R EVENT AND(P p, C c) WHERE [id] WITHIN 5;
+    QUERY S EVENT SEQ(D a, !E b) WHERE [s] WITHIN 4
+    """,
+    """
+    QUERY P EVENT SEQ(A a, B b) WHERE [id] WITHIN 3 SELECT a.id AS id;
+    QUERY R EVENT AND(P p, C c) WHERE [id] WITHIN 5;
+    QUERY S EVENT AND(P p, D d) WHERE [id] WITHIN 4
+    """,
+    """
+    QUERY P EVENT SEQ(A a, B b) WHERE [id] SELECT a.id AS id;
+    QUERY R EVENT SEQ(P p, !C c, D d) WHERE [id] WITHIN 5
+    """,
+]
+
+
+@pytest.mark.parametrize("text", CHAINS, ids=range(len(CHAINS)))
+def test_queries_that_feed_each_other(text: str) -> None:
+    some = parse_all(text)
+    matched = 0
+    for number in range(8):
+        random = Random(f"{text} {number}")
+        drawn_for = [replace(some[0], name=None), parse("EVENT SEQ(A a, B b, C c, D d)")]
+        events = [event for each in drawn_for for event in stretch(random, each, random.choice((2, 3)))]
+        random.shuffle(events)
+        events = numbered(events)
+        assert problem(some, events, number) is None
+        matched += any(expected(ask(some, frame_of(pa.string())), events).values())
+    assert matched
+
+
+# --- late events -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_late_is_what_ends_before_the_guarantee_of_the_batch_before(number: int) -> None:
+    """Far more disorder than promised: the late ones are known beforehand, and the others are judged by the oracle."""
+    random = Random(f"late {number}")
+    asked, _ = drawn(random)
+    events = stretch(random, asked, 2)
+    frame = frame_of(pa.int64())
+    batches = cuts(arranged(events, 12, random), random)
+    late: list[Event] = []
+    guarantee = None
+    for batch in batches:
+        late += [event for event in batch if guarantee is not None and event.end < guarantee]
+        clock = max(event.end for event in batch) - 2
+        guarantee = clock if guarantee is None else max(guarantee, clock)
+    for buckets in (1, 3):
+        ready = ask([asked], frame, buckets=buckets)
+        stream = Stream(ready, Slack(2), Random(number))
+        for batch in batches:
+            stream.batch([row_of(event, frame) for event in batch])
+        stream.close()
+        wanted = [event for event in late if any(targets(each, row_of(event, frame)) for each in ready.job.shards)]
+        assert sorted(row["eid"] for row in stream.answers.late) == sorted(event.eid for event in wanted)
+        accepted = [event for event in events if event not in late]
+        assert disagreement(ready, accepted, stream.answers) is None
+        assert sum(row["late"] for row in stream.answers.metrics) == len(wanted)
+
+
+def test_the_late_events_of_the_test_above_exist() -> None:
+    frame = frame_of(pa.int64())
+    asked = ask([parse("EVENT SEQ(A a, B b) WHERE [id] WITHIN 9")], frame, buckets=3)
+    stream = Stream(asked, Slack(2), Random(0))
+    stream.batch([row_of(Event("A", 10, 10, 1, {"id": 1}), frame), row_of(Event("A", 1, 1, 2, {"id": 2}), frame)])
+    stream.batch([row_of(Event("B", 8, 8, 3, {"id": 3}), frame), row_of(Event("B", 7, 7, 4, {"id": 4}), frame)])
+    assert [row["eid"] for row in stream.answers.late] == [4]
+    assert stream.answers.late[0]["type"] == "B"
+
+
+# --- sources ---------------------------------------------------------------------------------------------------------
+
+
+def sourced(events: Sequence[tuple[str, str, int]]) -> list[Event]:
+    return [Event(type, time, time, n, {"id": 1}, source=source) for n, (source, type, time) in enumerate(events)]
+
+
+PAIR = "EVENT SEQ(A a, B b) WHERE [id] WITHIN 100"
+
+
+def said_of(order: Slack, batches: Sequence[Sequence[Event]]) -> tuple[Stream, list[tuple[int, int]]]:
+    """After each batch the number of matches so far and of late events so far."""
+    frame = frame_of(pa.int64(), source=True)
+    stream = Stream(ask([parse(PAIR)], frame, buckets=3), order, Random(7))
+    said = []
+    for batch in batches:
+        stream.batch([row_of(event, frame) for event in batch])
+        said.append((len(stream.answers.matches), len(stream.answers.late)))
+    return stream, said
+
+
+def test_the_slowest_source_holds_the_others() -> None:
+    events = sourced([("x", "A", 1), ("y", "A", 2), ("x", "B", 50), ("x", "B", 60), ("y", "C", 55), ("y", "B", 54)])
+    stream, said = said_of(Slack(0), [events[:2], events[2:4], events[4:5], events[5:]])
+    # B50 is certain once y has passed it; B54 comes behind y's own clock
+    assert said == [(0, 0), (0, 0), (2, 0), (2, 1)]
+    stream.close()
+    assert len(stream.answers.matches) == 4
+
+
+def test_an_idle_source_is_no_longer_waited_for_and_said_to_be_idle() -> None:
+    events = sourced([("x", "A", 1), ("y", "A", 2), ("x", "B", 10), ("x", "B", 40), ("y", "B", 3), ("y", "B", 41)])
+    stream, said = said_of(Slack(0, idle=20), [events[:2], events[2:3], events[3:4], events[4:5], events[5:]])
+    assert said == [(0, 0), (0, 0), (2, 0), (2, 1), (2, 1)]
+    idle = [row["idle"] for row in stream.answers.metrics if row["shard"] == 0]
+    assert idle == [[], [], ["y"], ["y"], []]
+    stream.close()
+    assert len(stream.answers.matches) == 6
+
+
+def test_nothing_is_certain_before_every_named_source_has_spoken() -> None:
+    events = sourced([("x", "A", 1), ("x", "B", 10), ("x", "B", 20), ("y", "C", 30)])
+    _, said = said_of(Slack(0, sources=("x", "y")), [events[:2], events[2:3], events[3:]])
+    assert said == [(0, 0), (0, 0), (1, 0)]
+    _, unnamed = said_of(Slack(0), [events[:2], events[2:3], events[3:]])
+    assert unnamed == [(0, 0), (1, 0), (1, 0)]
+
+
+def test_rows_without_a_source_are_a_source() -> None:
+    frame = frame_of(pa.int64(), source=True)
+    stream = Stream(ask([parse(PAIR)], frame, buckets=2), Slack(0), Random(7))
+    none = Event("A", 5, 5, 1, {"id": 1})
+    stream.batch([row_of(none, frame), row_of(replace(none, type="B", start=30, end=30, eid=2, source="x"), frame)])
+    head = json.loads(stream.stores[0].head or b"")
+    assert head["clocks"] == {"": 5, "x": 30}
+    assert head["guarantee"] == 5
+
+
+# --- queries come and change -----------------------------------------------------------------------------------------
+
+FIRST = "QUERY p EVENT SEQ(A a, B b) WHERE [id] WITHIN 9"
+FRAME = frame_of(pa.string())
+
+
+def continued(before: str, after: str, *, buckets: int = 2, frame: Frame = FRAME) -> Stream:
+    """A stream that has had events with one text and goes on with another."""
+    stream = Stream(ask(parse_all(before), FRAME, buckets=buckets), Slack(0), Random(1))
+    stream.batch([row_of(Event("A", 1, 1, "a1", {"id": 1, "x": 1}), FRAME)])
+    stream.asked = ask(parse_all(after), frame, buckets=buckets)
+    return stream
+
+
+@pytest.mark.parametrize("added", [
+    "QUERY q EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 9",   # shares the shards
+    "QUERY q EVENT SEQ(A a, C c, B b) WHERE [s] WITHIN 9",     # has its own
+    "QUERY q EVENT SEQ(A a, B b) WITHIN 9",                    # has no key
+    "QUERY q EVENT SEQ(A a, A b) WHERE a.id = b.x WITHIN 9",   # must be told what is at home
+])  # fmt: skip
+def test_an_added_query_starts_from_its_first_batch(added: str) -> None:
+    both = f"{FIRST}; {added}"
+    matched = 0
+    for number in range(8):
+        random = Random(f"{added} {number}")
+        old = stretch(random, parse(FIRST), 1)
+        new = [replace(e, start=e.start + 4, end=e.end + 4) for e in stretch(random, parse(added), 2)]
+        events = sorted(numbered(alike(random, numbered([*old, *new]))), key=lambda event: event.end)
+        place = random.randint(1, len(events) - 1)
+        stream = Stream(ask(parse_all(FIRST), FRAME, buckets=3), Slack(0), random)
+        for batch in cuts(events[:place], random):
+            stream.batch([row_of(event, FRAME) for event in batch])
+        stream.asked = ask(parse_all(both), FRAME, buckets=3)
+        for batch in cuts(events[place:], random):
+            stream.batch([row_of(event, FRAME) for event in batch])
+        stream.close()
+        for name, text, seen in (("p", FIRST, events), ("q", added, events[place:])):
+            mine = Answers([row for row in stream.answers.matches if row["query"] == name])
+            assert disagreement(ask([parse(text)], FRAME, buckets=3), seen, mine) is None
+            matched += name == "q" and bool(mine.matches)
+    assert matched
+
+
+def test_home_is_still_known_when_a_query_is_added() -> None:
+    """The stored events say where they are at home; a query that joins their shards must not change what that means."""
+    first = "QUERY p EVENT SEQ(A a, A b) WHERE a.x = b.id WITHIN 50"
+    both = f"{first}; QUERY q EVENT SEQ(B a, B b) WHERE a.id = b.x WITHIN 50"
+    matched = 0
+    for number in range(12):
+        random = Random(f"home {number}")
+        events = numbered(alike(random, numbered(stretch(random, parse(first), 3))))
+        events.sort(key=lambda event: event.end)
+        stream = Stream(ask(parse_all(first), FRAME, buckets=3), Slack(0), random)
+        stream.batch([row_of(event, FRAME) for event in events[: len(events) // 2]])
+        stream.asked = ask(parse_all(both), FRAME, buckets=3)
+        stream.batch([row_of(event, FRAME) for event in events[len(events) // 2 :]])
+        stream.close()
+        mine = Answers([row for row in stream.answers.matches if row["query"] == "p"])
+        assert disagreement(ask([parse(first)], FRAME, buckets=3), events, mine) is None
+        matched += bool(mine.matches)
+    assert matched
+
+
+@pytest.mark.parametrize("after", [
+    FIRST.replace("WITHIN 9", "WITHIN 10"),
+    FIRST.replace("SEQ", "AND"),
+    FIRST.replace("QUERY p", "QUERY other"),
+    f"QUERY new EVENT SEQ(A a, C c) WITHIN 3; {FIRST}",
+])  # fmt: skip
+def test_a_changed_query_is_refused(after: str) -> None:
+    stream = continued(FIRST, after)
+    with pytest.raises(StateError, match="belongs to another query") as caught:
+        stream.batch([row_of(Event("B", 2, 2, "b2", {"id": 1}), FRAME)])
+    assert "new checkpoint" in str(caught.value)
+
+
+def test_select_may_change_if_it_reads_what_was_stored() -> None:
+    selecting = f"{FIRST} SELECT a.id AS key, a.x AS x"
+    for before, after, column in ((FIRST, selecting, "key"), (selecting, selecting.replace("a.id", "b.id"), "key")):
+        stream = continued(before, after)
+        stream.batch([row_of(Event("B", 2, 2, "b2", {"id": 1, "x": 5}), FRAME)])
+        stream.close()
+        assert [row[column] for row in stream.answers.matches] == [1]
+        assert [row["x"] for row in stream.answers.matches] == [1]
+
+
+def test_select_may_not_read_what_was_not_stored() -> None:
+    stream = continued(f"{FIRST} SELECT a.id AS key", f"{FIRST} SELECT a.v AS v")
+    with pytest.raises(StateError, match="'v', which the stored events do not have"):
+        stream.batch([row_of(Event("B", 2, 2, "b2", {"id": 1}), FRAME)])
+
+
+def test_a_column_may_not_change_its_type() -> None:
+    rows = FRAME.rows.set(FRAME.rows.get_field_index("x"), pa.field("x", pa.float64()))
+    stream = continued(FIRST, FIRST, frame=replace(FRAME, rows=rows))
+    with pytest.raises(StateError, match="'x' is double now and was int64"):
+        stream.batch([row_of(Event("B", 2, 2, "b2", {"id": 1}), FRAME)])
+
+
+# --- damage ----------------------------------------------------------------------------------------------------------
+
+
+def stored() -> tuple[Asked, Memory]:
+    asked = ask([parse(FIRST)], FRAME)
+    stream = Stream(asked, Slack(0), Random(1), calm=True)
+    for time in (1, 2, 3):
+        stream.batch([row_of(Event("A", time, time, f"a{time}", {"id": 1, "s": "text"}), FRAME)])
+    return asked, stream.stores[0]
+
+
+def opened(asked: Asked, store: Memory) -> list[pa.RecordBatch]:
+    module._alive.clear()
+    return list(Shard(asked.job, 0, Slack(0), store).close())
+
+
+def test_what_was_stored_can_be_opened() -> None:
+    asked, store = stored()
+    assert len(store.blocks) == 3
+    assert opened(asked, store)
+
+
+@pytest.mark.parametrize("head", [
+    b"", b"{}", b"null", b"7", b'"text"', b"[]", b"\xff\xfe", b'{"format": 1}',
+    b'{"format": 1, "stream": "x", "more": 1}',
+    b'{"format": 1, "stream": "x", "blocks": [{"number": 1}], "units": {}}',
+])  # fmt: skip
+def test_a_damaged_head_is_refused(head: bytes) -> None:
+    asked, store = stored()
+    store.head = head
+    with pytest.raises(StateError, match="damaged"):
+        opened(asked, store)
+
+
+def test_a_head_of_another_format_is_refused() -> None:
+    asked, store = stored()
+    store.head = json.dumps({**json.loads(store.head or b""), "format": 99}).encode()
+    with pytest.raises(StateError, match="format 99"):
+        opened(asked, store)
+
+
+def test_a_damaged_block_is_refused() -> None:
+    """Cut short anywhere, or any byte changed: never an answer from wrong events."""
+    asked, store = stored()
+    number = min(store.blocks)
+    whole = store.blocks[number]
+    for place in Random(1).sample(range(len(whole)), 60):
+        flipped = bytes([*whole[:place], whole[place] ^ 0x55, *whole[place + 1 :]])
+        for damaged in (whole[:place], flipped, whole[place:]):
+            if damaged != whole:
+                mine = store.copy()
+                mine.blocks[number] = damaged
+                with pytest.raises(StateError, match="damaged"):
+                    opened(asked, mine)
+
+
+def test_a_missing_block_is_refused() -> None:
+    asked, store = stored()
+    del store.blocks[min(store.blocks)]
+    with pytest.raises(StateError, match="damaged"):
+        opened(asked, store)
+
+
+# --- rows that cannot be used ----------------------------------------------------------------------------------------
+
+
+def packed(asked: Asked, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    batch = pa.RecordBatch.from_pylist([{**row, SHARD: 0} for row in rows], schema=asked.rows)
+    return [row for sent in Packer(asked.job).run([batch]) for row in sent.to_pylist()]
+
+
+def test_an_unusable_row_ends_the_job_or_is_told_once() -> None:
+    asked = ask([parse(FIRST)], FRAME, buckets=2)
+    good = row_of(Event("A", 4, 4, "a4", {"id": 1}), FRAME)
+    for bad, reason in (
+        ({"end": 3}, "end is before the start"),
+        ({"eid": None}, "eid is null"),
+        ({"start": None}, "null"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            packed(asked, [good, {**good, **bad}])
+        keeping = replace(asked, job=replace(asked.job, keep_bad=True))
+        notes = [json.loads(row["note"]) for row in packed(keeping, [good, {**good, **bad}])]
+        assert [len(note[2]) for note in notes] == [1, 0]
+        assert [note[0] for note in notes] == [{"": 4}] * 2
+
+
+# --- slices of a history ---------------------------------------------------------------------------------------------
+
+
+def sliced(asked: Asked, slices: Slices, events: Sequence[Event]) -> Answers:
+    """What a batch says whose one group is cut in time."""
+    shards = Shards(asked.job.shards[0].group, 0, slices.count, slices)
+    answers = Answers()
+    for number in range(slices.count):
+        mine = [event for event in events if number in targets(shards, row_of(event, asked.frame))]
+        mine.sort(key=lambda event: event.end)
+        pipeline, numbers = asked.job.pipeline(shards.group, shards.group.units)
+        rows = pa.RecordBatch.from_pylist([row_of(event, asked.frame) for event in mine], schema=asked.frame.rows)
+        said = [pipeline.push(rows)] if mine else []
+        for changes in (*said, pipeline.advance(END_OF_TIME)):
+            owned = [[slices.owned(each, number) for each in several if len(each)] for several in changes]
+            for answer in asked.job.answers(numbers, owned):
+                answers.add(answer)
+    return answers
+
+
+def slice_problem(asked: Query, events: Sequence[Event], seed: object) -> str | None:
+    random = Random(f"{seed}")
+    named = random.random() < 0.7
+    frame = frame_for(events, random, eids=named)
+    ready = ask([asked], frame)
+    around = margins(ready.plans)
+    if around is None or ready.job.shards[0].group.keyed or not events:
+        return None
+    events = events if named else nameless(events, frame)
+    first, last = min(event.end for event in events), max(event.end for event in events)
+    length = random.choice((1, 2, 3, 5))
+    slices = Slices(first, length, (last - first) // length + 1, *around)
+    return disagreement(ready, events, sliced(ready, slices, events))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(6))
+def test_slices_agree_with_the_oracle(chunk: int) -> None:
+    for number in range(100):
+        random = Random(f"slices {chunk} {number}")
+        asked = short_query(random) if number % 2 else pair(random)[0]
+        events = stretch(random, asked, 2) if number % 2 else history(random, asked)
+        asked = replace(asked, partition=())
+        if is_valid(asked):
+            found = slice_problem(asked, events, number)
+            assert found is None, f"{found}\n{asked}\n" + "\n".join(map(str, events))
+
+
+@pytest.mark.parametrize("text", [
+    "EVENT SEQ(A a, B b) WITHIN 2",
+    "EVENT SEQ(!C c, A a, B b, !D d) WITHIN 2",
+    "EVENT EXISTS b : SEQ(A a, B b) WITHIN 2",
+    "EVENT EXISTS a : SEQ(A a, B b, !C c) WITHIN 2",
+    "EVENT AND(A a, B+ b, !C c) WITHIN 2",
+    "EVENT OR(SEQ(A a, B b), SEQ(A a2, C c)) WITHIN 3",
+])  # fmt: skip
+def test_slices_of_every_kind(text: str) -> None:
+    asked = parse(text)
+    matched = 0
+    for number in range(12):
+        random = Random(f"{text} {number}")
+        events = stretch(random, asked, 3)
+        found = slice_problem(asked, events, number)
+        assert found is None, f"{found}\n{asked}\n" + "\n".join(map(str, events))
+        matched += bool(matches(asked, events))
+    assert matched
+
+
+def test_cuts_are_worth_their_margins() -> None:
+    assert cut(0, 99, (10, 0), 4) == Slices(0, 40, 3, 10, 0)
+    assert cut(0, 99, (10, 10), 4) == Slices(0, 80, 2, 10, 10)
+    assert cut(0, 99, (1, 0), 4) == Slices(0, 25, 4, 1, 0)
+    assert cut(0, 30, (10, 0), 4) is None
+    assert margins(ask([parse("EVENT SEQ(A a, B b)")], FRAME).plans) is None
+    assert margins(ask([parse("EVENT EXISTS a, b : SEQ(A a, B b) WITHIN 3")], FRAME).plans) is None

@@ -1,0 +1,403 @@
+"""Detection on DataFrames as users call it: batch and stream, frames by type, several queries, and every bad input."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+import tocsin
+from tocsin.errors import InputError, QueryError, StateError, TocsinError
+from tocsin.spark import Sink, detect, detector, explain, matches, numbers, start, watch
+from tocsin.spark.labels import labels_of, spark_hash
+
+pytestmark = pytest.mark.slow
+
+THEFT = "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 300"
+CHOSEN = "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 300 SELECT s.tag AS tag, e.name AS name"
+SCHEMA = "type STRING, time BIGINT, tag BIGINT, name STRING, eid BIGINT"
+COUNT, PER_FILE = 4000, 800
+
+
+def made() -> pa.Table:
+    rng = random.Random(1)
+    types = rng.choices(["Shelf", "Counter", "Exit", "Lamp"], k=COUNT)
+    names = rng.choices(["x", "y", None], k=COUNT)
+    tags = [rng.randrange(40) for _ in range(COUNT)]
+    return pa.table(
+        {"type": types, "time": [i // 3 for i in range(COUNT)], "tag": tags, "name": names, "eid": range(COUNT)}
+    )
+
+
+EVENTS = made()
+
+
+@pytest.fixture(scope="module")
+def events(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    path = tmp_path_factory.mktemp("events") / "events.parquet"
+    pq.write_table(EVENTS, path)
+    return spark.read.schema(SCHEMA).parquet(str(path))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """The same events as five files, each in any order."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    order = list(range(PER_FILE))
+    for number in range(COUNT // PER_FILE):
+        random.Random(number).shuffle(order)
+        pq.write_table(EVENTS.slice(number * PER_FILE, PER_FILE).take(order), folder / f"{number}.parquet")
+    return folder
+
+
+def streamed(spark: SparkSession, folder: Path) -> DataFrame:
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def expected(query: str, rows: pa.Table = EVENTS, **options: Any) -> Counter[str]:
+    return Counter(tocsin.query(query).detect(rows, **options).table()["match_id"].to_pylist())
+
+
+def ids(result: DataFrame) -> Counter[str]:
+    return Counter(row.match_id for row in result.select("match_id").collect())
+
+
+def finished(result: DataFrame, sinks: Any, checkpoint: Path) -> Any:
+    stream = start(result, sinks, checkpoint=str(checkpoint), trigger={"availableNow": True})
+    stream.awaitTermination()
+    return stream
+
+
+# --- batch -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        THEFT,
+        CHOSEN,
+        "EVENT SEQ(Shelf s, Exit+ e, Counter c) WHERE [tag] WITHIN 40",
+        "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE s.tag = e.tag WITHIN 12",  # Counter goes everywhere
+        "EVENT SEQ(Shelf s, !Shelf c, Shelf e) WHERE s.tag = e.tag AND c.name = 'x' WITHIN 20",  # so do some shelves
+        "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE s.tag = 3 AND e.tag = 5 WITHIN 60",  # cut in time
+        "EVENT EXISTS c : SEQ(Shelf s, Counter c, Exit e) WHERE s.tag = 3 AND e.tag = 5 WITHIN 60",
+        "EVENT SEQ(Shelf s, Exit e, !Counter c) WHERE s.tag = 3 AND e.tag = 5 WITHIN 60",
+    ],
+)
+def test_batch_is_embedded(events: DataFrame, query: str) -> None:
+    found = detect(events, query, buckets=3)
+    assert ids(found) == expected(query)
+    assert found.columns == tocsin.query(query).detect(EVENTS).table().schema.names
+
+
+def test_rows_are_those_of_the_embedded_run(events: DataFrame) -> None:
+    found = detect(events, CHOSEN).toArrow().sort_by("match_id").drop_columns("settled_at")
+    embedded = tocsin.query(CHOSEN).detect(EVENTS).table().sort_by("match_id").drop_columns("settled_at")
+    assert found.to_pylist() == embedded.to_pylist()
+    whole = detect(events, THEFT).toArrow().sort_by("match_id").drop_columns("settled_at").to_pylist()
+    assert (
+        whole == tocsin.query(THEFT).detect(EVENTS).table().sort_by("match_id").drop_columns("settled_at").to_pylist()
+    )
+
+
+def test_events_without_eid_are_named_alike(events: DataFrame) -> None:
+    doubled = pa.concat_tables([EVENTS, EVENTS.slice(0, 500)]).drop_columns("eid")
+    frame = events.sparkSession.createDataFrame(doubled)
+    assert ids(detect(frame, THEFT, buckets=3)) == expected(THEFT, doubled)
+
+
+def columns_of(table: pa.Table) -> list[tuple[str, pa.ChunkedArray]]:
+    return list(zip(table.schema.names, table.columns, strict=True))
+
+
+def test_timestamps_and_intervals(spark: SparkSession, tmp_path: Path) -> None:
+    first = datetime(2026, 3, 29, 0, 30, tzinfo=UTC)
+    rows = [
+        {
+            "kind": "A" if i % 2 else "B",
+            "at": first + timedelta(minutes=i),
+            "until": first + timedelta(minutes=i + i % 3),
+            "k": i % 5,
+        }
+        for i in range(200)
+    ]
+    table = pa.Table.from_pylist(rows)
+    query = "EVENT SEQ(A a, B b) WHERE [k] WITHIN 90 min"
+    columns = {"type": "kind", "time": "at", "end": "until"}
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")  # whose clocks change that night
+    try:
+        found = detect(spark.createDataFrame(table), query, **columns)
+        assert ids(found) == expected(query, table, **columns)
+        shown = found.orderBy("start").first()
+        assert shown is not None and shown.start.astimezone(UTC) >= first
+        naive = pa.table({n: c.cast(pa.timestamp("us")) if n in ("at", "until") else c for n, c in columns_of(table)})
+        pq.write_table(naive, tmp_path / "naive.parquet")
+        plain = spark.read.parquet(str(tmp_path / "naive.parquet"))
+        assert plain.schema["at"].dataType.typeName() == "timestamp_ntz"
+        assert ids(detect(plain, query, **columns)) == expected(query, naive, **columns)
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+
+
+def test_frames_by_type(events: DataFrame) -> None:
+    frames = {
+        "Shelf": events.where("type = 'Shelf'").drop("type", "name"),
+        "Counter": events.where("type = 'Counter'").drop("type", "name"),
+        "Exit": events.where("type = 'Exit'").drop("type"),
+    }
+    query = "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] AND e.name = 'x' WITHIN 300"
+    assert ids(detect(frames, query)) == expected(query)
+    with pytest.raises(QueryError, match="nmae"):
+        detect(frames, "EVENT SEQ(Shelf s, Exit e) WHERE s.nmae = 'x' WITHIN 3")
+
+
+def test_several_queries_in_one_pass(events: DataFrame) -> None:
+    other = "QUERY Again EVENT SEQ(Shelf a, Shelf b) WHERE [tag, name] WITHIN 30 SELECT a.tag AS twice"
+    chain = "QUERY T EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 60 SELECT s.tag AS tag"
+    chain += "; QUERY Lit EVENT SEQ(T t, Lamp l) WHERE [tag] WITHIN 40 SELECT l.tag AS lamp"
+    found = detect(events, [CHOSEN, other, chain], buckets=2)
+    rows = found.select("query", "match_id").collect()
+    for name, query in (("", CHOSEN), ("Again", other), ("Lit", chain)):
+        assert Counter(row.match_id for row in rows if row.query == name) == expected(query)
+    assert {row.query for row in rows} == {"", "Again", "Lit"}
+    plan = found._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("FileScan") == 1
+
+
+def test_transform(events: DataFrame) -> None:
+    assert ids(events.transform(detector(THEFT))) == expected(THEFT)
+
+
+def test_functions_travel(events: DataFrame) -> None:
+    @tocsin.function(returns="bool", name="is_even")
+    def is_even(n: int) -> bool:
+        return n % 2 == 0
+
+    query = THEFT.replace("[tag]", "[tag] AND is_even(s.tag)")
+    assert ids(detect(events, query)) == expected(query) != expected(THEFT)
+
+
+def test_no_key_and_no_window_warns(events: DataFrame) -> None:
+    with pytest.warns(UserWarning, match="one task"):
+        detect(events, "EVENT SEQ(Shelf s, Exit e)")
+
+
+def test_catalyst_drops_what_nobody_reads(events: DataFrame, tmp_path: Path) -> None:
+    query = THEFT.replace("[tag]", "[tag] AND s.tag > 30") + " SELECT s.tag AS tag"
+    plan = detect(events, query, eid="eid")._jdf.queryExecution().executedPlan().toString()
+    assert "PushedFilters" in plan and "ReadSchema: struct<type:string,time:bigint,tag:bigint,eid:bigint>" in plan
+    text = explain(events, query, eid="eid")
+    assert "column name" in text and "rows of Shelf that no leaf takes" in text and "by hash of" in text
+    assert "slices" in explain(events, "EVENT SEQ(Shelf s, Exit e) WITHIN 10")
+    assert "everywhere" in explain(events, "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE s.tag = e.tag WITHIN 12")
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+def test_stream_is_embedded_and_tells_its_numbers(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    heard: list[tuple[Any, ...]] = []
+    watcher = watch(spark, lambda *told: heard.append(told))
+    try:
+        result = detect(streamed(spark, files), THEFT, order="slack(400)", buckets=3, end_of_stream=True)
+        sinks = [Sink("parquet", str(tmp_path / "matches")), Sink("json", str(tmp_path / "rest"), ("late", "metrics"))]
+        stream = finished(result, sinks, tmp_path / "checkpoint")
+    finally:
+        spark.streams.removeListener(watcher)
+    assert ids(spark.read.parquet(str(tmp_path / "matches"))) == expected(THEFT)
+    told = [numbers(progress) for progress in stream.recentProgress]
+    assert sum(each["events"] for each in told) == COUNT
+    assert sum(each["matches"] for each in told) == expected(THEFT).total()
+    assert told[-1]["held"] == 0 and all(each["late"] == 0 for each in told)
+    assert max(each["state_bytes"] for each in told) > 0
+    assert spark.read.json(str(tmp_path / "rest")).select("kind").distinct().collect() == [("metrics",)]
+
+
+def test_a_plain_run_leaves_the_stream_open(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """Scheduled runs go on from each other; only the last one settles what waits."""
+    moved = [path.rename(tmp_path / path.name) for path in sorted(files.iterdir())[3:]]
+    sink = Sink("parquet", str(tmp_path / "out"))
+    finished(detect(streamed(spark, files), THEFT, order="slack(400)"), sink, tmp_path / "ck")
+    before = ids(spark.read.parquet(str(tmp_path / "out")))
+    assert 0 < len(before) < len(expected(THEFT))
+    for path in moved:
+        path.rename(files / path.name)
+    result = detect(streamed(spark, files), THEFT, order="slack(400)", end_of_stream=True)
+    finished(result, sink, tmp_path / "ck")
+    assert ids(spark.read.parquet(str(tmp_path / "out"))) == expected(THEFT)
+    with pytest.raises(StateError, match="another query"):
+        start(
+            detect(streamed(spark, files), THEFT.replace("300", "301"), order="in-order"),
+            sink,
+            checkpoint=str(tmp_path / "ck"),
+        )
+
+
+def test_late_rows_are_reported(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    result = detect(streamed(spark, files), THEFT, order="slack(10)", buckets=3, end_of_stream=True)
+    finished(
+        result, [Sink("parquet", str(tmp_path / "m")), Sink("json", str(tmp_path / "l"), ("late",))], tmp_path / "ck"
+    )
+    rows = EVENTS.slice(0, PER_FILE)
+    finished(
+        detect(_again(spark, files, tmp_path), THEFT, order="slack(10)", buckets=2, end_of_stream=True),
+        Sink("json", str(tmp_path / "l2"), ("late",)),
+        tmp_path / "ck2",
+    )
+    late = spark.read.json(str(tmp_path / "l2")).select(sf.get_json_object("details", "$.eid").cast("long")).collect()
+    wanted = {row["eid"] for row in rows.to_pylist() if row["type"] != "Lamp"}
+    assert {row[0] for row in late} == wanted and len(late) == len(wanted)
+    assert ids(spark.read.parquet(str(tmp_path / "m"))) == expected(THEFT)
+
+
+def _again(spark: SparkSession, files: Path, tmp_path: Path) -> DataFrame:
+    """The files, and then the first one once more: all of it comes too late."""
+    folder = tmp_path / "again"
+    folder.mkdir()
+    listed = sorted(files.iterdir())
+    for number, path in enumerate([*listed, listed[0]]):
+        pq.write_table(pq.read_table(path), folder / f"{number}.parquet")
+    return streamed(spark, folder)
+
+
+def test_a_query_is_added(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    moved = [path.rename(tmp_path / path.name) for path in sorted(files.iterdir())[2:]]
+    sink = Sink("parquet", str(tmp_path / "out"))
+    first = f"QUERY Theft {CHOSEN}"
+    finished(detect(streamed(spark, files), first, order="slack(400)", eid="eid"), sink, tmp_path / "ck")
+    for path in moved:
+        path.rename(files / path.name)
+    second = "QUERY Bare EVENT SEQ(Shelf s, Exit e) WHERE [tag] WITHIN 30 SELECT s.tag AS tag"
+    both = detect(streamed(spark, files), [first, second], order="slack(400)", eid="eid", end_of_stream=True)
+    finished(both, sink, tmp_path / "ck")
+    rows = spark.read.parquet(str(tmp_path / "out")).select("query", "match_id").collect()
+    later = EVENTS.slice(2 * PER_FILE)
+    assert Counter(row.match_id for row in rows if row.query == "Theft") == expected(first, eid="eid")
+    assert Counter(row.match_id for row in rows if row.query == "Bare") == expected(second, later, eid="eid")
+
+
+def test_only_select_may_change(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    moved = [path.rename(tmp_path / path.name) for path in sorted(files.iterdir())[4:]]
+    options = {"order": "slack(400)", "eid": "eid", "buckets": 2}
+    finished(detect(streamed(spark, files), CHOSEN, **options), Sink("parquet", str(tmp_path / "o1")), tmp_path / "ck")
+    other = CHOSEN.replace("e.name AS name", "e.name AS who, s.tag + 1 AS next")
+    wider = CHOSEN.replace("SELECT s.tag AS tag, e.name AS name", "")
+    narrow = detect(streamed(spark, files).drop("name"), THEFT + " SELECT s.tag AS tag", **options)
+    with pytest.raises(StateError, match="2 shards|\\[2\\] shards"):
+        start(
+            detect(streamed(spark, files), CHOSEN, **{**options, "buckets": 3}),
+            Sink("noop"),
+            checkpoint=str(tmp_path / "ck"),
+        )
+    for path in moved:
+        path.rename(files / path.name)
+    finished(
+        detect(streamed(spark, files), other, end_of_stream=True, **options),
+        Sink("parquet", str(tmp_path / "o2")),
+        tmp_path / "ck",
+    )
+    found = ids(spark.read.parquet(str(tmp_path / "o1"))) + ids(spark.read.parquet(str(tmp_path / "o2")))
+    assert found == expected(CHOSEN, eid="eid")
+    assert "next" in spark.read.parquet(str(tmp_path / "o2")).columns
+    finished(narrow, Sink("noop"), tmp_path / "ck3")
+    with pytest.raises(StateError, match="'name'"):
+        start(detect(streamed(spark, files), wider, **options), Sink("noop"), checkpoint=str(tmp_path / "ck3"))
+
+
+def test_other_buckets_through_initial_state(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    later = tmp_path / "later"
+    later.mkdir()
+    for path in sorted(files.iterdir())[3:]:
+        path.rename(later / path.name)
+    finished(
+        detect(streamed(spark, files), THEFT, order="slack(400)", buckets=2),
+        Sink("parquet", str(tmp_path / "o")),
+        tmp_path / "a",
+    )
+    result = detect(
+        streamed(spark, later), THEFT, order="slack(400)", buckets=5, carry_over=str(tmp_path / "a"), end_of_stream=True
+    )
+    finished(result, Sink("parquet", str(tmp_path / "o2")), tmp_path / "b")
+    found = ids(spark.read.parquet(str(tmp_path / "o"))) + ids(spark.read.parquet(str(tmp_path / "o2")))
+    assert found == expected(THEFT)
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+def test_bad_calls_are_refused_before_data_moves(spark: SparkSession, events: DataFrame, files: Path) -> None:
+    stream = streamed(spark, files)
+    for call, error, text in (
+        (lambda: detect(stream, THEFT), TocsinError, "needs an order"),
+        (lambda: detect(stream, THEFT, order="whenever"), TocsinError, "no order"),
+        (lambda: detect(stream, THEFT, order="slack(-1)"), TocsinError, "negative"),
+        (lambda: detect(stream, THEFT, order="slack(5 min)"), TocsinError, "tick"),
+        (
+            lambda: detect(stream, "EVENT SEQ(Shelf s, Exit e, !Counter c)", order="in-order"),
+            TocsinError,
+            "end of the stream",
+        ),
+        (lambda: detect(events, THEFT, time="tmie"), InputError, "time"),
+        (lambda: detect(events, THEFT, time="name"), InputError, "no time"),
+        (lambda: detect(events.drop("type"), THEFT, type="tag"), InputError, "not a text"),
+        (lambda: detect(events.withColumn("eid", sf.lit(1.5)), THEFT), InputError, "eid"),
+        (lambda: detect(events, THEFT.replace("[tag]", "s.tga = 1")), QueryError, "tga"),
+        (lambda: detect(events, "EVENT SEQ(Shelf s"), QueryError, "expected"),
+        (lambda: detect(events, THEFT, buckets=0), TocsinError, "buckets"),
+        (lambda: detect(events, THEFT, unknown="maybe"), TocsinError, "unknown"),
+        (lambda: detect(events, THEFT, unknown="error"), TocsinError, "schema"),
+        (lambda: detect([1, 2], THEFT), InputError, "DataFrame"),
+        (lambda: detect(events, THEFT, schema={"*": {"tag": "text"}}), InputError, "'tag'"),
+        (lambda: detect(events, [THEFT, "EVENT SEQ(Shelf s, Exit+ e, Lamp l) WITHIN 3"]), TocsinError, "another name"),
+        (lambda: Sink("parquet"), TocsinError, "path"),
+        (lambda: Sink("noop", kinds=("matches",)), TocsinError, "kind"),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            with pytest.raises(error, match=text):
+                call()
+
+
+def test_unusable_rows(spark: SparkSession) -> None:
+    rows = [("Shelf", 1, 7), ("Exit", None, 7), (None, 3, 7), ("Exit", 4, 7)]
+    frame = spark.createDataFrame(rows, "type string, time long, tag long")
+    with pytest.raises(Exception, match="an event cannot be used: the (time|type) is null"):
+        detect(frame, THEFT).collect()
+    kept = detect(frame, THEFT, bad_rows="keep").collect()
+    assert Counter(row.kind for row in kept) == {"match": 1, "bad": 2}
+    assert sorted(row.details.split('"')[3] for row in kept if row.kind == "bad") == [
+        "the time is null",
+        "the type is null",
+    ]
+    assert matches(detect(frame, THEFT, bad_rows="keep")).columns[-1] == "e"
+
+
+def test_unknown_types(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(
+        [("Shelf", 1, 7), ("Shlef", 2, 7), ("Exit", 4, 7)], "type string, time long, tag long"
+    )
+    schema = {"Shelf": {"tag": "int"}, "Exit": {"tag": "int"}, "Counter": {"tag": "int"}}
+    assert detect(frame, THEFT, schema=schema).count() == 1
+    with pytest.raises(Exception, match="none of Counter, Exit, Shelf"):
+        detect(frame, THEFT, schema=schema, unknown="error").collect()
+
+
+def test_labels_spread() -> None:
+    import numpy as np
+
+    assert spark_hash(np.arange(2, dtype=np.uint32)).tolist() == [933211791, -559580957]  # as Spark's hash() says
+    labels = labels_of(48)
+    assert len(set(labels)) == 48
+    for partitions in (1, 2, 3, 4, 8, 12, 16):
+        places = Counter(int(h) % partitions for h in spark_hash(np.array(labels, np.uint32)).astype(np.int64))
+        assert max(places.values()) == min(places.values())
