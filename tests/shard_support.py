@@ -21,6 +21,7 @@ import pyarrow as pa
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.engine.payload import auto_eid, content_hash, occurrences
 from tocsin.events import END_OF_TIME, Eid, Event
+from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
 from tocsin.order.slack import Slack
 from tocsin.plan.block import Plan
@@ -38,6 +39,7 @@ from tocsin.spark.shard import Shard
 from tocsin.spark.shuffle import _is_many as goes_to_many
 from tocsin.testing.agree import difference
 from tocsin.testing.oracle import Binding, Match, composite, matches_of_all
+from tocsin.testing.strategies import history
 
 ATTRIBUTES = {
     "id": pa.int64(), "v": pa.int64(), "w": pa.float64(), "s": pa.string(), "ok": pa.bool_(), "x": pa.int64(),
@@ -308,6 +310,69 @@ def cuts(events: Sequence[Any], random: Random) -> list[list[Any]]:
         found.append(rest[:size])
         rest = rest[size:]
     return found
+
+
+def stretch(random: Random, asked: Query, pieces: int) -> list[Event]:
+    """Several histories after one another, with overlaps and with gaps."""
+    events: list[Event] = []
+    base = 0
+    for _ in range(pieces):
+        piece = history(random, asked, most=8)
+        events += [replace(event, start=event.start + base, end=event.end + base) for event in piece]
+        base = max(0, max((event.end for event in events), default=0) + random.choice((-3, -1, 0, 1, 4)))
+    eids = random.sample(range(1000), len(events))
+    return [replace(event, eid=eid) for event, eid in zip(events, eids, strict=True)]
+
+
+def numbered(events: Sequence[Event]) -> list[Event]:
+    return [replace(event, eid=f"e{number}") for number, event in enumerate(events)]
+
+
+def chain_history(queries: Sequence[Query], random: Random) -> list[Event]:
+    """Events for queries that feed each other: a stretch for the first, and one for all that may come behind it."""
+    drawn_for = [replace(queries[0], name=None), parse("EVENT SEQ(A a, B b, C c, D d)")]
+    events = [event for each in drawn_for for event in stretch(random, each, random.choice((2, 3)))]
+    random.shuffle(events)
+    return numbered(events)
+
+
+CHAINS = [
+    """
+    QUERY P EVENT SEQ(A a, B b) WHERE [id] WITHIN 3 SELECT a.id AS id, b.v AS n;
+    QUERY R EVENT SEQ(P p, !C c, P q) WHERE [id] WITHIN 6
+    """,
+    """
+    QUERY P EVENT SEQ(A a, B b) WHERE [id] WITHIN 3;
+    QUERY R EVENT SEQ(P p, C c) WITHIN 6
+    """,
+    """
+    QUERY P EVENT SEQ(A a, !B b) WHERE [id] WITHIN 2 SELECT a.id AS id;
+    QUERY R EVENT SEQ(C c, P p, !D d) WHERE [id] WITHIN 4
+    """,
+    """
+    QUERY P EVENT SEQ(A a, C c) WHERE [id] WITHIN 4 SELECT a.id AS key;
+    QUERY Q EVENT SEQ(P p, P q) WHERE p.key = q.key WITHIN 7 SELECT p.key AS key;
+    QUERY R EVENT SEQ(!E e, Q q) WHERE e.id = q.key WITHIN 8
+    """,
+    """
+    QUERY P EVENT SEQ(A a, A b) WHERE a.id = b.x WITHIN 3 SELECT a.id AS id;
+    QUERY R EVENT AND(P p, C c) WHERE [id] WITHIN 5
+    """,
+    """
+    QUERY P EVENT SEQ(A a, B b) WHERE [id] WITHIN 3 SELECT a.id AS id;
+    QUERY R EVENT AND(P p, C c) WHERE [id] WITHIN 5;
+    QUERY S EVENT SEQ(D a, !E b) WHERE [s] WITHIN 4
+    """,
+    """
+    QUERY P EVENT SEQ(A a, B b) WHERE [id] WITHIN 3 SELECT a.id AS id;
+    QUERY R EVENT AND(P p, C c) WHERE [id] WITHIN 5;
+    QUERY S EVENT AND(P p, D d) WHERE [id] WITHIN 4
+    """,
+    """
+    QUERY P EVENT SEQ(A a, B b) WHERE [id] SELECT a.id AS id;
+    QUERY R EVENT SEQ(P p, !C c, D d) WHERE [id] WITHIN 5
+    """,
+]
 
 
 # --- judging ---------------------------------------------------------------------------------------------------------

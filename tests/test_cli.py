@@ -433,9 +433,10 @@ def test_broken_case_files_are_no_traceback(tocsin, tmp_path, text):
     assert code in (1, 2), out + err
 
 
-def test_the_demo_shows_thefts_and_draws(tocsin, tmp_path):
+@pytest.mark.parametrize("engine", ["embedded", pytest.param("spark", marks=pytest.mark.slow)])
+def test_the_demo_shows_thefts_and_draws(tocsin, tmp_path, engine):
     pytest.importorskip("matplotlib")
-    code, out, err = tocsin("demo", "--things", "200", "--thefts", "3", "--no-jit")
+    code, out, err = tocsin("demo", "--things", "200", "--thefts", "3", "--no-jit", "--engine", engine)
     assert (code, err) == (0, "")
     assert len([line for line in out.splitlines() if " tag-0" in line]) == 3
     assert "found 3 thefts" in out

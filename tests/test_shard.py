@@ -19,18 +19,22 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.shard_support import (
+    CHAINS,
     Answers,
     Asked,
     Memory,
     Stream,
     arranged,
     ask,
+    chain_history,
     cuts,
     disagreement,
     expected,
     frame_of,
     nameless,
+    numbered,
     row_of,
+    stretch,
     targets,
 )
 from tocsin.errors import InputError, StateError
@@ -134,18 +138,6 @@ def test_some_streams_quickly(number: int) -> None:
 
 
 # --- long streams: what is forgotten must not be missed --------------------------------------------------------------
-
-
-def stretch(random: Random, asked: Query, pieces: int) -> list[Event]:
-    """Several histories after one another, with overlaps and with gaps."""
-    events: list[Event] = []
-    base = 0
-    for _ in range(pieces):
-        piece = history(random, asked, most=8)
-        events += [replace(event, start=event.start + base, end=event.end + base) for event in piece]
-        base = max(0, max((event.end for event in events), default=0) + random.choice((-3, -1, 0, 1, 4)))
-    eids = random.sample(range(1000), len(events))
-    return [replace(event, eid=eid) for event, eid in zip(events, eids, strict=True)]
 
 
 def short_query(random: Random) -> Query:
@@ -281,10 +273,6 @@ def test_a_match_with_reasons_in_two_shards_is_said_once() -> None:
 # --- several queries -------------------------------------------------------------------------------------------------
 
 
-def numbered(events: Sequence[Event]) -> list[Event]:
-    return [replace(event, eid=f"e{number}") for number, event in enumerate(events)]
-
-
 @pytest.mark.parametrize("number", range(25))
 def test_several_queries_share_a_stream(number: int) -> None:
     """Random queries over the events of all of them, with different keys."""
@@ -321,55 +309,12 @@ def test_groups_that_tell_home_by_keys_of_their_own() -> None:
     assert matched
 
 
-CHAINS = [
-    """
-    QUERY P EVENT SEQ(A a, B b) WHERE [id] WITHIN 3 SELECT a.id AS id, b.v AS n;
-    QUERY R EVENT SEQ(P p, !C c, P q) WHERE [id] WITHIN 6
-    """,
-    """
-    QUERY P EVENT SEQ(A a, B b) WHERE [id] WITHIN 3;
-    QUERY R EVENT SEQ(P p, C c) WITHIN 6
-    """,
-    """
-    QUERY P EVENT SEQ(A a, !B b) WHERE [id] WITHIN 2 SELECT a.id AS id;
-    QUERY R EVENT SEQ(C c, P p, !D d) WHERE [id] WITHIN 4
-    """,
-    """
-    QUERY P EVENT SEQ(A a, C c) WHERE [id] WITHIN 4 SELECT a.id AS key;
-    QUERY Q EVENT SEQ(P p, P q) WHERE p.key = q.key WITHIN 7 SELECT p.key AS key;
-    QUERY R EVENT SEQ(!E e, Q q) WHERE e.id = q.key WITHIN 8
-    """,
-    """
-    QUERY P EVENT SEQ(A a, A b) WHERE a.id = b.x WITHIN 3 SELECT a.id AS id;
-    QUERY R EVENT AND(P p, C c) WHERE [id] WITHIN 5
-    """,
-    """
-    QUERY P EVENT SEQ(A a, B b) WHERE [id] WITHIN 3 SELECT a.id AS id;
-    QUERY R EVENT AND(P p, C c) WHERE [id] WITHIN 5;
-    QUERY S EVENT SEQ(D a, !E b) WHERE [s] WITHIN 4
-    """,
-    """
-    QUERY P EVENT SEQ(A a, B b) WHERE [id] WITHIN 3 SELECT a.id AS id;
-    QUERY R EVENT AND(P p, C c) WHERE [id] WITHIN 5;
-    QUERY S EVENT AND(P p, D d) WHERE [id] WITHIN 4
-    """,
-    """
-    QUERY P EVENT SEQ(A a, B b) WHERE [id] SELECT a.id AS id;
-    QUERY R EVENT SEQ(P p, !C c, D d) WHERE [id] WITHIN 5
-    """,
-]
-
-
 @pytest.mark.parametrize("text", CHAINS, ids=range(len(CHAINS)))
 def test_queries_that_feed_each_other(text: str) -> None:
     some = parse_all(text)
     matched = 0
     for number in range(8):
-        random = Random(f"{text} {number}")
-        drawn_for = [replace(some[0], name=None), parse("EVENT SEQ(A a, B b, C c, D d)")]
-        events = [event for each in drawn_for for event in stretch(random, each, random.choice((2, 3)))]
-        random.shuffle(events)
-        events = numbered(events)
+        events = chain_history(some, Random(f"{text} {number}"))
         assert problem(some, events, number) is None
         matched += any(expected(ask(some, frame_of(pa.string())), events).values())
     assert matched

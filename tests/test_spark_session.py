@@ -20,7 +20,7 @@ from tocsin.spark.stderr import Filter, Stderr
 
 sessions = importlib.import_module("tocsin.spark.session")
 
-QUIET = {"spark.driver.memory": "1g"}
+SMALL = {"spark.driver.memory": "1g"}
 
 
 def fake_java(folder: Path, version: str, *, vectors: bool = True) -> Path:
@@ -386,7 +386,7 @@ def test_with_no_java_on_the_machine_spark_runs_on_the_wheel(tmp_path):
 @pytest.mark.slow
 def test_what_a_session_is_set_to():
     """In this process and therefore with whatever session other tests here share: only what must hold in each."""
-    spark = sessions.session(master="local[2]", config=QUIET) if not _running() else sessions.session()
+    spark = sessions._running() or sessions.session(master="local[2]", config=SMALL)
     assert sessions.session() is spark
     for key, value in {**sessions.ALWAYS, **sessions.STREAMING}.items():
         assert spark.conf.get(key) == value, key
@@ -398,10 +398,42 @@ def test_what_a_session_is_set_to():
         sessions.session(config={"spark.driver.memory": "7g"})
 
 
-def _running() -> bool:
-    from pyspark.sql import SparkSession
+@pytest.mark.slow
+def test_checkpoints_are_written_as_suits_their_file_system():
+    spark = sessions._running() or sessions.session(master="local[2]", config=SMALL)
+    before = spark.conf.get(sessions.MANAGER, None)
+    try:
+        spark.conf.unset(sessions.MANAGER)
+        for location in ("/some/where", "relative", "file:///some/where"):
+            sessions.fit_checkpoints(spark, location)
+            assert spark.conf.get(sessions.MANAGER) == sessions.BY_RENAMING
+            sessions.fit_checkpoints(spark, "hdfs://host/some/where")
+            assert spark.conf.get(sessions.MANAGER, None) is None
+        spark.conf.set(sessions.MANAGER, "mine")
+        for location in ("/some/where", "s3a://bucket/where"):
+            sessions.fit_checkpoints(spark, location)
+            assert spark.conf.get(sessions.MANAGER) == "mine"
+    finally:
+        spark.conf.unset(sessions.MANAGER)
+        if before is not None:
+            spark.conf.set(sessions.MANAGER, before)
 
-    return SparkSession.getActiveSession() is not None
+
+@pytest.mark.slow
+def test_under_spark_submit_its_master_and_its_java_count(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(
+        "from tocsin.spark.session import session\n"
+        "spark = session(config={'spark.sql.shuffle.partitions': 5})\n"
+        "print(spark.sparkContext.master, spark.conf.get('spark.sql.shuffle.partitions'),"
+        " spark.conf.get('spark.sql.execution.arrow.maxRecordsPerBatch'), spark.range(3).count())\n"
+    )
+    home = Path(importlib.import_module("pyspark").__file__).parent
+    command = [str(home / "bin" / "spark-submit"), "--master", "local[1]", "--driver-memory", "1g", str(script)]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "local[1] 5 50000 3"
 
 
 @pytest.mark.slow

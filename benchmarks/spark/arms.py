@@ -24,12 +24,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.spark import data, flink, selfjoin
+from benchmarks.spark import data, flink, ours, selfjoin
 from benchmarks.spark.data import ROOT
 from benchmarks.spark.meter import Meter
 from benchmarks.workloads import WORKLOADS, Workload
 
 CORES = 2
+# for local disks; the default one renames files through a slower interface
+FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 LIMIT_S = 3600
 
 
@@ -55,7 +57,20 @@ def joined(variant: str, spark: Any, job: Job) -> Work:
     return selfjoin.work(spark, str(job.path), job.load.window, variant)
 
 
-SPARK_ARMS: dict[str, SparkArm] = {f"selfjoin-{variant}": partial(joined, variant) for variant in selfjoin.VARIANTS}
+def found(make: Callable[..., Work], idle: bool, spark: Any, job: Job) -> Work:
+    return make(spark, str(job.path), job.load, CORES, idle=idle)
+
+
+OURS: dict[str, SparkArm] = {
+    "tocsin-batch": partial(found, ours.batch, False),
+    "identity-batch": partial(found, ours.batch, True),
+    "tocsin-stream": partial(found, ours.stream, False),
+    "identity-stream": partial(found, ours.stream, True),
+}
+SPARK_ARMS: dict[str, SparkArm] = {
+    **OURS,
+    **{f"selfjoin-{variant}": partial(joined, variant) for variant in selfjoin.VARIANTS},
+}
 
 FLINK_ARMS: dict[str, dict[str, Any]] = {
     "flink-streaming": {"mode": "streaming"},
@@ -81,6 +96,8 @@ def session() -> Iterator[Any]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(CORES),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.streaming.checkpointFileManagerClass": FILES,
     }
     spark = SparkSession.builder.master(f"local[{CORES}]").config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

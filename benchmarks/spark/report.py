@@ -7,6 +7,10 @@ from typing import Any
 from benchmarks.report import targets_table
 
 NAMES = {
+    "tocsin-batch": "Tocsin, Spark batch",
+    "identity-batch": "the same plan, idle kernel",
+    "tocsin-stream": "Tocsin, Spark stream (availableNow)",
+    "identity-stream": "the same plan, idle shards",
     "selfjoin-plain": "self-join in Spark SQL",
     "selfjoin-hashed": "self-join, hash join by hint",
     "selfjoin-binned": "self-join over time bins",

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -236,6 +237,9 @@ def demo(
     thefts: Annotated[int, typer.Option("--thefts", min=0, help="How many of them are stolen.")] = 7,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same shop.")] = 7,
     folder: Annotated[Path, typer.Option("--folder", help="Where data, query and picture go.")] = Path("tocsin-demo"),
+    engine: Annotated[
+        Engine | None, typer.Option("--engine", help="Where to run; by default on Spark, if it is installed.")
+    ] = None,
     jit: JitArg = True,
 ) -> None:
     """Make the shoplifting data set, find the thefts, show them and draw a timeline.
@@ -246,7 +250,8 @@ def demo(
     """
     from tocsin.app.demo import demonstrate
 
-    for line in demonstrate(folder, things=things, thefts=thefts, seed=seed, jit=jit):
+    spark = find_spec("pyspark") is not None if engine is None else engine is Engine.SPARK
+    for line in demonstrate(folder, things=things, thefts=thefts, seed=seed, jit=jit, spark=spark):
         typer.echo(line)
         sys.stdout.flush()
 

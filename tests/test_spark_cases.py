@@ -1,0 +1,266 @@
+"""All case files and hundreds of drawn pairs through Spark, batch and streaming, against the oracle.
+
+A Spark job costs seconds, so everything is packed into one set of queries over one frame of events
+(`tocsin.testing.packing`), and each way of running answers all of it at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from tests.shard_support import CHAINS, arranged, chain_history
+from tocsin.encode.columns import Columns, arrow_type, infer_schema
+from tocsin.errors import TocsinError
+from tocsin.events import END_OF_TIME, Event
+from tocsin.lang.parser import parse_all
+from tocsin.run.pipeline import Pipeline
+from tocsin.run.query import Query, check_endless, plans_of
+from tocsin.spark import Sink, detect, start
+from tocsin.testing.cases import read_cases
+from tocsin.testing.notation import events_of, history
+from tocsin.testing.oracle import Match, composite
+from tocsin.testing.packing import Answer, Part, packed
+from tocsin.testing.strategies import history as drawn_history
+from tocsin.testing.strategies import is_valid, pair
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*has no key.*"),
+]
+
+DRAWN = 220
+LATE = 4  # ticks that events may be late in the streams
+HEAD = ("query", "kind", "match_id", "op", "start", "end", "settled_at", "details")
+
+
+# --- the pack --------------------------------------------------------------------------------------------------------
+
+
+def pairs() -> Iterator[tuple[Sequence[Any], Sequence[Event]]]:
+    """The cases that a plain run answers; drawn pairs, half of them with a key; queries that feed each other."""
+    for path in sorted((Path(__file__).parent / "cases").rglob("*.case")):
+        for case in read_cases(path):
+            if case.error is None and "order" not in case.options:
+                yield parse_all(case.query), events_of(history(case.stream))
+    for number in range(DRAWN):
+        random = Random(f"spark {number}")
+        query, events = pair(random, leaves=4)
+        keyed = replace(query, partition=random.choice((("id",), ("s",), ("id", "ok"))))
+        if number % 2 and is_valid(keyed):
+            query, events = keyed, drawn_history(random, keyed)
+        yield [query], events
+    for text in CHAINS:
+        queries = parse_all(text)
+        for number in range(2):
+            yield queries, chain_history(queries, Random(f"spark {text} {number}"))
+
+
+@cache
+def pack(*, texts: bool) -> tuple[Part, ...]:
+    """Everything, each with a name of its own; with texts or with numbers for eids."""
+    found = (packed(number, queries, events, texts=texts) for number, (queries, events) in enumerate(pairs()))
+    return tuple(part for part in found if _can_be_renamed(part))
+
+
+def _can_be_renamed(part: Part) -> bool:
+    """A leaf that is mentioned by its type and a number loses that name together with its type."""
+    try:
+        part.expected()
+    except TocsinError:
+        return False
+    return True
+
+
+@cache
+def expected(*, texts: bool) -> dict[str, Counter[Answer]]:
+    return {part.name: part.expected() for part in pack(texts=texts)}
+
+
+def schema_of(parts: Sequence[Part]) -> pa.Schema:
+    texts = isinstance(parts[0].events[0].eid, str)
+    fields = {name: arrow_type(field) for part in parts for name, field in part.attributes.items()}
+    head = [("type", pa.string()), ("start", pa.int64()), ("end", pa.int64())]
+    return pa.schema([*head, ("eid", pa.string() if texts else pa.int64()), *sorted(fields.items())])
+
+
+def write(path: Path, events: Sequence[Event], schema: pa.Schema, time: int = 0) -> None:
+    rows = [{"type": e.type, "start": e.start, "end": e.end, "eid": e.eid, **e.attrs} for e in events]
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    os.utime(path, (1_700_000_000 + time, 1_700_000_000 + time))  # files are read in the order of their times
+
+
+def asked(parts: Sequence[Part]) -> Query:
+    return Query(tuple(query for part in parts for query in part.queries))
+
+
+def test_the_pack_asks_enough() -> None:
+    parts = pack(texts=False)
+    assert len(parts) > 590
+    assert sum(bool(found) for found in expected(texts=False).values()) > 330
+    assert sum(found.total() for found in expected(texts=False).values()) > 800
+    assert sum(len(part.queries) > 1 for part in parts) >= 2 * len(CHAINS)
+
+
+# --- judging ---------------------------------------------------------------------------------------------------------
+
+
+def shown(result: DataFrame) -> list[dict[str, Any]]:
+    """What is compared of a result: the query, the sign, and the eids of each variable."""
+    names = [name for name in result.columns if name not in HEAD]
+    mine = result.where(sf.col("kind") == "match")
+    return mine.select("query", "op", *(sf.col(f"`{name}`.eid").alias(name) for name in names)).toArrow().to_pylist()
+
+
+def disagreements(parts: Sequence[Part], rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Each part whose matches are not the oracle's, each once."""
+    wanted = expected(texts=isinstance(parts[0].events[0].eid, str))
+    spelled = composites(parts)
+    found: dict[str, Counter[Answer]] = {part.name: Counter() for part in parts}
+    for row in rows:
+        assert row["op"] == 1, row
+        bound = {name: value for name, value in row.items() if name not in HEAD and value is not None}
+        eids = {name: value if isinstance(value, list) else [value] for name, value in bound.items()}
+        found[row["query"]][frozenset((k, tuple(spelled.get(eid, eid) for eid in v)) for k, v in eids.items())] += 1
+    return [
+        f"{part.queries[-1]}\nmissing {wanted[part.name] - found[part.name]}\n"
+        f"not expected {found[part.name] - wanted[part.name]}\n" + "\n".join(map(str, part.events))
+        for part in parts
+        if found[part.name] != wanted[part.name]
+    ]
+
+
+@cache
+def composites(parts: tuple[Part, ...]) -> dict[Any, str]:
+    """The ids of matches that are events of other queries, with the eids that the oracle gives them."""
+    schema = schema_of(parts)
+    columns = Columns(time="start").resolve(schema.names)
+    names: dict[Any, Any] = {}
+    for part in (part for part in parts if len(part.queries) > 1 and part.events):
+        known = infer_schema(schema, columns)
+        pipeline = Pipeline(plans_of(part.queries, known), known, columns, jit=False)
+        rows = [{"type": e.type, "start": e.start, "end": e.end, "eid": e.eid, **e.attrs} for e in part.events]
+        rows.sort(key=lambda row: row["end"])
+        said = [pipeline.push(pa.RecordBatch.from_pylist(rows, schema=schema)), pipeline.advance(END_OF_TIME)]
+        for stage, query in enumerate(part.queries[:-1]):
+            for changes in (each for step in said for each in step[stage] if len(each)):
+                for key, (_, binding) in zip(changes.match_id.to_pylist(), changes.bindings(), strict=True):
+                    plain = tuple((var, tuple(names.get(eid, eid) for eid in eids)) for var, eids in binding)
+                    names[key] = composite(str(query.name), Match(plain, 0, 0)).eid
+    return names
+
+
+# --- batch -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_batch(spark: SparkSession, buckets: int, tmp_path: Path) -> None:
+    parts = pack(texts=False)
+    events = [event for part in parts for event in part.events]
+    Random(buckets).shuffle(events)
+    schema = schema_of(parts)
+    write(tmp_path / "1.parquet", events[::2], schema)
+    write(tmp_path / "2.parquet", events[1::2], schema)
+    result = detect(spark.read.parquet(str(tmp_path)), asked(parts), eid="eid", buckets=buckets, jit=False)
+    assert disagreements(parts, shown(result)) == []
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+class Files:
+    """A directory that gets one file for each micro-batch, and what a stream over it has said."""
+
+    def __init__(self, spark: SparkSession, path: Path, parts: Sequence[Part], buckets: int) -> None:
+        self.spark, self.path, self.parts, self.buckets = spark, path, parts, buckets
+        self.schema = schema_of(parts)
+        self.rows: list[dict[str, Any]] = []
+        self.other: Counter[str] = Counter()
+        self.count = 0
+        (path / "events").mkdir()
+
+    def add(self, batches: Sequence[Sequence[Event]]) -> None:
+        for batch in batches:
+            self.count += 1
+            write(self.path / "events" / f"{self.count:03}.parquet", batch, self.schema, time=self.count)
+
+    def run(self, *, closing: bool) -> None:
+        """Read what is there, file by file, from the checkpoint on."""
+        folder = str(self.path / "events")
+        shape = self.spark.read.parquet(folder).schema
+        source = self.spark.readStream.schema(shape).option("maxFilesPerTrigger", 1).parquet(folder)
+        result = detect(
+            source, asked(self.parts), eid="eid", order=f"slack({LATE})", buckets=self.buckets, end_of_stream=closing,
+            jit=False,
+        )  # fmt: skip
+        kinds = ("match", "late", "bad")
+        sink = Sink(self.take, kinds=kinds)
+        query = start(result, sink, checkpoint=str(self.path / "checkpoint"), trigger={"availableNow": True})
+        query.awaitTermination()
+
+    def take(self, rows: DataFrame, batch: int) -> None:
+        del batch
+        rows = rows.persist()
+        self.rows += shown(rows)
+        for row in rows.groupBy("kind").count().collect():
+            self.other[row[0]] += row[1]
+        rows.unpersist()
+
+
+def cut(events: Sequence[Event], pieces: int, random: Random) -> list[list[Event]]:
+    """Micro-batches of random sizes, in an order of arrival in which nothing is late."""
+    ordered = arranged(events, LATE, random)
+    places = [0, *sorted(random.sample(range(1, len(ordered)), pieces - 1)), len(ordered)]
+    return [ordered[first:stop] for first, stop in pairwise(places)]
+
+
+def endless(part: Part) -> bool:
+    """Whether a stream that is not closed could answer this."""
+    schema = schema_of([part]) if part.events else pa.schema([("type", pa.string()), ("time", pa.int64())])
+    try:
+        check_endless(plans_of(part.queries, infer_schema(schema, Columns())))
+    except TocsinError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_stream(spark: SparkSession, buckets: int, tmp_path: Path) -> None:
+    parts = pack(texts=True)
+    files = Files(spark, tmp_path, parts, buckets)
+    files.add(cut([event for part in parts for event in part.events], 4, Random(buckets)))
+    files.run(closing=True)
+    assert files.other["late"] == files.other["bad"] == 0
+    assert disagreements(parts, files.rows) == []
+
+
+def test_stream_that_is_stopped_and_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    """The first run leaves the stream open; the second begins from its checkpoint, in new detectors, and closes it."""
+    parts = tuple(part for part in pack(texts=True) if endless(part))
+    assert len(parts) > 500
+    files = Files(spark, tmp_path, parts, 3)
+    batches = cut([event for part in parts for event in part.events], 5, Random(9))
+    files.add(batches[:3])
+    files.run(closing=False)
+    early = len(files.rows)
+    files.add(batches[3:])
+    files.run(closing=True)
+    assert 0 < early < len(files.rows)
+    assert files.other["late"] == files.other["bad"] == 0
+    assert disagreements(parts, files.rows) == []
