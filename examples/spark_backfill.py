@@ -1,4 +1,4 @@
-"""Backfill, then live: the same query over history as a batch, and over new files as a stream, with the same matches."""
+"""Backfill, then live: one query over history as a batch and over new files as a stream, with the same matches."""
 
 from __future__ import annotations
 

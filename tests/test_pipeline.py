@@ -9,7 +9,6 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +29,6 @@ from tocsin.spark import sources
 from tocsin.spark.flow import make_ready
 from tocsin.spark.owner import Owner, check_owner, claimed
 from tocsin.spark.pipeline import read_pipeline
-from tocsin.spark.session import QUICK, session
 from tocsin.spark.tomlfile import PipelineError
 from tocsin.spark.trouble import explained
 
@@ -298,16 +296,6 @@ def test_our_own_errors_keep_their_kind():
 
 
 # --- on Spark ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    made = session(
-        master="local[2]",
-        config={"spark.sql.shuffle.partitions": 2, "spark.driver.memory": "1g", **QUICK},
-    )
-    yield made
-    made.stop()
 
 
 def shop(seed: int, things: int = 60) -> list[dict[str, Any]]:

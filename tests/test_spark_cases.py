@@ -146,8 +146,7 @@ def disagreements(parts: Sequence[Part], rows: Sequence[dict[str, Any]]) -> list
     ]
 
 
-@cache
-def composites(parts: tuple[Part, ...]) -> dict[Any, str]:
+def composites(parts: Sequence[Part]) -> dict[Any, str]:
     """The ids of matches that are events of other queries, with the eids that the oracle gives them."""
     schema = schema_of(parts)
     columns = Columns(time="start").resolve(schema.names)

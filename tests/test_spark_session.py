@@ -20,8 +20,6 @@ from tocsin.spark.stderr import Filter, Stderr
 
 sessions = importlib.import_module("tocsin.spark.session")
 
-SMALL = {"spark.driver.memory": "1g"}
-
 
 def fake_java(folder: Path, version: str, *, vectors: bool = True) -> Path:
     """A program that answers as a Java of that version would; the path of its `java`."""
@@ -384,9 +382,7 @@ def test_with_no_java_on_the_machine_spark_runs_on_the_wheel(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_a_session_is_set_to():
-    """In this process and therefore with whatever session other tests here share: only what must hold in each."""
-    spark = sessions._running() or sessions.session(master="local[2]", config=SMALL)
+def test_what_a_session_is_set_to(spark):
     assert sessions.session() is spark
     for key, value in {**sessions.ALWAYS, **sessions.STREAMING}.items():
         assert spark.conf.get(key) == value, key
@@ -399,8 +395,7 @@ def test_what_a_session_is_set_to():
 
 
 @pytest.mark.slow
-def test_checkpoints_are_written_as_suits_their_file_system():
-    spark = sessions._running() or sessions.session(master="local[2]", config=SMALL)
+def test_checkpoints_are_written_as_suits_their_file_system(spark):
     before = spark.conf.get(sessions.MANAGER, None)
     try:
         spark.conf.unset(sessions.MANAGER)

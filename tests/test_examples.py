@@ -1,0 +1,38 @@
+"""The examples run, each in a process of its own, and the cells of the notebook in order."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SPARK = sorted(EXAMPLES.glob("spark_*.py"))
+SAYS = {"spark_fraud": "suspicions in 3000 payments", "spark_backfill": "stream:   7 thefts"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SPARK, ids=lambda path: path.stem)
+def test_examples_on_spark(path: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, path], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert SAYS[path.stem] in done.stdout
+
+
+@pytest.mark.slow
+def test_the_notebook(tmp_path: Path) -> None:
+    cells = [c for c in json.loads((EXAMPLES / "thefts.ipynb").read_text())["cells"] if c["cell_type"] == "code"]
+    source = "\n\n".join("".join(cell["source"]) for cell in cells)
+    checked = source + "\n\nassert len(picture.axes) >= 1 and found.columns[-2:] == ['s', 'e']\nprint('done')\n"
+    script = tmp_path / "notebook.py"
+    script.write_text(checked)
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.rstrip().endswith("done") and "tag-0" in done.stdout
