@@ -95,9 +95,41 @@ def finished(result: DataFrame, sinks: Any, checkpoint: Path) -> Any:
     ],
 )
 def test_batch_is_embedded(events: DataFrame, query: str) -> None:
-    found = detect(events, query, buckets=3)
+    assert "read by the workers" in explain(events, query)
+    assert ids(detect(events, query, buckets=3)) == expected(query)
+    shuffled = events.where("time >= 0")  # no longer plain files
+    assert "more than files" in explain(shuffled, query)
+    found = detect(shuffled, query, buckets=3)
     assert ids(found) == expected(query)
     assert found.columns == tocsin.query(query).detect(EVENTS).table().schema.names
+
+
+def test_files_that_overlap_in_time(spark: SparkSession, tmp_path: Path) -> None:
+    """Row groups of several files, rows in any order within a file: workers sort what overlaps."""
+    order = list(range(1000))
+    for number, first in enumerate(range(0, COUNT, 1000)):
+        random.Random(number).shuffle(order)
+        rows = EVENTS.slice(max(0, first - 150), 1000).take(order) if number else EVENTS.slice(0, 850)
+        pq.write_table(rows, tmp_path / f"{number}.parquet", row_group_size=97)
+    pq.write_table(EVENTS.slice(COUNT - 150), tmp_path / "last.parquet")
+    frame = spark.read.parquet(str(tmp_path))
+    for query in (THEFT, "EVENT SEQ(Shelf s, Exit+ e, Counter c) WHERE [tag] WITHIN 40"):
+        assert "read by the workers" in explain(frame, query, eid="eid")
+        assert ids(detect(frame, query, eid="eid", buckets=4)) == expected(query, eid="eid")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda t: t.set_column(1, "time", t["time"].cast(pa.int32())), "whole numbers of 64 bits"),
+        (lambda t: t.filter(pa.compute.greater(t["time"], 10**9)), "no rows"),
+    ],
+)
+def test_files_that_workers_cannot_read(spark: SparkSession, tmp_path: Path, spoil: Any, reason: str) -> None:
+    pq.write_table(spoil(EVENTS), tmp_path / "x.parquet")
+    frame = spark.read.parquet(str(tmp_path / "x.parquet"))
+    assert reason in explain(frame, THEFT)
+    assert ids(detect(frame, THEFT)) == (expected(THEFT) if reason != "no rows" else Counter())
 
 
 def test_rows_are_those_of_the_embedded_run(events: DataFrame) -> None:
@@ -171,7 +203,7 @@ def test_several_queries_in_one_pass(events: DataFrame) -> None:
         assert Counter(row.match_id for row in rows if row.query == name) == expected(query)
     assert {row.query for row in rows} == {"", "Again", "Lit"}
     plan = found._jdf.queryExecution().executedPlan().toString()
-    assert plan.count("FileScan") == 1
+    assert plan.count("FileScan") == 1 and plan.count("Exchange") == 1
 
 
 def test_transform(events: DataFrame) -> None:
@@ -194,12 +226,13 @@ def test_no_key_and_no_window_warns(events: DataFrame) -> None:
 
 def test_catalyst_drops_what_nobody_reads(events: DataFrame, tmp_path: Path) -> None:
     query = THEFT.replace("[tag]", "[tag] AND s.tag > 30") + " SELECT s.tag AS tag"
-    plan = detect(events, query, eid="eid")._jdf.queryExecution().executedPlan().toString()
+    shuffled = events.where("time >= 0")
+    plan = detect(shuffled, query, eid="eid")._jdf.queryExecution().executedPlan().toString()
     assert "PushedFilters" in plan and "ReadSchema: struct<type:string,time:bigint,tag:bigint,eid:bigint>" in plan
-    text = explain(events, query, eid="eid")
+    text = explain(shuffled, query, eid="eid")
     assert "column name" in text and "rows of Shelf that no leaf takes" in text and "by hash of" in text
     assert "slices" in explain(events, "EVENT SEQ(Shelf s, Exit e) WITHIN 10")
-    assert "everywhere" in explain(events, "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE s.tag = e.tag WITHIN 12")
+    assert "everywhere" in explain(shuffled, "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE s.tag = e.tag WITHIN 12")
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------

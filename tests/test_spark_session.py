@@ -259,6 +259,33 @@ def test_an_archive_is_used_only_if_it_is_there(tmp_path, monkeypatch):
     assert str(path) not in sessions._java_options({"spark.driver.extraJavaOptions": theirs}, some)
 
 
+@pytest.mark.slow
+def test_the_archive_is_made_once_and_java_takes_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOCSIN_CACHE", str(tmp_path))
+    path = archive.prepare()
+    made = path.stat()
+    assert made.st_size > 100_000_000
+    assert archive.prepare() == path and path.stat().st_mtime_ns == made.st_mtime_ns
+    assert [other.name for other in path.parent.iterdir() if other.suffix != ".jsa" and not other.is_dir()] == []
+    done = run_python("""
+        from tocsin.spark import archive, java
+        from tocsin.spark.session import session
+        options = " ".join([*archive.options(java.find_java()), "-Xlog:class+load", "-XX:-DisplayVMOutputToStderr"])
+        spark = session(master="local[1]", config={"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": options})
+        spark.range(3).count()
+        spark.stop()
+    """)
+    assert done.returncode == 0, done.stderr
+    loaded = [line for line in done.stdout.splitlines() if " org.apache.spark." in line]
+    shared = [line for line in loaded if "source: shared objects file" in line]
+    assert len(shared) > 0.8 * len(loaded) > 1000
+
+
+def test_an_archive_that_cannot_be_made_is_told(tmp_path):
+    with pytest.raises(TocsinError, match=r"(?s)could not be made.*out of ideas.*Spark works without it"):
+        archive._run([sys.executable, "-c", "raise SystemExit('out of ideas')"])
+
+
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, for what can be set only before Spark's JVM starts."""
     return subprocess.run(
@@ -432,7 +459,11 @@ def test_under_spark_submit_its_master_and_its_java_count(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_master_that_cannot_be_understood_is_one_error_and_a_session_leaves_the_zone_alone():
+def test_a_start_passes_over_a_damaged_archive_tells_a_bad_master_and_leaves_the_zone_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOCSIN_CACHE", str(tmp_path))
+    damaged = archive.archive_path(java.find_java())
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"no archive" * 1000)
     done = run_python(
         """
         from tocsin.errors import TocsinError

@@ -4,7 +4,6 @@ Most of the time until Spark's first answer is spent loading and verifying class
 that detection needs, notes which classes were loaded, and lets Java write them to an archive in the cache directory
 (about 200 MB, a minute of work). Every later session on the same Java and Spark uses it. It is optional: an archive
 that is missing, damaged or made for another class path is passed over by Java; only the start is slower then.
-`python -m tocsin.spark.archive` does the same from a shell.
 """
 
 from __future__ import annotations
@@ -67,7 +66,8 @@ def prepare() -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="making-") as folder:
         classes, made = Path(folder, "classes"), Path(folder, "archive")
-        classpath = _run([sys.executable, "-m", "tocsin.spark.archive", str(classes), folder]).splitlines()[-1]
+        call = "import sys; from tocsin.spark.archive import record; record(*sys.argv[1:])"
+        classpath = _run([sys.executable, "-c", call, str(classes), folder]).splitlines()[-1]
         dump = ["-Xshare:dump", f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={made}", "-cp", classpath]
         _run([str(java.executable), *dump])
         made.replace(path)
@@ -140,14 +140,3 @@ def _stream(spark: SparkSession, events: str, folder: str) -> None:
     query = writer.trigger(availableNow=True).start(f"{folder}/out")
     query.awaitTermination()
     shutil.rmtree(f"{folder}/out")
-
-
-def main() -> None:
-    if len(sys.argv) == 3:
-        record(sys.argv[1], sys.argv[2])
-    else:
-        sys.stdout.write(f"{prepare()}\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -22,11 +22,12 @@ from tocsin.run.schemas import check_unit
 from tocsin.schema import Schema
 from tocsin.spark.batch import detect_batch
 from tocsin.spark.carry import carried_over
+from tocsin.spark.direct import Files, Unfit, detect_files, in_time_order, sliced
 from tocsin.spark.frames import Frame, column, open_frame
 from tocsin.spark.job import Job, Shards, called, carried, reduced
 from tocsin.spark.result import DETAILS, result_schema
 from tocsin.spark.routes import Group, groups_of, units_of
-from tocsin.spark.shuffle import Sent, end_of, send
+from tocsin.spark.shuffle import Sent, end_of, send, travelling
 from tocsin.spark.slices import Slices, cut, margins
 from tocsin.spark.stream import detect_stream
 from tocsin.spark.write import JOB
@@ -46,8 +47,13 @@ class Prepared:
     order: Slack | None
     closing: bool
     carry_over: str | None = None
+    direct: tuple[Files, Job] | None = None  # the files that workers read themselves, and the job cut by time
+    detour: str = ""  # why not
 
     def run(self) -> DataFrame:
+        if self.direct is not None:
+            files, cut_in_time = self.direct
+            return detect_files(files, cut_in_time.compiled(), self.frame.df.sparkSession)
         job = self.job.compiled()
         if self.order is None:
             return detect_batch(self.frame, self.sent, job)
@@ -121,7 +127,8 @@ def prepare(
     job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=bad_rows == "keep", known=known)
     stray = None if known is None else ~column(frame.columns.type).isin(sorted(known))
     sent = send(frame, job, keep, stray)
-    return Prepared(frame, plans, job, sent, keep, strategy, end_of_stream, carry_over)
+    direct, detour = (None, "") if frame.streaming else _direct(frame, job, keep, buckets)
+    return Prepared(frame, plans, job, sent, keep, strategy, end_of_stream, carry_over, direct, detour)
 
 
 def one_query(query: Any) -> Query:
@@ -170,6 +177,20 @@ def _known(frame: Frame) -> frozenset[str]:
             hint='give a schema: schema={"Shelf": {"tag": "text"}, ...}, or frames by type',
         )
     return frozenset(frame.schema.types)
+
+
+def _direct(
+    frame: Frame, job: Job, keep: list[str] | None, buckets: int | None
+) -> tuple[tuple[Files, Job] | None, str]:
+    """The way on which workers read the files themselves, or why there is none."""
+    most = buckets or SLICES_PER_CORE * frame.df.sparkSession.sparkContext.defaultParallelism
+    try:
+        if job.keep_bad or job.known is not None:
+            raise Unfit("rows that are reported come from Spark")  # noqa: TRY301
+        files = in_time_order(frame, travelling(frame, keep))
+        return (files, sliced(files, job, most)), ""
+    except Unfit as reason:
+        return None, str(reason)
 
 
 def check_functions(spark: SparkSession, functions: Mapping[str, Function]) -> None:

@@ -24,6 +24,15 @@ def explain(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: 
 
 def _lines(prepared: Prepared) -> Iterator[str]:
     frame, job = prepared.frame, prepared.job
+    if prepared.direct is not None:
+        files, job = prepared.direct
+        yield f"spark     a batch over {len(files.pieces)} row groups of Parquet in order of time, read by the workers"
+        yield f"read      columns {', '.join(files.rows.names)}"
+        yield from _group(job.shards[0])
+        yield f"result    {', '.join(f'{field.name} {field.type}' for field in job.result)}"
+        return
+    if prepared.detour:
+        yield f"detour    workers cannot read the input themselves: {prepared.detour}"
     yield f"spark     {'a stream' if frame.streaming else 'a batch'} in {job.count} shard{'s' if job.count > 1 else ''}"
     for text in prepared.sent.dropped:
         yield f"dropped   {text}" if not frame.streaming or text.startswith("column") else f"set aside {text}"

@@ -88,6 +88,6 @@ def check_layout(stored: list[int], here: list[int]) -> None:
         raise StateError(
             f"the checkpoint has {stored} shards by key, this job has {here}",
             detail="an event's shard is part of the stored state",
-            hint=f"say buckets={max(stored, default=1)} and put new queries behind the old ones, or begin a new checkpoint "
-            "with this one's state: detect(..., carry_over=OLD)",
+            hint=f"say buckets={max(stored, default=1)} and put new queries behind the old ones, or begin a new "
+            "checkpoint with this one's state: detect(..., carry_over=OLD)",
         )

@@ -140,15 +140,20 @@ def unusable(frame: Frame) -> Column:
     return either([column(name).isNull() for name in roles if name is not None])
 
 
+def travelling(frame: Frame, keep: list[str] | None) -> list[str]:
+    """The columns that go to the workers."""
+    columns = frame.columns
+    roles = (columns.type, columns.time, columns.end, columns.eid, columns.source)
+    return [name for name in frame.df.columns if keep is None or name in keep or name in roles]
+
+
 def send(frame: Frame, job: Job, keep: list[str] | None, unknown: Column | None = None) -> Sent:
     """Rows with their shards: filtered, pruned, and repeated where several shards need them.
 
     Rows that must be reported, because they are unusable or (`unknown`) of a type that nobody declared, go to shard 0.
     In a stream, rows that nobody reads go along without a shard: they move the clock.
     """
-    columns = frame.columns
-    roles = [columns.type, columns.time, columns.end, columns.eid, columns.source]
-    names = [name for name in frame.df.columns if keep is None or name in keep or name in roles]
+    names = travelling(frame, keep)
     reported = unusable(frame) if unknown is None else unusable(frame) | unknown
     tests, targets, said = [], [], []
     for shards in job.shards:

@@ -1,0 +1,206 @@
+"""Parquet files in order of time are read by the workers themselves: no row passes through the JVM, none is shuffled.
+
+Files of logs and lakes are mostly written as events come. Their footers say from when to when each row group reaches,
+so the driver can see that they are (nearly) in order, cut the time into slices, and tell every task which row groups
+its slice needs. A task reads them in order, holds what the next one may still precede, and streams the rest through its
+detector. Where anything is not as it must be, the ordinary way is taken, and `explain` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tocsin.encode.arrow import BadRowError
+from tocsin.encode.batch import one_batch
+from tocsin.events import END_OF_TIME
+from tocsin.items import Ints
+from tocsin.spark.blocks import unusable_row
+from tocsin.spark.frames import Frame
+from tocsin.spark.job import Job, Shards
+from tocsin.spark.result import conformed
+from tocsin.spark.routes import Group, Unit
+from tocsin.spark.shard import ends_of
+from tocsin.spark.slices import cut, margins
+
+HELD = 4_000_000  # so many rows may overlap in time, at most
+PUSHED = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A row group: its file and number, the first and last end in it, and how many rows it has."""
+
+    path: str
+    number: int
+    first: int
+    last: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Files:
+    """Row groups in order of their first end, and the columns to read."""
+
+    pieces: tuple[Piece, ...]
+    rows: pa.Schema
+
+    def between(self, low: int, high: int) -> list[Piece]:
+        return [piece for piece in self.pieces if piece.last >= low and piece.first <= high]
+
+
+class Unfit(Exception):  # noqa: N818 - no error: the ordinary way is taken
+    """Why the files cannot be read by the workers."""
+
+
+def in_time_order(frame: Frame, names: Sequence[str]) -> Files:
+    """The files behind a frame, if workers can read them in order; raises Unfit with the reason if not."""
+    paths = _paths(frame.df)
+    name = frame.columns.end or frame.columns.time
+    wanted = pa.schema([frame.rows.field(each) for each in names])
+    pieces = [piece for path in paths for piece in _pieces(path, name, wanted)]
+    pieces.sort(key=lambda piece: (piece.first, piece.path, piece.number))
+    if not pieces:
+        raise Unfit("there are no rows")
+    if _overlap(pieces) > HELD:
+        raise Unfit("the files are not in order of time")
+    return Files(tuple(pieces), wanted)
+
+
+def _paths(df: DataFrame) -> list[str]:
+    """The files, if the frame is nothing but Parquet files on a local disk."""
+    plan = df._jdf.queryExecution().analyzed()
+    if plan.getClass().getSimpleName() != "LogicalRelation":
+        raise Unfit("the frame is more than files that are read")
+    relation = plan.relation()
+    if relation.getClass().getSimpleName() != "HadoopFsRelation" or relation.fileFormat().toString() != "Parquet":
+        raise Unfit("the files are not Parquet")
+    if relation.partitionSchema().length():
+        raise Unfit("the files are partitioned by columns")
+    addresses = [urlsplit(path) for path in df.inputFiles()]
+    if any(address.scheme != "file" for address in addresses):
+        raise Unfit("the files are not on a local or shared disk")
+    return [unquote(address.path) for address in addresses]
+
+
+def _pieces(path: str, time: str, wanted: pa.Schema) -> Iterator[Piece]:
+    """The row groups of a file with their first and last time, as the footer tells them."""
+    file = pq.ParquetFile(path)
+    schema = file.schema_arrow
+    for field in wanted:
+        if field.name not in schema.names or schema.field(field.name).type != field.type:
+            raise Unfit(f"column {field.name!r} is of another type in {Path(path).name}")
+    if b"org.apache.spark.legacyDateTime" in (file.metadata.metadata or {}):
+        raise Unfit("the files have dates of an old calendar")
+    place = schema.names.index(time)
+    if schema.field(place).type != pa.int64() and not pa.types.is_timestamp(schema.field(place).type):
+        raise Unfit("times are neither whole numbers of 64 bits nor timestamps")
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        known = group.column(place).statistics
+        if group.num_rows == 0:
+            continue
+        if known is None or not known.has_min_max or known.null_count != 0:
+            raise Unfit("the files do not say from when to when they reach, or times are null")
+        yield Piece(path, number, int(known.min_raw), int(known.max_raw), group.num_rows)
+
+
+def _overlap(pieces: list[Piece]) -> int:
+    """How many rows must be held at most, when row groups are read in order of their first end."""
+    most = 0
+    held: list[Piece] = []
+    for piece in pieces:
+        held = [each for each in held if each.last >= piece.first]
+        held.append(piece)
+        most = max(most, sum(each.rows for each in held))
+    return most
+
+
+# --- the way through the workers -----------------------------------------------------------------------------------
+
+
+def sliced(files: Files, job: Job, most: int) -> Job:
+    """The job with every group cut in time instead of by key; raises Unfit where the windows do not allow it."""
+    units = [unit for each in job.shards for unit in each.group.units]
+    around = margins(plan for unit in units for plan in unit.plans)
+    if around is None or any(len(unit.plans) > 1 for unit in units):
+        raise Unfit("a query has no window, or uses matches of another")
+    last = max(piece.last for piece in files.pieces)
+    slices = cut(files.pieces[0].first, last, around, most)
+    if slices is None:
+        raise Unfit("the window is too long to cut the time into slices")
+    keyless = Group(tuple(Unit(unit.numbers, unit.plans) for unit in units))  # a slice has every event of its time
+    return job.with_shards((Shards(keyless, 0, slices.count, slices),))
+
+
+def detect_files(files: Files, job: Job, spark: Any, *, work: Callable[..., Any] | None = None) -> DataFrame:
+    """The matches, with one task for each slice of time."""
+    tasks = spark.range(0, job.count, 1, job.count)
+    found: DataFrame = tasks.mapInArrow((work or reader)(files, job), from_arrow_schema(job.result))
+    return found
+
+
+def reader(files: Files, job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _slice(files, job, number)
+
+    return run
+
+
+def _slice(files: Files, job: Job, number: int) -> Iterator[pa.RecordBatch]:
+    """One slice of time: its row groups in order, through a detector of its own."""
+    shards = job.shards[0]
+    slices = shards.slices
+    assert slices is not None
+    pipeline, numbers = job.pipeline(shards.group, shards.group.units)
+    low = slices.first + number * slices.length - slices.back
+    high = slices.first + (number + 1) * slices.length + slices.ahead
+    for rows in in_order(files, files.between(low, high), job):
+        for first in range(0, rows.num_rows, PUSHED):
+            batch = rows.slice(first, PUSHED)
+            try:
+                found = pipeline.push(batch)
+            except BadRowError as error:
+                raise unusable_row(batch, error.row, error.reason) from None
+            yield from job.answers(numbers, [[slices.owned(c, number) for c in each if len(c)] for each in found])
+    last = pipeline.advance(END_OF_TIME)
+    yield from job.answers(numbers, [[slices.owned(c, number) for c in each if len(c)] for each in last])
+
+
+def in_order(files: Files, pieces: list[Piece], job: Job) -> Iterator[pa.RecordBatch]:
+    """The rows of row groups in order of time; what the next one may still precede is held."""
+    held: list[pa.RecordBatch] = []
+    for at, piece in enumerate(pieces):
+        held.append(_read(files, piece))
+        until = pieces[at + 1].first if at + 1 < len(pieces) else END_OF_TIME
+        rows = held[0] if len(held) == 1 else one_batch(pa.concat_tables([pa.Table.from_batches([b]) for b in held]))
+        ends = ends_of(rows, job)
+        ripe = ends < until
+        if not ripe.any():
+            held = [rows]
+            continue
+        held = [] if ripe.all() else [rows.filter(pa.array(~ripe))]
+        yield _sorted(rows if ripe.all() else rows.filter(pa.array(ripe)), ends[ripe])
+
+
+def _sorted(rows: pa.RecordBatch, ends: Ints) -> pa.RecordBatch:
+    if bool((ends[1:] >= ends[:-1]).all()):
+        return rows
+    return rows.take(pa.array(np.argsort(ends, kind="stable")))
+
+
+def _read(files: Files, piece: Piece) -> pa.RecordBatch:
+    file = pq.ParquetFile(piece.path, memory_map=True)
+    table = file.read_row_group(piece.number, columns=files.rows.names, use_threads=False)
+    return conformed(table, files.rows)
