@@ -1,4 +1,4 @@
-"""Paste the results of the last run into the README, between its markers, so that no number is written by hand."""
+"""Paste the results of the last runs into the README, between their markers, so that no number is written by hand."""
 
 from __future__ import annotations
 
@@ -7,32 +7,37 @@ import sys
 from pathlib import Path
 
 from benchmarks.report import text
+from benchmarks.spark.report import text as spark_text
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
+SPARK_RESULTS = ROOT / "benchmarks" / "results" / "spark.json"
 START, END = "<!-- bench:start -->", "<!-- bench:end -->"
+SPARK = "<!-- bench-spark:start -->", "<!-- bench-spark:end -->"
 NOTHING = "No results yet: `make bench` measures and fills this place."
 
 
-def pasted(page: str, block: str) -> str:
+def pasted(page: str, block: str, start: str = START, end: str = END) -> str:
     """The page with `block` between the markers.
 
     >>> pasted("x <!-- bench:start -->old<!-- bench:end --> y", "new")
     'x <!-- bench:start -->\\nnew\\n<!-- bench:end --> y'
     """
-    before, rest = page.split(START, 1)
-    _, after = rest.split(END, 1)
-    return f"{before}{START}\n{block}\n{END}{after}"
+    before, rest = page.split(start, 1)
+    _, after = rest.split(end, 1)
+    return f"{before}{start}\n{block}\n{end}{after}"
 
 
-def block() -> str:
-    """What belongs between the markers now."""
-    return text(json.loads(RESULTS.read_text())) if RESULTS.exists() else NOTHING
+def renewed(page: str) -> str:
+    """The page with everything that was measured last."""
+    page = pasted(page, text(json.loads(RESULTS.read_text())) if RESULTS.exists() else NOTHING)
+    spark = spark_text(json.loads(SPARK_RESULTS.read_text())) if SPARK_RESULTS.exists() else NOTHING
+    return pasted(page, spark, *SPARK)
 
 
 def main() -> int:
     readme = ROOT / "README.md"
-    readme.write_text(pasted(readme.read_text(), block()))
+    readme.write_text(renewed(readme.read_text()))
     return 0
 
 

@@ -205,12 +205,6 @@ def test_other_column_names(tocsin, tmp_path):
     assert json.loads(tocsin(*run("EVENT SEQ(A a, B b)", **options))[1])["end"] == 9
 
 
-def test_there_is_no_spark_engine_yet(tocsin, events):
-    code, _, err = tocsin(*run(QUERY, input=events, engine="spark"))
-    assert code == 2
-    assert "no Spark engine yet" in err
-
-
 # --- bad input -----------------------------------------------------------------------------------------------------
 
 BAD = "type,time,id\nA,1,7\nA,x,7\nB,3,7\n"

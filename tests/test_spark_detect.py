@@ -326,7 +326,7 @@ def test_only_select_may_change(spark: SparkSession, files: Path, tmp_path: Path
     other = CHOSEN.replace("e.name AS name", "e.name AS who, s.tag + 1 AS next")
     wider = CHOSEN.replace("SELECT s.tag AS tag, e.name AS name", "")
     narrow = detect(streamed(spark, files).drop("name"), THEFT + " SELECT s.tag AS tag", **options)
-    with pytest.raises(StateError, match="2 shards|\\[2\\] shards"):
+    with pytest.raises(StateError, match=r"\[2\] shards"):
         start(
             detect(streamed(spark, files), CHOSEN, **{**options, "buckets": 3}),
             Sink("noop"),
@@ -404,7 +404,7 @@ def test_bad_calls_are_refused_before_data_moves(spark: SparkSession, events: Da
 def test_unusable_rows(spark: SparkSession) -> None:
     rows = [("Shelf", 1, 7), ("Exit", None, 7), (None, 3, 7), ("Exit", 4, 7)]
     frame = spark.createDataFrame(rows, "type string, time long, tag long")
-    with pytest.raises(Exception, match="an event cannot be used: the (time|type) is null"):
+    with pytest.raises(Exception, match=r"an event cannot be used: the (time|type) is null"):
         detect(frame, THEFT).collect()
     kept = detect(frame, THEFT, bad_rows="keep").collect()
     assert Counter(row.kind for row in kept) == {"match": 1, "bad": 2}

@@ -21,10 +21,10 @@ SCHEMA = "type STRING, time BIGINT, key BIGINT, v DOUBLE, id BIGINT"
 
 
 def write(folder: Path, keys: int) -> None:
-    """First an event of every key, then small files that touch some of the keys."""
+    """First an event of each of so many keys, then small files that touch some of a million."""
     rng = np.random.default_rng(3)
     folder.mkdir()
-    parts = [np.arange(keys), *(rng.integers(0, keys, TOUCHED) for _ in range(BATCHES))]
+    parts = [np.arange(keys), *(rng.integers(0, KEYS, TOUCHED) for _ in range(BATCHES))]
     first = 0
     for number, key in enumerate(parts):
         kinds = np.full(len(key), "A") if number == 0 else np.array(["A", "B", "C"])[rng.integers(0, 3, len(key))]
@@ -58,20 +58,20 @@ def run(spark: Any, keys: int) -> dict[str, Any]:
             "batches_ms": small,
             "state_bytes": told[-1]["state_bytes"],
             "matches": sum(found),
-            "workers_rss_mb": workers_rss() / 1e6,
+            "workers_mb": workers_memory() / 1e6,
         }
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def workers_rss() -> int:
-    """Resident memory of all Python workers below this process; pages that they share are counted once for each."""
+def workers_memory() -> int:
+    """Memory of all Python workers below this process; pages that they share are divided among them."""
     total = 0
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            command = (place / "cmdline").read_bytes()
-            if b"pyspark.daemon" in command and _below(place, os.getpid()):
-                total += int((place / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            if b"pyspark.daemon" in (place / "cmdline").read_bytes() and _below(place, os.getpid()):
+                lines = (place / "smaps_rollup").read_text().splitlines()
+                total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
         except OSError:
             continue
     return total

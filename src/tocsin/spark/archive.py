@@ -47,14 +47,17 @@ def is_about(given: str) -> bool:
 
 
 def archive_path(java: Java) -> Path:
-    """One archive for each Java and Spark: the home of either may be replaced by another version of it."""
+    """Named after where Java and Spark are, and after what they are: an archive of other versions is not taken."""
     try:
         spark = version("pyspark")
-    except PackageNotFoundError:  # unpacked beside us; then there is no archive
+    except PackageNotFoundError:  # unpacked somewhere; its home tells it apart
         spark = "unknown"
-    parts = (spark, java.version, str(java.home), os.environ.get("SPARK_HOME", ""), sys.prefix)
-    name = hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
-    return cache_directory() / "java" / f"spark-{spark}-{name}.jsa"
+    places = _digest(str(java.home), sys.prefix, os.environ.get("SPARK_HOME", ""))
+    return cache_directory() / "java" / f"spark-{places}-{_digest(spark, java.version, Path(__file__).read_text())}.jsa"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=6).hexdigest()
 
 
 def prepare() -> Path:
@@ -71,6 +74,9 @@ def prepare() -> Path:
         dump = ["-Xshare:dump", f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={made}", "-cp", classpath]
         _run([str(java.executable), *dump])
         made.replace(path)
+    for old in path.parent.glob(path.name.rpartition("-")[0] + "-*.jsa"):  # of another version in the same place
+        if old != path:
+            old.unlink(missing_ok=True)
     return path
 
 
@@ -88,12 +94,10 @@ def _run(command: list[str]) -> str:
 
 def record(classes: str, folder: str) -> None:
     """Run what detection runs, with a JVM that notes its classes; the last line printed is its class path."""
-    from tocsin.spark.session import session
+    from tocsin.spark.session import QUICK, session
 
-    spark = session(
-        master="local[2]",
-        config={"spark.driver.extraJavaOptions": RECORD + classes, "spark.driver.memory": "1g"},
-    )
+    options = " ".join([*QUICK.values(), RECORD + classes])
+    spark = session(master="local[2]", config={"spark.driver.extraJavaOptions": options, "spark.driver.memory": "1g"})
     events = f"{folder}/events"
     _batch(spark, events)
     _stream(spark, events, folder)

@@ -69,7 +69,7 @@ def matches(result: DataFrame) -> DataFrame:
 
 def as_messages(rows: DataFrame) -> DataFrame:
     """Rows as Kafka messages: JSON, under the id of the match."""
-    whole = sf.to_json(sf.struct(*(sf.col(f"`{name}`") for name in rows.columns)))
+    whole = sf.to_json(sf.struct(*(sf.col(f"`{name}`") for name in rows.columns)), {"ignoreNullFields": "false"})
     return rows.select(sf.col("match_id").alias("key"), whole.alias("value"))
 
 
