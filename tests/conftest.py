@@ -17,8 +17,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One Spark session for all tests of a worker."""
-    from tocsin.spark.session import session
+    from tocsin.spark.session import QUICK, session
 
-    running = session(master="local[2]", config={"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"})
+    settings = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2", **QUICK}
+    running = session(master="local[2]", config=settings)
     yield running
     running.stop()

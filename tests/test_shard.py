@@ -610,6 +610,17 @@ def test_an_unusable_row_ends_the_job_or_is_told_once() -> None:
         assert [note[0] for note in notes] == [{"": 4}] * 2
 
 
+def test_rows_that_only_move_the_clock_need_no_eid() -> None:
+    """Spark sends them without their texts."""
+    asked = ask([parse(FIRST)], FRAME)
+    good = row_of(Event("A", 4, 4, "a4", {"id": 1}), FRAME)
+    rows = [{**good, SHARD: 0}, {**good, "type": "Other", "eid": None, "start": 9, "end": 9, SHARD: None}]
+    (sent,) = Packer(asked.job).run([pa.RecordBatch.from_pylist(rows, schema=asked.rows)])
+    note, block = json.loads(sent.to_pylist()[0]["note"]), blocks.as_table(sent.to_pylist()[0]["block"])
+    assert note == [{"": 9}, 2, []]
+    assert block.column("eid").to_pylist() == ["a4"]
+
+
 # --- slices of a history ---------------------------------------------------------------------------------------------
 
 

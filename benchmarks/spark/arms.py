@@ -63,7 +63,8 @@ def found(make: Callable[..., Work], idle: bool, spark: Any, job: Job) -> Work:
 
 OURS: dict[str, SparkArm] = {
     "tocsin-batch": partial(found, ours.batch, False),
-    "identity-batch": partial(found, ours.batch, True),
+    "tocsin-shuffled": partial(found, ours.shuffled, False),
+    "identity-shuffled": partial(found, ours.shuffled, True),
     "tocsin-stream": partial(found, ours.stream, False),
     "identity-stream": partial(found, ours.stream, True),
 }

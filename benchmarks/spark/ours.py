@@ -17,11 +17,20 @@ from benchmarks.workloads import Workload
 
 SELECT = " SELECT a.v AS a_v, b.v AS b_v, c.v AS c_v"
 SLACK = "slack(1)"  # the files are in order
-FILES_AT_ONCE = 2
+FILES_AT_ONCE = 4  # of eight: two micro-batches, and one to close
 Work = Callable[[], tuple[int, int]]
 
 
-def batch(spark: Any, path: str, load: Workload, buckets: int, *, idle: bool = False) -> Work:
+def batch(spark: Any, path: str, load: Workload, _: int, *, idle: bool = False) -> Work:
+    """What `detect` does with these files by itself: the workers read them."""
+    from tocsin.spark import detect
+
+    assert not idle, "its floor would be reading the files, not Spark"
+    return lambda: summed(detect(spark.read.parquet(path), load.query + SELECT))
+
+
+def shuffled(spark: Any, path: str, load: Workload, buckets: int, *, idle: bool = False) -> Work:
+    """The plan that serves every frame: Spark reads, shuffles by key and sorts."""
     from tocsin.spark.batch import detect_batch
     from tocsin.spark.detect import prepare
 

@@ -134,11 +134,18 @@ class Packer:
 
 
 def judged(batch: pa.RecordBatch, job: Job) -> Frame:
-    """Times of a batch, and what is wrong with its rows; the eids are only asked whether they are there."""
+    """Times of a batch, and what is wrong with its rows; the eids are only asked whether they are there.
+
+    Rows without a shard only move the clock, and come without texts.
+    """
     columns = job.columns
     rows = frame(batch, replace(columns, eid=None))
     if columns.eid is not None and batch.column(columns.eid).null_count:
-        rows.problems.append((marks(pc.is_null(batch.column(columns.eid))), "the eid is null"))
+        lacking = marks(pc.is_null(batch.column(columns.eid)))
+        if SHARD in batch.schema.names:
+            lacking = lacking & marks(pc.is_valid(batch.column(SHARD)))
+        if lacking.any():
+            rows.problems.append((lacking, "the eid is null"))
     if job.known is not None:
         strange = pc.invert(pc.is_in(batch.column(columns.type), pa.array(sorted(job.known), pa.string())))
         if (marks(strange)).any():

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.errors import TocsinError
 from tocsin.spark.checkpoint import claim
+from tocsin.spark.session import fit_checkpoints
 
 KINDS = ("match", "late", "bad", "metrics")
 FILES = ("parquet", "json", "csv", "orc", "text", "avro")
@@ -103,6 +104,7 @@ def start(
     job = getattr(result, JOB, None)
     if job is not None:
         claim(result.sparkSession, checkpoint, job)
+    fit_checkpoints(result.sparkSession, checkpoint)
     with _partitions(result.sparkSession):
         return writer.start()
 
