@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from kill_driver import QUERY
 
 import tocsin
+from tests.kill_driver import QUERY
 from tocsin.events import Event
 from tocsin.testing.oracle import matches
 

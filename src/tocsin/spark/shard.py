@@ -258,7 +258,10 @@ class Shard:
         self._forget()
         self.store.write_head(self.head.data())
         live.next, live.token = self.head.next, self.head.token
-        _alive[self.job.token, self.head.stream, self.number] = live
+        shard = (self.head.stream, self.number)
+        for key in [key for key in _alive if key[1:] == shard]:  # of a job before this one
+            del _alive[key]
+        _alive[self.job.token, *shard] = live
         while len(_alive) > KEPT_ALIVE:
             _alive.popitem(last=False)
 
