@@ -27,6 +27,7 @@ from tocsin.spark.frames import Frame, column, open_frame
 from tocsin.spark.job import Job, Shards, called, carried, reduced
 from tocsin.spark.result import DETAILS, result_schema
 from tocsin.spark.routes import Group, groups_of, units_of
+from tocsin.spark.session import same_python
 from tocsin.spark.shuffle import Sent, end_of, send, travelling
 from tocsin.spark.slices import Slices, cut, margins
 from tocsin.spark.stream import detect_stream
@@ -119,6 +120,7 @@ def prepare(
     _one_of("bad_rows", bad_rows, ("fail", "keep"))
     columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit)
     frame = open_frame(events, columns, as_schema(schema) or asked.schema)
+    same_python(frame.df.sparkSession)
     plans = plans_of(asked.queries, frame.schema)
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
     shown = frozenset(range(len(plans)) if all else asked.answers)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -83,6 +84,18 @@ def session(
         # As many as there are cores, as the JVM counts them; every further one costs a stream a state store per batch.
         started.conf.set("spark.sql.shuffle.partitions", started.sparkContext.defaultParallelism)
     return started
+
+
+def same_python(spark: SparkSession) -> None:
+    """Have local workers run this very Python, unless someone chose another one.
+
+    PySpark takes whatever `python3` the path leads to, which outside an activated environment is not the one that has
+    Tocsin.
+    """
+    context: Any = spark.sparkContext
+    chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
+    if context.master.startswith("local") and not chosen:
+        context.pythonExec = sys.executable
 
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"

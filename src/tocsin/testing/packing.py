@@ -80,14 +80,11 @@ def _renamed(attrs: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
 
 
 def _variables(query: Query, matches: set[str]) -> dict[str, str]:
-    """New names: sets, matches of other queries and single events have different ones; capitals are spelled out."""
-    found = {}
+    """Numbers for names, so that all queries share few columns; sets and matches of other queries have their own."""
+    found: dict[str, str] = {}
     for leaf in leaves_of(query.pattern):
-        var = str(leaf.var)
-        capitals = "".join(letter if not letter.isupper() else f"{letter.lower()}0" for letter in var)
-        found[var] = (
-            f"{'set_' if leaf.repeat is not None else ''}{'match_' if leaf.type in matches else ''}v_{capitals}"
-        )
+        kind = f"{'match_' if leaf.type in matches else ''}{'set_' if leaf.repeat is not None else ''}"
+        found.setdefault(str(leaf.var), f"{kind}v{len(found)}")
     return found
 
 
