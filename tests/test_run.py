@@ -594,3 +594,28 @@ def test_progress_is_shown_on_terminals_and_long_runs_only(monkeypatch):
         watch(12_345, 6)
     assert "12,345 events" in sys.stderr.getvalue()
     assert "6 matches" in sys.stderr.getvalue()
+
+
+def test_a_query_with_hidden_events_feeds_another():
+    """A hidden event comes after the visible end of its match, which must still find its place."""
+    text = "QUERY Q EVENT EXISTS h : AND(A a, H h) WITHIN 10 SELECT a.k AS k; EVENT SEQ(Q q, B b) WHERE [k] WITHIN 50"
+    events = [
+        {"type": "A", "time": 1, "k": 1, "eid": 1},
+        {"type": "B", "time": 5, "k": 1, "eid": 2},
+        {"type": "H", "time": 9, "k": 7, "eid": 3},
+        {"type": "B", "time": 30, "k": 1, "eid": 4},
+    ]
+    whole = {match["match_id"] for match in tocsin.query(text).detect(events, eid="eid")}
+    assert len(whole) == 2
+    session = tocsin.query(text).stream(eid="eid", endless=False)
+    found = [match for event in events for match in session.push(event)] + list(session.close())
+    assert {match["match_id"] for match in found} == whole
+
+
+def test_numbered_events_beside_matches_in_many_pushes():
+    text = "QUERY Q EVENT SEQ(A a, B b) WHERE [k] WITHIN 10 SELECT a.k AS k; EVENT SEQ(Q q, C c) WHERE [k] WITHIN 50"
+    events = [{"type": "ABC"[i % 3], "time": i, "k": i // 3 % 2, "eid": i} for i in range(30)]
+    session = tocsin.query(text).stream(eid="eid")
+    found = [match for event in events for match in session.push(event)] + list(session.close())
+    whole = {match["match_id"] for match in tocsin.query(text).detect(events, eid="eid")}
+    assert {match["match_id"] for match in found} == whole and len(whole) > 3

@@ -206,8 +206,6 @@ class Files:
         self.other: Counter[str] = Counter()
         self.count = 0
         (path / "events").mkdir()
-        # a job of hundreds of queries is larger than what Spark sends along by itself
-        spark.sparkContext._jsc.sc().conf().set("spark.broadcast.UDFCompressionThreshold", str(1 << 28))
 
     def add(self, batches: Sequence[Sequence[Event]]) -> None:
         for batch in batches:

@@ -39,6 +39,7 @@ def derive(block: Block, inline: Callable[[User], bool]) -> tuple[Block, tuple[D
     """Replace the parts of predicates that must be derived. `inline` says which user functions a kernel can call."""
     found: dict[Bound, Derived] = {}
     repeated = {leaf.id for each in _blocks(block) for leaf in each.repeated}
+    unions = {leaf.id for each in _blocks(block) for leaf in each.leaves if len(leaf.alts) > 1}
 
     def rewritten(expr: Bound) -> Bound:
         if _must(expr, inline) and _can(expr, repeated):
@@ -46,10 +47,22 @@ def derive(block: Block, inline: Callable[[User], bool]) -> tuple[Block, tuple[D
             name = found.setdefault(key, Derived(f"${len(found)}", key)).name
             (leaf,) = leaves(expr)
             var = next(node.var for node in walk(expr) if isinstance(node, Col | Time) and node.var is not None)
-            return Col(leaf, var, name, expr.kind, expr.scale, nullable=True)
+            column = Col(leaf, var, name, expr.kind, expr.scale, nullable=True)
+            return _or_else(column, expr) if leaf in unions else column
         return _map(expr, rewritten)
 
     return _rewrite(block, rewritten), tuple(found.values())
+
+
+def _or_else(column: Col, expr: Bound) -> Bound:
+    """A column of a variable that may be unbound, where nulls need not give null: then the value is a constant."""
+    if any(isinstance(node, User) for node in walk(expr)):
+        return column
+    value = evaluate(expr, _Unbound(), {})
+    if value is None:
+        return column
+    unbound = Op("is_null", (Ref(column.leaf, column.var, nullable=True),), Kind.BOOL, nullable=False)
+    return Op("case", (unbound, Lit(value, expr.kind, expr.scale), column), expr.kind, expr.scale)
 
 
 def native(expr: Bound, inline: Callable[[User], bool]) -> bool:
@@ -113,6 +126,16 @@ def _rewrite(block: Block, rewritten: Callable[[Bound], Bound]) -> Block:
 
 
 # --- at run time -------------------------------------------------------------------------------------------------
+
+
+class _Unbound(Row):
+    """A variable that is not bound: all of it is null."""
+
+    def column(self, col: Col) -> Any:  # noqa: ARG002
+        return None
+
+    def time(self, time: Time) -> Any:  # noqa: ARG002
+        return None
 
 
 class _ItemRow(Row):

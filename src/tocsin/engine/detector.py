@@ -146,7 +146,11 @@ class Detector:
             return END_OF_TIME
         if not self.ordered:
             return BEGINNING
-        return min([self.clock - 1, *(branch.first_waiting - 1 for branch in self.branches)])
+        passed = min([self.clock - 1, *(branch.first_waiting - 1 for branch in self.branches)])
+        if not any(variable.hidden for variable in self.plan.variables):
+            return passed
+        # a hidden event may still come for visible ones that lie up to a window back
+        return BEGINNING if self.plan.within is None else passed - self.plan.within
 
     @property
     def counters(self) -> Counters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,14 @@ def _payloads(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         table = pa.concat_tables([_text_eids(each) for each in tables], promote_options="permissive")
     found = table.combine_chunks().to_batches()
     return found[0] if found else batches[0]
+
+
+def with_text_eids(items: Items) -> Items:
+    """Rows that stand beside matches show their eids as matches do: as texts."""
+    place = items.payload.schema.get_field_index("eid")
+    if place < 0 or pa.types.is_string(items.payload.schema.types[place]):
+        return items
+    return replace(items, payload=items.payload.set_column(place, "eid", items.payload.column(place).cast(pa.string())))
 
 
 def _plain(table: pa.Table) -> pa.Table:

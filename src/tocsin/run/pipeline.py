@@ -19,7 +19,7 @@ from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function
 from tocsin.items import Items, Strings
 from tocsin.plan.block import Block, LastEnd, Plan, WindowHigh
-from tocsin.run.merge import join, take
+from tocsin.run.merge import join, take, with_text_eids
 from tocsin.run.names import Names
 from tocsin.run.tables import HEAD
 from tocsin.schema import Field, Schema
@@ -183,7 +183,7 @@ class Pipeline:
                 out.append([stage.detector.push(items)])
                 continue
             if named is None:
-                named = self.names.named(take(items, items.types >= 0))
+                named = with_text_eids(self.names.named(take(items, items.types >= 0)))
             stage.held.append(named)
             out.append(self._feed(stage, out, END_OF_TIME if not self.ordered else None))
         return out

@@ -21,7 +21,7 @@ def claim(spark: SparkSession, checkpoint: str, job: Job) -> None:
     here = job.identity
     if system.exists(file):
         stored = Identity.read(_read(system, file))
-        check_layout(stored.layout, here.layout)
+        check_layout(stored.layout, here.layout, sources=job.columns.source is not None)
         here = Identity(admit(stored.units, here.units), here.layout)
     elif system.exists(_path(spark, f"{checkpoint.rstrip('/')}/offsets")):
         raise StateError(

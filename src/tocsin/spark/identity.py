@@ -82,8 +82,17 @@ def _fitting(name: str, stored: Mapping[str, str], needed: Mapping[str, str]) ->
             )
 
 
-def check_layout(stored: list[int], here: list[int]) -> None:
-    """The number of shards is fixed in a checkpoint; further groups may come behind."""
+def check_layout(stored: list[int], here: list[int], *, sources: bool = False) -> None:
+    """The number of shards is fixed in a checkpoint; further groups may come behind.
+
+    New shards have not heard the clocks of sources that are slow just now, so with `sources` there may be none.
+    """
+    if sources and here != stored and here[: len(stored)] == stored:
+        raise StateError(
+            "a query with a key of its own cannot join a stream of several sources that runs already",
+            detail="its shards would not know how far each source has come",
+            hint="start it with a checkpoint of its own",
+        )
     if here[: len(stored)] != stored:
         raise StateError(
             f"the checkpoint has {stored} shards by key, this job has {here}",

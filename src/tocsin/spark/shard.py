@@ -229,7 +229,7 @@ class Shard:
         here = {unit.name: Known(unit.fingerprints, head.next, dict(self.job.columns_of[unit.name])) for unit in units}
         head.units = admit(head.units, here)
         if head.layout:
-            check_layout(head.layout, self.job.layout)
+            check_layout(head.layout, self.job.layout, sources=self.job.columns.source is not None)
         head.layout = self.job.layout
 
     def _revived(self) -> Live:

@@ -68,6 +68,8 @@ def _suited(spark: SparkSession, job: Job) -> None:
     """Spark's Python state needs RocksDB; and a task for every shuffle partition, used or not, is costly."""
     if ROCKSDB not in (spark.conf.get(PROVIDER) or ""):
         spark.conf.set(PROVIDER, f"org.apache.spark.sql.execution.streaming.state.{ROCKSDB}")
+    # Above this size PySpark sends functions as broadcasts, which the process that checks a stateful one never gets.
+    spark.sparkContext._jsc.sc().conf().set("spark.broadcast.UDFCompressionThreshold", str(1 << 30))
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
     if partitions > 4 * max(job.count, spark.sparkContext.defaultParallelism):
         warnings.warn(
