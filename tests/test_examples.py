@@ -1,4 +1,4 @@
-"""The examples run, each in a process of its own, and the cells of the notebook in order."""
+"""The cells of the notebook run in order; the other examples run in tests/test_run.py."""
 
 from __future__ import annotations
 
@@ -10,18 +10,6 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-SPARK = sorted(EXAMPLES.glob("spark_*.py"))
-SAYS = {"spark_fraud": "suspicions in 3000 payments", "spark_backfill": "stream:   7 thefts"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", SPARK, ids=lambda path: path.stem)
-def test_examples_on_spark(path: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, path], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert SAYS[path.stem] in done.stdout
 
 
 @pytest.mark.slow

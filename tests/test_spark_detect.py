@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import warnings
 from collections import Counter
@@ -57,7 +58,13 @@ def files(tmp_path: Path) -> Path:
     for number in range(COUNT // PER_FILE):
         random.Random(number).shuffle(order)
         pq.write_table(EVENTS.slice(number * PER_FILE, PER_FILE).take(order), folder / f"{number}.parquet")
+        aged(folder / f"{number}.parquet", number)
     return folder
+
+
+def aged(path: Path, number: int) -> None:
+    """Streams read files by age, and files of one millisecond in any order."""
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
 def streamed(spark: SparkSession, folder: Path) -> DataFrame:
@@ -300,6 +307,7 @@ def _again(spark: SparkSession, files: Path, tmp_path: Path) -> DataFrame:
     listed = sorted(files.iterdir())
     for number, path in enumerate([*listed, listed[0]]):
         pq.write_table(pq.read_table(path), folder / f"{number}.parquet")
+        aged(folder / f"{number}.parquet", number)
     return streamed(spark, folder)
 
 
