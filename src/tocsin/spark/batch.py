@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tocsin.encode.arrow import BadRowError
 from tocsin.engine.changes import Changes
 from tocsin.events import END_OF_TIME
+from tocsin.run.pipeline import Pipeline
 from tocsin.spark.blocks import COPY, SHARD, described, judged, unusable_row
 from tocsin.spark.frames import Frame, column
 from tocsin.spark.job import Job, Shards
@@ -41,14 +42,22 @@ def worker(job: Job) -> Work:
         for batch in larger(batches):
             good, bad = _sorted_out(batch, job)
             yield from job.reports("bad", bad)
-            try:
-                found = pipeline.push(good)
-            except BadRowError as error:
-                raise unusable_row(good, error.row, error.reason) from None
-            yield from job.answers(numbers, _owned(shards, number, found))
-        yield from job.answers(numbers, _owned(shards, number, pipeline.advance(END_OF_TIME)))
+            yield from answered(job, shards, number, pipeline, numbers, good)
+        yield from answered(job, shards, number, pipeline, numbers, None)
 
     return run
+
+
+def answered(
+    job: Job, shards: Shards, number: int, pipeline: Pipeline, numbers: list[int], rows: pa.RecordBatch | None
+) -> Batches:
+    """What some rows bring in this shard, or (None) the end of the history."""
+    try:
+        found = pipeline.advance(END_OF_TIME) if rows is None else pipeline.push(rows)
+    except BadRowError as error:
+        assert rows is not None
+        raise unusable_row(rows, error.row, error.reason) from None
+    yield from job.answers(numbers, _owned(shards, number, found))
 
 
 def larger(batches: Batches, rows: int = 1 << 16) -> Batches:

@@ -8,28 +8,23 @@ detector. Where anything is not as it must be, the ordinary way is taken, and `e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tocsin.encode.arrow import BadRowError
-from tocsin.encode.batch import one_batch
 from tocsin.events import END_OF_TIME
-from tocsin.items import Ints
-from tocsin.spark.blocks import unusable_row
+from tocsin.spark.batch import answered
 from tocsin.spark.frames import Frame
 from tocsin.spark.job import Job, Shards
 from tocsin.spark.result import conformed
 from tocsin.spark.routes import Group, Unit
-from tocsin.spark.shard import ends_of
+from tocsin.spark.shard import released
 from tocsin.spark.slices import cut, margins
 
 HELD = 4_000_000  # so many rows may overlap in time, at most
@@ -139,23 +134,18 @@ def sliced(files: Files, job: Job, most: int) -> Job:
     if slices is None:
         raise Unfit("the window is too long to cut the time into slices")
     keyless = Group(tuple(Unit(unit.numbers, unit.plans) for unit in units))  # a slice has every event of its time
-    return job.with_shards((Shards(keyless, 0, slices.count, slices),))
+    return replace(job, shards=(Shards(keyless, 0, slices.count, slices),))
 
 
-def detect_files(files: Files, job: Job, spark: Any, *, work: Callable[..., Any] | None = None) -> DataFrame:
+def detect_files(files: Files, job: Job, spark: SparkSession) -> DataFrame:
     """The matches, with one task for each slice of time."""
-    tasks = spark.range(0, job.count, 1, job.count)
-    found: DataFrame = tasks.mapInArrow((work or reader)(files, job), from_arrow_schema(job.result))
-    return found
 
-
-def reader(files: Files, job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from _slice(files, job, number)
 
-    return run
+    return spark.range(0, job.count, 1, job.count).mapInArrow(read, from_arrow_schema(job.result))
 
 
 def _slice(files: Files, job: Job, number: int) -> Iterator[pa.RecordBatch]:
@@ -168,14 +158,8 @@ def _slice(files: Files, job: Job, number: int) -> Iterator[pa.RecordBatch]:
     high = slices.first + (number + 1) * slices.length + slices.ahead
     for rows in in_order(files, files.between(low, high), job):
         for first in range(0, rows.num_rows, PUSHED):
-            batch = rows.slice(first, PUSHED)
-            try:
-                found = pipeline.push(batch)
-            except BadRowError as error:
-                raise unusable_row(batch, error.row, error.reason) from None
-            yield from job.answers(numbers, [[slices.owned(c, number) for c in each if len(c)] for each in found])
-    last = pipeline.advance(END_OF_TIME)
-    yield from job.answers(numbers, [[slices.owned(c, number) for c in each if len(c)] for each in last])
+            yield from answered(job, shards, number, pipeline, numbers, rows.slice(first, PUSHED))
+    yield from answered(job, shards, number, pipeline, numbers, None)
 
 
 def in_order(files: Files, pieces: list[Piece], job: Job) -> Iterator[pa.RecordBatch]:
@@ -184,20 +168,9 @@ def in_order(files: Files, pieces: list[Piece], job: Job) -> Iterator[pa.RecordB
     for at, piece in enumerate(pieces):
         held.append(_read(files, piece))
         until = pieces[at + 1].first if at + 1 < len(pieces) else END_OF_TIME
-        rows = held[0] if len(held) == 1 else one_batch(pa.concat_tables([pa.Table.from_batches([b]) for b in held]))
-        ends = ends_of(rows, job)
-        ripe = ends < until
-        if not ripe.any():
-            held = [rows]
-            continue
-        held = [] if ripe.all() else [rows.filter(pa.array(~ripe))]
-        yield _sorted(rows if ripe.all() else rows.filter(pa.array(ripe)), ends[ripe])
-
-
-def _sorted(rows: pa.RecordBatch, ends: Ints) -> pa.RecordBatch:
-    if bool((ends[1:] >= ends[:-1]).all()):
-        return rows
-    return rows.take(pa.array(np.argsort(ends, kind="stable")))
+        rows, held = released(held, until, job)
+        if rows is not None:
+            yield rows
 
 
 def _read(files: Files, piece: Piece) -> pa.RecordBatch:

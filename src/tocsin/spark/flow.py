@@ -23,7 +23,7 @@ from tocsin.spark.pipeline import Output, Pipeline, placed_query
 from tocsin.spark.sources import Events, open_sources
 from tocsin.spark.trouble import noted
 from tocsin.spark.watch import numbers
-from tocsin.spark.write import FILES, Sink, start
+from tocsin.spark.write import FILES, Sink, put_all, start
 
 HISTORY = -1  # the batch number of a backfill: its files stand beside those of the stream, and are replaced by the next
 IN_BATCH = ("match", "bad")
@@ -215,15 +215,7 @@ def run_batch(ready: Ready) -> Tally:
     counts = Observation("result")
     kinds = [sf.sum((sf.col("kind") == kind).cast("long")).alias(kind) for kind in IN_BATCH]
     rows = ready.prepared.run().observe(counts, *kinds)
-    several = len(sinks) > 1
-    if several:  # else every sink would have the history searched anew
-        rows = rows.persist()
-    try:
-        for sink in sinks:
-            sink.put(rows, HISTORY)
-    finally:
-        if several:
-            rows.unpersist()
+    put_all(sinks, rows, HISTORY)
     found = _observed(counts) if sinks else {}
     tally = Tally(matches=int(found.get("match") or 0), bad=int(found.get("bad") or 0))
     tally.events = ready.events_read()

@@ -67,9 +67,6 @@ class Job:
         known = {unit.name: Known(unit.fingerprints, 0, dict(self.columns_of[unit.name])) for unit in units}
         return Identity(known, self.layout)
 
-    def with_shards(self, shards: tuple[Shards, ...]) -> Job:
-        return replace(self, shards=shards)
-
     def of_shard(self, number: int) -> Shards:
         return next(each for each in self.shards if each.first <= number < each.first + each.count)
 

@@ -118,28 +118,12 @@ class Live:
         """Blocks of rows with their numbers; everything that ends before the guarantee is looked at, in order."""
         for cohort in self.cohorts:
             cohort.held += [one_batch(table) for number, table in rows if number >= cohort.since and table.num_rows]
-            ripe = self._ripe(cohort, guarantee)
+            ripe, cohort.held = released(cohort.held, guarantee, self.job)
             if ripe is not None:
                 yield from self.job.answers(cohort.numbers, cohort.pipeline.push(ripe))
             if guarantee > BEGINNING:
                 time = END_OF_TIME if guarantee >= END_OF_TIME else guarantee - 1
                 yield from self.job.answers(cohort.numbers, cohort.pipeline.advance(time))
-
-    def _ripe(self, cohort: Cohort, guarantee: int) -> pa.RecordBatch | None:
-        """The held rows that end before the guarantee, in order of time."""
-        if not cohort.held:
-            return None
-        rows = _together(cohort.held)
-        ends = ends_of(rows, self.job)
-        ripe = ends < guarantee
-        if not ripe.any():
-            cohort.held = [rows]
-            return None
-        cohort.held = [] if ripe.all() else [rows.filter(pa.array(~ripe))]
-        at = np.flatnonzero(ripe)
-        order = at[np.argsort(ends[at], kind="stable")]
-        in_order = len(order) == rows.num_rows and bool((order[1:] > order[:-1]).all())
-        return rows if in_order else rows.take(pa.array(order))
 
     @property
     def waiting(self) -> int:
@@ -151,6 +135,22 @@ _alive: OrderedDict[tuple[str, str, int], Live] = OrderedDict()
 
 def ends_of(rows: pa.RecordBatch, job: Job) -> Ints:
     return ticks(rows.column(job.columns.end or job.columns.time), "end")[0]
+
+
+def released(held: list[pa.RecordBatch], until: int, job: Job) -> tuple[pa.RecordBatch | None, list[pa.RecordBatch]]:
+    """The held rows that end before `until`, in order of time (None: there are none), and those that are held on."""
+    if not held:
+        return None, held
+    rows = _together(held)
+    ends = ends_of(rows, job)
+    ripe = ends < until
+    if not ripe.any():
+        return None, [rows]
+    rest = [] if ripe.all() else [rows.filter(pa.array(~ripe))]
+    at = np.flatnonzero(ripe)
+    order = at[np.argsort(ends[at], kind="stable")]
+    in_order = len(order) == rows.num_rows and bool((order[1:] > order[:-1]).all())
+    return rows if in_order else rows.take(pa.array(order)), rest
 
 
 def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -74,6 +74,19 @@ def as_messages(rows: DataFrame) -> DataFrame:
     return rows.select(sf.col("match_id").alias("key"), whole.alias("value"))
 
 
+def put_all(sinks: Sequence[Sink], rows: DataFrame, batch: int) -> None:
+    """Write one batch to every sink, and compute it once."""
+    several = len(sinks) > 1
+    if several:  # else every sink would have it computed anew
+        rows = rows.persist()
+    try:
+        for sink in sinks:
+            sink.put(rows, batch)
+    finally:
+        if several:
+            rows.unpersist()
+
+
 def start(
     result: DataFrame,
     sinks: Sink | Sequence[Sink],
@@ -87,18 +100,9 @@ def start(
     if not listed:
         raise TocsinError("a stream needs a sink", hint='for example Sink("parquet", "matches")')
 
-    def write(rows: DataFrame, batch: int) -> None:
-        several = len(listed) > 1
-        if several:  # else every sink would have the batch computed anew
-            rows = rows.persist()
-        try:
-            for sink in listed:
-                sink.put(rows, batch)
-        finally:
-            if several:
-                rows.unpersist()
-
-    writer = result.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    writer = result.writeStream.foreachBatch(lambda rows, batch: put_all(listed, rows, batch)).option(
+        "checkpointLocation", checkpoint
+    )
     writer = writer.queryName(name) if name else writer
     writer = writer.trigger(**trigger) if trigger else writer
     job = getattr(result, JOB, None)
