@@ -106,7 +106,7 @@ def fit_checkpoints(spark: SparkSession, location: str) -> None:
     """Have queries that start after this write their checkpoint at `location` in the way that suits its file system.
 
     On a local disk Spark's usual way looks for symbolic links with a `readlink` process for each step, some fifty for
-    a small batch; the other way starts none, and such a batch takes a quarter to a half less time. Both make a file
+    a small batch; the other way starts none, and such a batch usually takes less time. Both make a file
     appear by the same atomic rename, its checksum by a second one, so neither is safer against a kill. Elsewhere (HDFS,
     object stores) renaming differs between the two, and Spark's choice stays. So does a class that the user has chosen.
     """
@@ -188,11 +188,13 @@ def _started(settings: Mapping[str, str]) -> SparkSession:
     _launch(conf)
     _quiet_python()
     try:
-        return SparkSession.builder.config(conf=conf).getOrCreate()
+        started = SparkSession.builder.config(conf=conf).getOrCreate()
     except Py4JJavaError as error:
         raise _failed(str(error.java_exception.toString())) from None
     except (Py4JError, PySparkException) as error:
         raise _failed(str(error)) from None
+    same_python(started)
+    return started
 
 
 def _launch(conf: SparkConf) -> None:
