@@ -41,7 +41,9 @@ class Branch:
         self.library = rt.library(False)
         self._programs: dict[tuple[bool, bool], tuple[Program, kernels.Kernel]] = {}
         self._nulls = False  # a null has been stored
-        self.program = self._generate(Shape(detector.plan.schema.intervals, eids=True, nulls=False))
+        self.program = self._generate(
+            Shape(detector.plan.schema.intervals, eids=True, nulls=False, hold=detector.holds)
+        )
         self.accepted = self.late = 0
         self._drained: list[Answers] = []  # on their way out
         self._ready = False
@@ -89,10 +91,21 @@ class Branch:
     @property
     def first_waiting(self) -> int:
         """The earliest end among waiting answers."""
-        if not self._ready or not self.program.waits or not self.T[rt.WAITING]:
-            return rt.FAR
-        ends = self.PD[: self.T[rt.WAITING], 3::2]
-        return int(ends.max(axis=1).min())
+        waiting = self._waiting_rows()
+        return int(waiting[:, 1::2].max(axis=1).min()) if len(waiting) else rt.FAR
+
+    def _waiting_rows(self) -> Ints:
+        """The (event, end) pairs of waiting answers, those on the side of the heap included."""
+        if not self._ready or not self.program.waits:
+            return np.zeros((0, 2), np.int64)
+        heap, aside = self.PD[: self.T[WAITING]], self.PD[len(self.PD) - self.T[rt.ASIDE] :]
+        head = self.PD.shape[1] - 2 * len(self.program.nest)
+        return np.concatenate([heap, aside])[:, head:]
+
+    @property
+    def waiting(self) -> int:
+        """How many answers wait."""
+        return self.count(WAITING) + self.count(rt.ASIDE)
 
     @property
     def live(self) -> int:
@@ -128,7 +141,9 @@ class Branch:
         """The kernel for batches with or without withdrawals and nulls; made when first needed, on the same state."""
         if (signs, self._nulls) not in self._programs:
             eids = bool(self.detector.eids) or signs
-            program = self._generate(Shape(self.detector.plan.schema.intervals, eids, signs, self._nulls))
+            program = self._generate(
+                Shape(self.detector.plan.schema.intervals, eids, signs, self._nulls, self.detector.holds)
+            )
             self._programs[signs, self._nulls] = (program, self._compile(program))
         return self._programs[signs, self._nulls]
 
@@ -142,7 +157,9 @@ class Branch:
         """Compile what input without withdrawals may need, with and without nulls; the modules that hold it on disk."""
         names = []
         for nulls in (False, True):
-            program = self._generate(Shape(self.detector.plan.schema.intervals, eids, signs=False, nulls=nulls))
+            program = self._generate(
+                Shape(self.detector.plan.schema.intervals, eids, signs=False, nulls=nulls, hold=self.detector.holds)
+            )
             kernel = self._compile(program)
             module = getattr(getattr(kernel.run, "py_func", None), "__module__", None) or ""
             if kernel.jit and module.startswith(kernels.PREFIX):
@@ -170,6 +187,9 @@ class Branch:
         self.words: memoryview = self.T.data  # the same for the host, who reads single words
         self.T[rt.CLOCK] = self.detector.clock
         self.T[rt.ORDERED] = int(self.detector.ordered)
+        self.T[rt.SLACK] = self.detector.slack
+        self.T[rt.IMMEDIATE] = int(self.detector.immediate)
+        self.T[rt.CERTAIN] = int(self.detector.final)
         self.T[rt.HORIZON] = BEGINNING
         self.T[rt.TOP] = leaves
         self.T[rt.DENSE] = dense = dense if program.keyed else 0
@@ -178,7 +198,8 @@ class Branch:
         self.D = np.zeros(((dense + keys) * leaves, 4), np.int32)
         self.N = np.full((dense + keys) * leaves, -rt.FAR, np.int64)
         self.KM = np.zeros((4 * keys if program.keyed else 1, 3), np.int64)
-        self.PD = np.zeros((max(16, rows // 16) if program.waits else 1, 2 + 2 * len(program.nest)), np.int64)
+        head = 3 if program.holds else 2
+        self.PD = np.zeros((max(16, rows // 16) if program.waits else 1, head + 2 * len(program.nest)), np.int64)
         self.OUT = np.zeros((rows, program.width), np.int64)
         self.MEM = np.zeros(4 * rows if program.repeated else 1, np.int64)
         self.LF = np.array(program.floats or (0.0,), np.float64)
@@ -195,7 +216,8 @@ class Branch:
         types_at = rt.PARAMS + len(program.ints)
         leaves_at = types_at + len(local)
         lists_at = leaves_at + len(starts)
-        T = np.full(lists_at + len(lists), -1, np.int64)
+        guarantees_at = lists_at + len(lists)
+        T = np.full(guarantees_at + 2 * len(program.types), -1, np.int64)
         T[: rt.PINS] = 0
         for base, name in ((rt.LEVELS, "levels"), (rt.TERMINAL, "terminal"), (rt.COVERED, "covered")):
             T[base : base + len(program.leaf_ids)] = program.tables[name]
@@ -206,10 +228,17 @@ class Branch:
         T[rt.TRIES : rt.PARAMS] = 0
         T[types_at:leaves_at] = local
         T[leaves_at:lists_at] = [lists_at + start for start in starts]
-        T[lists_at:] = lists
-        T[rt.TYPES_AT], T[rt.LEAVES_AT] = types_at, leaves_at
+        T[lists_at:guarantees_at] = lists
+        T[guarantees_at::2], T[guarantees_at + 1 :: 2] = self._guarantees(program)
+        T[rt.TYPES_AT], T[rt.LEAVES_AT], T[rt.GUARANTEES] = types_at, leaves_at, guarantees_at
+        T[rt.TYPES] = len(program.types)
         T[rt.SPAN] = program.span or 0
         return T
+
+    def _guarantees(self, program: Program) -> tuple[list[int], list[int]]:
+        """For each local type what answers may rely on: what was promised, and how far it lags behind the clock."""
+        released = [self.detector.released(type) for type in program.types]
+        return [time for time, _ in released], [lag for _, lag in released]
 
     def _lend(self, jit: bool | None = None) -> None:
         """The arrays as the kernel takes them: as they are, or as memoryviews for the plain body."""
@@ -254,10 +283,10 @@ class Branch:
         words, count = self.words, len(items)
         before, late = words[RELEVANT], words[LATE]
         for begin in range(0, count, CHUNK):
-            if kernel.settle is not None:  # else the kernel does it
+            if kernel.settle is not None or not self.detector.ordered:  # else the kernel does it
                 self._set_horizon()
             self._run(kernel, begin, min(begin + CHUNK, count), first, batch)
-            if words[WAITING]:
+            if words[WAITING] or words[rt.ASIDE]:
                 self._settle(kernel)
         self.accepted, self.late = words[RELEVANT] - before, words[LATE] - late
         return self._answers()
@@ -276,7 +305,7 @@ class Branch:
             self._args = (*self._lent, *self.state)
         if self._one.run(0, 1, number, *self._args) != DONE:
             self._run(self._one, words[rt.ROW], 1, number, self._lent)
-        if words[WAITING]:
+        if words[WAITING] or words[rt.ASIDE]:
             self._settle(self._one)
         self.accepted = words[RELEVANT] - before
         return self._answers() if words[OUT_N] or self._drained else None
@@ -286,11 +315,18 @@ class Branch:
         if not self._ready:  # nothing has come yet; the clock is the detector's
             return None
         kernel = self.prepare()
-        self.T[rt.CLOCK] = max(int(self.T[rt.CLOCK]), clock)
+        now = max(self.words[CLOCK], clock)  # what is promised of all types is time that has passed
+        self.words[CLOCK] = max(now, self.detector.open_from(self.program.types, now))
         self.T[rt.ENDED] = int(ended)
+        self._renew_guarantees()
         self._settle(kernel)
         self._set_horizon()
         return self._answers()
+
+    def _renew_guarantees(self) -> None:
+        at = self.words[rt.GUARANTEES]
+        self.T[at : at + 2 * len(self.program.types) : 2] = self._guarantees(self.program)[0]
+        self.T[rt.MOVED] = 1
 
     def _answers(self) -> Answers | None:
         """All that was drained."""
@@ -325,7 +361,7 @@ class Branch:
                 self._sweep_keys()
 
     def _settle(self, kernel: kernels.Kernel) -> None:
-        if kernel.settle is None or not self.words[WAITING]:
+        if kernel.settle is None or not (self.words[WAITING] or self.words[rt.ASIDE]):
             return
         while kernel.settle(*self.state) == rt.OUT_FULL:
             self._drain()
@@ -340,13 +376,15 @@ class Branch:
             return
         self.OUT = np.zeros((2 * len(self.OUT), self.OUT.shape[1]), np.int64)
         self.MEM = np.zeros(2 * len(self.MEM), np.int64)
-        self.PD = np.concatenate([self.PD, np.zeros_like(self.PD)])
+        half = len(self.PD) - self.words[rt.ASIDE]  # what stands aside stays at the end
+        self.PD = np.concatenate([self.PD[:half], np.zeros_like(self.PD), self.PD[half:]])
         self._lend()
 
     def _set_horizon(self) -> None:
+        """Events are needed for a span behind the first tick at which one may still come."""
         span = self.program.span
-        if span is not None and self.detector.ordered:
-            self.words[HORIZON] = max(BEGINNING, self.words[CLOCK] - span)
+        if span is not None:
+            self.words[HORIZON] = max(BEGINNING, self.detector.open_from(self.program.types, self.words[CLOCK]) - span)
 
     # --- room -----------------------------------------------------------------------------------------------------
 

@@ -1,12 +1,14 @@
 """A detector: push events in, get changes out; its state is the events it still needs and nothing else.
 
 It accepts items in any order and corrects itself by signed changes. With `ordered=True` the input is promised in order
-of `end`: late events are counted and set aside, and what lies behind the window is forgotten.
+of `end`: late events are counted and set aside, and what lies behind the window is forgotten. Otherwise `late` says by
+how much an event may come too late, and `promise` that no more events of a type end at or before a time; both let it
+forget. Answers that depend on events of the types in `hold` wait until nothing that is promised can change them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -55,9 +57,15 @@ class Detector:
         *,
         jit: bool = True,
         ordered: bool = True,
+        late: int | None = None,
+        hold: Collection[str] = (),
+        immediate: bool = False,
         functions: Mapping[str, Function] | None = None,
     ) -> None:
         self.plan, self.types, self.strings, self.jit, self.ordered = plan, types, strings, jit, ordered
+        self.slack = 0 if ordered else rt.UNLIMITED if late is None else late
+        self.hold, self.immediate = frozenset(hold), immediate
+        self.promises: dict[str, int] = {}
         self.functions = registered() if functions is None else functions
         self.payload = Payload(ordered=ordered)
         self.next = 0  # the number of the next event
@@ -94,7 +102,7 @@ class Detector:
         if items.signs is not None and (items.signs < 0).any():
             self.withdrawn = self.next
         changes = self._changes(raw)
-        if late and self.ordered:
+        if late:
             changes = replace(changes, late=self._late_rows(items, before))
         self._forget()
         return changes
@@ -106,7 +114,7 @@ class Detector:
             self._lender, self._short = one, all(branch.can_borrow(one) for branch in self.branches)
             self._twin = one.twin() if self.eids and one.eid_high is None else None
         late = one.time < self.clock
-        if not self._short or self.ended or (late and self.ordered):
+        if not self._short or self.ended or one.time < self.clock - self.slack:
             return self.push(one)
         number = self.next
         self.next = number + 1
@@ -126,12 +134,46 @@ class Detector:
         return changes
 
     def advance(self, time: int) -> Changes:
-        """Let time pass without an event; END_OF_TIME ends the stream and settles everything."""
+        """Let time pass without an event: none will end before it. END_OF_TIME ends the stream and settles everything."""
         self.ended = self.ended or time >= END_OF_TIME
         self.clock = max(self.clock, time)
+        return self.promise(None, END_OF_TIME if self.ended else time - 1)
+
+    def promise(self, type: str | None, time: int) -> Changes:
+        """Every later event of a type (None: of all) ends after `time`."""
+        for each in self.types if type is None else (type,):
+            self.promises[each] = max(self.promises.get(each, BEGINNING), time)
         changes = self._changes([branch.advance(self.clock, self.ended) for branch in self.branches])
         self._forget()
         return changes
+
+    # --- what may still come ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def holds(self) -> bool:
+        """Whether answers wait for guarantees."""
+        return not self.ordered and bool(self.hold)
+
+    @cached_property
+    def final(self) -> bool:
+        """Whether what was answered is never taken back, while promises are kept."""
+        return self.holds and self._my_types() <= self.hold
+
+    def released(self, type: str) -> tuple[int, int]:
+        """What answers may rely on about a type: all its events after a time are known, or after the clock less a lag."""
+        if self.ended:
+            return rt.FAR, 1
+        promised = self.promises.get(type, BEGINNING)
+        if type in self.hold:
+            return promised, min(self.slack + 1, rt.UNLIMITED)
+        return (rt.FAR if self.immediate else promised), 1
+
+    def open_from(self, types: Iterable[str], clock: int) -> int:
+        """No event of these types will end before this."""
+        behind = clock - self.slack
+        if self.ordered or not self.promises:
+            return behind
+        return max(behind, min((self.promises.get(type, BEGINNING) for type in types), default=BEGINNING) + 1)
 
     def _open(self, items: Items) -> None:
         if self.ended:
@@ -141,12 +183,14 @@ class Detector:
 
     @property
     def frontier(self) -> int:
-        """No later change is of a match that ends at or before this (ordered input only)."""
+        """No later change is of a match that ends at or before this."""
         if self.ended:
             return END_OF_TIME
-        if not self.ordered:
-            return BEGINNING
-        passed = min([self.clock - 1, *(branch.first_waiting - 1 for branch in self.branches)])
+        passed = min(
+            min(self.open_from(branch.program.types, self.clock), branch.first_waiting) - 1 for branch in self.branches
+        )
+        if not (self.ordered or self.final):  # an event may still correct a match that ended a window before it
+            passed = BEGINNING if self.plan.within is None else max(BEGINNING, passed - self.plan.within)
         if not any(variable.hidden for variable in self.plan.variables):
             return passed
         # a hidden event may still come for visible ones that lie up to a window back
@@ -166,7 +210,7 @@ class Detector:
             total.relevant = max(total.relevant, branch.count(rt.RELEVANT))
             total.late = max(total.late, branch.count(rt.LATE))
             total.duplicates = max(total.duplicates, branch.count(rt.DUPLICATES))
-            total.waiting += branch.count(rt.WAITING)
+            total.waiting += branch.waiting
         return total
 
     @property
@@ -190,7 +234,7 @@ class Detector:
         changes = _joined([self._bound(view, *each) for each in found])
         if self.ledger is not None:
             changes = self.ledger.settle(changes)
-        settled = self.ordered and not self.withdrawn  # then nothing is ever taken back
+        settled = (self.ordered or self.final) and not self.withdrawn  # then nothing is ever taken back
         gained = len(changes) if settled else int(np.count_nonzero(changes.op > 0))
         self._matches += gained
         self._retracted += len(changes) - gained
@@ -266,15 +310,15 @@ class Detector:
         return found.pop() if len(found) == 1 else ()
 
     def _late_rows(self, items: Items, before: int) -> Ints:
-        clock = np.maximum.accumulate(np.concatenate([[before], items.end]))[:-1]
+        clock = np.maximum.accumulate(np.concatenate([[before], items.end]))[:-1] - self.slack
         mine = np.isin(items.types, [self.types.index(type) for type in self._my_types() if type in self.types])
         return np.flatnonzero((items.end < clock) & mine)
 
     def _forget(self) -> None:
         horizons = [branch.horizon for branch in self.branches]
         self.payload.tidy(min(horizons) if horizons else BEGINNING)
-        if self.ledger is not None and self.ordered:
-            self.ledger.forget(self.clock)
+        if self.ledger is not None and horizons and min(horizons) > BEGINNING:
+            self.ledger.forget(min(self.open_from(branch.program.types, self.clock) for branch in self.branches))
 
     # --- state ----------------------------------------------------------------------------------------------------
 
@@ -294,10 +338,15 @@ def compile_plan(
     *,
     jit: bool = True,
     ordered: bool = True,
+    late: int | None = None,
+    hold: Collection[str] = (),
+    immediate: bool = False,
     functions: Mapping[str, Function] | None = None,
 ) -> Detector:
     """A new detector for a bound plan. `types` and `strings` are those of the encoder that will feed it."""
-    return Detector(plan, types, strings, jit=jit, ordered=ordered, functions=functions)
+    return Detector(
+        plan, types, strings, jit=jit, ordered=ordered, late=late, hold=hold, immediate=immediate, functions=functions
+    )
 
 
 def _tied(end: Ints, keys: list[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tocsin.engine.payload import Rows, Words, mixed, whole, words_of
 from tocsin.errors import StateError
+from tocsin.events import BEGINNING
 from tocsin.items import Ints
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def _summary(detector: Detector) -> Part:
         "clock": detector.clock,
         "ended": detector.ended,
         "ordered": detector.ordered,
+        "promises": detector.promises,
         "next": detector.next,
         "eids": detector.eids,
         "seen": detector._seen,
@@ -221,6 +223,10 @@ def _resume(detector: Detector, newest: dict[str, Any], summaries: list[dict[str
     """Set clock and counts; answers that were due at the saved clock were given before it was saved."""
     detector.eids = newest["eids"] if detector.eids is None else detector.eids
     detector.clock = max(state["clock"] for state in summaries)
+    for state in summaries:  # several states of one stream: what each was promised holds for its own events only
+        for type, time in state.get("promises", {}).items():
+            known = [each.get("promises", {}).get(type, BEGINNING) for each in summaries]
+            detector.promises[type] = min(time, *known)
     for branch in detector.branches:
         branch.advance(detector.clock, newest["ended"])
     detector.ended = newest["ended"]

@@ -411,8 +411,7 @@ class Payload:
 
     def tidy(self, horizon: int) -> None:
         """Forget what ended before the horizon; too many single rows become chunks."""
-        if self.ordered:
-            self._drop_before(horizon)
+        self._drop_before(horizon)
         if len(self.tail) - self.head > (MOST_SINGLE if self.ordered else SMALL):
             self._flush(AT_ONCE if self.ordered else None)
 

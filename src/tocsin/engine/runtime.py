@@ -11,7 +11,8 @@ the same memory, so that they compute with Python's own integers. All tables are
       k * leaves + l
   N   the newest end in each buffer, or a time long ago: most lookups need no more
   KM  open-addressing table, 3 words a slot: prefix, value, key code; codes start at 1, 0 is "no key"
-  PD  waiting answers, WAIT_WIDTH words each, a binary heap on word 0: the time they wait for, key, (event, end) pairs
+  PD  waiting answers, WAIT_WIDTH words each, a binary heap on word 0: the time they wait for, key, [type they wait
+      for,] (event, end) pairs; held answers that the heap cannot rank stand aside, from the last row backwards
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -103,8 +104,16 @@ H_SIZE, D_SIZE, KM_SIZE, OUT_SIZE, MEM_SIZE, PD_SIZE = 21, 22, 23, 24, 25, 26  #
 WAIT_WIDTH = 27
 SPAN = 28  # ordered input: how far behind the clock an event may be of use; 0: for ever
 DENSE = 29  # keys from 0 to this are their own codes
+SLACK = 30  # an event that ends more than this behind the clock is too late
+IMMEDIATE = 31  # 1: answers do not wait for time to pass
+GUARANTEES = 32  # where in T the guarantees begin: for each local type what was promised, and its lag behind the clock
+MOVED = 33  # 1: a guarantee has moved since answers on the side were judged
+ASIDE = 34  # held answers on the side of the heap: what they wait for has come, but for another type
+TYPES = 35  # how many local types there are
+WATCHED = 36  # the local type that the answer just judged waits for; -1: it may be any
+CERTAIN = 37  # 1: what was answered is final, and a late event changes nothing but held answers
 MOST_LEAVES = 112  # each of the following tables has one word per leaf (PINS: per level of the root's nest)
-PINS = 32  # places of root leaves that are given, -1: free
+PINS = 48  # places of root leaves that are given, -1: free
 PLACES = PINS + MOST_LEAVES  # where the current row's event was stored, -1: not there
 ROW_KEYS = PLACES + MOST_LEAVES  # under which key code
 LEVELS = ROW_KEYS + MOST_LEAVES  # the level of the leaf in the root's nest; -1: in a forbidden block, or repeated
@@ -119,6 +128,7 @@ PARAMS = HITS + MOST_LEAVES  # the window, the integer literals, then the tables
 DONE, OUT_FULL, HEAP_FULL, KEYS_FULL, WAIT_FULL = 0, 1, 2, 3, 4
 
 FAR = 1 << 62  # beyond every time
+UNLIMITED = 1 << 61  # a slack or a lag that nothing exceeds
 BIGGEST = (1 << 63) - 1
 SMALLEST = -(1 << 63)
 
@@ -582,6 +592,70 @@ def rewait(T: Any, PD: Any) -> None:
     """Let the first entry of the heap wait on, until T[REWAIT]."""
     PD[0] = T[REWAIT]
     sink(T, PD)
+
+
+# --- held answers: they wait for guarantees, not for the clock ------------------------------------------------------
+
+
+@inlined
+def promised(T: Any, type: int) -> int:
+    """Every event of a local type that is still to come ends after this."""
+    at = T[GUARANTEES] + 2 * type
+    return max(T[at], T[CLOCK] - T[at + 1])
+
+
+@compiled
+def furthest(T: Any) -> int:
+    """The largest guarantee of any type: nothing that waits for a later time can be settled."""
+    best = -FAR
+    for type in range(T[TYPES]):
+        best = max(best, promised(T, type))
+    return best
+
+
+@compiled
+def set_aside(T: Any, PD: Any) -> None:
+    """Move the first entry of the heap to the side: what it waits for has not come for its own type."""
+    last = T[WAITING] - 1
+    target = T[PD_SIZE] - 1 - T[ASIDE]
+    swap(T, PD, 0, last)
+    if target != last:
+        swap(T, PD, last, target)
+    T[WAITING] = last
+    T[ASIDE] += 1
+    sink(T, PD)
+
+
+@compiled
+def forget_aside(T: Any, PD: Any, row: int) -> None:
+    """Drop an entry on the side: the newest one takes its row."""
+    swap(T, PD, row, T[PD_SIZE] - T[ASIDE])
+    T[ASIDE] -= 1
+
+
+@compiled
+def rank_again(T: Any, PD: Any) -> None:
+    """Make a heap of all entries, whatever their order."""
+    entries = T[WAITING]
+    T[WAITING] = 0
+    T[FRESH] = entries
+    wait(T, PD)
+
+
+@inlined
+def next_start(H: Any, R: int, rs: int, a: int, b: int, time: int) -> int:
+    """The first start after `time` among the places [a, b), or FAR."""
+    a = first_after(H, R, a, b, time)
+    if a >= b:
+        return FAR
+    if rs == 0:
+        return H[a * R]
+    best = FAR
+    while a < b:
+        if H[a * R + rs] > time:
+            best = min(best, H[a * R + rs])
+        a += 1
+    return best
 
 
 # --- arithmetic that never lies: (value, is not null) -------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 
 from tocsin.encode import Columns, Encoder, from_dicts, infer_schema
 from tocsin.engine.changes import Changes
@@ -23,6 +24,7 @@ from tocsin.schema import Schema
 from tocsin.testing.oracle import Binding
 
 EVERY = -1
+ALL = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,9 @@ class Mode:
     `ordered` sorts the events by end and promises so; otherwise they come as listed. `batch` is the number of events a
     push (None: all at once). `restart` saves and restores in a new detector after that many pushes (None: never;
     EVERY: before every push and before the end of the stream).
+    Of events that come as listed: with `late` the detector is told how late they are; `promises` is the seed of
+    guarantees between the pushes, all of them kept; `hold` is ALL or the seed of the types whose guarantees answers
+    wait for; with `immediate` answers do not wait for their window to pass.
     """
 
     jit: bool = False
@@ -39,6 +44,10 @@ class Mode:
     batch: int | None = None
     off: frozenset[str] = frozenset()
     restart: int | None = None
+    late: bool = False
+    promises: int | None = None
+    hold: int | None = None
+    immediate: bool = False
 
 
 def schema_of(events: Sequence[Event]) -> Schema:
@@ -80,12 +89,17 @@ def run(
 def changes(
     plan: Plan, events: Sequence[Event], mode: Mode, *, functions: Mapping[str, Function] | None = None
 ) -> Iterator[Changes]:
-    """The changes of every push and of the end of the stream."""
+    """The changes of every push, of every promise and of the end of the stream."""
     listed = sorted(events, key=lambda event: event.end) if mode.ordered else list(events)
     rows, types, strings = from_dicts(listed), types_of(plan), Strings()
 
     def new() -> Detector:
-        return compile_plan(plan, types, strings, jit=mode.jit, ordered=mode.ordered, functions=functions)
+        late = smallest_slack(listed) if mode.late else None
+        hold = held_types(types, mode.hold)
+        return compile_plan(
+            plan, types, strings, jit=mode.jit, ordered=mode.ordered, late=late, hold=hold, immediate=mode.immediate,
+            functions=functions,
+        )  # fmt: skip
 
     detector = new()
     encoder = Encoder(plan.schema, types, strings, wanted=detector.reads)
@@ -94,9 +108,41 @@ def changes(
         if mode.restart in (push, EVERY):
             detector = restarted(detector, new())
         yield detector.push(encoder.encode(rows.slice(first, step)))
+        for type, time in promises(listed[first + step :], types, mode.promises, push):
+            yield detector.promise(type, time)
     if mode.restart == EVERY:
         detector = restarted(detector, new())
     yield detector.advance(END_OF_TIME)
+
+
+def held_types(types: Sequence[str], hold: int | None) -> frozenset[str]:
+    """All types, none, or some of them by a seed."""
+    if hold is None or hold == ALL:
+        return frozenset(types if hold == ALL else ())
+    random = Random(hold)  # noqa: S311 - not for secrets
+    return frozenset(type for type in types if random.random() < 0.6)
+
+
+def smallest_slack(events: Sequence[Event]) -> int:
+    """By how much the latest event comes too late."""
+    clock, late = None, 0
+    for event in events:
+        clock = event.end if clock is None else max(clock, event.end)
+        late = max(late, clock - event.end)
+    return late
+
+
+def promises(
+    later: Sequence[Event], types: Sequence[str], seed: int | None, push: int
+) -> Iterator[tuple[str | None, int]]:
+    """Guarantees that hold at a moment: everything that comes later ends after them."""
+    if seed is None:
+        return
+    random = Random(1000 * seed + push)  # noqa: S311 - not for secrets
+    for type in random.sample([None, *types], k=random.randint(0, min(3, len(types)))):
+        ends = [event.end for event in later if type is None or event.type == type]
+        time = (min(ends) if ends else 40) - 1 - max(0, random.randint(-2, 6))
+        yield type, time
 
 
 def restarted(detector: Detector, new: Detector) -> Detector:

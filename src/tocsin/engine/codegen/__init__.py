@@ -51,6 +51,8 @@ class Generator(Intake):
     def program(self) -> Program:
         for each in self.blocks[1:][::-1]:
             self._violated(each)
+        if self.holds:
+            self._certainties()
         if self._judged:
             self._judge()
         self._nest()
@@ -75,6 +77,7 @@ class Generator(Intake):
             floats=tuple(self.literals.floats),
             keyed=bool(self.keys),
             waits=self.waits,
+            holds=self.holds,
             ranks="RK[" in source,
             words=self.words,
             span=self._span(),

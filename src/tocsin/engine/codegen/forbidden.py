@@ -60,11 +60,11 @@ class ForbiddenBlocks(MemberLoops):
             self.emit(f"if {self._violation(part, 'excl')} != 0:")
             self.emit(f"    {fail}")
 
-    def _violation(self, part: Forbidden, excl: str) -> str:
+    def _violation(self, part: Forbidden, excl: str, name: str = "violated") -> str:
         """The call that looks for a violation of one forbidden part."""
         low, high = self._ends(part.scope)
         inner = "".join(f", {outer}" for outer in self._outer(part.block))
-        return f"violated_{self.blocks.index(part.block)}({low}, {high}, key, {excl}{inner}, S)"
+        return f"{name}_{self.blocks.index(part.block)}({low}, {high}, key, {excl}{inner}, S)"
 
     def _outer(self, block: Block) -> list[str]:
         """Names that a block needs from the blocks around it: places, spans of repetitions, aggregates."""

@@ -32,6 +32,7 @@ class Intake(Nest):
             self._lines(
                 "local = T[TYPES_AT]",
                 "span = T[SPAN]",
+                "slack = T[SLACK]",
                 "T[PHASE] = 0",
                 "rows = T[OUT_N]",
                 "members = T[MEM_N]",
@@ -56,12 +57,13 @@ class Intake(Nest):
             "if ty >= 0:",
             "    ty = T[local + ty]",
             "late = e < clock",
-            "if ty < 0 or (late and ordered):",
+            "if ty < 0 or e < clock - slack:",
             "    if ty >= 0:",
             "        T[LATE] += 1",
             "    clock = max(clock, e)",
             "    i += 1",
             "    continue",
+            *(["if not late:", "    T[MOVED] = 1"] if self.holds else []),
             "clock = max(clock, e)",
             f"s = {'start[i]' if self.shape.intervals else 'e'}",
             "number = base + i",
@@ -70,9 +72,12 @@ class Intake(Nest):
         )
         if not self.waits and self.within is not None:
             self._lines("if ordered:", "    T[HORIZON] = e - span")
+        if self.waits:
+            self._lines("if T[IMMEDIATE] != 0:", "    late = True")  # nothing waits, so any event may correct
         if self.waits:  # what was due before a late event must be answered before it can be corrected
+            held = "T[WAITING] + T[ASIDE] > 0" if self.holds else "(late or sign < 0)"
             self._lines(
-                "if phase == 0 and (late or sign < 0):",
+                f"if phase == 0 and {held}:",
                 "    T[CLOCK] = clock",
                 "    if due(S) != DONE:",
                 "        T[ROW] = i",
@@ -106,7 +111,23 @@ class Intake(Nest):
                 )
         if self.waits:
             self.emit("wait(T, PD)")
+        if self.holds and self._is_prompt:
+            self._ask_held()
         self.emit("i += 1")
+
+    @property
+    def _is_prompt(self) -> bool:
+        """Whether an event can settle what is held, or clear what it had failed by: else that shows in its time."""
+        return bool(self.root.repeated) or any(part.block.forbidden for part in self.root.forbidden)
+
+    def _ask_held(self) -> None:
+        """An event at a forbidden or repeated leaf: ask what is held under its key again."""
+        self.emit("if T[WAITING] + T[ASIDE] > 0:")
+        with self.writer.indented():
+            self._each_leaf(
+                "if T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0:",
+                f"    ask_again(T[ROW_KEYS + leaf] if T[COVERED + leaf] != 0 else {'-1' if self.keys else '0'}, S)",
+            )
 
     def _each_leaf(self, *lines: str) -> None:
         """A loop over the leaves that an event of the row's type may fill."""
@@ -310,7 +331,8 @@ class Intake(Nest):
                 "    T[PINS + level] = -1",
             )
             if self.changeable:
-                self.emit("if good and (late or sign < 0):")
+                certain = " and (T[CERTAIN] == 0 or sign < 0)" if self.holds else ""
+                self.emit(f"if good and (late or sign < 0){certain}:")
                 with self.writer.indented():
                     self._changed()
             self.emit("return good")

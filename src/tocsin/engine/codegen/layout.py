@@ -50,8 +50,9 @@ class Layout(Names):
         self.aggs: dict[Agg, int] = {}
         self.foreign_calls: list[Op | User] = []
         self.inlined: list[str] = []
-        self.waits = any(reaches_ahead(scope) for scope in self._root_scopes())
         self.changeable = bool(self.root.forbidden or self.root.repeated)
+        self.holds = shape.hold and self.changeable
+        self.waits = self.holds or any(reaches_ahead(scope) for scope in self._root_scopes())
         self.declared: list[tuple[str, str]] = []
         self.batch: int | None = None  # the leaf that is read from the row of a batch, not from what is stored
 
@@ -59,6 +60,11 @@ class Layout(Names):
     def _width(self) -> int:
         """Words of a row of OUT."""
         return 2 + len(self.nest) + 2 * len(self.root.repeated)
+
+    @property
+    def _head(self) -> int:
+        """Words of a waiting answer before its events."""
+        return 3 if self.holds else 2
 
     @property
     def _tables(self) -> str:
@@ -161,11 +167,14 @@ class Layout(Names):
     def _time(self, leaf: int, which: str) -> str:
         if leaf == self.batch:
             return "s" if which == "start" else "e"
+        if leaf in self.spelled:
+            return f"s_{leaf}" if which == "start" and self.shape.intervals else f"e_{leaf}"
         if self.leaves[leaf].repeat is not None and leaf != self.member:
             return f"{'rs' if which == 'start' else 're'}_{leaf}"
         return self._word(leaf, self.row_start if which == "start" else 0)
 
     member: int | None = None  # the repeated leaf whose members are being looked at
+    spelled: frozenset[int] = frozenset()  # leaves whose times stand in e_7 and s_7 only: their event may be unseen
 
     def _alternative(self, leaf: int, var: str) -> str:
         alts = [alt.var for alt in self.leaves[leaf].alts]

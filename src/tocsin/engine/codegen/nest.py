@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.engine.codegen.forbidden import ForbiddenBlocks
+from tocsin.engine.codegen.certain import Certainty
 from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, SETTLE, STATE, WAITS
 from tocsin.engine.codegen.readings import (
     all_blocks,
@@ -17,7 +17,7 @@ from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
 from tocsin.plan.expr import Bound, leaves
 
 
-class Nest(ForbiddenBlocks):
+class Nest(Certainty):
     """nest(), judge(), due() and their helpers."""
 
     spans: list[tuple[str, str]]  # by level: the names of the first start and last end of what is bound before it
@@ -66,12 +66,15 @@ class Nest(ForbiddenBlocks):
             self.emit(f"mx = {most([self._time(leaf, 'end') for leaf in self.nest])}")
             self._repetitions(root, self.nest, root=True, fail="")
             self.emit(f"total = {' + '.join(f'n_{leaf.id}' for leaf in root.repeated) or '0'}")
+            if self.holds:
+                self._settled()
+                return
             self._until()
             for leaf in root.repeated:
                 self.emit(f"mn = min(mn, rs_{leaf.id})")
                 self.emit(f"mx = max(mx, re_{leaf.id})")
             if self.waits:
-                self.emit("if write == 0 and T[ENDED] == 0 and until >= T[CLOCK]:")
+                self.emit("if write == 0 and T[ENDED] == 0 and T[IMMEDIATE] == 0 and until >= T[CLOCK]:")
                 self.emit(f"    return {WAITS}, until, total")
             self._sets(root, f"return {FAILS}, 0, 0")
             for part in root.forbidden:
@@ -79,6 +82,42 @@ class Nest(ForbiddenBlocks):
                     self.emit(f"if {self._violation(part, 'excl')} != 0:")
                     self.emit(f"    return {FAILS}, 0, 0")
             self.emit(f"return {HOLDS}, until, total")
+        self.emit("")
+
+    def _settled(self) -> None:
+        """The rest of judge() where answers are held: what can still change a binding, as far as is promised.
+
+        It waits while a set may grow, or while a forbidden part may still be violated or cleared. The time it waits
+        for is one before which no guarantee can settle it: of a part that is searched, its first tick.
+        """
+        root = self.root
+        self._lines("if write != 0:", f"    return {HOLDS}, 0, total", "until = -FAR")
+        for leaf in root.repeated:
+            unseen = f"max(lo_{leaf.id}, {self._guaranteed([leaf])} + 1)"
+            self._lines(f"if {unseen} <= hi_{leaf.id}:", f"    until = max(until, hi_{leaf.id})")
+        if root.repeated:
+            self._lines("if until > -FAR:", "    T[WATCHED] = -1", f"    return {WAITS}, until, total")
+        for leaf in root.repeated:
+            self._lines(f"mn = min(mn, rs_{leaf.id})", f"mx = max(mx, re_{leaf.id})")
+        self._sets(root, f"return {FAILS}, 0, 0")
+        for part in root.forbidden:
+            self._lines(f"if {self._will_be_violated(part, 'excl')}:", f"    return {FAILS}, 0, 0")
+        searched = [
+            part for part in root.forbidden if not self._is_rough(part.block) and not self._is_single(part.block)
+        ]
+        self._lines("open = False", *(["until = FAR"] if searched else []))
+        for part in searched:
+            self.emit(f"until = min(until, {self._end(part.scope.low, 'low')})")
+        for part in root.forbidden:
+            self.emit(f"if {self._may_be_violated(part, 'excl')}:")
+            with self.writer.indented():
+                self.emit("open = True")
+                if searched:
+                    self.emit("T[WATCHED] = -1")
+                    continue
+                high = self._end(part.scope.high, "high")
+                self._lines(f"if {high} > until:", f"    until = {high}", f"    T[WATCHED] = {self._watched(part)}")
+        self._lines("if open:", f"    return {WAITS}, max(until, 1 - FAR), total", f"return {HOLDS}, until, total")
         self.emit("")
 
     def _until(self) -> None:
@@ -242,7 +281,7 @@ class Nest(ForbiddenBlocks):
         self.emit("    after, before = was, now")
         self.emit("    hidden_after, hidden_before = v, -1")
         self.emit(f"if before == {WAITS}:")
-        self.emit("    continue")
+        self.emit("    continue")  # it waits on; or it was held, and what is held is asked again
         same = f"before == {HOLDS} and after == {HOLDS}"
         members = " and total == former" if self.root.repeated else ""
         self.emit(f"if {same}{members}:")
@@ -279,14 +318,16 @@ class Nest(ForbiddenBlocks):
             self.emit("    T[REWAIT] = until")
             self.emit("    continue")
             self.emit("at = T[WAITING] + T[FRESH]")
-            self.emit("if at >= T[PD_SIZE]:")
+            self.emit(f"if at{' + T[ASIDE]' if self.holds else ''} >= T[PD_SIZE]:")
             self.emit("    return False")
-            self.emit(f"at *= {2 + 2 * len(self.nest)}")
+            self.emit(f"at *= {self._head + 2 * len(self.nest)}")
             self.emit("PD[at] = until")
             self.emit("PD[at + 1] = key")
+            if self.holds:
+                self.emit("PD[at + 2] = T[WATCHED]")
             for number, leaf in enumerate(self.nest):
-                self.emit(f"PD[at + {2 + 2 * number}] = {self._word(leaf, 1)}")
-                self.emit(f"PD[at + {3 + 2 * number}] = e_{leaf}")
+                self.emit(f"PD[at + {self._head + 2 * number}] = {self._word(leaf, 1)}")
+                self.emit(f"PD[at + {self._head + 2 * number + 1}] = e_{leaf}")
             self.emit("T[FRESH] += 1")
 
     def _again(self) -> None:
@@ -296,39 +337,117 @@ class Nest(ForbiddenBlocks):
         self._lines("    return nest(mode, v, key, vlow, vhigh, S)", "")
 
     def _settle(self) -> None:
-        """def due(S): judge every waiting answer whose time has come; OUT_FULL where it could not go on."""
-        self._lines("@compiled", "def due(S):")
-        self.declared.append(("due", "S"))
-        with self.writer.indented():
-            self.emit(f"{STATE} = S")
-            self.emit("while T[WAITING] > 0 and (PD[0] < T[CLOCK] or T[ENDED] != 0):")
-            with self.writer.indented():
-                self.emit("key = PD[1]")
-                self.emit("found = True")
-                for level, leaf in enumerate(self.nest):
-                    event = f"PD[{3 + 2 * level}], PD[{2 + 2 * level}]"
-                    self.emit(f"place = find(H, {self.words}, D, {self._buffer(leaf)}, {event})")
-                    self.emit(f"T[PINS + {level}] = place")
-                    self.emit("found = found and place >= 0")
-                self.emit("rows = T[OUT_N]")
-                self.emit("members = T[MEM_N]")
-                self.emit("T[SIGN] = 1")
-                self.emit("T[REWAIT] = -FAR")
-                self.emit("good = True")
-                self.emit("if found:")
-                self.emit(f"    good = again({SETTLE}, -1, key, -FAR, FAR, S)")
-                for level in range(len(self.nest)):
-                    self.emit(f"T[PINS + {level}] = -1")
-                self.emit("if not good:")
-                self.emit("    T[OUT_N] = rows")
-                self.emit("    T[MEM_N] = members")
-                self.emit("    return OUT_FULL")
-                self.emit("if T[REWAIT] > -FAR:")
-                self.emit("    rewait(T, PD)")
-                self.emit("else:")
-                self.emit("    unwait(T, PD)")
-            self.emit("return DONE")
+        """def settle(<state>): judge the waiting answers whose time has come."""
+        self._recall()
+        if self.holds:
+            self._ask()
+            self._due_by_guarantee()
+        else:
+            self._due_by_clock()
         self._lines("", "@entry", f"def settle({arrays(STATE)}):")
         with self.writer.indented():
             self._pointers(STATE.split(", "))
             self._lines(f"return due(({STATE}))", "")
+
+    def _recall(self) -> None:
+        """def recall(row, S): judge the waiting answer in a row of PD; False if OUT is full. REWAIT: it waits on."""
+        self._lines("@compiled", "def recall(row, S):")
+        self.declared.append(("recall", "iS"))
+        with self.writer.indented():
+            self._lines(f"{STATE} = S", "row *= T[WAIT_WIDTH]", "key = PD[row + 1]", "found = True")
+            for level in range(len(self.nest)):
+                self._lines(
+                    f"place = {self._place(level)}", f"T[PINS + {level}] = place", "found = found and place >= 0"
+                )
+            self._lines("rows = T[OUT_N]", "members = T[MEM_N]", "T[SIGN] = 1", "T[REWAIT] = -FAR", "good = True")
+            self._lines("if found:", f"    good = again({SETTLE}, -1, key, -FAR, FAR, S)")
+            for level in range(len(self.nest)):
+                self.emit(f"T[PINS + {level}] = -1")
+            self._lines("if not good:", "    T[OUT_N] = rows", "    T[MEM_N] = members", "return good", "")
+
+    def _place(self, level: int) -> str:
+        """Where the event of a level of a waiting answer stands now, or -1."""
+        at = self._head + 2 * level
+        event = f"PD[row + {at + 1}], PD[row + {at}]"
+        return f"find(H, {self.words}, D, {self._buffer(self.nest[level])}, {event})"
+
+    def _due_by_clock(self) -> None:
+        """def due(S): judge every waiting answer whose time has come; OUT_FULL where it could not go on."""
+        self._lines("@compiled", "def due(S):")
+        self.declared.append(("due", "S"))
+        with self.writer.indented():
+            self._lines(
+                f"{STATE} = S",
+                "while T[WAITING] > 0 and (PD[0] < T[CLOCK] or T[ENDED] != 0):",
+                "    if not recall(0, S):",
+                "        return OUT_FULL",
+                "    if T[REWAIT] > -FAR:",
+                "        rewait(T, PD)",
+                "    else:",
+                "        unwait(T, PD)",
+                "return DONE",
+            )
+
+    def _due_by_guarantee(self) -> None:
+        """The same for held answers: those whose time a guarantee has reached, then those on the side."""
+        self._lines("@compiled", "def due(S):")
+        self.declared.append(("due", "S"))
+        with self.writer.indented():
+            self._lines(
+                f"{STATE} = S",
+                "reached = furthest(T)",
+                "while T[WAITING] > 0 and PD[0] <= reached:",
+                "    if not recall(0, S):",
+                "        return OUT_FULL",
+                "    if T[REWAIT] > -FAR:",
+                "        PD[0] = T[REWAIT]",
+                "        PD[2] = T[WATCHED]",
+                "        set_aside(T, PD)",
+                "    else:",
+                "        unwait(T, PD)",
+                "if T[MOVED] == 0:",
+                "    return DONE",
+                "row = T[PD_SIZE] - 1",
+                "while row >= T[PD_SIZE] - T[ASIDE]:",
+                "    at = row * T[WAIT_WIDTH]",
+                "    if PD[at + 2] >= 0 and promised(T, PD[at + 2]) < PD[at]:",
+                "        row -= 1",
+                "        continue",
+                "    if not recall(row, S):",
+                "        return OUT_FULL",
+                "    if T[REWAIT] > -FAR:",
+                "        PD[at] = T[REWAIT]",
+                "        PD[at + 2] = T[WATCHED]",
+                "        row -= 1",
+                "    else:",
+                "        forget_aside(T, PD, row)",
+                "T[MOVED] = 0",
+                "return DONE",
+            )
+
+    def _ask(self) -> None:
+        """def ask_again(key, S): have the held answers under a key (-1: all) settled that an event has decided."""
+        self._lines("@compiled", "def ask_again(only, S):")
+        self.declared.append(("ask_again", "iS"))
+        with self.writer.indented():
+            self._lines(
+                f"{STATE} = S",
+                "T[MOVED] = 1",  # those on the side are asked anyway
+                "changed = False",
+                "for entry in range(T[WAITING]):",
+            )
+            with self.writer.indented():
+                self._lines("row = entry * T[WAIT_WIDTH]", "key = PD[row + 1]")
+                self._lines("if only >= 0 and key != only:", "    continue", "found = True")
+                for level, leaf in enumerate(self.nest):
+                    self._lines(f"i_{leaf} = {self._place(level)}", f"found = found and i_{leaf} >= 0")
+                places = ", ".join(f"i_{leaf}" for leaf in self.nest)
+                self._lines(
+                    f"status = {FAILS}",
+                    "if found:",
+                    f"    status, until, total = judge(-1, 0, key, {places}, S)",
+                    f"if status != {WAITS}:",
+                    "    PD[row] = -FAR",
+                    "    changed = True",
+                )
+            self._lines("if changed:", "    rank_again(T, PD)", "")

@@ -21,6 +21,7 @@ class Shape:
     eids: bool
     signs: bool = False
     nulls: bool = True  # False: no attribute was ever null
+    hold: bool = False  # True: answers wait for guarantees, type by type, and not for the clock
 
 
 @dataclass(slots=True)
@@ -50,6 +51,7 @@ class Program:
     floats: tuple[float, ...]
     keyed: bool
     waits: bool
+    holds: bool
     ranks: bool  # texts are compared by order
     words: int  # words of H per stored event
     span: int | None  # how far behind the clock events are needed; None: for ever

@@ -63,3 +63,18 @@ def strictly_ordered(block: Block, *, before: bool = False) -> set[tuple[int, in
                     reach[left, right] = reach.get((left, right), False) or strict
     kinds = {("end", "start")} if before else {("end", "start"), ("start", "start"), ("end", "end")}
     return {(a[0], b[0]) for (a, b), strict in reach.items() if strict and a[0] != b[0] and (a[1], b[1]) in kinds}
+
+
+def earlier_first(block: Block) -> tuple[int, ...] | None:
+    """The fixed leaves so that each comes after those it is ordered behind; None if they bound each other."""
+    waiting = {
+        leaf.id: {o.left.leaf for o in block.order if o.right.leaf == leaf.id} - {leaf.id} for leaf in block.fixed
+    }
+    done: list[int] = []
+    while waiting:
+        ready = next((id for id, before in waiting.items() if not before - set(done)), None)
+        if ready is None:
+            return None
+        done.append(ready)
+        del waiting[ready]
+    return tuple(done)
