@@ -62,6 +62,10 @@ class LimitError(TocsinError):
     """The work would need more than the stated limit; nothing was dropped to make it fit."""
 
 
+class TocsinWarning(UserWarning):
+    """Something that is counted and goes on: an event behind a promise, say."""
+
+
 def _lines(problem: Problem, text: str = "") -> list[str]:
     lines = [f"error: {problem.message}"]
     if problem.span is not None and text:

@@ -55,11 +55,6 @@ class Engine(StrEnum):
     SPARK = "spark"
 
 
-class Order(StrEnum):
-    IN_ORDER = "in-order"
-    ANY = "any"
-
-
 QueryArg = Annotated[str, typer.Argument(metavar="QUERY", help="A query file, or the text of a query.")]
 InputArg = Annotated[
     str | None, typer.Option("--input", "-i", help="File, directory, glob, or - for JSONL from stdin.")
@@ -133,8 +128,8 @@ def run(
     input: Annotated[str, typer.Option("--input", "-i", help="File, directory, glob, or - for JSONL from stdin.")],
     engine: Annotated[Engine, typer.Option("--engine", help="Where to run.")] = Engine.EMBEDDED,
     order: Annotated[
-        Order, typer.Option("--order", help="How events come; with any, answers are corrected.")
-    ] = Order.IN_ORDER,
+        str, typer.Option("--order", help='How events come: in-order, "slack(10 min)", "conservative(10 min)", ...')
+    ] = "in-order",
     format: Annotated[Format | None, typer.Option("--format", "-f", help="How matches are written.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; it appears whole or not at all.")
@@ -162,6 +157,14 @@ def run(
       tocsin run "EVENT SEQ(A a, B b) WITHIN 5 min" --input ticks.csv --time-unit s --bad-rows file bad.jsonl
       tocsin run theft.tocsin --input year/ --engine spark --output thefts.parquet
       tail -f log.jsonl | tocsin run alarm.tocsin --input - --format jsonl
+      tail -f log.jsonl | tocsin run alarm.tocsin --input - --order "conservative(10 min)"
+
+    \b
+    How events come (--order), if not in order of time:
+      slack(10 min)         sorted first; events may be so late
+      conservative(10 min)  an answer waits until nothing can change it
+      aggressive(10 min)    answers at once; a wrong one is withdrawn (op -1)
+      auto(10 min)          the one or the other, as the disorder suggests
 
     Matches go to stdout, progress and a summary to stderr.
     """
@@ -172,7 +175,7 @@ def run(
     job = Job(
         query=found,
         columns=columns,
-        order=order.value,
+        order=order,
         format=format.value if format is not None else None,
         output=output,
         bad=BadRows(bad_policy(bad_rows)),

@@ -15,12 +15,13 @@ from tocsin.encode.objects import from_dicts
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import END_OF_TIME, Event
 from tocsin.lang.syntax import Query
+from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.run.pipeline import Pipeline
 from tocsin.run.query import plans_of
 from tocsin.run.tables import variables
 from tocsin.schema import Schema
 from tocsin.testing.cases import Case, Found, Verdict, oracle_answer, read_cases, run_case
-from tocsin.testing.notation import Item, events_of
+from tocsin.testing.notation import Item, Promise, events_of
 
 COLUMNS = Columns(time="start", end="end", eid="eid")
 
@@ -45,7 +46,8 @@ def judge(path: Path, *, jit: bool = True) -> Iterator[tuple[Case, list[Verdict]
     """Each case of a file with what the oracle and the engine make of it."""
     for case in read_cases(path):
         engine = Engine(jit=jit)
-        yield case, [_titled("oracle", run_case(case, oracle_answer)), _titled("engine", run_case(case, engine))]
+        verdicts = [run_case(case, oracle_answer), run_case(case, engine, log="order" in case.options)]
+        yield case, [_titled(who, verdict) for who, verdict in zip(("oracle", "engine"), verdicts, strict=True)]
 
 
 def _titled(who: str, verdict: Verdict) -> Verdict:
@@ -53,10 +55,16 @@ def _titled(who: str, verdict: Verdict) -> Verdict:
 
 
 class Engine:
-    """The engine as one that answers cases: events in the order they are written, answers corrected as they go."""
+    """The engine as one that answers cases: items in the order they are written.
+
+    With an option `order=` it answers with every change, as that strategy gives them; `end=no` leaves the stream open.
+    Without it, it answers with what is left at the end, whichever way the events came. `state` shows what the last
+    query stored, before the stream was closed.
+    """
 
     def __init__(self, *, jit: bool = True) -> None:
         self.jit = jit
+        self.state: dict[str, list[str]] = {}
 
     def __call__(self, queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[Found]:
         events = events_of(items)
@@ -64,10 +72,12 @@ class Engine:
         schema = open_schema(batch)
         plans_of(tuple(queries), schema)  # the SELECT of the last query must be right too
         bare = (*queries[:-1], replace(queries[-1], select=()))
+        if "order" in options:
+            return self._answer(bare, schema, items, options, parse_strategy(options["order"], schema))
         ordered = all(one.end <= other.end for one, other in pairwise(events))
-        answers = [self._answer(bare, schema, batch, events, options, ordered=False)]
+        answers = [settled(self._answer(bare, schema, items, options, Strategy("aggressive")))]
         if ordered:
-            answers.append(self._answer(bare, schema, batch, events, options, ordered=True))
+            answers.append(settled(self._answer(bare, schema, items, options, Strategy())))
             if _bag(answers[0]) != _bag(answers[1]):
                 raise TocsinError("the engine answers differently to input in order and in any order")
         return answers[0]
@@ -76,22 +86,40 @@ class Engine:
         self,
         queries: tuple[Query, ...],
         schema: Schema,
-        batch: pa.RecordBatch,
-        events: list[Event],
+        items: Sequence[Item],
         options: Mapping[str, str],
-        *,
-        ordered: bool,
+        order: Strategy,
     ) -> list[Found]:
-        pipeline = Pipeline(plans_of(queries, schema), schema, COLUMNS, jit=self.jit, ordered=ordered)
-        size = batch_size(options, batch.num_rows)
+        events = events_of(items)
+        columns = replace(COLUMNS, source="source" if any("source" in event.attrs for event in events) else None)
+        pipeline = Pipeline(plans_of(queries, schema), schema, columns, jit=self.jit, order=order)
         by_eid: dict[Any, Event] = {event.eid: event for event in reversed(events)}
         found: list[Found] = []
-        steps = [pipeline.push(batch.slice(at, size)) for at in range(0, batch.num_rows, size)]
-        for changes in [*steps, pipeline.advance(END_OF_TIME)]:
+        for changes in self._steps(pipeline, items, options):
             for number, query in enumerate(queries[:-1]):
                 by_eid |= {event.eid: event for each in changes[number] for event in composites(query, each.table())}
             found += [_found(row, by_eid) for each in changes[-1] for row in binding_rows(each.table())]
-        return settled(found)
+        return found
+
+    def _steps(self, pipeline: Pipeline, items: Sequence[Item], options: Mapping[str, str]) -> Iterator[Any]:
+        """The changes of each batch of events, of each promise, and of the end of the stream."""
+        whole = rows(events_of(items))
+        size = batch_size(options, 1 if "order" in options else whole.num_rows)
+        at = waiting = 0
+        for item in items:
+            if isinstance(item, Event):
+                waiting += 1
+            promised = isinstance(item, Promise) and not pipeline.ordered
+            if waiting == size or (promised and waiting):
+                yield pipeline.push(whole.slice(at, waiting))
+                at, waiting = at + waiting, 0
+            if isinstance(item, Promise) and promised:
+                yield pipeline.promise(item.type, item.time, item.source)
+        if waiting:
+            yield pipeline.push(whole.slice(at, waiting))
+        self.state = getattr(pipeline.stages[-1].detector, "state", dict)()
+        if options.get("end") != "no":
+            yield pipeline.advance(END_OF_TIME)
 
 
 def rows(events: list[Event]) -> pa.RecordBatch:

@@ -58,7 +58,7 @@ class Job:
                 eid=columns.eid,
                 time_unit=columns.unit,
                 truncate=columns.truncate,
-                order=self.order,  # type: ignore[arg-type]
+                order=self.order,
                 bad_rows=self.bad,
                 all=self.every,
                 jit=self.jit,
@@ -96,7 +96,7 @@ class Job:
             eid=columns.eid,
             time_unit=columns.unit,
             truncate=columns.truncate,
-            order=self.order,  # type: ignore[arg-type]
+            order=self.order,
             all=self.every,
             jit=self.jit,
         )

@@ -1,5 +1,4 @@
-"""Strategies around a detector, for streams out of order; they come with that work.
+"""Strategies for events that come late: sorted first, answers held, answers corrected, or a mixture.
 
-Until then the detector takes items in any order and corrects itself. "In order" is built into it: where time is
-promised never to go back, it forgets what no later event can reach.
+`tocsin.order.strategy` says how a strategy is written; `Query.detect` and `Query.stream` take it as `order=`.
 """

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tocsin.encode.batch import PAYLOAD, Encoder
 from tocsin.encode.columns import RESERVED, Columns
+from tocsin.encode.merge import join, take, with_text_eids
 from tocsin.encode.row import OneRow
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector, compile_plan
@@ -18,8 +19,11 @@ from tocsin.errors import TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function
 from tocsin.items import Items, Strings
+from tocsin.order.gate import Gate
+from tocsin.order.guarantees import Guarantees
+from tocsin.order.sorter import Sorter
+from tocsin.order.strategy import Strategy
 from tocsin.plan.block import Block, LastEnd, Plan, WindowHigh
-from tocsin.run.merge import join, take, with_text_eids
 from tocsin.run.names import Names
 from tocsin.run.tables import HEAD
 from tocsin.schema import Field, Schema
@@ -27,6 +31,7 @@ from tocsin.schema import Field, Schema
 NOTHING: list[Changes] = []  # of a stage; shared
 QUIET: list[list[Changes]] = [NOTHING]  # a single stage without changes; shared
 COMPOSITE = replace(PAYLOAD, eid="eid")
+IN_ORDER = Strategy()
 
 
 def types_of(plan: Plan) -> set[str]:
@@ -61,6 +66,7 @@ class Stage:
     sources: tuple[int, ...]
     encoder: Encoder | None  # for the matches of its sources
     held: list[Items] = field(default_factory=list)
+    told: dict[str, int] = field(default_factory=dict)  # what was promised of the types it reads
 
     def release(self, frontier: int) -> Items | None:
         """The held rows that end at or before the frontier, in order of time."""
@@ -78,10 +84,10 @@ class Stage:
 
 
 class Pipeline:
-    """The detectors of all queries of a text, fed in order.
+    """The detectors of all queries of a text, fed as a strategy says.
 
-    `push` and `advance` give for each stage its changes. With `ordered`, rows that end before the clock are late:
-    they are counted, left out, and their places are in `late`.
+    `push`, `promise` and `advance` give for each stage its changes. Rows that come too late are counted and left out;
+    their places are in `late`.
     """
 
     def __init__(
@@ -91,23 +97,22 @@ class Pipeline:
         columns: Columns,
         *,
         jit: bool = True,
-        ordered: bool = True,
+        order: Strategy = IN_ORDER,
         functions: Mapping[str, Function] | None = None,
     ) -> None:
         plans = tuple(plans)
-        self.ordered = ordered
+        self.order, self.ordered = order, order.sorts
         self.strings = Strings()
         self.schema = schema
-        self.names = Names(ordered=ordered)
-        self.clock = BEGINNING
-        self.seen = self.relevant = self.late_count = 0
-        self.late: list[int] = []
+        self.names = Names(ordered=order.sorts)
+        self.seen = self.relevant = 0
         types = tuple(sorted(set().union(*(types_of(plan) for plan in plans))))
         self.stages: list[Stage] = []
         wanted: set[str] = set()
         for number, plan in enumerate(plans):
             sources = tuple(at for at, other in enumerate(plans[:number]) if other.name in types_of(plan))
-            detector = compile_plan(plan, types, self.strings, jit=jit, ordered=ordered, functions=functions)
+            above = {str(plans[at].name) for at in sources}
+            detector = self._detector(plan, types, above, jit=jit, functions=functions)
             wanted.update(detector.reads)
             encoder = self._composites(plan, plans, sources, types, detector) if sources else None
             self.stages.append(Stage(plan, detector, sources, encoder))
@@ -117,6 +122,61 @@ class Pipeline:
         # how far back from the clock an event can matter to any stage; None: for ever
         self.reach = None if None in windows else 2 * sum(window for window in windows if window is not None)
         self.encoder = Encoder(schema, types, self.strings, columns, sorted(wanted))
+        composite = {str(plan.name) for plan in plans}
+        self.guarantees = Guarantees(tuple(type for type in types if type not in composite))
+        slack = 0 if order.kind == "in-order" else None if order.kind == "slack" else order.late
+        self.gate = Gate(self.guarantees, slack, order.broken, codes=types)
+        self.sorter = Sorter(order) if order.kind == "slack" else None
+
+    def _detector(
+        self,
+        plan: Plan,
+        types: tuple[str, ...],
+        above: set[str],
+        *,
+        jit: bool,
+        functions: Mapping[str, Function] | None,
+    ) -> Detector:
+        """What a stage is made of. Matches of queries above come as late as they like, so a chain goes by promises."""
+        order = self.order
+        hold = order.held_types(types_of(plan))
+        return compile_plan(
+            plan, types, self.strings, jit=jit, ordered=order.sorts, late=None if above or order.sorts else order.late,
+            hold=hold | above if hold else hold, immediate=order.immediate, functions=functions,
+        )  # fmt: skip
+
+    @property
+    def forgotten(self) -> int | None:
+        """No event that ended before this can matter any more; None: all may."""
+        if self.reach is None or self.order.events is not None:
+            return None
+        late = self.sorter.late if self.sorter is not None else 0 if self.ordered else self.order.late
+        promised = min(
+            (self.guarantees.settled.get(type, BEGINNING) for type in self.guarantees.types), default=BEGINNING
+        )
+        behind = BEGINNING if late is None else self.clock - late
+        return None if max(behind, promised) == BEGINNING else max(behind, promised) - self.reach
+
+    @property
+    def clock(self) -> int:
+        return self.gate.clock
+
+    @clock.setter
+    def clock(self, time: int) -> None:
+        self.gate.clock = time
+
+    @property
+    def late_count(self) -> int:
+        return self.gate.late_count
+
+    @late_count.setter
+    def late_count(self, count: int) -> None:
+        self.gate.late_count = count
+
+    @property
+    def late(self) -> list[int]:
+        """The places of the rows of the last push that came too late."""
+        return self.gate.late
 
     def _composites(
         self, plan: Plan, plans: tuple[Plan, ...], sources: tuple[int, ...], types: tuple[str, ...], detector: Detector
@@ -143,18 +203,25 @@ class Pipeline:
         items = self.encoder.encode(batch)
         self.seen += len(items)
         self.relevant += int(np.count_nonzero(items.types >= 0))
-        return self.push_items(self._in_order(items) if self.ordered else items)
+        return self._pushed(items)
+
+    def _pushed(self, items: Items) -> list[list[Changes]]:
+        admitted = self.gate.admit(items)
+        if self.sorter is None:
+            return self.push_items(admitted)
+        leaving, missed = self.sorter.push(admitted)
+        self.gate.missed(missed, len(items))
+        return self._quiet() if leaving is None else self.push_items(leaving)
 
     def push_one(self, one: OneRow) -> list[list[Changes]] | None:
         """The same for one row; None if it comes too late."""
+        if self.guarantees.promised or self.sorter is not None:
+            return self._slowly(one)
         self.seen += 1
         if one.is_known:
             self.relevant += 1
-        if self.ordered:
-            if one.time < self.clock:
-                self.late_count += 1
-                return None
-            self.clock = one.time
+        if not self.gate.admits(one.time):
+            return None
         if self.chained:
             return self.push_items(one.copy())
         if len(self.stages) == 1:
@@ -166,14 +233,20 @@ class Pipeline:
             out.append(NOTHING if changes is None else [changes])
         return out
 
+    def _slowly(self, one: OneRow) -> list[list[Changes]] | None:
+        """One row by the way of all rows."""
+        self.seen += 1
+        self.relevant += bool(one.is_known)
+        changes = self._pushed(one.copy())
+        return None if self.late else changes
+
+    def _quiet(self) -> list[list[Changes]]:
+        return [NOTHING for _ in self.stages]
+
     def passes(self, end: int) -> bool:
         """An event that nobody asked for, where no answer waits for time to pass; False if it comes too late."""
         self.seen += 1
-        if end < self.clock:
-            self.late_count += 1
-            return False
-        self.clock = end
-        return True
+        return self.gate.admits(end)
 
     def push_items(self, items: Items) -> list[list[Changes]]:
         out: list[list[Changes]] = []
@@ -185,38 +258,74 @@ class Pipeline:
             if named is None:
                 named = with_text_eids(self.names.named(take(items, items.types >= 0)))
             stage.held.append(named)
-            out.append(self._feed(stage, out, END_OF_TIME if not self.ordered else None))
+            out.append(self._feed(stage, out, None))
+        return out
+
+    def promise(self, type: str | None, time: int, source: str | None = None) -> list[list[Changes]]:
+        """Every later event of a type (None: of all) from a source (None: from any) ends after `time`."""
+        if type is None and source is None and self.ordered:
+            return self.advance(time)
+        grown = self.guarantees.promise(type, source, time)
+        if not grown:
+            return self._quiet()
+        if self.ordered:  # time passes only when it is promised of all types
+            settled = self.guarantees.settled
+            return self.advance(min(settled.get(each, BEGINNING) for each in self.guarantees.types))
+        out: list[list[Changes]] = []
+        for stage in self.stages:
+            mine = [pair for pair in grown if pair[0] in types_of(stage.plan)]
+            changes = [stage.detector.promise(*pair) for pair in mine]
+            out.append(changes + (self._feed(stage, out, None) if stage.sources else []))
         return out
 
     def advance(self, time: int) -> list[list[Changes]]:
         """Nothing that ends at or before `time` will come any more; END_OF_TIME ends the stream."""
+        before = self._released(time)
         after = min(time + 1, END_OF_TIME)  # a detector is told what may still come
         self.clock = max(self.clock, after)
+        if not self.ordered:
+            self.guarantees.promise(None, None, time)
         out: list[list[Changes]] = []
         for stage in self.stages:
             if not stage.sources:
                 out.append([stage.detector.advance(END_OF_TIME if time >= END_OF_TIME else after)])
             else:
                 out.append(self._feed(stage, out, time if time >= END_OF_TIME else None))
-        return out
+        return [early + late for early, late in zip(before, out, strict=True)]
+
+    def _released(self, time: int) -> list[list[Changes]]:
+        """What the sorter lets go when time passes."""
+        leaving = None if self.sorter is None else self.sorter.advance(time)
+        return self._quiet() if leaving is None else self.push_items(leaving)
 
     def _feed(self, stage: Stage, before: list[list[Changes]], frontier: int | None) -> list[Changes]:
         """Give a stage the matches of its sources and whatever rows are ripe."""
         for source in stage.sources:
             stage.held += [self._events(stage, source, changes) for changes in before[source] if len(changes)]
+        if not self.ordered:
+            return self._feed_all(stage, ended=frontier is not None)
         if frontier is None:
             frontier = min(self.stages[source].detector.frontier for source in stage.sources)
-        ripe = self._all(stage) if not self.ordered else stage.release(frontier)
+        ripe = stage.release(frontier)
         out = [] if ripe is None else [stage.detector.push(ripe)]
-        if self.ordered and frontier > BEGINNING:
+        if frontier > BEGINNING:
             out.append(stage.detector.advance(min(frontier + 1, END_OF_TIME)))
         return out
 
-    @staticmethod
-    def _all(stage: Stage) -> Items | None:
-        """Without a promised order nothing is held back."""
+    def _feed_all(self, stage: Stage, *, ended: bool) -> list[Changes]:
+        """Without a promised order nothing is held back; what is promised of each type is passed on."""
         held, stage.held = stage.held, []
-        return join(held) if held else None
+        out = [stage.detector.push(join(held))] if held else []
+        if ended:
+            return [*out, stage.detector.advance(END_OF_TIME)]
+        known = {str(self.stages[at].plan.name): self.stages[at].detector.frontier for at in stage.sources}
+        if self.order.late is not None:
+            known |= {type: self.clock - self.order.late - 1 for type in types_of(stage.plan) if type not in known}
+        for type, time in known.items():
+            if time > stage.told.get(type, BEGINNING):
+                stage.told[type] = time
+                out.append(stage.detector.promise(type, time))
+        return out
 
     def _events(self, stage: Stage, source: int, changes: Changes) -> Items:
         """The matches of a query as events of the type that has its name."""
@@ -232,29 +341,15 @@ class Pipeline:
         arrays = [pa.repeat(name, table.num_rows), table["start"], table["end"], table["match_id"]]
         whole = pa.table([*arrays, *(table[each] for each in columns)], names=["type", "start", "end", "eid", *columns])
         items = stage.encoder.encode(whole)
-        items.signs = None if self.ordered else changes.op.astype(np.int8)
+        items.signs = changes.op.astype(np.int8) if (changes.op < 0).any() else None
         return items
-
-    def _in_order(self, items: Items) -> Items:
-        """The items without those that come too late."""
-        self.late = []
-        if not len(items):
-            return items
-        end = items.end
-        if end[0] >= self.clock and bool((end[1:] >= end[:-1]).all()):
-            self.clock = max(self.clock, int(end[-1]))
-            return items
-        before = np.maximum.accumulate(np.concatenate(([self.clock], end[:-1])))
-        late = end < before
-        self.clock = max(self.clock, int(end.max()))
-        self.late = np.flatnonzero(late).tolist()
-        self.late_count += len(self.late)
-        return take(items, ~late)
 
     def counters(self) -> dict[str, int]:
         """What was seen, over all stages."""
         total = {"events": self.seen, "relevant": self.relevant, "late": self.late_count, "duplicates": 0, "matches": 0}
-        total |= {"retracted": 0, "waiting": 0}
+        total |= {"retracted": 0, "waiting": 0 if self.sorter is None else self.sorter.count}
+        if self.gate.broken:
+            total["broken"] = self.gate.broken.total()
         first: Any = self.stages[0].detector.count()
         total["duplicates"] = getattr(first, "duplicates", 0)
         for stage in self.stages:

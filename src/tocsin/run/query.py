@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from tocsin.lang.fluent import P, Q
 from tocsin.lang.parser import parse_all
 from tocsin.lang.syntax import Query as Syntax
 from tocsin.lang.syntax import leaves_of
+from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all
 from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.explain import explain
@@ -33,7 +34,7 @@ from tocsin.run.session import Session
 from tocsin.run.tables import joined, net, with_times
 from tocsin.schema import Field, Schema
 
-Order = Literal["in-order", "any"]
+Order = str | Strategy
 CHUNK = 1 << 16
 Watcher = Callable[[int, int], None]  # rows done, matches so far
 
@@ -145,6 +146,7 @@ class Query:
         time: str = "time",
         end: str | None = None,
         eid: str | None = None,
+        source: str | None = None,
         time_unit: str | None = None,
         truncate: bool = False,
         order: Order = "in-order",
@@ -158,13 +160,14 @@ class Query:
 
         `events`: an iterable of dicts or Events, an Arrow table or reader, a pandas or polars frame, or the path of a
         CSV, JSONL, Parquet or Arrow file, of a directory of them, or a glob. Input that is not in order of time is
-        sorted first; with order="any" it is fed as it comes, which gives the same matches.
+        sorted first. With another `order` (see `tocsin.order`) it is fed as it comes, which gives the same matches as
+        long as events come no later than it says; those that do are counted and left out.
         `bad_rows`: "fail", "skip", or the path of a file that keeps them. With `all`, matches of queries that only
         feed others are given too.
         """
         check_order(order)
         check_unit(time_unit)
-        columns = Columns(type=type, time=time, end=end, eid=eid, unit=time_unit, truncate=truncate)
+        columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit, truncate=truncate)
         bad = bad_rows if isinstance(bad_rows, BadRows) else BadRows(bad_rows)
         declared = as_schema(schema) or self.schema
         given = open_input(events, columns, declared=declared_fields(declared), bad=bad)
@@ -174,9 +177,10 @@ class Query:
         else:
             known, notes = known_of(given.table(), given.columns, self.queries)
         plans = plans_of(self.queries, known)
-        pipeline = Pipeline(plans, known, given.columns, jit=jit, ordered=order == "in-order")
+        strategy = parse_strategy(order, known)
+        pipeline = Pipeline(plans, known, given.columns, jit=jit, order=strategy)
         table = usable(given, pipeline.wanted)
-        if order == "in-order" and table.num_columns:
+        if strategy.kind == "in-order" and table.num_columns:
             table = in_time_order(table, given.columns)
         shown = tuple(range(len(self.queries))) if all else self.answers
         found = run_whole(pipeline, table, given.columns, shown, watch)
@@ -192,6 +196,7 @@ class Query:
         time: str = "time",
         end: str | None = None,
         eid: str | None = None,
+        source: str | None = None,
         time_unit: str | None = None,
         truncate: bool = False,
         order: Order = "in-order",
@@ -205,13 +210,14 @@ class Query:
         """A live session: push events as they come, get their matches at once.
 
         With order="in-order" events come in order of their ends; an event that comes too late is counted and left
-        out. With order="any" they may come as they like, and a match that turns out wrong is withdrawn (op = -1).
+        out. Other orders: "slack(10 min)", "conservative(10 min)", "aggressive(10 min)", "hybrid(...)", "auto(10 min)",
+        see `tocsin.order`. Where answers are corrected, a match that turns out wrong is withdrawn (op = -1).
         Without a `schema` the attributes are learnt from the events. A query that could answer only at the end of the
         stream is refused, unless `endless` is False. `state` is what `Session.save` gave.
         """
         check_order(order)
         check_unit(time_unit)
-        columns = Columns(type=type, time=time, end=end, eid=eid, unit=time_unit, truncate=truncate)
+        columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit, truncate=truncate)
         shown = tuple(range(len(self.queries))) if all else self.answers
         known = as_schema(schema) or self.schema
         if known is not None and time_unit is not None:
@@ -221,7 +227,7 @@ class Query:
             plans = plans_of(self.queries, found)
             if endless:
                 check_endless(plans)
-            return Pipeline(plans, found, columns, jit=jit, ordered=order == "in-order")
+            return Pipeline(plans, found, columns, jit=jit, order=parse_strategy(order, found))
 
         if endless:
             check_endless(self.plans())
@@ -236,9 +242,9 @@ def notes_of(plans: Iterable[Plan]) -> tuple[str, ...]:
     return tuple(note for plan in plans for note in plan.notes)
 
 
-def check_order(order: str) -> None:
-    if order not in ("in-order", "any"):
-        raise TocsinError(f"{order!r} is no order of events", hint='use "in-order" or "any"')
+def check_order(order: Order) -> None:
+    """Whether it can be read at all, before any event is looked at."""
+    parse_strategy(order, Schema(unit="us"))
 
 
 def check_endless(plans: Iterable[Plan]) -> None:

@@ -57,6 +57,7 @@ class Session:
         self._time: pa.DataType | None = None
         self._closed = False
         self._advanced = BEGINNING
+        self._promised: dict[tuple[str | None, str | None], int] = {}  # (type, source) -> time
         self.late: list[int] = []  # the places of rows that came too late, in the last push
 
     def __enter__(self) -> Self:
@@ -90,7 +91,7 @@ class Session:
             self._remember(batch, pipeline)
         if type(events) is dict and (self._rows is None or self._rows.encoder is not pipeline.encoder):
             self._rows = RowEncoder(pipeline.encoder, pipeline.encoder.now)
-            self._at_once = pipeline.at_once and pipeline.ordered
+            self._at_once = pipeline.at_once and pipeline.order.kind == "in-order"
         return self._matches(changes)
 
     def _pass(self, end: int) -> Matches:
@@ -126,6 +127,16 @@ class Session:
         self._advanced = max(self._advanced, ticks)
         return Matches([]) if self._pipeline is None else self._matches(self._pipeline.advance(ticks))
 
+    def promise(self, type: str | None, time: int | datetime, *, source: str | None = None) -> Matches:
+        """Promise that every later event of a type (None: of all) from a source (None: from any) ends after `time`.
+
+        Answers that waited for that are given. A promise that says less than an earlier one changes nothing.
+        """
+        self._open()
+        ticks = self._ticks(time)
+        self._promised[type, source] = max(ticks, self._promised.get((type, source), BEGINNING))
+        return Matches([]) if self._pipeline is None else self._matches(self._pipeline.promise(type, ticks, source))
+
     def close(self) -> Matches:
         """End the stream; the last matches."""
         self._open()
@@ -144,7 +155,10 @@ class Session:
         """Everything that the session knows, to be continued elsewhere by `query.stream(state=...)`."""
         self._open()
         archive = Archive()
-        archive.put("session", {"format": FORMAT, "advanced": self._advanced, "log": len(self._log)})
+        promised = [[*pair, time] for pair, time in self._promised.items()]
+        archive.put(
+            "session", {"format": FORMAT, "advanced": self._advanced, "promised": promised, "log": len(self._log)}
+        )
         archive.put("time", None if self._time is None else [str(self._time), getattr(self._time, "tz", None)])
         put_schema(archive, self._schema if self._pipeline is not None else None)
         for place, (_, events) in enumerate(self._log):
@@ -162,6 +176,7 @@ class Session:
         if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise StateError("the state was saved by another version", hint="restore it with the version that saved it")
         self._advanced = head["advanced"]
+        self._promised = {(type, source): time for type, source, time in head.get("promised", ())}
         rows = [archive.get_rows(f"log/{place}") for place in range(head["log"])]
         self._log = deque((_last_end(batch, self._columns), batch) for batch in rows)
         time = archive.get("time")
@@ -206,6 +221,8 @@ class Session:
         pipeline = self._build(_open_schema(schema))
         for _, events in self._log:
             pipeline.push(as_batch(events))
+        for (type, source), time in self._promised.items():
+            pipeline.promise(type, time, source)
         if self._advanced > BEGINNING:
             pipeline.advance(self._advanced)
         if old is not None:
@@ -223,10 +240,9 @@ class Session:
 
     def _keep(self, end: int, events: Any, pipeline: Pipeline) -> None:
         self._log.append((end, events))
-        if pipeline.ordered and pipeline.reach is not None:
-            horizon = pipeline.clock - pipeline.reach
-            while self._log[0][0] < horizon:
-                self._log.popleft()
+        horizon = pipeline.forgotten
+        while horizon is not None and self._log and self._log[0][0] < horizon:
+            self._log.popleft()
 
     # --- results ---
 

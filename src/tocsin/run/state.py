@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tocsin.encode.batch import Encoder
 from tocsin.engine.parts import Part
 from tocsin.errors import StateError
 from tocsin.items import Items
+from tocsin.order.sorter import Sorter
 from tocsin.run.pipeline import Pipeline, Stage
 from tocsin.schema import Field, Kind, Schema
 
@@ -106,8 +108,14 @@ def put_pipeline(archive: Archive, pipeline: Pipeline) -> None:
             "seen": [pipeline.seen, pipeline.relevant],
             "late": pipeline.late_count,
             "names": [pipeline.names.hashes.tolist(), pipeline.names.ends.tolist()],
+            "promised": [[*pair, time] for pair, time in pipeline.guarantees.promised.items()],
+            "sources": sorted(pipeline.guarantees.sources),
+            "settled": pipeline.guarantees.settled,
+            "broken": [[*pair, count] for pair, count in pipeline.gate.broken.items()],
         },
     )
+    if pipeline.sorter is not None:
+        _put_sorter(archive, pipeline.sorter)
     for number, stage in enumerate(pipeline.stages):
         parts = stage.detector.parts()
         archive.put(f"{number}/parts", [[part.id, part.version, part.range] for part in parts])
@@ -116,6 +124,22 @@ def put_pipeline(archive: Archive, pipeline: Pipeline) -> None:
         archive.put(f"{number}/held", len(stage.held))
         for place, items in enumerate(stage.held):
             archive.put_rows(f"{number}/held/{place}", _with_eids(items))
+
+
+def _put_sorter(archive: Archive, sorter: Sorter) -> None:
+    """The rows that wait for their turn."""
+    archive.put("sorter", [sorter.late, sorter.clock, sorter.left, sorter.delays.tolist(), len(sorter.held)])
+    for place, items in enumerate(sorter.held):
+        archive.put_rows(f"sorter/{place}", _with_eids(items))
+
+
+def _get_sorter(archive: Archive, sorter: Sorter, pipeline: Pipeline) -> None:
+    sorter.late, sorter.clock, sorter.left, delays, count = archive.get("sorter")
+    sorter.delays = np.array(delays, np.int64)
+    wanted = pipeline.encoder.wanted
+    for place in range(count):
+        batch = archive.get_rows(f"sorter/{place}")
+        sorter.held.append(_items(batch, pipeline.schema, pipeline, list(wanted)))
 
 
 def _with_eids(items: Items) -> pa.RecordBatch:
@@ -134,6 +158,12 @@ def get_pipeline(archive: Archive, pipeline: Pipeline) -> None:
         pipeline.clock, pipeline.late_count = state["clock"], state["late"]
         pipeline.seen, pipeline.relevant = state["seen"]
         pipeline.names.hashes, pipeline.names.ends = (np.array(each, np.int64) for each in state["names"])
+        guarantees = pipeline.guarantees
+        guarantees.promised = {(type, source): time for type, source, time in state.get("promised", ())}
+        guarantees.sources, guarantees.settled = set(state.get("sources", ())), dict(state.get("settled", {}))
+        pipeline.gate.broken.update({(source, type): count for source, type, count in state.get("broken", ())})
+        if pipeline.sorter is not None:
+            _get_sorter(archive, pipeline.sorter, pipeline)
         for number, stage in enumerate(pipeline.stages):
             listed = archive.get(f"{number}/parts")
             parts = [Part(id, version, archive.pieces[f"{number}/part/{id}"], range) for id, version, range in listed]
@@ -145,11 +175,14 @@ def get_pipeline(archive: Archive, pipeline: Pipeline) -> None:
 
 
 def _held(batch: pa.RecordBatch, stage: Stage, pipeline: Pipeline) -> Items:
+    return _items(batch, stage.plan.schema, pipeline, stage.detector.reads)
+
+
+def _items(batch: pa.RecordBatch, schema: Schema, pipeline: Pipeline, wanted: Iterable[str]) -> Items:
     inner = [name for name in ("#high", "#low") if name in batch.schema.names]
     eids = [batch.column(name).to_numpy() for name in inner]
     rows = batch.drop_columns(inner) if inner else batch
-    wanted = stage.detector.reads
-    encoder = Encoder.of_payload(stage.plan.schema, pipeline.encoder.types, pipeline.strings, rows.schema, wanted)
+    encoder = Encoder.of_payload(schema, pipeline.encoder.types, pipeline.strings, rows.schema, tuple(wanted))
     items = encoder.encode(rows)
     if eids:
         items.eid_high, items.eid_low = eids

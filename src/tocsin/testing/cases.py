@@ -20,10 +20,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tocsin.errors import InputError, TocsinError
-from tocsin.events import Event
+from tocsin.events import BEGINNING, Event
 from tocsin.lang.parser import parse_all
 from tocsin.lang.syntax import Query
-from tocsin.testing.notation import Item, events_of, find, history, write
+from tocsin.order.guarantees import Guarantees
+from tocsin.order.strategy import parse_strategy
+from tocsin.schema import Schema
+from tocsin.testing.notation import Item, Promise, events_of, find, history, write
 from tocsin.testing.oracle import composite, matches_of_all
 
 
@@ -180,14 +183,18 @@ class _Sections:
 def run_case(case: Case, answer: Answer, *, log: bool = False) -> Verdict:
     """Put an answer to a case. With `log` the answer is a change log, else the settled matches.
 
-    Expected changes are compared one by one with a log, and by their net effect with settled matches.
+    Expected changes are compared one by one with a log, and by their net effect with settled matches. A stream that is
+    left open (`end=no`) has no settled matches: only a log can be put to it.
     """
+    if case.options.get("end") == "no" and not log:
+        return Verdict(case)
     try:
         items = history(case.stream)
         found = list(answer(parse_all(case.query), items, case.options))
         if case.error is not None:
             return Verdict(case, (f"expected an error with {case.error!r}, but {len(found)} matches were found",))
-        return Verdict(case, tuple(_differences(case, events_of(items), found, log=log)))
+        problems = _differences(case, events_of(items), found, log=log)
+        return Verdict(case, tuple(problems + _state_differences(case, getattr(answer, "state", None))))
     except TocsinError as error:
         if case.error is not None and case.error.lower() in str(error).lower():
             return Verdict(case)
@@ -199,13 +206,25 @@ def _differences(case: Case, events: list[Event], found: list[Found], *, log: bo
     actual = [(change.op, " ".join(write(event, known) for event in change.events)) for change in found]
     wanted = case.log or tuple((1, line) for line in case.expected)
     expected = [(op, _normal(line, known)) for op, line in wanted]
-    if log and case.log is not None:
+    if log and (case.log is not None or case.options.get("end") == "no"):
         shown = [[f"{'+' if op > 0 else '-'} {line}" for op, line in changes] for changes in (expected, actual)]
         return [] if expected == actual else [f"expected the changes {shown[0]}", f"but found {shown[1]}"]
     wanted_net, actual_net = _net(expected), _net(actual)
     return [f"missing: {line or '(no event)'}" for line in (wanted_net - actual_net).elements()] + [
         f"not expected: {line or '(no event)'}" for line in (actual_net - wanted_net).elements()
     ]
+
+
+def _state_differences(case: Case, state: Mapping[str, Sequence[str]] | None) -> list[str]:
+    """Lines `state: name = entries` against what was stored, where the one who answers can tell."""
+    problems = []
+    for line in case.state if state is not None else ():
+        name, _, text = line.removeprefix("state:").partition("=")
+        expected = " ".join(text.split())
+        actual = " ".join((state or {}).get(name.strip(), ()))
+        if expected != actual:
+            problems.append(f"expected {line}, but it is {actual or 'empty'}")
+    return problems
 
 
 def _normal(line: str, known: list[Event]) -> str:
@@ -223,9 +242,8 @@ def _net(changes: list[tuple[int, str]]) -> Counter[str]:
 
 
 def oracle_answer(queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[Found]:
-    """The answer of the definition: the matches of the last query. To it `options` make no difference."""
-    del options
-    events = events_of(items)
+    """The answer of the definition: the matches of the last query, over the events that keep what `order=` says."""
+    events = events_of(admitted(items, options))
     answers = list(zip(queries, matches_of_all(queries, events).values(), strict=True))
     for query, found in answers[:-1]:
         events += [composite(query.name, match) for match in found if query.name is not None]
@@ -234,3 +252,28 @@ def oracle_answer(queries: Sequence[Query], items: Sequence[Item], options: Mapp
         Found(tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding))
         for match in answers[-1][1]
     ]
+
+
+def admitted(items: Sequence[Item], options: Mapping[str, str]) -> list[Item]:
+    """The items without events that come later than the order of the case allows, or behind a promise."""
+    if "order" not in options:
+        return list(items)
+    order = parse_strategy(options["order"], Schema())
+    late = 0 if order.kind == "in-order" else order.late
+    clock, promised, kept = BEGINNING, Guarantees(tuple({item.type or "" for item in items})), []
+    for item in items:
+        if isinstance(item, Promise):
+            promised.promise(item.type, item.source, item.time)
+        if isinstance(item, Event):
+            behind = order.broken != "accept" and item.end <= promised.of(item.type, _source(item))
+            if behind or (late is not None and item.end < clock - late):
+                clock = max(clock, item.end)
+                continue
+            clock = max(clock, item.end)
+        kept.append(item)
+    return kept
+
+
+def _source(event: Event) -> str | None:
+    """Where an event comes from: in cases it is written as an attribute."""
+    return event.source or (str(event.attrs["source"]) if "source" in event.attrs else None)
