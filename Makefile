@@ -20,13 +20,14 @@ WORKERS ?= 2
 CASES ?= tests/cases
 DEMO ?= out/demo
 BENCH ?=
+MINUTES ?= 10
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup fmt lint check test test-fast kill-test cluster-test kafka-test bench bench-spark fuzz demo docs accept clean
+.PHONY: help setup fmt lint check test test-fast kill-test cluster-test kafka-test bench bench-spark bench-disorder soak fuzz demo docs accept clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## create .venv and install Tocsin with everything its tests need
 
@@ -74,6 +75,12 @@ bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks
 bench-spark: $(READY) ## Spark end to end against its floor, a self-join and Flink CEP; BENCH=--quick for a short run
 	$(PY) -m benchmarks.spark.run $(BENCH)
 	$(PY) -m benchmarks.paste
+
+bench-disorder: $(READY) ## the papers' experiments on late events, and ours; BENCH=--quick for a short run; docs/experiments
+	$(PY) -m benchmarks.disorder.run $(BENCH)
+
+soak: $(READY) ## MINUTES=10 of late, heavy-tailed, duplicated events: memory stays flat, nothing is lost
+	$(PY) -m benchmarks.soak --minutes $(MINUTES)
 
 fuzz: $(READY) ## N=2000 random queries against the oracle, failures become case files; FUZZ=--jit compiles too
 	$(PY) tools/fuzz.py --queries $(N) $(FUZZ)

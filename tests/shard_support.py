@@ -36,7 +36,7 @@ from tocsin.spark.frames import Frame
 from tocsin.spark.job import Job, Shards
 from tocsin.spark.routes import Attrs, own_columns
 from tocsin.spark.shard import Shard
-from tocsin.spark.shuffle import _is_many as goes_to_many
+from tocsin.spark.shuffle import is_many as goes_to_many
 from tocsin.testing.agree import difference
 from tocsin.testing.oracle import Binding, Match, composite, matches_of_all
 from tocsin.testing.strategies import history

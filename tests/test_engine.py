@@ -13,6 +13,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tocsin.app.judge import Engine
 from tocsin.errors import TocsinError
 from tocsin.events import Event
 from tocsin.lang.parser import parse, parse_all
@@ -165,7 +166,10 @@ def _pair(number: int) -> Pair:
 
 # --- case files ----------------------------------------------------------------------------------------------------
 
-CASES = [case for path in sorted((Path(__file__).parent / "cases").rglob("*.case")) for case in read_cases(path)]
+FILES = {path: read_cases(path) for path in sorted((Path(__file__).parent / "cases").rglob("*.case"))}
+CASES = [case for cases in FILES.values() for case in cases if "order" not in case.options]
+ORDER_CASES = [case for cases in FILES.values() for case in cases if "order" in case.options]
+SOME_ORDER_CASES = [each[-1] for cases in FILES.values() if (each := [case for case in cases if case in ORDER_CASES])]
 MODES = {
     "plain": Mode(),
     "one by one": Mode(batch=1),
@@ -195,9 +199,21 @@ def engine_answer(mode: Mode) -> Answer:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_engine_agrees_with_every_case(case: Case, mode: str) -> None:
-    if "order" in case.options:
-        pytest.skip("strategies for disorder are not part of a plain run")
     verdict = run_case(case, engine_answer(MODES[mode]))
+    assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("case", ORDER_CASES, ids=str)
+def test_every_strategy_gives_the_log_of_its_cases(case: Case) -> None:
+    verdict = run_case(case, Engine(jit=False), log=True)
+    assert verdict.ok, str(verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.jit
+@pytest.mark.parametrize("case", SOME_ORDER_CASES, ids=str)
+def test_compiled_strategies_give_the_log_of_some_cases(case: Case) -> None:
+    verdict = run_case(case, Engine(), log=True)
     assert verdict.ok, str(verdict)
 
 

@@ -192,6 +192,30 @@ def test_state_is_bounded(text: str) -> None:
             assert set(store.blocks) == {b["number"] for b in json.loads(store.head or b"{}")["blocks"] if b["size"]}
 
 
+def test_a_long_batch_leaves_only_its_end() -> None:
+    """What is behind every query's reach when a batch is over is never stored; answers are those of short batches."""
+    frame = frame_of(pa.int64())
+    asked = ask([parse("EVENT SEQ(A a, !B b, C c) WHERE [id] WITHIN 5")], frame, buckets=2)
+    reach = reach_of(asked.job.shards[0].group.units)
+    assert reach is not None
+    random = Random(7)
+    events = [Event(random.choice("ABCD"), time, time, time, {"id": time % 3}) for time in range(400)]
+    said = []
+    for size in (400, 100, 7):
+        stream = Stream(asked, Slack(2), Random(size))
+        for first in range(0, len(events), size):
+            batch = events[first : first + size]
+            stream.batch([row_of(event, frame) for event in batch])
+            for store in stream.stores.values() if size > 50 else ():
+                last = json.loads(store.head or b"{}")["blocks"][-1]
+                kept = blocks.as_table(store.blocks[last["number"]]).to_pylist()
+                assert last["cut"]
+                assert all(row["end"] >= batch[-1].end - 2 - reach - 1 for row in kept)
+        stream.close()
+        said.append(sorted(row["match_id"] for row in stream.answers.matches))
+    assert said[0] == said[1] == said[2] != []
+
+
 def test_a_closed_shard_keeps_nothing_and_takes_nothing() -> None:
     frame = frame_of(pa.int64())
     asked = ask([parse("EVENT SEQ(A a, B b)")], frame)

@@ -67,6 +67,8 @@ OURS: dict[str, SparkArm] = {
     "identity-shuffled": partial(found, ours.shuffled, True),
     "tocsin-stream": partial(found, ours.stream, False),
     "identity-stream": partial(found, ours.stream, True),
+    "tocsin-packed": partial(found, partial(ours.stream, direct=False), False),
+    "identity-packed": partial(found, partial(ours.stream, direct=False), True),
 }
 SPARK_ARMS: dict[str, SparkArm] = {
     **OURS,

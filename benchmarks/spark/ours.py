@@ -54,7 +54,8 @@ def nothing(_: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBa
     return run
 
 
-def stream(spark: Any, path: str, load: Workload, buckets: int, *, idle: bool = False) -> Work:
+def stream(spark: Any, path: str, load: Workload, buckets: int, *, idle: bool = False, direct: bool = True) -> Work:
+    """A stream of files, as `detect` runs it by itself: the workers read them. Not `direct`: Spark does."""
     from pyspark.sql import functions as sf
 
     from tocsin.spark.detect import prepare
@@ -63,9 +64,12 @@ def stream(spark: Any, path: str, load: Workload, buckets: int, *, idle: bool = 
 
     def work() -> tuple[int, int]:
         files = spark.readStream.schema(spark.read.parquet(path).schema).option("maxFilesPerTrigger", FILES_AT_ONCE)
-        ready = prepare(files.parquet(path), load.query + SELECT, order=SLACK, buckets=buckets, end_of_stream=True)
+        options = {"order": SLACK, "buckets": buckets, "end_of_stream": True, "direct": direct}
+        ready = prepare(files.parquet(path), load.query + SELECT, **options)
+        assert (ready.fed is not None) == direct, ready.detour
         job = ready.job.compiled()
-        result = detect_stream(ready.sent, job, ready.order, closing=True, shard=Idle if idle else None)
+        other = {"shard": Idle} if idle else {}
+        result = detect_stream(ready.fed or ready.sent, job, ready.order, closing=True, **other)
         found: list[tuple[int, int]] = []
         folder = tempfile.mkdtemp()
         try:

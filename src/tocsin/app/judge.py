@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts
-from tocsin.errors import InputError, TocsinError
+from tocsin.errors import InputError, TocsinError, TocsinWarning
 from tocsin.events import END_OF_TIME, Event
 from tocsin.lang.syntax import Query
 from tocsin.order.strategy import Strategy, parse_strategy
@@ -59,7 +60,7 @@ class Engine:
 
     With an option `order=` it answers with every change, as that strategy gives them; `end=no` leaves the stream open.
     Without it, it answers with what is left at the end, whichever way the events came. `state` shows what the last
-    query stored, before the stream was closed.
+    query stored before the stream was closed: events by variable, `held` answers, and the `buffer` of slack.
     """
 
     def __init__(self, *, jit: bool = True) -> None:
@@ -95,10 +96,13 @@ class Engine:
         pipeline = Pipeline(plans_of(queries, schema), schema, columns, jit=self.jit, order=order)
         by_eid: dict[Any, Event] = {event.eid: event for event in reversed(events)}
         found: list[Found] = []
-        for changes in self._steps(pipeline, items, options):
-            for number, query in enumerate(queries[:-1]):
-                by_eid |= {event.eid: event for each in changes[number] for event in composites(query, each.table())}
-            found += [_found(row, by_eid) for each in changes[-1] for row in binding_rows(each.table())]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TocsinWarning)  # of broken promises, which a case may be about
+            for changes in self._steps(pipeline, items, options):
+                for number, query in enumerate(queries[:-1]):
+                    tables = (each.table() for each in changes[number])
+                    by_eid |= {event.eid: event for table in tables for event in composites(query, table)}
+                found += [_found(row, by_eid) for each in changes[-1] for row in binding_rows(each.table())]
         return found
 
     def _steps(self, pipeline: Pipeline, items: Sequence[Item], options: Mapping[str, str]) -> Iterator[Any]:
@@ -109,7 +113,7 @@ class Engine:
         for item in items:
             if isinstance(item, Event):
                 waiting += 1
-            promised = isinstance(item, Promise) and not pipeline.ordered
+            promised = isinstance(item, Promise) and ("order" in options or not pipeline.ordered)
             if waiting == size or (promised and waiting):
                 yield pipeline.push(whole.slice(at, waiting))
                 at, waiting = at + waiting, 0
@@ -117,9 +121,22 @@ class Engine:
                 yield pipeline.promise(item.type, item.time, item.source)
         if waiting:
             yield pipeline.push(whole.slice(at, waiting))
-        self.state = getattr(pipeline.stages[-1].detector, "state", dict)()
+        self.state = _state(pipeline)
         if options.get("end") != "no":
             yield pipeline.advance(END_OF_TIME)
+
+
+def _state(pipeline: Pipeline) -> dict[str, list[str]]:
+    """What the last query stores, and as `buffer` the events that wait to be sorted."""
+    state: dict[str, list[str]] = dict(getattr(pipeline.stages[-1].detector, "state", dict)())
+    if pipeline.sorter is not None:
+        waiting = sorted(
+            (end, str(eid))
+            for items in pipeline.sorter.held
+            for end, eid in zip(items.end.tolist(), items.payload.column("eid").to_pylist(), strict=True)
+        )
+        state["buffer"] = [eid for _, eid in waiting]
+    return state
 
 
 def rows(events: list[Event]) -> pa.RecordBatch:

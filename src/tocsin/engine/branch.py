@@ -16,11 +16,12 @@ from tocsin.engine import kernels
 from tocsin.engine import runtime as rt
 from tocsin.engine.codegen import Program, Shape, all_blocks, generate
 from tocsin.engine.derive import derived_column
+from tocsin.engine.purge import Purger
 from tocsin.engine.runtime import CLOCK, DONE, HORIZON, LATE, MEM_N, OUT_N, RELEVANT, WAITING
 from tocsin.errors import LimitError
-from tocsin.events import BEGINNING
+from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Column, Ints, Items
-from tocsin.plan.block import Block
+from tocsin.plan.block import Block, Leaf
 
 if TYPE_CHECKING:
     from tocsin.encode.row import OneRow
@@ -53,6 +54,7 @@ class Branch:
         self._lent: tuple[Any, ...] = ()  # that memory as arguments of the kernel
         self._args: tuple[Any, ...] | None = None  # the same with the state behind it
         self._valid: list[Any] = []  # the part of it that says what is not null
+        self.purger = Purger(self)
 
     # --- what the kernel is ---------------------------------------------------------------------------------------
 
@@ -69,11 +71,11 @@ class Branch:
 
     @property
     def repeated_ids(self) -> set[int]:
-        return {leaf.id for leaf in self._leaves() if leaf.repeat is not None}
+        return {leaf.id for leaf in self.leaves() if leaf.repeat is not None}
 
     @property
     def repeated_types(self) -> set[str]:
-        return {alt.type for leaf in self._leaves() if leaf.repeat is not None for alt in leaf.alts}
+        return {alt.type for leaf in self.leaves() if leaf.repeat is not None for alt in leaf.alts}
 
     @property
     def is_compiled(self) -> bool:
@@ -91,10 +93,10 @@ class Branch:
     @property
     def first_waiting(self) -> int:
         """The earliest end among waiting answers."""
-        waiting = self._waiting_rows()
+        waiting = self.waiting_rows()
         return int(waiting[:, 1::2].max(axis=1).min()) if len(waiting) else rt.FAR
 
-    def _waiting_rows(self) -> Ints:
+    def waiting_rows(self) -> Ints:
         """The (event, end) pairs of waiting answers, those on the side of the heap included."""
         if not self._ready or not self.program.waits:
             return np.zeros((0, 2), np.int64)
@@ -129,9 +131,12 @@ class Branch:
         self.repeated = {index: first + 2 * number for number, index in enumerate(owners)}
         self.is_whole = None not in self.order
 
-    def _leaves(self) -> Iterator[Any]:
+    def leaves(self) -> Iterator[Leaf]:
         for each in all_blocks(self.block):
             yield from each.leaves
+
+    def leaf(self, id: int) -> Leaf:
+        return next(leaf for leaf in self.leaves() if leaf.id == id)
 
     def _generate(self, shape: Shape) -> Program:
         detector = self.detector
@@ -260,11 +265,11 @@ class Branch:
             self.LF,
             self.RK,
         )
-        self.state: tuple[Any, ...] = self._views(*arrays)
+        self.state: tuple[Any, ...] = self.views(*arrays)
         if not self._jit:
             self.state = (*self.state[:-1], self.detector.strings.texts)  # texts are their own rank
 
-    def _views(self, *arrays: npt.NDArray[Any]) -> tuple[Any, ...]:
+    def views(self, *arrays: npt.NDArray[Any]) -> tuple[Any, ...]:
         """Flat views of the memory; the plain body takes memoryviews, which give Python's own numbers."""
         flat = tuple(array if array.ndim == 1 else array.reshape(-1) for array in arrays)
         return flat if self._jit else tuple(array.data for array in flat)
@@ -288,6 +293,8 @@ class Branch:
             self._run(kernel, begin, min(begin + CHUNK, count), first, batch)
             if words[WAITING] or words[rt.ASIDE]:
                 self._settle(kernel)
+            if begin + CHUNK < count:
+                self.tidy()
         self.accepted, self.late = words[RELEVANT] - before, words[LATE] - late
         return self._answers()
 
@@ -325,8 +332,9 @@ class Branch:
 
     def _renew_guarantees(self) -> None:
         at = self.words[rt.GUARANTEES]
-        self.T[at : at + 2 * len(self.program.types) : 2] = self._guarantees(self.program)[0]
-        self.T[rt.MOVED] = 1
+        stop = at + 2 * len(self.program.types)
+        self.T[at:stop:2], self.T[at + 1 : stop : 2] = self._guarantees(self.program)
+        self.T[rt.MOVED], self.T[rt.CERTAIN] = 1, int(self.detector.final)
 
     def _answers(self) -> Answers | None:
         """All that was drained."""
@@ -382,9 +390,36 @@ class Branch:
 
     def _set_horizon(self) -> None:
         """Events are needed for a span behind the first tick at which one may still come."""
-        span = self.program.span
-        if span is not None:
-            self.words[HORIZON] = max(BEGINNING, self.detector.open_from(self.program.types, self.words[CLOCK]) - span)
+        span, first = self.program.span, self.detector.open_from(self.program.types, self.words[CLOCK])
+        if first > END_OF_TIME:
+            self.words[HORIZON] = first
+        elif span is not None:
+            self.words[HORIZON] = max(BEGINNING, first - span)
+
+    def prune(self) -> None:
+        """Let go of held answers that an event has decided; those that wait on are asked in vain."""
+        if self._ready and self.program.holds and self.waiting:
+            self.T[rt.ASK] = 1
+            self._settle(self.prepare())
+
+    def hold_only(self, which: npt.NDArray[np.bool_]) -> None:
+        """Forget all waiting answers but these, in the order of `waiting_rows`.
+
+        After a restart: what is kept of the events need not show that a binding has failed, or was answered, long ago.
+        """
+        if len(which) and not which.all():
+            heap, aside = self.PD[: self.T[WAITING]], self.PD[len(self.PD) - self.T[rt.ASIDE] :]
+            rows = np.concatenate([heap, aside])[which]
+            self.PD[: len(rows)] = rows
+            self.T[WAITING], self.T[rt.ASIDE], self.T[rt.FRESH] = 0, 0, len(rows)
+            self.library.wait_entry(*self.views(self.T, self.PD))
+
+    def tidy(self, *, now: bool = False) -> bool:
+        """Drop events that no answer can need, if enough has come since the last time. True: it was done."""
+        if not self._ready or not (now or (not self.detector.ordered and self.purger.is_due)):
+            return False
+        self.purger.sweep()
+        return True
 
     # --- room -----------------------------------------------------------------------------------------------------
 
@@ -402,12 +437,12 @@ class Branch:
         self._lend()
 
     def _compact(self, target: Ints, *, copy: bool) -> int:
-        T, H, D, new = self._views(self.T, self.H, self.D, target)
+        T, H, D, new = self.views(self.T, self.H, self.D, target)
         leaves = len(self.program.leaf_ids)
-        return int(self.library.compact_entry(T, H, self.program.words, D, self._buffers, leaves, new, copy))
+        return int(self.library.compact_entry(T, H, self.program.words, D, self.buffers, leaves, new, copy))
 
     @property
-    def _buffers(self) -> int:
+    def buffers(self) -> int:
         return int(self.T[rt.KEYS]) * len(self.program.leaf_ids)
 
     def _sweep_keys(self) -> None:
@@ -429,7 +464,7 @@ class Branch:
         """Carry the keys that have events into a new table."""
         table = np.zeros((size, 3), np.int64)
         alive = np.zeros(int(self.T[rt.KEYS]) + 1, np.int64)
-        T, KM, new, D, N, flags = self._views(self.T, self.KM, table, self.D, self.N, alive)
+        T, KM, new, D, N, flags = self.views(self.T, self.KM, table, self.D, self.N, alive)
         self.library.sweep_entry(T, KM, new, size, D, N, len(self.program.leaf_ids), flags)
         self.KM = table
         self.T[rt.KM_SIZE] = size
@@ -469,7 +504,7 @@ class Branch:
             else:
                 arrays.append(column.values)
         flat = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
-        return tuple(flat) if self._jit else self._views(*flat)
+        return tuple(flat) if self._jit else self.views(*flat)
 
     def can_borrow(self, one: OneRow) -> bool:
         """Whether the kernel can read single events where they lie."""
@@ -508,8 +543,25 @@ class Branch:
 
     def live_numbers(self) -> Ints:
         """Numbers of all events in the state, ascending, each once."""
-        pieces = [self.H[begin:end, 1] for _, begin, end in self.live_places()]
-        return np.unique(np.concatenate(pieces)) if pieces else np.zeros(0, np.int64)
+        return np.unique(self.H[self._places(self.H, self.D), 1]) if self._ready else NOBODY
+
+    def stored(self) -> Iterator[tuple[Leaf, Ints]]:
+        """Each leaf with the numbers of the events that an answer may still need there."""
+        if not self._ready:
+            return
+        H, D, N = self.H.copy(), self.D.copy(), self.N.copy()
+        self.purger.apply(H, D, N, remember=False)
+        leaves = np.arange(len(D)) % len(self.program.leaf_ids)
+        for number, id in enumerate(self.program.leaf_ids):
+            yield self.leaf(id), H[self._places(H, D[leaves == number]), 1]
+
+    def _places(self, H: Ints, D: npt.NDArray[np.int32]) -> Ints:
+        """The places of all events in some buffers, without those behind the horizon."""
+        counts = (D[:, 2] - D[:, 1]).astype(np.int64)
+        shift = D[:, 1] - (np.cumsum(counts) - counts)
+        places: Ints = np.arange(int(counts.sum())) + np.repeat(shift, counts)
+        alive: Ints = places[H[places, 0] >= self.horizon]
+        return alive
 
     def live_texts(self) -> set[int]:
         """Codes of texts in stored columns, keys and literals."""

@@ -24,12 +24,15 @@ from tocsin.engine.branch import NOBODY, Answers, Branch
 from tocsin.engine.changes import Changes, Members
 from tocsin.engine.ledger import Ledger
 from tocsin.engine.parts import Part
-from tocsin.engine.payload import Payload, View, content_hash, row_hash
+from tocsin.engine.payload import Payload, View, content_hash, distinct, row_hash
+from tocsin.engine.shown import shown
 from tocsin.errors import InputError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
 from tocsin.items import Ints, Items, Strings
 from tocsin.plan.block import Plan
+
+PURGED = ("purged_a1", "purged_a2", "purged_p3", "purged_neg", "purged_old")
 
 
 @dataclass(slots=True)
@@ -44,6 +47,27 @@ class Counters:
     retracted: int = 0
     waiting: int = 0
     live: int = 0
+    most_live: int = 0  # as far as was looked: whenever events are dropped, and when counters are read
+    late_positive: int = 0  # events behind the clock that matches contain, and that they are judged by
+    late_negative: int = 0
+    held: int = 0  # answers that had to wait; those that came out of it, and those that failed meanwhile
+    released: int = 0
+    held_pruned: int = 0
+    purged_a1: int = 0  # events dropped: no partner will come; none in the right order; nobody new will join; ...
+    purged_a2: int = 0
+    purged_p3: int = 0
+    purged_neg: int = 0  # ... no new match will have it in a scope; all guarantees have passed it by a window
+    purged_old: int = 0
+
+    @property
+    def insertions(self) -> int:
+        """Matches that were announced."""
+        return self.matches
+
+    @property
+    def deletions(self) -> int:
+        """Matches that were withdrawn."""
+        return self.retracted
 
 
 class Detector:
@@ -64,7 +88,7 @@ class Detector:
     ) -> None:
         self.plan, self.types, self.strings, self.jit, self.ordered = plan, types, strings, jit, ordered
         self.slack = 0 if ordered else rt.UNLIMITED if late is None else late
-        self.hold, self.immediate = frozenset(hold), immediate
+        self.hold, self.immediate, self._final = frozenset(hold), immediate, False
         self.promises: dict[str, int] = {}
         self.functions = registered() if functions is None else functions
         self.payload = Payload(ordered=ordered)
@@ -72,6 +96,7 @@ class Detector:
         self.clock = BEGINNING
         self.ended = False
         self.withdrawn = 0  # the number of the next event when an event was last withdrawn
+        self.by_type = True  # forget by the guarantees of each type; not where held types may change on the way
         self.eids: bool | None = None
         self._seen = self._matches = self._retracted = 0
         self.branches = [Branch(self, block) for block in plan.alternatives]
@@ -82,6 +107,7 @@ class Detector:
         self._short = False  # whether those can take the short way
         self._twin: OneRow | None = None  # the same with computed eids, where they are needed
         self.reads = tuple(sorted({attr for branch in self.branches for attr in branch.reads}))
+        self.rehold(self.hold)
 
     # --- the one verb ---------------------------------------------------------------------------------------------
 
@@ -134,10 +160,17 @@ class Detector:
         return changes
 
     def advance(self, time: int) -> Changes:
-        """Let time pass without an event: none will end before it. END_OF_TIME ends the stream and settles everything."""
+        """Let time pass without an event: none will end before it. END_OF_TIME ends the stream and settles all."""
         self.ended = self.ended or time >= END_OF_TIME
         self.clock = max(self.clock, time)
         return self.promise(None, END_OF_TIME if self.ended else time - 1)
+
+    def tick(self, clock: int) -> Changes:
+        """The clock of the stream stands here, though events that end before it may still come."""
+        self.clock = max(self.clock, clock)
+        changes = self._changes([branch.advance(self.clock, self.ended) for branch in self.branches])
+        self._forget()
+        return changes
 
     def promise(self, type: str | None, time: int) -> Changes:
         """Every later event of a type (None: of all) ends after `time`."""
@@ -154,13 +187,19 @@ class Detector:
         """Whether answers wait for guarantees."""
         return not self.ordered and bool(self.hold)
 
-    @cached_property
+    @property
     def final(self) -> bool:
         """Whether what was answered is never taken back, while promises are kept."""
-        return self.holds and self._my_types() <= self.hold
+        return self._final and not self.ordered
+
+    def rehold(self, hold: Collection[str]) -> None:
+        """Hold the answers that depend on other types; a promise, even an empty one, puts it into effect."""
+        self.hold = frozenset(hold)
+        self._final = bool(self.hold) and self._my_types() <= self.hold
+        self.by_type = self.by_type and not self.next
 
     def released(self, type: str) -> tuple[int, int]:
-        """What answers may rely on about a type: all its events after a time are known, or after the clock less a lag."""
+        """What answers may rely on about a type: all to come end after a time, or after the clock less a lag."""
         if self.ended:
             return rt.FAR, 1
         promised = self.promises.get(type, BEGINNING)
@@ -174,6 +213,13 @@ class Detector:
         if self.ordered or not self.promises:
             return behind
         return max(behind, min((self.promises.get(type, BEGINNING) for type in types), default=BEGINNING) + 1)
+
+    def guaranteed(self, type: str, clock: int) -> int:
+        """Every event of a type that is still to come ends after this."""
+        promised = self.promises.get(type, BEGINNING)
+        if self.ended or promised >= END_OF_TIME:
+            return rt.BIGGEST
+        return max(promised, clock - self.slack - 1)
 
     def _open(self, items: Items) -> None:
         if self.ended:
@@ -201,6 +247,7 @@ class Detector:
         """What was seen, and how many events are kept."""
         total = self.count()
         total.live = sum(branch.live for branch in self.branches)
+        total.most_live = max(total.most_live, total.live)
         return total
 
     def count(self) -> Counters:
@@ -211,6 +258,14 @@ class Detector:
             total.late = max(total.late, branch.count(rt.LATE))
             total.duplicates = max(total.duplicates, branch.count(rt.DUPLICATES))
             total.waiting += branch.waiting
+            total.most_live += branch.purger.peak
+            total.late_positive = max(total.late_positive, branch.count(rt.LATE_POSITIVE))
+            total.late_negative = max(total.late_negative, branch.count(rt.LATE_NEGATIVE))
+            total.held += branch.count(rt.HELD)
+            total.released += branch.count(rt.RELEASED)
+            total.held_pruned += branch.count(rt.PRUNED)
+            for reason, dropped in zip(PURGED, branch.purger.dropped.tolist(), strict=True):
+                setattr(total, reason, getattr(total, reason) + dropped)
         return total
 
     @property
@@ -314,13 +369,32 @@ class Detector:
         mine = np.isin(items.types, [self.types.index(type) for type in self._my_types() if type in self.types])
         return np.flatnonzero((items.end < clock) & mine)
 
+    def tidy(self) -> None:
+        """Drop now what no answer can need any more; otherwise that waits until there is enough of it."""
+        for branch in self.branches:
+            branch.tidy(now=True)
+        self._trim()
+
+    def _trim(self) -> None:
+        """Keep the rows of stored events only, where there are many others."""
+        if self.payload.count > 2 * sum(branch.purger.left for branch in self.branches):
+            numbers = [branch.live_numbers() for branch in self.branches]
+            self.payload.keep(distinct(numbers))
+
     def _forget(self) -> None:
+        if not self.ordered and sum(branch.tidy() for branch in self.branches):
+            self._trim()
         horizons = [branch.horizon for branch in self.branches]
         self.payload.tidy(min(horizons) if horizons else BEGINNING)
         if self.ledger is not None and horizons and min(horizons) > BEGINNING:
             self.ledger.forget(min(self.open_from(branch.program.types, self.clock) for branch in self.branches))
 
     # --- state ----------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, list[str]]:
+        """What is stored, as people read it: the eids at each variable, held answers, and what is guaranteed."""
+        self.tidy()
+        return shown(self)
 
     def parts(self, changed_since: int = 0) -> list[Part]:
         """The state as parts by key range and time frame: those that changed since a version, and the summary."""

@@ -39,10 +39,10 @@ class Ledger:
         return Ledger(plan.within) if hidden or shared or unions else None
 
     def settle(self, changes: Changes) -> Changes:
-        """Only those changes that make a binding appear or disappear."""
+        """Only those changes that make a binding appear or disappear, of each binding at most one."""
         high, low = changes.identity
         starts, _ = changes.span
-        keep = []
+        turns: dict[tuple[int, int], list[int]] = {}  # where a binding appeared or disappeared, in turn
         for index, key in enumerate(zip(high.tolist(), low.tolist(), strict=True)):
             before = self.counts.get(key, 0)
             after = before + int(changes.op[index])
@@ -53,7 +53,8 @@ class Ledger:
                 self.counts.pop(key, None)
                 self.starts.pop(key, None)
             if (before > 0) != (after > 0):
-                keep.append(index)
+                turns.setdefault(key, []).append(index)
+        keep = sorted(indexes[-1] for indexes in turns.values() if len(indexes) % 2)
         return changes.pick(np.array(keep, np.int64))
 
     def forget(self, clock: int) -> None:

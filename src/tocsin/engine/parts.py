@@ -7,6 +7,7 @@ the same parts serve a restart, the splitting and merging of key ranges, and a p
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ from tocsin.events import BEGINNING
 from tocsin.items import Ints
 
 if TYPE_CHECKING:
+    from tocsin.engine.branch import Branch
+    from tocsin.engine.changes import Changes
     from tocsin.engine.detector import Detector
 
 FORMAT = 1
@@ -66,8 +69,32 @@ def _summary(detector: Detector) -> Part:
         "matches": detector._matches,
         "retracted": detector._retracted,
         "ledger": [] if ledger is None else [[*key, count, ledger.starts[key]] for key, count in ledger.counts.items()],
+        "held": [_coded(held_names(detector, each)) if each.purger.by_type else None for each in detector.branches],
     }
     return Part(SUMMARY, detector.next, sealed(json.dumps(state).encode()))
+
+
+def held_names(detector: Detector, branch: Branch) -> Words:
+    """A name for each answer that waits: what its events are called."""
+    pairs = branch.waiting_rows()
+    total: Words = np.zeros(len(pairs), np.uint64)
+    if len(pairs):
+        numbers = pairs[:, 0::2]
+        order = np.argsort([branch.block.fixed.index(branch.leaf(id)) for id in branch.program.nest])
+        rows = detector.payload.rows(np.unique(numbers))
+        high, low = (each.view(np.uint64) for each in rows.names)
+        for level in order.tolist():
+            at = rows.at(numbers[:, level])
+            total = mixed(total * np.uint64(31) + mixed(mixed(high[at]) + low[at]))
+    return total
+
+
+def _coded(names: Words) -> str:
+    return b64encode(names.astype("<u8").tobytes()).decode()
+
+
+def _decoded(text: str) -> Words:
+    return np.frombuffer(b64decode(text), "<u8").astype(np.uint64)
 
 
 def _cut(detector: Detector) -> dict[tuple[int, int], Ints]:
@@ -129,7 +156,12 @@ def opened(part: Part) -> bytes:
 # --- loading -----------------------------------------------------------------------------------------------------
 
 
-def load(detector: Detector, parts: list[Part]) -> None:
+def load(detector: Detector, parts: list[Part], answers: list[Changes] | None = None) -> None:
+    """Feed the saved events; the answers to them were given before.
+
+    With `answers` the detector may be of another strategy than the one that saved: it judges all events anew, and
+    gives the answers that are due by its own rules.
+    """
     if detector.next:
         raise StateError("this detector has seen events already", hint="restore into a new detector")
     summaries = [_read_summary(detector, part) for part in parts if part.id == SUMMARY]
@@ -138,8 +170,8 @@ def load(detector: Detector, parts: list[Part]) -> None:
     tables = [_read_events(detector, part) for part in parts if part.id != SUMMARY]
     newest = max(summaries, key=lambda state: state["next"])
     if tables:
-        _feed(detector, tables)
-    _resume(detector, newest, summaries)
+        _feed(detector, tables, answers)
+    _resume(detector, newest, summaries, answers)
 
 
 def _read_summary(detector: Detector, part: Part) -> dict[str, Any]:
@@ -174,7 +206,7 @@ def _read_events(detector: Detector, part: Part) -> pa.Table:
     return table
 
 
-def _feed(detector: Detector, tables: list[pa.Table]) -> None:
+def _feed(detector: Detector, tables: list[pa.Table], answers: list[Changes] | None) -> None:
     """Push the saved events in canonical order and drop the answers: they were given before."""
     from tocsin.encode import Encoder
 
@@ -192,7 +224,9 @@ def _feed(detector: Detector, tables: list[pa.Table]) -> None:
         items.eid_high, items.eid_low = (
             (np.ascontiguousarray(high), np.ascontiguousarray(low)) if has_eid else (None, None)
         )
-        detector.push(items)
+        changes = detector.push(items)
+        if answers is not None:
+            answers.append(changes)
 
 
 def _ticks(table: pa.Table, name: str) -> Ints:
@@ -219,7 +253,9 @@ def _first_of_each(table: pa.Table, order: Ints) -> Ints:
     return np.array(kept, np.int64)
 
 
-def _resume(detector: Detector, newest: dict[str, Any], summaries: list[dict[str, Any]]) -> None:
+def _resume(
+    detector: Detector, newest: dict[str, Any], summaries: list[dict[str, Any]], answers: list[Changes] | None
+) -> None:
     """Set clock and counts; answers that were due at the saved clock were given before it was saved."""
     detector.eids = newest["eids"] if detector.eids is None else detector.eids
     detector.clock = max(state["clock"] for state in summaries)
@@ -227,14 +263,19 @@ def _resume(detector: Detector, newest: dict[str, Any], summaries: list[dict[str
         for type, time in state.get("promises", {}).items():
             known = [each.get("promises", {}).get(type, BEGINNING) for each in summaries]
             detector.promises[type] = min(time, *known)
-    for branch in detector.branches:
-        branch.advance(detector.clock, newest["ended"])
+    due = [branch.advance(detector.clock, newest["ended"]) for branch in detector.branches]
+    if answers is not None:
+        answers.append(detector._changes(due))
+    for number, branch in enumerate(detector.branches):
+        held = [_decoded(state["held"][number]) for state in summaries if state.get("held", [None])[0] is not None]
+        if answers is None and branch.purger.by_type and len(held) == len(summaries):
+            branch.hold_only(np.isin(held_names(detector, branch), np.concatenate(held)))
     detector.ended = newest["ended"]
     detector.next = max(detector.next, newest["next"])
     detector._seen, detector._matches, detector._retracted = (
         sum(state[name] for state in summaries) for name in ("seen", "matches", "retracted")
     )
-    if detector.ledger is not None:
+    if detector.ledger is not None and answers is None:
         detector.ledger.counts.clear()
         detector.ledger.starts.clear()
         for state in summaries:

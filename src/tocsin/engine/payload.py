@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import groupby
 from operator import itemgetter
 from struct import Struct
 from typing import Any, Protocol, TypeAlias
@@ -76,6 +77,17 @@ class Chunk:
         """The rows of events that are here."""
         at = numbers - self.first
         return at if self.kept is None else np.searchsorted(self.kept, at)
+
+    def only(self, numbers: Ints) -> Chunk:
+        """The rows of some of its events."""
+        at = self.places(numbers)
+        if len(at) == len(self.types):
+            return self
+        high, low = None if self.high is None else self.high[at], None if self.low is None else self.low[at]
+        rows, kept = self.rows.take(pa.array(at)), numbers - self.first
+        chunk = Chunk(self.first, rows, self.types[at], self.start[at], self.end[at], high, low, kept)
+        chunk.last_end = self.last_end
+        return chunk
 
     def by_end(self) -> tuple[Ints, Ints | None]:
         """The ends in order, and the rows in that order (None: as they are)."""
@@ -428,8 +440,28 @@ class Payload:
                 head = 0
             self.head = head
 
+    @property
+    def count(self) -> int:
+        """How many rows are kept."""
+        return sum(len(chunk.types) for chunk in self.chunks) + len(self.tail) - self.head
+
+    def keep(self, numbers: Ints) -> None:
+        """Forget every row but those of some events; `numbers` ascend, and have rows."""
+        behind = self.tail[self.head][0] if self.has_singles else int(numbers.max(initial=-1)) + 1
+        cuts = np.searchsorted(numbers, [*(chunk.first for chunk in self.chunks), behind]).tolist()
+        singles = set(numbers[cuts[-1] :].tolist())
+        self.tail, self.head = [single for single in self.tail[self.head :] if single[0] in singles], 0
+        pieces = zip(self.chunks, cuts, cuts[1:], strict=False)
+        chunks = [chunk.only(numbers[begin:end]) for chunk, begin, end in pieces if begin < end]
+        self.chunks = []
+        for _, alike in groupby(chunks, key=lambda chunk: chunk.high is None):
+            several = list(alike)
+            self._append(_merged(several) if len(several) > 1 else several[0])
+
     def _append(self, chunk: Chunk) -> None:
         """Small chunks are merged where many stand together, so that there are never many chunks."""
+        if self.chunks:
+            chunk.last_end = max(chunk.last_end, self.chunks[-1].last_end)  # so that they ascend
         while True:
             if len(chunk.types) >= SMALL:
                 chunk.level = SMALL

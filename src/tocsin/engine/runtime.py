@@ -112,6 +112,9 @@ ASIDE = 34  # held answers on the side of the heap: what they wait for has come,
 TYPES = 35  # how many local types there are
 WATCHED = 36  # the local type that the answer just judged waits for; -1: it may be any
 CERTAIN = 37  # 1: what was answered is final, and a late event changes nothing but held answers
+ASK = 38  # 1: ask every held answer again before settling: an event may have decided it
+HELD, RELEASED, PRUNED = 39, 40, 41  # answers that had to wait, that came out of it, and that failed meanwhile
+LATE_POSITIVE, LATE_NEGATIVE = 42, 43  # events that came behind the clock: at root leaves, and at all others
 MOST_LEAVES = 112  # each of the following tables has one word per leaf (PINS: per level of the root's nest)
 PINS = 48  # places of root leaves that are given, -1: free
 PLACES = PINS + MOST_LEAVES  # where the current row's event was stored, -1: not there
@@ -122,7 +125,9 @@ COVERED = TERMINAL + MOST_LEAVES  # 1: the key covers the leaf
 EAGER = COVERED + MOST_LEAVES  # 1: an event is stored only if an earlier one agrees with it
 TRIES = EAGER + MOST_LEAVES  # how often that was asked
 HITS = TRIES + MOST_LEAVES  # and how often it was so
-PARAMS = HITS + MOST_LEAVES  # the window, the integer literals, then the tables of types
+LOWS = HITS + MOST_LEAVES  # by level: where a binding must lie that a late event can change, its ends at or after this
+HIGHS = LOWS + MOST_LEAVES  # and at or before this
+PARAMS = HIGHS + MOST_LEAVES  # the window, the integer literals, then the tables of types
 
 # --- what a kernel returns ---------------------------------------------------------------------------------------
 DONE, OUT_FULL, HEAP_FULL, KEYS_FULL, WAIT_FULL = 0, 1, 2, 3, 4
@@ -658,6 +663,157 @@ def next_start(H: Any, R: int, rs: int, a: int, b: int, time: int) -> int:
     return best
 
 
+# --- purging: what no answer can need any more, as far as is guaranteed type by type ----------------------------------
+#
+# P holds the rules as a table: the words below, then GUARANTEED, POSITION, BY_KEY and JUDGED of each leaf, then the
+# leaf at each position (a fixed leaf of the root), then four words for each pair of a leaf and a position. Those bound
+# the end of the event at the position, relative to an event at the leaf: not before start + [0] and end + [1], not
+# after start + [2] and end + [3].
+
+P_LEAVES, P_ROOTS, P_WINDOW, P_START = 0, 1, 2, 3  # P_WINDOW: -1 without one; P_START: the word of H with the start
+P_CHAIN = 4  # 1: the positions follow one another in time
+P_RULES = 5  # 0: only what lies behind the horizon goes
+P_OWN = 6  # 1: a spent event stays until its own time is guaranteed, so that it is known again
+P_HELD, P_SINCE = 7, 8  # how many entries HA has; held answers look at no event that starts before this
+PURGED = 8  # how many events each reason has dropped, from PURGED + A1 on
+A1, A2, P3, NEG, OLD = 1, 2, 3, 4, 5  # why an event is dropped
+P_TABLE = 14
+GUARANTEED, POSITION, BY_KEY, JUDGED = 0, 1, 2, 3
+
+
+@inlined
+def partners(P: Any, leaf: int, position: int, start: int, end: int) -> tuple[int, int]:
+    """Between which ends an event at a position can stand together with an event at a leaf."""
+    at = P_TABLE + 4 * P[P_LEAVES] + P[P_ROOTS] + 4 * (leaf * P[P_ROOTS] + position)
+    low = max(start + P[at], end + P[at + 1])
+    high = min(start + P[at + 2], end + P[at + 3])
+    if P[P_WINDOW] >= 0:
+        return max(low, end - P[P_WINDOW]), min(high, start + P[P_WINDOW])
+    return low, high
+
+
+@inlined
+def partner_buffer(P: Any, leaf: int, key: int, position: int) -> int:
+    """The buffer where the partners of an event stand, or -1 if they may stand in many."""
+    other = P[P_TABLE + 4 * P[P_LEAVES] + position]
+    if P[P_TABLE + 4 * other + BY_KEY] == 0:
+        return other
+    return key * P[P_LEAVES] + other if P[P_TABLE + 4 * leaf + BY_KEY] != 0 else -1
+
+
+@inlined
+def known_until(P: Any, position: int) -> int:
+    """Every event that may still come to a position ends after this."""
+    return P[P_TABLE + 4 * P[P_TABLE + 4 * P[P_LEAVES] + position] + GUARANTEED]
+
+
+@compiled
+def first_within(H: Any, R: int, D: Any, d: int, rs: int, low: int, high: int) -> int:
+    """The first end in buffer d of an event that starts and ends in [low, high], or FAR."""
+    stop = D[4 * d + 2]
+    place = first_at(H, R, D[4 * d + 1], stop, low)
+    while place < stop and H[place * R] <= high:
+        if H[place * R + rs] >= low:
+            return H[place * R]
+        place += 1
+    return FAR
+
+
+@compiled
+def breaks_chain(H: Any, R: int, D: Any, P: Any, leaf: int, key: int, start: int, end: int) -> bool:
+    """Algorithm 2: positions of which all is known must be filled one after the other, each as early as can be."""
+    mine = P[P_TABLE + 4 * leaf + POSITION]
+    check = -FAR - FAR
+    if P[P_WINDOW] >= 0:
+        check = end - P[P_WINDOW]
+    for position in range(P[P_ROOTS]):
+        if position == mine:
+            check = end + 1
+            continue
+        low, high = partners(P, leaf, position, start, end)
+        d = partner_buffer(P, leaf, key, position)
+        if d < 0 or known_until(P, position) < high:
+            continue
+        found = first_within(H, R, D, d, P[P_START], max(low, check), high)
+        if found == FAR:
+            return True
+        check = found + 1
+    return False
+
+
+@compiled
+def reason(H: Any, R: int, D: Any, P: Any, HA: Any, leaf: int, key: int, place: int) -> int:
+    """Why an event is of no use at a leaf any more, or 0.
+
+    A1: a position of which all is known has no partner for it. A2: nor have all of them together, in their order.
+    P3: nobody new can join it, so all it can be in has been found. NEG: one of these for an event that is only looked
+    at. What a held answer contains or is judged by stays.
+    """
+    start = H[place * R + P[P_START]]
+    end = H[place * R]
+    mine = P[P_TABLE + 4 * leaf + POSITION]
+    why = P3
+    for position in range(P[P_ROOTS]):
+        if position == mine or why == A1:
+            continue
+        low, high = partners(P, leaf, position, start, end)
+        if low <= high and known_until(P, position) < high:
+            why = 0
+            continue
+        d = partner_buffer(P, leaf, key, position)
+        if low <= high and d >= 0:
+            a, b = between(H, R, D[4 * d + 1], D[4 * d + 2], low, high)
+            low, high = (low, high) if a < b else (1, 0)
+        if low > high:
+            why = A1
+    if mine < 0:
+        looked_at = P[P_TABLE + 4 * leaf + JUDGED] != 0 and start >= P[P_SINCE]
+        return NEG if why != 0 and not looked_at else 0
+    if why != A1 and P[P_CHAIN] != 0 and breaks_chain(H, R, D, P, leaf, key, start, end):
+        why = A2
+    if why == P3 and P[P_OWN] != 0 and P[P_TABLE + 4 * leaf + GUARANTEED] < end:
+        return 0
+    if why != 0 and P[P_HELD] > 0:
+        entry = H[place * R + 1] * P[P_ROOTS] + mine
+        at = first_at(HA, 1, 0, P[P_HELD], entry)
+        if at < P[P_HELD] and HA[at] == entry:
+            return 0
+    return why
+
+
+@compiled
+def purge(T: Any, H: Any, R: int, D: Any, N: Any, buffers: int, P: Any, HA: Any) -> int:
+    """Drop every event that is of no use, until none is left: one that goes can take others with it.
+
+    HA has the events of held answers, each as number * positions + position, in order. Returns how many events stay.
+    """
+    again = True
+    live = 0
+    while again:
+        again = False
+        live = 0
+        for d in range(buffers):
+            begin = D[4 * d + 1]
+            end = D[4 * d + 2]
+            target = begin
+            for place in range(begin, end):
+                why = OLD if H[place * R] < T[HORIZON] else 0
+                if why == 0 and P[P_RULES] != 0:
+                    why = reason(H, R, D, P, HA, d % P[P_LEAVES], d // P[P_LEAVES], place)
+                if why != 0:
+                    P[PURGED + why] += 1
+                    continue
+                if target < place:
+                    move(H, R, place, target, 1)
+                target += 1
+            live += target - begin
+            if target < end:
+                again = True
+                D[4 * d + 2] = target
+                N[d] = H[(target - 1) * R] if target > begin else -FAR
+    return live
+
+
 # --- arithmetic that never lies: (value, is not null) -------------------------------------------------------------
 
 
@@ -816,6 +972,16 @@ def sweep_entry(T: Any, KM: Any, newKM: Any, size: int, D: Any, N: Any, leaves: 
     sweep_keys(pointer(T), pointer(KM), pointer(newKM), size, pointer(D), pointer(N), leaves, pointer(alive))
 
 
+@entry
+def wait_entry(T: Any, PD: Any) -> None:
+    wait(pointer(T), pointer(PD))
+
+
+@entry
+def purge_entry(T: Any, H: Any, R: int, D: Any, N: Any, buffers: int, P: Any, HA: Any) -> int:
+    return purge(pointer(T), pointer(H), R, pointer(D), pointer(N), buffers, pointer(P), pointer(HA))
+
+
 # --- loading -----------------------------------------------------------------------------------------------------
 
 
@@ -859,4 +1025,4 @@ FUNCTIONS = frozenset(
     name
     for name, value in list(globals().items())
     if getattr(value, "__module__", "") == __name__ and getattr(value, "__name__", "") == name and name[0] != "_"
-) - {"library", "declare", "compact_entry", "sweep_entry", "pointer"}
+) - {"library", "declare", "compact_entry", "sweep_entry", "wait_entry", "purge_entry", "pointer"}

@@ -34,6 +34,7 @@ class Gate:
     guarantees: Guarantees
     slack: int | None  # None: no event comes too late
     policy: Broken = "count"
+    by_source: bool = False  # whether events say where they come from
     codes: tuple[str, ...] = ()  # the types by their codes in items
     clock: int = BEGINNING
     late_count: int = 0
@@ -45,16 +46,23 @@ class Gate:
         self.late = []
         if not len(items):
             return items
+        sources = _sources(items) if self.by_source else None
         late = self._too_late(items.end)
         if self.guarantees.promised:
-            behind = self._behind(items)
+            behind = self._behind(items, sources)
             if behind is not None and self.policy != "accept":
                 late = behind if late is None else late | behind
+        if sources is not None:
+            self.guarantees.meet(set(sources.names) - {UNKNOWN})
         if late is None:
             return items
         self.late = np.flatnonzero(late).tolist()
         self.late_count += len(self.late)
         return take(items, ~late) if self.late else items
+
+    def continue_from(self, old: Gate) -> None:
+        """Be where another one is."""
+        self.clock, self.late_count, self.broken = old.clock, old.late_count, Counter(old.broken)
 
     def missed(self, places: Ints, count: int) -> None:
         """Rows of a batch of so many that came through the gate and then missed their turn in the sorter."""
@@ -82,50 +90,58 @@ class Gate:
         late: Bools = end < before - self.slack
         return late if late.any() else None
 
-    def _behind(self, items: Items) -> Bools | None:
+    def _behind(self, items: Items, sources: Sources | None) -> Bools | None:
         """Which rows break a promise; counted and told by source and type."""
-        sources = _sources(items)
-        if sources is not None:
-            self.guarantees.meet(set(sources.tolist()) - {None, UNKNOWN})
         behind = np.zeros(len(items), np.bool_)
         for code, type in enumerate(self.codes):
             mine = items.types == code
             if not mine.any():
                 continue
-            for source in [None] if sources is None else {*sources[mine].tolist()}:
-                rows = mine & (items.end <= self.guarantees.of(type, source))
-                if source is not None and sources is not None:
-                    rows &= sources == source
+            for number, source in enumerate((UNKNOWN,) if sources is None else sources.names):
+                rows = mine & (items.end <= self._promised(type, source))
+                if sources is not None:
+                    rows &= sources.numbers == number
                 if rows.any():
                     behind |= rows
-                    self._tell(type, source or UNKNOWN, items, rows)
+                    self._tell(type, source, items, rows)
         return behind if behind.any() else None
+
+    def _promised(self, type: str, source: str) -> int:
+        return self.guarantees.of(type, None if source == UNKNOWN else source)
 
     def _tell(self, type: str, source: str, items: Items, rows: Bools) -> None:
         """Count broken promises; the first of each source and type is worth a warning."""
         first = int(items.end[np.flatnonzero(rows)[0]])
-        promised = self.guarantees.of(type, None if source == UNKNOWN else source)
+        promised = self._promised(type, source)
         who = "somebody" if source == UNKNOWN else f"source {source!r}"
         if self.policy == "raise":
             raise InputError(
-                f"{who} broke its promise: an event {type} ends at {first}",
+                f"{who} broke a promise: an event {type} ends at {first}",
                 detail=f"it was promised that every later one ends after {promised}",
                 hint="promise less, or choose broken=count or broken=accept",
             )
         if (source, type) not in self.broken:
             what = "taken in and corrected where possible" if self.policy == "accept" else "set aside and counted"
             warnings.warn(
-                f"{who} sends events of type {type} behind its promise ({first} after > {promised}): {what}",
+                f"{who} sends events of type {type} behind what was promised ({first}, not after {promised}): {what}",
                 TocsinWarning,
                 stacklevel=2,
             )
         self.broken[source, type] += int(np.count_nonzero(rows))
 
 
-def _sources(items: Items) -> npt.NDArray[np.object_] | None:
-    """The source of each row as text; None if rows do not say."""
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the rows of a batch come from: the names, and for each row the number of its name."""
+
+    names: list[str]
+    numbers: npt.NDArray[np.int32]
+
+
+def _sources(items: Items) -> Sources | None:
+    """The sources of a batch; None if its rows do not say."""
     place = items.payload.schema.get_field_index("source")
     if place < 0:
         return None
-    column = items.payload.column(place).cast("string")
-    return np.array([UNKNOWN if value is None else value for value in column.to_pylist()], object)
+    column = items.payload.column(place).cast("string").fill_null(UNKNOWN).dictionary_encode()
+    return Sources(column.dictionary.to_pylist(), column.indices.to_numpy())

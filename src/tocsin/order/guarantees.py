@@ -3,7 +3,8 @@
 A promise names a type or all, a source or all, and a time: every later event of that type from that source ends after
 it. For a type as a whole the slowest source counts. Promises may come late, twice or out of order: a lower one says
 nothing new. What follows for a type is known as soon as all its sources are: those that were named in advance, or
-those that have shown themselves by an event or a promise.
+those that have shown themselves by an event or a promise. A source that shows itself only later is bound by what was
+concluded without it.
 """
 
 from __future__ import annotations
@@ -39,22 +40,29 @@ class Guarantees:
         self.promised[type, source] = time
         return self._grown(self.types if type is None else (type,))
 
+    def continue_from(self, old: Guarantees) -> None:
+        """Know what another one knows about the same types."""
+        self.sources, self.promised, self.settled = set(old.sources), dict(old.promised), dict(old.settled)
+        self.backwards, self.unknown = old.backwards, old.unknown
+
     def meet(self, sources: Iterable[str]) -> None:
         """Events of these sources have come: from now on their promises count."""
         self.sources.update(sources)
 
     def of(self, type: str, source: str | None = None) -> int:
-        """What is promised of a type, or of its events from one source."""
-        own = [self.promised.get((each, None), BEGINNING) for each in (type, None)]
-        if source is not None:
-            own += [self.promised.get((each, source), BEGINNING) for each in (type, None)]
-        return max(own)
+        """No event of a type (from a source) ends at or before this: as it was promised, or concluded of all."""
+        return max(self._said(type, source), self.settled.get(type, BEGINNING))
+
+    def _said(self, type: str, source: str | None) -> int:
+        """What was promised of a type, or of its events from one source."""
+        sources = (None,) if source is None else (None, source)
+        return max(self.promised.get((each, whose), BEGINNING) for each in (type, None) for whose in sources)
 
     def _grown(self, types: Iterable[str]) -> list[tuple[str, int]]:
         grown = []
         for type in types:
-            time = min((self.of(type, source) for source in self.sources), default=BEGINNING)
-            time = max(time, self.of(type))
+            time = min((self._said(type, source) for source in self.sources), default=BEGINNING)
+            time = max(time, self._said(type, None))
             if time > self.settled.get(type, BEGINNING):
                 self.settled[type] = time
                 grown.append((type, time))

@@ -1,4 +1,4 @@
-"""Slack: events may come up to K ticks late; a clock per source says what can still come.
+"""Delays on Spark: events may come up to K ticks late; a clock per source says what can still come.
 
 The clock of a source is the largest end it has shown. The guarantee is that no event will end before the slowest clock
 minus K; what comes behind the guarantee is late: counted and set aside, never silently lost.
@@ -6,29 +6,29 @@ minus K; what comes behind the guarantee is late: counted and set aside, never s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tocsin.errors import TocsinError
 from tocsin.events import BEGINNING
-from tocsin.lang.parser import parse_duration
-from tocsin.plan.kinds import ticks
+from tocsin.order.strategy import IN_ORDER, Strategy, delay, parse_strategy
 from tocsin.schema import Schema
 
-FORMS = '"in-order", or "slack(10 min)" if events may come that late'
+FORMS = '"in-order", or "slack(10 min)" if events may come that late (also conservative, aggressive, hybrid)'
 
 
 @dataclass(frozen=True, slots=True)
 class Slack:
     """How late events may be, in ticks; after which silence (in ticks of the others' time) a source no longer counts.
 
-    With `sources`, nothing is guaranteed before each of them has shown itself.
+    With `sources`, nothing is guaranteed before each of them has shown itself. `strategy` is what detectors do about
+    it; the delay is not theirs to know, they are told what is guaranteed.
     """
 
     late: int = 0
     idle: int | None = None
     sources: tuple[str, ...] = ()
+    strategy: Strategy = IN_ORDER
 
     def guarantee(self, clocks: Mapping[str, int]) -> int:
         """No event will end before this."""
@@ -46,24 +46,27 @@ class Slack:
 
 
 def parse_order(text: object, schema: Schema, *, idle: object = None, sources: Iterable[str] = ()) -> Slack:
-    """An order strategy as people write it."""
+    """An order strategy of a stream as people write it."""
     sources = tuple(sources)
     if isinstance(text, Slack):
         return text
-    if text == "in-order":
-        return Slack(0, _ticks(idle, schema, "idle"), sources)
-    found = re.fullmatch(r"\s*slack\s*\((.*)\)\s*", str(text), re.IGNORECASE)
-    if found is None:
-        raise TocsinError(f"{text!r} is no order of events", hint=f"use {FORMS}")
-    late = _ticks(found[1], schema, "slack")
-    return Slack(late or 0, _ticks(idle, schema, "idle"), sources)
+    strategy = parse_strategy(text, schema)
+    _check(strategy, text)
+    silence = None if idle is None else delay(str(idle), schema)
+    detectors = Strategy() if strategy.sorts else replace(strategy, late=None)
+    return Slack(strategy.late or 0, silence, sources, detectors)
 
 
-def _ticks(duration: object, schema: Schema, what: str) -> int | None:
-    if duration is None:
-        return None
-    if str(duration).strip().startswith("-"):
-        raise TocsinError(f"{what} cannot be negative: {duration}", hint="say how late events may be, such as 10 min")
-    if str(duration).strip() == "0":
-        return 0
-    return ticks(parse_duration(str(duration)), schema)
+def _check(strategy: Strategy, text: object) -> None:
+    """What a stream on Spark cannot do is told before it starts."""
+    if strategy.kind == "auto":
+        why, hint = "a choice at run time is not kept in a checkpoint", "choose conservative(...) or aggressive(...)"
+    elif strategy.events is not None or strategy.quantile is not None:
+        why, hint = "the delay must be a time that all shards agree on", "write slack(10 min)"
+    elif strategy.ordered or strategy.broken != "count":
+        why, hint = "late rows are reported, and answers leave as they are found", "leave the option out"
+    elif strategy.late is None and strategy.kind != "in-order":
+        why, hint = "without a delay nothing is ever certain or forgotten", f"write {strategy.kind}(10 min)"
+    else:
+        return
+    raise TocsinError(f"a stream on Spark cannot be {text}", detail=why, hint=hint)

@@ -6,8 +6,11 @@ than the delay before the clock; what comes later than that has missed its turn.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import deque
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from math import ceil
 
 import numpy as np
 
@@ -17,6 +20,7 @@ from tocsin.items import Bools, Ints, Items
 from tocsin.order.strategy import Strategy
 
 REMEMBERED = 4096  # delays that the adaptive slack looks back at
+MANY = 64  # rows that are worth a look as a whole
 
 
 @dataclass(slots=True)
@@ -28,10 +32,12 @@ class Sorter:
     clock: int = BEGINNING
     left: int = BEGINNING  # everything that ends before this has left
     held: list[Items] = field(default_factory=list)
-    delays: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    delays: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    ranked: list[int] = field(default_factory=list)  # the same delays in order of size
 
     def __post_init__(self) -> None:
         self.late = self.strategy.late or 0
+        self.ranked = sorted(self.delays)
 
     @property
     def count(self) -> int:
@@ -54,18 +60,22 @@ class Sorter:
         self.left = max(self.left, min(time + 1, END_OF_TIME))
         return self._leave(self.left)
 
+    def continue_from(self, old: Sorter) -> Items | None:
+        """Be where another one is, given all its rows and more; those that it let go leave."""
+        self.late, self.clock, self.left = old.late, old.clock, old.left
+        self.delays, self.ranked = old.delays.copy(), old.ranked.copy()
+        return self._leave(self.left)
+
     def _missed(self, end: Ints) -> Bools:
         """Which rows come after their turn; one by one, because each of them moves the clock."""
         if not len(end):
             return np.zeros(0, np.bool_)
         before = np.maximum.accumulate(np.concatenate(([self.clock], end[:-1])))
         self.clock = max(int(before[-1]), int(end[-1]))
-        if self.strategy.quantile is not None:
-            self._adapt(np.maximum(before - end, 0)[before > BEGINNING])
         if self.strategy.events is not None:
             return self._overtaken(end, self.strategy.events)
         if self.strategy.quantile is not None:
-            return end < self.left
+            return self._adapting(end, before, self.strategy.quantile)
         return (end < before - self.late) | (end < self.left)
 
     def _overtaken(self, end: Ints, most: int) -> Bools:
@@ -78,16 +88,31 @@ class Sorter:
                 missed[place] = True
                 continue
             heappush(waiting, each)
-            if len(waiting) > most:
+            while len(waiting) > most:  # those that leave with the next one are among them, again
                 self.left = max(self.left, heappop(waiting))
         return missed
 
-    def _adapt(self, delays: Ints) -> None:
+    def _adapting(self, end: Ints, before: Ints, share: float) -> Bools:
+        """With a slack that adapts: each row may make it longer, for itself it is too late then."""
+        missed = np.zeros(len(end), np.bool_)
+        if len(end) > MANY and bool((end >= before).all()):  # nothing is late, so the delay stays
+            self.delays.extend([0] * int(np.count_nonzero(before > BEGINNING)))
+            self.ranked = sorted(self.delays)
+            return missed
+        for place, (each, clock) in enumerate(zip(end.tolist(), before.tolist(), strict=True)):
+            if clock > BEGINNING:
+                self._adapt(max(clock - each, 0), share)
+            missed[place] = each < self.left
+            self.left = max(self.left, max(clock, each) - self.late)
+        return missed
+
+    def _adapt(self, delay: int, share: float) -> None:
         """The delay grows to what covers the wanted share of the last events; it never shrinks."""
-        self.delays = np.concatenate((self.delays, delays))[-REMEMBERED:]
-        assert self.strategy.quantile is not None
-        if len(self.delays):
-            self.late = max(self.late, int(np.quantile(self.delays, self.strategy.quantile, method="higher")))
+        if len(self.delays) == REMEMBERED:
+            del self.ranked[bisect_left(self.ranked, self.delays[0])]
+        self.delays.append(delay)
+        insort(self.ranked, delay)
+        self.late = max(self.late, self.ranked[ceil(share * (len(self.ranked) - 1))])
 
     def _turn(self) -> int:
         """Rows that end before this leave."""

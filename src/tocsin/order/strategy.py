@@ -79,13 +79,16 @@ class Strategy:
 
     def __str__(self) -> str:
         inside = [f"{type}=conservative" for type in sorted(self.held)]
-        inside += [] if self.late is None or self.quantile is not None else [str(self.late)]
+        inside += [] if self.late is None or (self.quantile is not None and not self.late) else [str(self.late)]
         inside += [] if self.events is None else [f"{self.events} events"]
         inside += [] if self.quantile is None else [f"adaptive {self.quantile}"]
         inside += ["trailing=immediate"] if self.immediate else []
         inside += ["ordered"] if self.ordered else []
         inside += [f"broken={self.broken}"] if self.broken != "count" else []
-        return f"{self.kind}({', '.join(inside)})" if inside and self.kind != "in-order" else self.kind
+        return f"{self.kind}({', '.join(inside)})" if inside else self.kind
+
+
+IN_ORDER = Strategy()
 
 
 def parse_strategy(text: object, schema: Schema) -> Strategy:
@@ -118,7 +121,7 @@ def _with(strategy: Strategy, option: str, schema: Schema) -> Strategy:
     if option.lower() == "ordered":
         return replace(strategy, ordered=True)
     if found := re.fullmatch(r"adaptive(?:\s+(0?\.\d+|[01](?:\.0*)?))?", option, re.IGNORECASE):
-        return replace(strategy, quantile=float(found[1] or 1), late=0)
+        return replace(strategy, quantile=float(found[1] or 1), late=strategy.late or 0)
     if found := re.fullmatch(r"(-?\d+)\s*events?", option, re.IGNORECASE):
         return replace(strategy, events=_not_negative(int(found[1]), option))
     return replace(strategy, late=delay(option, schema))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,21 +17,24 @@ from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector, compile_plan
 from tocsin.errors import TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.functions import Function
+from tocsin.functions import Function, registered
 from tocsin.items import Items, Strings
+from tocsin.order.auto import Auto
 from tocsin.order.gate import Gate
 from tocsin.order.guarantees import Guarantees
+from tocsin.order.release import InOrder
 from tocsin.order.sorter import Sorter
-from tocsin.order.strategy import Strategy
+from tocsin.order.spill import Spilling
+from tocsin.order.strategy import IN_ORDER, Strategy
 from tocsin.plan.block import Block, LastEnd, Plan, WindowHigh
 from tocsin.run.names import Names
 from tocsin.run.tables import HEAD
 from tocsin.schema import Field, Schema
 
+AnyDetector: TypeAlias = Detector | Auto | Spilling
 NOTHING: list[Changes] = []  # of a stage; shared
 QUIET: list[list[Changes]] = [NOTHING]  # a single stage without changes; shared
 COMPOSITE = replace(PAYLOAD, eid="eid")
-IN_ORDER = Strategy()
 
 
 def types_of(plan: Plan) -> set[str]:
@@ -62,11 +65,36 @@ class Stage:
     """One query: its detector, the earlier stages it listens to, and the rows it must not see yet."""
 
     plan: Plan
-    detector: Detector
+    detector: AnyDetector
     sources: tuple[int, ...]
     encoder: Encoder | None  # for the matches of its sources
     held: list[Items] = field(default_factory=list)
     told: dict[str, int] = field(default_factory=dict)  # what was promised of the types it reads
+    turn: InOrder | None = None
+    merges: bool = False  # whether answers of several alternatives are put in order of time
+
+    def push(self, items: Items) -> list[Changes]:
+        return self._given(self.detector.push(items))
+
+    def push_one(self, one: OneRow) -> list[Changes]:
+        changes = self.detector.push_one(one)
+        return NOTHING if changes is None and self.turn is None else self._given(changes or [])
+
+    def promise(self, type: str | None, time: int) -> list[Changes]:
+        return self._given(self.detector.promise(type, time))
+
+    def advance(self, time: int) -> list[Changes]:
+        return self._given(self.detector.advance(time))
+
+    def tick(self, clock: int) -> list[Changes]:
+        return self._given(self.detector.tick(clock))
+
+    def _given(self, changes: Changes | list[Changes]) -> list[Changes]:
+        """What a detector answers; in turn, if answers leave in order."""
+        several = changes if isinstance(changes, list) else [changes]
+        if self.merges:
+            several = [merged(each) for each in several]
+        return several if self.turn is None else self.turn.take(several, self.detector.frontier)
 
     def release(self, frontier: int) -> Items | None:
         """The held rows that end at or before the frontier, in order of time."""
@@ -81,6 +109,13 @@ class Stage:
         places = np.flatnonzero(ripe)
         order = np.lexsort((items.start[places], items.end[places]))
         return take(items, places[order])
+
+
+def merged(changes: Changes) -> Changes:
+    """What several alternatives found in one batch, in the order in which one event after another would show it."""
+    if len(changes) < 2 or bool((changes.known_at[1:] >= changes.known_at[:-1]).all()):
+        return changes
+    return changes.pick(np.argsort(changes.known_at, kind="stable"))
 
 
 class Pipeline:
@@ -98,11 +133,15 @@ class Pipeline:
         *,
         jit: bool = True,
         order: Strategy = IN_ORDER,
+        sources: Iterable[str] = (),
+        memory_limit: int | None = None,
         functions: Mapping[str, Function] | None = None,
     ) -> None:
         plans = tuple(plans)
+        self.memory_limit = None if memory_limit is None else memory_limit // max(1, len(plans))
         self.order, self.ordered = order, order.sorts
         self.strings = Strings()
+        self.functions = registered() if functions is None else functions
         self.schema = schema
         self.names = Names(ordered=order.sorts)
         self.seen = self.relevant = 0
@@ -110,22 +149,25 @@ class Pipeline:
         self.stages: list[Stage] = []
         wanted: set[str] = set()
         for number, plan in enumerate(plans):
-            sources = tuple(at for at, other in enumerate(plans[:number]) if other.name in types_of(plan))
-            above = {str(plans[at].name) for at in sources}
+            feeding = tuple(at for at, other in enumerate(plans[:number]) if other.name in types_of(plan))
+            above = {str(plans[at].name) for at in feeding}
             detector = self._detector(plan, types, above, jit=jit, functions=functions)
             wanted.update(detector.reads)
-            encoder = self._composites(plan, plans, sources, types, detector) if sources else None
-            self.stages.append(Stage(plan, detector, sources, encoder))
+            encoder = self._composites(plan, plans, feeding, types, detector) if feeding else None
+            turn = InOrder() if order.ordered else None
+            merges = order.sorts and len(plan.alternatives) > 1
+            self.stages.append(Stage(plan, detector, feeding, encoder, turn=turn, merges=merges))
         self.chained = any(stage.sources for stage in self.stages)
-        self.at_once = len(plans) == 1 and not waits(plans[0])
+        self.waits = any(waits(plan) for plan in plans)
+        self.at_once = len(plans) == 1 and not self.waits
         windows = [plan.within for plan in plans]
         # how far back from the clock an event can matter to any stage; None: for ever
         self.reach = None if None in windows else 2 * sum(window for window in windows if window is not None)
         self.encoder = Encoder(schema, types, self.strings, columns, sorted(wanted))
         composite = {str(plan.name) for plan in plans}
-        self.guarantees = Guarantees(tuple(type for type in types if type not in composite))
+        self.guarantees = Guarantees(tuple(type for type in types if type not in composite), set(sources))
         slack = 0 if order.kind == "in-order" else None if order.kind == "slack" else order.late
-        self.gate = Gate(self.guarantees, slack, order.broken, codes=types)
+        self.gate = Gate(self.guarantees, slack, order.broken, columns.source is not None, codes=types)
         self.sorter = Sorter(order) if order.kind == "slack" else None
 
     def _detector(
@@ -136,14 +178,23 @@ class Pipeline:
         *,
         jit: bool,
         functions: Mapping[str, Function] | None,
-    ) -> Detector:
+    ) -> AnyDetector:
         """What a stage is made of. Matches of queries above come as late as they like, so a chain goes by promises."""
         order = self.order
+
+        def make(hold: Collection[str]) -> Detector:
+            return compile_plan(
+                plan, types, self.strings, jit=jit, ordered=order.sorts, hold=hold, immediate=order.immediate,
+                late=None if above or order.sorts else order.late, functions=functions,
+            )  # fmt: skip
+
+        if order.kind == "auto":
+            return Auto(plan, lambda held: make(types_of(plan) if held else ()), order.late)
         hold = order.held_types(types_of(plan))
-        return compile_plan(
-            plan, types, self.strings, jit=jit, ordered=order.sorts, late=None if above or order.sorts else order.late,
-            hold=hold | above if hold else hold, immediate=order.immediate, functions=functions,
-        )  # fmt: skip
+        detector = make(hold | above if hold else hold)
+        if self.memory_limit is None or order.sorts:  # in order, only a window is kept
+            return detector
+        return Spilling(detector, self.memory_limit)
 
     @property
     def forgotten(self) -> int | None:
@@ -179,7 +230,12 @@ class Pipeline:
         return self.gate.late
 
     def _composites(
-        self, plan: Plan, plans: tuple[Plan, ...], sources: tuple[int, ...], types: tuple[str, ...], detector: Detector
+        self,
+        plan: Plan,
+        plans: tuple[Plan, ...],
+        sources: tuple[int, ...],
+        types: tuple[str, ...],
+        detector: AnyDetector,
     ) -> Encoder:
         """The encoder for matches of earlier queries, once it is sure that their columns fit beside the events'."""
         for source in sources:
@@ -211,7 +267,14 @@ class Pipeline:
             return self.push_items(admitted)
         leaving, missed = self.sorter.push(admitted)
         self.gate.missed(missed, len(items))
-        return self._quiet() if leaving is None else self.push_items(leaving)
+        return self._left(leaving, self.sorter)
+
+    def _left(self, leaving: Items | None, sorter: Sorter) -> list[list[Changes]]:
+        """Rows leave the sorter, and with them time passes: nothing before them will come."""
+        out = self._quiet() if leaving is None else self.push_items(leaving)
+        if not (self.waits or self.chained) or sorter.left == BEGINNING:
+            return out
+        return [first + then for first, then in zip(out, self._pass(sorter.left), strict=True)]
 
     def push_one(self, one: OneRow) -> list[list[Changes]] | None:
         """The same for one row; None if it comes too late."""
@@ -225,13 +288,9 @@ class Pipeline:
         if self.chained:
             return self.push_items(one.copy())
         if len(self.stages) == 1:
-            changes = self.stages[0].detector.push_one(one)
-            return QUIET if changes is None else [[changes]]
-        out: list[list[Changes]] = []
-        for stage in self.stages:
-            changes = stage.detector.push_one(one)
-            out.append(NOTHING if changes is None else [changes])
-        return out
+            changes = self.stages[0].push_one(one)
+            return [changes] if changes else QUIET
+        return [stage.push_one(one) for stage in self.stages]
 
     def _slowly(self, one: OneRow) -> list[list[Changes]] | None:
         """One row by the way of all rows."""
@@ -253,7 +312,7 @@ class Pipeline:
         named: Items | None = None  # what stages beside the first ones see
         for stage in self.stages:
             if not stage.sources:
-                out.append([stage.detector.push(items)])
+                out.append(stage.push(items))
                 continue
             if named is None:
                 named = with_text_eids(self.names.named(take(items, items.types >= 0)))
@@ -263,18 +322,19 @@ class Pipeline:
 
     def promise(self, type: str | None, time: int, source: str | None = None) -> list[list[Changes]]:
         """Every later event of a type (None: of all) from a source (None: from any) ends after `time`."""
-        if type is None and source is None and self.ordered:
-            return self.advance(time)
-        grown = self.guarantees.promise(type, source, time)
-        if not grown:
-            return self._quiet()
+        grown = self.guarantees.promise(type, None if source is None else str(source), time)
+        return self._promised(grown) if grown else self._quiet()
+
+    def _promised(self, grown: list[tuple[str, int]]) -> list[list[Changes]]:
+        """The stages are told what is guaranteed of the types they read."""
         if self.ordered:  # time passes only when it is promised of all types
             settled = self.guarantees.settled
-            return self.advance(min(settled.get(each, BEGINNING) for each in self.guarantees.types))
+            time = min(settled.get(each, BEGINNING) for each in self.guarantees.types)
+            return self._quiet() if time == BEGINNING else self.advance(time)
         out: list[list[Changes]] = []
         for stage in self.stages:
             mine = [pair for pair in grown if pair[0] in types_of(stage.plan)]
-            changes = [stage.detector.promise(*pair) for pair in mine]
+            changes = [change for pair in mine for change in stage.promise(*pair)]
             out.append(changes + (self._feed(stage, out, None) if stage.sources else []))
         return out
 
@@ -285,18 +345,46 @@ class Pipeline:
         self.clock = max(self.clock, after)
         if not self.ordered:
             self.guarantees.promise(None, None, time)
+        return [early + late for early, late in zip(before, self._pass(after), strict=True)]
+
+    def _pass(self, time: int) -> list[list[Changes]]:
+        """Time passes without an event: none will end before `time`."""
         out: list[list[Changes]] = []
         for stage in self.stages:
             if not stage.sources:
-                out.append([stage.detector.advance(END_OF_TIME if time >= END_OF_TIME else after)])
+                out.append(stage.advance(time))
             else:
                 out.append(self._feed(stage, out, time if time >= END_OF_TIME else None))
-        return [early + late for early, late in zip(before, out, strict=True)]
+        return out
+
+    def tick(self, clock: int) -> list[list[Changes]]:
+        """The clock stands here, by events that others saw; some that end before it may still come."""
+        self.clock = max(self.clock, clock)
+        out: list[list[Changes]] = []
+        for stage in self.stages:
+            changes = stage.tick(clock)
+            out.append(changes + (self._feed(stage, out, None) if stage.sources else []))
+        return out
 
     def _released(self, time: int) -> list[list[Changes]]:
         """What the sorter lets go when time passes."""
         leaving = None if self.sorter is None else self.sorter.advance(time)
         return self._quiet() if leaving is None else self.push_items(leaving)
+
+    def continue_from(self, old: Pipeline, batches: Iterable[pa.RecordBatch]) -> None:
+        """Be where another pipeline is, given the rows that still matter to it; what they answer was told by it."""
+        for batch in batches:
+            items = self.encoder.encode(batch)
+            if self.sorter is None:
+                self.push_items(items)
+            else:
+                self.sorter.held.append(items)
+        if self.sorter is not None and old.sorter is not None:
+            self._left(self.sorter.continue_from(old.sorter), self.sorter)
+        self.guarantees.continue_from(old.guarantees)
+        self.gate.continue_from(old.gate)
+        self.seen, self.relevant = old.seen, old.relevant
+        self._promised(list(self.guarantees.settled.items()))
 
     def _feed(self, stage: Stage, before: list[list[Changes]], frontier: int | None) -> list[Changes]:
         """Give a stage the matches of its sources and whatever rows are ripe."""
@@ -307,24 +395,24 @@ class Pipeline:
         if frontier is None:
             frontier = min(self.stages[source].detector.frontier for source in stage.sources)
         ripe = stage.release(frontier)
-        out = [] if ripe is None else [stage.detector.push(ripe)]
+        out = [] if ripe is None else stage.push(ripe)
         if frontier > BEGINNING:
-            out.append(stage.detector.advance(min(frontier + 1, END_OF_TIME)))
+            out += stage.advance(min(frontier + 1, END_OF_TIME))
         return out
 
     def _feed_all(self, stage: Stage, *, ended: bool) -> list[Changes]:
         """Without a promised order nothing is held back; what is promised of each type is passed on."""
         held, stage.held = stage.held, []
-        out = [stage.detector.push(join(held))] if held else []
+        out = stage.push(join(held)) if held else []
         if ended:
-            return [*out, stage.detector.advance(END_OF_TIME)]
+            return [*out, *stage.advance(END_OF_TIME)]
         known = {str(self.stages[at].plan.name): self.stages[at].detector.frontier for at in stage.sources}
         if self.order.late is not None:
             known |= {type: self.clock - self.order.late - 1 for type in types_of(stage.plan) if type not in known}
         for type, time in known.items():
             if time > stage.told.get(type, BEGINNING):
                 stage.told[type] = time
-                out.append(stage.detector.promise(type, time))
+                out += stage.promise(type, time)
         return out
 
     def _events(self, stage: Stage, source: int, changes: Changes) -> Items:
@@ -344,16 +432,29 @@ class Pipeline:
         items.signs = changes.op.astype(np.int8) if (changes.op < 0).any() else None
         return items
 
+    @property
+    def strategy(self) -> str:
+        """The strategy in words; where it chooses by itself, what it has chosen and why."""
+        chosen = [str(stage.detector) for stage in self.stages if isinstance(stage.detector, Auto)]
+        return "; ".join(chosen) or f"{self.order}: {self.order.level}"
+
     def counters(self) -> dict[str, int]:
         """What was seen, over all stages."""
         total = {"events": self.seen, "relevant": self.relevant, "late": self.late_count, "duplicates": 0, "matches": 0}
         total |= {"retracted": 0, "waiting": 0 if self.sorter is None else self.sorter.count}
+        if self.order.kind == "auto":
+            total["switches"] = sum(getattr(stage.detector, "switches", 0) for stage in self.stages)
         if self.gate.broken:
             total["broken"] = self.gate.broken.total()
-        first: Any = self.stages[0].detector.count()
+        first: Any = _counted(self.stages[0].detector)
         total["duplicates"] = getattr(first, "duplicates", 0)
         for stage in self.stages:
-            counters: Any = stage.detector.count()
+            counters: Any = _counted(stage.detector)
             for name in ("matches", "retracted", "waiting"):
                 total[name] += getattr(counters, name, 0)
         return total
+
+
+def _counted(detector: AnyDetector) -> Any:
+    """What a detector counts, without looking at what it keeps where it can tell that apart."""
+    return detector.counters if isinstance(detector, Spilling) else detector.count()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -150,6 +151,7 @@ class Query:
         time_unit: str | None = None,
         truncate: bool = False,
         order: Order = "in-order",
+        memory_limit: int | str | None = None,
         schema: Schema | Mapping[str, Any] | None = None,
         bad_rows: str | os.PathLike[str] | BadRows = "fail",
         all: bool = False,
@@ -162,6 +164,7 @@ class Query:
         CSV, JSONL, Parquet or Arrow file, of a directory of them, or a glob. Input that is not in order of time is
         sorted first. With another `order` (see `tocsin.order`) it is fed as it comes, which gives the same matches as
         long as events come no later than it says; those that do are counted and left out.
+        `memory_limit`: what events out of order may take of memory ("200 MB"); what lies further back goes to disk.
         `bad_rows`: "fail", "skip", or the path of a file that keeps them. With `all`, matches of queries that only
         feed others are given too.
         """
@@ -178,7 +181,8 @@ class Query:
             known, notes = known_of(given.table(), given.columns, self.queries)
         plans = plans_of(self.queries, known)
         strategy = parse_strategy(order, known)
-        pipeline = Pipeline(plans, known, given.columns, jit=jit, order=strategy)
+        limit = as_bytes(memory_limit)
+        pipeline = Pipeline(plans, known, given.columns, jit=jit, order=strategy, memory_limit=limit)
         table = usable(given, pipeline.wanted)
         if strategy.kind == "in-order" and table.num_columns:
             table = in_time_order(table, given.columns)
@@ -200,6 +204,8 @@ class Query:
         time_unit: str | None = None,
         truncate: bool = False,
         order: Order = "in-order",
+        sources: Iterable[str] = (),
+        memory_limit: int | str | None = None,
         schema: Schema | Mapping[str, Any] | None = None,
         all: bool = False,
         jit: bool = True,
@@ -211,7 +217,10 @@ class Query:
 
         With order="in-order" events come in order of their ends; an event that comes too late is counted and left
         out. Other orders: "slack(10 min)", "conservative(10 min)", "aggressive(10 min)", "hybrid(...)", "auto(10 min)",
-        see `tocsin.order`. Where answers are corrected, a match that turns out wrong is withdrawn (op = -1).
+        see `tocsin.order`. Where answers are corrected, a match that turns out wrong is withdrawn (op = -1). With a
+        `memory_limit` ("200 MB") what lies far back goes to disk.
+        Promises of single sources count for a type when all sources have given them: those named in `sources`, and
+        those that have shown themselves in the column `source`.
         Without a `schema` the attributes are learnt from the events. A query that could answer only at the end of the
         stream is refused, unless `endless` is False. `state` is what `Session.save` gave.
         """
@@ -222,12 +231,16 @@ class Query:
         known = as_schema(schema) or self.schema
         if known is not None and time_unit is not None:
             known = replace(known, unit=time_unit)
+        named = frozenset(sources)
 
         def build(found: Schema) -> Pipeline:
             plans = plans_of(self.queries, found)
             if endless:
                 check_endless(plans)
-            return Pipeline(plans, found, columns, jit=jit, order=parse_strategy(order, found))
+            strategy = parse_strategy(order, found)
+            return Pipeline(
+                plans, found, columns, jit=jit, order=strategy, sources=named, memory_limit=as_bytes(memory_limit)
+            )
 
         if endless:
             check_endless(self.plans())
@@ -240,6 +253,23 @@ class Query:
 def notes_of(plans: Iterable[Plan]) -> tuple[str, ...]:
     """What the binder found strange, though not wrong."""
     return tuple(note for plan in plans for note in plan.notes)
+
+
+SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def as_bytes(limit: int | str | None) -> int | None:
+    """A memory limit: a number of bytes, or a text such as "200 MB".
+
+    >>> as_bytes("1.5 GiB")
+    1610612736
+    """
+    if limit is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(limit))
+    if found is None or found[2].upper() not in SIZES:
+        raise TocsinError(f"{limit!r} is no amount of memory", hint='write a number of bytes, or "200 MB", "1 GiB"')
+    return int(float(found[1]) * SIZES[found[2].upper()])
 
 
 def check_order(order: Order) -> None:

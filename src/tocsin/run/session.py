@@ -72,6 +72,11 @@ class Session:
         """What was seen so far."""
         return {} if self._pipeline is None else self._pipeline.counters()
 
+    @property
+    def strategy(self) -> str:
+        """How late events are dealt with, in words; for `auto` what it has chosen, and why."""
+        return "" if self._pipeline is None else self._pipeline.strategy
+
     def push(self, events: Any) -> Matches:
         """One event (a dict or an Event), a list of them, or an Arrow table or batch."""
         if self._closed:
@@ -217,17 +222,13 @@ class Session:
 
     def _rebuilt(self, schema: Schema) -> Pipeline:
         """A new pipeline that has seen what the old one remembers; its answers to that were given before."""
-        old = self._pipeline
         pipeline = self._build(_open_schema(schema))
-        for _, events in self._log:
-            pipeline.push(as_batch(events))
-        for (type, source), time in self._promised.items():
+        if self._pipeline is not None:
+            pipeline.continue_from(self._pipeline, (as_batch(events) for _, events in self._log))
+        for (type, source), time in self._promised.items():  # also those that nobody cared for before
             pipeline.promise(type, time, source)
         if self._advanced > BEGINNING:
             pipeline.advance(self._advanced)
-        if old is not None:
-            pipeline.seen, pipeline.relevant = old.seen, old.relevant
-            pipeline.late_count, pipeline.clock = old.late_count, old.clock
         return pipeline
 
     def _remember(self, batch: pa.RecordBatch, pipeline: Pipeline) -> None:

@@ -104,6 +104,7 @@ def put_pipeline(archive: Archive, pipeline: Pipeline) -> None:
         "pipeline",
         {
             "queries": [stage.plan.fingerprint for stage in pipeline.stages],
+            "order": str(pipeline.order),
             "clock": pipeline.clock,
             "seen": [pipeline.seen, pipeline.relevant],
             "late": pipeline.late_count,
@@ -111,6 +112,7 @@ def put_pipeline(archive: Archive, pipeline: Pipeline) -> None:
             "promised": [[*pair, time] for pair, time in pipeline.guarantees.promised.items()],
             "sources": sorted(pipeline.guarantees.sources),
             "settled": pipeline.guarantees.settled,
+            "strange": [pipeline.guarantees.backwards, pipeline.guarantees.unknown],
             "broken": [[*pair, count] for pair, count in pipeline.gate.broken.items()],
         },
     )
@@ -124,18 +126,24 @@ def put_pipeline(archive: Archive, pipeline: Pipeline) -> None:
         archive.put(f"{number}/held", len(stage.held))
         for place, items in enumerate(stage.held):
             archive.put_rows(f"{number}/held/{place}", _with_eids(items))
+        if stage.turn is not None:
+            entries, rows = stage.turn.saved()
+            archive.put(f"{number}/turn", entries)
+            if rows is not None:
+                archive.put_rows(f"{number}/turn/rows", rows)
 
 
 def _put_sorter(archive: Archive, sorter: Sorter) -> None:
     """The rows that wait for their turn."""
-    archive.put("sorter", [sorter.late, sorter.clock, sorter.left, sorter.delays.tolist(), len(sorter.held)])
+    archive.put("sorter", [sorter.late, sorter.clock, sorter.left, list(sorter.delays), len(sorter.held)])
     for place, items in enumerate(sorter.held):
         archive.put_rows(f"sorter/{place}", _with_eids(items))
 
 
 def _get_sorter(archive: Archive, sorter: Sorter, pipeline: Pipeline) -> None:
     sorter.late, sorter.clock, sorter.left, delays, count = archive.get("sorter")
-    sorter.delays = np.array(delays, np.int64)
+    sorter.delays.extend(delays)
+    sorter.ranked = sorted(delays)
     wanted = pipeline.encoder.wanted
     for place in range(count):
         batch = archive.get_rows(f"sorter/{place}")
@@ -155,12 +163,19 @@ def get_pipeline(archive: Archive, pipeline: Pipeline) -> None:
     try:
         if state["queries"] != [stage.plan.fingerprint for stage in pipeline.stages]:
             raise StateError("the state was saved by other queries", hint="restore it with the queries that saved it")
+        if state.get("order", str(pipeline.order)) != str(pipeline.order):
+            raise StateError(
+                f"the state was saved under order={state['order']!r}",
+                detail=f"this session has order={str(pipeline.order)!r}",
+                hint="restore it with the order that saved it",
+            )
         pipeline.clock, pipeline.late_count = state["clock"], state["late"]
         pipeline.seen, pipeline.relevant = state["seen"]
         pipeline.names.hashes, pipeline.names.ends = (np.array(each, np.int64) for each in state["names"])
         guarantees = pipeline.guarantees
         guarantees.promised = {(type, source): time for type, source, time in state.get("promised", ())}
         guarantees.sources, guarantees.settled = set(state.get("sources", ())), dict(state.get("settled", {}))
+        guarantees.backwards, guarantees.unknown = state.get("strange", (0, 0))
         pipeline.gate.broken.update({(source, type): count for source, type, count in state.get("broken", ())})
         if pipeline.sorter is not None:
             _get_sorter(archive, pipeline.sorter, pipeline)
@@ -170,6 +185,10 @@ def get_pipeline(archive: Archive, pipeline: Pipeline) -> None:
             stage.detector.restore(parts)
             rows = [archive.get_rows(f"{number}/held/{place}") for place in range(archive.get(f"{number}/held"))]
             stage.held = [_held(batch, stage, pipeline) for batch in rows]
+            if stage.turn is not None:
+                entries = archive.get(f"{number}/turn")
+                events = archive.get_rows(f"{number}/turn/rows") if entries else None
+                stage.turn.restore(entries, events, stage.plan, pipeline.functions)
     except (KeyError, TypeError, ValueError):
         raise StateError("the saved state is damaged", hint=HINT) from None
 

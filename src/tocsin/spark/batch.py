@@ -14,7 +14,7 @@ from tocsin.encode.arrow import BadRowError
 from tocsin.engine.changes import Changes
 from tocsin.events import END_OF_TIME
 from tocsin.run.pipeline import Pipeline
-from tocsin.spark.blocks import COPY, SHARD, described, judged, unusable_row
+from tocsin.spark.blocks import COPY, SHARD, described, judged, larger, unusable_row
 from tocsin.spark.frames import Frame, column
 from tocsin.spark.job import Job, Shards
 from tocsin.spark.shuffle import Sent
@@ -58,20 +58,6 @@ def answered(
         assert rows is not None
         raise unusable_row(rows, error.row, error.reason) from None
     yield from job.answers(numbers, _owned(shards, number, found))
-
-
-def larger(batches: Batches, rows: int = 1 << 16) -> Batches:
-    """Batches of at least so many rows: what is done once a batch is then done less often."""
-    held: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        held.append(batch)
-        count += batch.num_rows
-        if count >= rows:
-            yield pa.concat_batches(held) if len(held) > 1 else batch
-            held, count = [], 0
-    if held:
-        yield pa.concat_batches(held)
 
 
 def _shard() -> int:

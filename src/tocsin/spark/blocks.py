@@ -32,11 +32,41 @@ def as_bytes(rows: pa.Table | pa.RecordBatch) -> bytes:
     return data
 
 
+def coded(rows: pa.Table, name: str) -> pa.Table:
+    """The table with its types as codes and a dictionary: that is how detectors read them, and quick to copy."""
+    place = rows.schema.get_field_index(name)
+    if pa.types.is_dictionary(rows.schema.field(place).type):
+        return rows
+    return rows.set_column(place, name, rows.column(place).dictionary_encode())
+
+
+def uncoded(rows: pa.Table, name: str) -> pa.Table:
+    """The table with its types as texts, as it is stored."""
+    place = rows.schema.get_field_index(name)
+    if not pa.types.is_dictionary(rows.schema.field(place).type):
+        return rows
+    return rows.set_column(place, name, rows.column(place).cast(pa.string()))
+
+
 def as_table(data: bytes) -> pa.Table:
     try:
         return pa.ipc.open_stream(data).read_all()
     except (pa.ArrowInvalid, OSError):
         raise StateError("a block of the stored state is damaged", hint="go back to an earlier checkpoint") from None
+
+
+def larger(batches: Iterable[pa.RecordBatch], rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
+    """Batches of at least so many rows: what is done once a batch is then done less often."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        held.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield pa.concat_batches(held) if len(held) > 1 else batch
+            held, count = [], 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 @dataclass(slots=True)
@@ -66,34 +96,45 @@ class Packer:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            self._take(batch)
+            self.take(batch)
             if self.size > LARGE:
                 yield self._flush(last=False)
         yield self._flush(last=True)
 
-    def _take(self, batch: pa.RecordBatch) -> None:
+    def take(self, batch: pa.RecordBatch) -> None:
         rows = judged(batch, self.job)
         good = batch
         ends = rows.end
         if (bad := rows.bad()) is not None:
             first = int(bad.argmax())
             if not self.job.keep_bad:
-                raise unusable_row(batch, first, rows.reason(first))
-            for at in np.flatnonzero(bad).tolist():
-                self.note.bad.append(described(batch, at, rows.reason(at)))
+                raise unusable_row(self.shown(batch, first), 0, rows.reason(first))
+            again = _copies(batch)
+            told = bad if again is None else bad & ~(again > 0)
+            for at in np.flatnonzero(told).tolist():
+                self.note.bad.append(described(self.shown(batch, at), 0, rows.reason(at)))
             keep = ~bad
             good, ends = batch.filter(pa.array(keep)), ends[keep]
         if not good.num_rows:
             return
         self._clocks(good, ends)
+        good = self.steered(good)
         shards = good.column(SHARD).to_numpy(zero_copy_only=False)
         shards = np.where(np.isnan(shards), -1, shards).astype(np.int64) if shards.dtype.kind == "f" else shards
         self._split(good.drop_columns([SHARD]), shards)
 
+    def steered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with their shard; those that Spark sends have it already."""
+        return rows
+
+    def shown(self, batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
+        """A row that cannot be used, as it is reported."""
+        return batch.slice(at, 1)
+
     def _clocks(self, rows: pa.RecordBatch, ends: Ints) -> None:
         """The largest end of each source; rows that nobody reads count too, since time passes for all."""
         columns = self.job.columns
-        copies = rows.column(COPY).to_numpy(zero_copy_only=False) if COPY in rows.schema.names else None
+        copies = _copies(rows)
         self.note.events += rows.num_rows if copies is None else int(np.count_nonzero(~(copies > 0)))
         clocks = self.note.clocks
         if columns.source is None:
@@ -107,16 +148,22 @@ class Packer:
             clocks[name] = max(clocks.get(name, last), last)
 
     def _split(self, rows: pa.RecordBatch, shards: Ints) -> None:
+        if not rows.num_rows:
+            return
+        if (shards == shards[0]).all():
+            self._keep(int(shards[0]), rows)
+            return
         order = np.argsort(shards, kind="stable")
         ranked = shards[order]
         starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
-        if len(starts) > 1:
-            rows = rows.take(pa.array(order))
+        rows = rows.take(pa.array(order))
         for first, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(ranked)], strict=True):
-            if ranked[first] >= 0:
-                piece = rows.slice(first, stop - first)
-                self.rows.setdefault(int(ranked[first]), []).append(piece)
-                self.size += piece.nbytes
+            self._keep(int(ranked[first]), rows.slice(first, stop - first))
+
+    def _keep(self, shard: int, rows: pa.RecordBatch) -> None:
+        if shard >= 0:
+            self.rows.setdefault(shard, []).append(rows)
+            self.size += rows.nbytes
 
     def _flush(self, *, last: bool) -> pa.RecordBatch:
         """One row for each shard that has rows; at the end one for each shard, with what the task has to say."""
@@ -131,6 +178,11 @@ class Packer:
         self.rows, self.size = {}, 0
         arrays = [pa.array(numbers, pa.int32()), pa.array(notes, pa.string()), pa.array(blocks, pa.binary())]
         return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
+
+
+def _copies(rows: pa.RecordBatch) -> Any:
+    """Which copy of its event each row is (NaN: it has no shard); None if there is one of each."""
+    return rows.column(COPY).to_numpy(zero_copy_only=False) if COPY in rows.schema.names else None
 
 
 def judged(batch: pa.RecordBatch, job: Job) -> Frame:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -16,13 +17,15 @@ from tocsin.errors import TocsinError
 from tocsin.functions import Function, registered
 from tocsin.order.slack import FORMS, Slack, parse_order
 from tocsin.plan.block import Plan
-from tocsin.run.query import Query, as_schema, check_endless, plans_of
+from tocsin.run.query import Query, as_bytes, as_schema, check_endless, plans_of
 from tocsin.run.query import query as as_query
 from tocsin.run.schemas import check_unit
 from tocsin.schema import Schema
 from tocsin.spark.batch import detect_batch
 from tocsin.spark.carry import carried_over
 from tocsin.spark.direct import Files, Unfit, detect_files, in_time_order, sliced
+from tocsin.spark.fed import Fed
+from tocsin.spark.fed import fed as fed_by
 from tocsin.spark.frames import Frame, column, open_frame
 from tocsin.spark.job import Job, Shards, called, carried, reduced
 from tocsin.spark.result import DETAILS, result_schema
@@ -43,13 +46,20 @@ class Prepared:
     frame: Frame
     plans: tuple[Plan, ...]
     job: Job
-    sent: Sent
     keep: list[str] | None
     order: Slack | None
     closing: bool
     carry_over: str | None = None
     direct: tuple[Files, Job] | None = None  # the files that workers read themselves, and the job cut by time
+    fed: Fed | None = None  # the same for a stream
     detour: str = ""  # why not
+
+    @cached_property
+    def sent(self) -> Sent:
+        """The rows on the way through Spark."""
+        known = self.job.known
+        stray = None if known is None else ~column(self.frame.columns.type).isin(sorted(known))
+        return send(self.frame, self.job, self.keep, stray)
 
     def run(self) -> DataFrame:
         if self.direct is not None:
@@ -59,7 +69,7 @@ class Prepared:
         if self.order is None:
             return detect_batch(self.frame, self.sent, job)
         before = None if self.carry_over is None else carried_over(self.frame, job, self.keep, self.carry_over)
-        result = detect_stream(self.sent, job, self.order, closing=self.closing, initial=before)
+        result = detect_stream(self.fed or self.sent, job, self.order, closing=self.closing, initial=before)
         setattr(result, JOB, job)  # so that `start` can compare it with a checkpoint
         return result
 
@@ -73,6 +83,7 @@ def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: A
     type, time, end, eid, source   the columns that say so; `time` is the start where `end` is given
     time_unit    the length of a tick where time is a whole number
     order        for streams, and needed there: "in-order" or "slack(10 min)"
+    memory_limit for each shard of a stream that is looked at as it comes (not sorted): "200 MB"; the rest goes to disk
     idle         after which silence a source is no longer waited for ("5 min"); `sources` names those to wait for
     buckets      into how many parts the events of a key are divided (default: one for each core)
     schema       types and attributes, where the frame does not say enough
@@ -80,6 +91,7 @@ def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: A
     unknown      "ignore" or "error": what to do with a type that the schema does not have
     bad_rows     "fail" or "keep": rows without time or type end the job, or become rows of kind "bad"
     end_of_stream  close the stream when an availableNow run has read everything, and settle what waits
+    direct       False: Spark reads the files, also where workers could read them themselves
     carry_over   the checkpoint of an earlier stream whose state this one begins with, with other buckets perhaps; the
                  source must go on where the earlier one stopped
     """
@@ -104,12 +116,14 @@ def prepare(
     order: str | Slack | None = None,
     idle: str | int | None = None,
     sources: Sequence[str] = (),
+    memory_limit: int | str | None = None,
     buckets: int | None = None,
     schema: Schema | Mapping[str, Any] | None = None,
     all: bool = False,
     unknown: Literal["ignore", "error"] = "ignore",
     bad_rows: Literal["fail", "keep"] = "fail",
     end_of_stream: bool = False,
+    direct: bool = True,
     carry_over: str | None = None,
     jit: bool = True,
 ) -> Prepared:
@@ -125,12 +139,14 @@ def prepare(
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
     shown = frozenset(range(len(plans)) if all else asked.answers)
     known = _known(frame) if unknown == "error" else None
-    check_functions(frame.df.sparkSession, {name: registered()[name] for name in called(plans)})
     job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=bad_rows == "keep", known=known)
-    stray = None if known is None else ~column(frame.columns.type).isin(sorted(known))
-    sent = send(frame, job, keep, stray)
-    direct, detour = (None, "") if frame.streaming else _direct(frame, job, keep, buckets)
-    return Prepared(frame, plans, job, sent, keep, strategy, end_of_stream, carry_over, direct, detour)
+    if strategy is not None:
+        job = replace(job, strategy=strategy.strategy, memory_limit=as_bytes(memory_limit))
+    check_functions(frame.df.sparkSession, job.functions)
+    files, fed, detour = _read_by_workers(frame, job, keep, buckets) if direct else (None, None, "direct=False")
+    if files is None:
+        job = _divided(frame, job, buckets)
+    return Prepared(frame, plans, job, keep, strategy, end_of_stream, carry_over, files, fed, detour)
 
 
 def one_query(query: Any) -> Query:
@@ -181,18 +197,20 @@ def _known(frame: Frame) -> frozenset[str]:
     return frozenset(frame.schema.types)
 
 
-def _direct(
+def _read_by_workers(
     frame: Frame, job: Job, keep: list[str] | None, buckets: int | None
-) -> tuple[tuple[Files, Job] | None, str]:
-    """The way on which workers read the files themselves, or why there is none."""
-    most = buckets or SLICES_PER_CORE * frame.df.sparkSession.sparkContext.defaultParallelism
+) -> tuple[tuple[Files, Job] | None, Fed | None, str]:
+    """The way on which workers read the files themselves, of a batch or of a stream; or why there is none."""
+    names = travelling(frame, keep)
     try:
+        if frame.streaming:
+            return None, fed_by(frame, job, names), ""
         if job.keep_bad or job.known is not None:
             raise Unfit("rows that are reported come from Spark")  # noqa: TRY301
-        files = in_time_order(frame, travelling(frame, keep))
-        return (files, sliced(files, job, most)), ""
+        files = in_time_order(frame, names)
+        return (files, sliced(files, job, buckets or SLICES_PER_CORE * _cores(frame))), None, ""
     except Unfit as reason:
-        return None, str(reason)
+        return None, None, str(reason)
 
 
 def check_functions(spark: SparkSession, functions: Mapping[str, Function]) -> None:
@@ -266,19 +284,32 @@ def _columns_of(
 
 
 def _shards(frame: Frame, groups: Iterable[Group], buckets: int | None) -> list[Shards]:
-    cores = frame.df.sparkSession.sparkContext.defaultParallelism
+    """Each group with its shards: one for each core, or one where there is no key."""
     found: list[Shards] = []
     first = 0
     for group in groups:
-        if group.keyed:
-            each = Shards(group, first, buckets or cores)
-        else:
-            slices = None if frame.streaming else _slices(frame, group, buckets or SLICES_PER_CORE * cores)
-            each = Shards(group, first, slices.count if slices else 1, slices)
-            _warn_of_one(frame, each)
-        found.append(each)
-        first += each.count
+        found.append(Shards(group, first, (buckets or _cores(frame)) if group.keyed else 1))
+        first += found[-1].count
     return found
+
+
+def _cores(frame: Frame) -> int:
+    return int(frame.df.sparkSession.sparkContext.defaultParallelism)
+
+
+def _divided(frame: Frame, job: Job, buckets: int | None) -> Job:
+    """The job for a frame that Spark reads: groups without a key are cut in time, if it is a batch."""
+    found: list[Shards] = []
+    first = 0
+    for each in job.shards:
+        if not each.group.keyed:
+            most = buckets or SLICES_PER_CORE * _cores(frame)
+            slices = None if frame.streaming else _slices(frame, each.group, most)
+            each = Shards(each.group, first, slices.count if slices else 1, slices)
+            _warn_of_one(frame, each)
+        found.append(replace(each, first=first))
+        first += each.count
+    return replace(job, shards=tuple(found))
 
 
 def _warn_of_one(frame: Frame, shards: Shards) -> None:

@@ -31,6 +31,9 @@ def _lines(prepared: Prepared) -> Iterator[str]:
         yield from _group(job.shards[0])
         yield f"result    {', '.join(f'{field.name} {field.type}' for field in job.result)}"
         return
+    if prepared.fed is not None:
+        how = "every shard reads all of them and picks its rows" if prepared.fed.shared else "dealt out to the shards"
+        yield f"files     Spark hands over the names of new files, the workers read them; {how}"
     if prepared.detour:
         yield f"detour    workers cannot read the input themselves: {prepared.detour}"
     yield f"spark     {'a stream' if frame.streaming else 'a batch'} in {job.count} shard{'s' if job.count > 1 else ''}"
@@ -74,6 +77,9 @@ def _way(way: Way) -> str:
 
 def _order(order: Slack, shards: tuple[Shards, ...]) -> Iterator[str]:
     yield f"order     events may come {order.late} ticks late; later ones are reported as rows of kind 'late'"
+    kind = order.strategy.kind
+    if not order.strategy.sorts:
+        yield f"          {kind}: {order.strategy.level}" + ("; op -1 withdraws" if order.strategy.corrects else "")
     if order.idle is not None:
         yield f"          a source that lags by more than {order.idle} ticks is not waited for"
     if order.sources:

@@ -95,7 +95,7 @@ def row_filter(type: str, plans: Iterable[Plan], field: Sources, ends: Sources |
         for leaf in block.leaves:
             for alt in leaf.alts:
                 if alt.type == type:
-                    test = alt_filter(alt, _unary(block, leaf), field, ends)
+                    test = alt_filter(alt, unary(block, leaf), field, ends)
                     if test is None:
                         return None
                     taken.append(test)
@@ -109,7 +109,7 @@ def alt_filter(alt: Alt, also: Sequence[Bound], field: Sources, ends: Sources | 
     return _joined("and", pushed) if pushed else None
 
 
-def _unary(block: Block, leaf: Leaf) -> list[Bound]:
+def unary(block: Block, leaf: Leaf) -> list[Bound]:
     """Predicates of a block that a row at this leaf decides alone."""
     repeated = frozenset(each.id for each in block.repeated)
     return [test for test in block.predicates if only_leaf(test) == leaf.id and not whole_set(test, repeated)]

@@ -162,7 +162,7 @@ def shim(java: Java) -> Path:
     script = home / "bin" / "java"
     try:
         if not (script.is_file() and os.access(script, os.X_OK)):
-            _write_executable(script, text)
+            write_executable(script, text)
     except OSError as error:
         raise TocsinError(
             "the start script for Java cannot be written",
@@ -172,7 +172,7 @@ def shim(java: Java) -> Path:
     return home
 
 
-def _write_executable(path: Path, text: str) -> None:
+def write_executable(path: Path, text: str) -> None:
     """Many processes may come at once: each writes its own file and renames it; the content is the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")

@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from tocsin.encode.columns import Columns
 from tocsin.engine.changes import Changes
+from tocsin.engine.detector import Detector
 from tocsin.functions import Function
+from tocsin.order.strategy import IN_ORDER, Strategy
 from tocsin.plan.block import Plan
 from tocsin.plan.expr import Agg, Bound, Col, User, walk
 from tocsin.plan.facts import reads
@@ -50,6 +52,8 @@ class Job:
     known: frozenset[str] | None = None  # the types that may come; others end the job where they are sent along
     keep_bad: bool = False  # rows that nobody can use become rows of the result
     columns_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # for each unit what it reads, with types
+    strategy: Strategy = IN_ORDER  # what detectors do about events that come late
+    memory_limit: int | None = None  # bytes for the events of a shard that are looked at as they come
     token: str = field(default_factory=lambda: uuid.uuid4().hex)  # of this very job: detectors of another are no use
 
     @property
@@ -77,7 +81,15 @@ class Job:
         plans = [plan for unit in units for plan in at_home(unit, own)]
         numbers = [number for unit in units for number in unit.numbers]
         schema = with_own(self.schema, own.values()) if own else self.schema
-        return Pipeline(plans, schema, self.columns, jit=self.jit, functions=self.functions), numbers
+        return Pipeline(
+            plans,
+            schema,
+            self.columns,
+            jit=self.jit,
+            order=self.strategy,
+            memory_limit=self.memory_limit,
+            functions=self.functions,
+        ), numbers
 
     def answers(self, numbers: list[int], changes: list[list[Changes]]) -> Iterator[pa.RecordBatch]:
         """The changes of the plans that answer, in the shape of the result."""
@@ -100,7 +112,8 @@ class Job:
         if not self.jit:
             return self
         made = [self.pipeline(each.group, each.group.units)[0] for each in self.shards]
-        detectors = [stage.detector for pipeline in made for stage in pipeline.stages]
+        stages = [stage for pipeline in made for stage in pipeline.stages]
+        detectors = [stage.detector for stage in stages if isinstance(stage.detector, Detector)]
         chained = any(pipeline.chained for pipeline in made)
         return replace(self, kernels=packed(detectors, eids=self.columns.eid is not None or chained))
 

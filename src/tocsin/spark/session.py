@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -95,7 +94,9 @@ def same_python(spark: SparkSession) -> None:
     context: Any = spark.sparkContext
     chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
     if context.master.startswith("local") and not chosen:
-        context.pythonExec = sys.executable
+        from tocsin.spark.launcher import python  # it needs pyspark, which may be missing
+
+        context.pythonExec = python()
 
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -111,16 +112,18 @@ def fit_checkpoints(spark: SparkSession, location: str) -> None:
     object stores) renaming differs between the two, and Spark's choice stays. So does a class that the user has chosen.
     """
     chosen = spark.conf.get(MANAGER, None)
-    scheme = urlsplit(location).scheme or urlsplit(_default_file_system(spark)).scheme
+    scheme = file_system(spark, location)
     if scheme == "file" and chosen is None:
         spark.conf.set(MANAGER, BY_RENAMING)
     elif scheme != "file" and chosen == BY_RENAMING:
         spark.conf.unset(MANAGER)
 
 
-def _default_file_system(spark: SparkSession) -> str:
+def file_system(spark: SparkSession, location: str) -> str:
+    """Which file system a location is on: file, hdfs, s3a, ..."""
     context: Any = spark.sparkContext
-    return str(context._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:///")
+    default = str(context._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:///")
+    return urlsplit(location).scheme or urlsplit(default).scheme
 
 
 def _text(value: object) -> str:

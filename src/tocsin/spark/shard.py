@@ -26,7 +26,7 @@ from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints
 from tocsin.order.slack import Slack
 from tocsin.run.pipeline import Pipeline
-from tocsin.spark.blocks import COPY, Note, as_bytes, as_table, described
+from tocsin.spark.blocks import COPY, Note, as_bytes, as_table, coded, described, uncoded
 from tocsin.spark.identity import FORMAT, Known, admit, check_format, check_layout
 from tocsin.spark.job import Job, Shards
 from tocsin.spark.routes import Unit, reach_of
@@ -50,7 +50,8 @@ class Store(Protocol):
 class Block:
     """A stored block: its number, when its last event ends, which attempt wrote it, how often it was merged.
 
-    `size` and `check` (a CRC) are those of its bytes; a block without bytes has no rows.
+    `size` and `check` (a CRC) are those of its bytes; a block without bytes has no rows. A block that is `cut` lacks
+    rows that were behind the reach of every query as soon as their batch was over.
     """
 
     number: int
@@ -59,6 +60,7 @@ class Block:
     level: int = 0
     size: int = 0
     check: int = 0
+    cut: bool = False
 
 
 @dataclass(slots=True)
@@ -74,6 +76,12 @@ class Head:
     units: dict[str, Known] = field(default_factory=dict)
     layout: list[int] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    order: str = ""  # the strategy, where it is not to sort
+
+    @property
+    def clock(self) -> int:
+        """The largest end that anybody has seen."""
+        return max(self.clocks.values(), default=BEGINNING)
 
     def data(self) -> bytes:
         return json.dumps({"format": FORMAT, **asdict(self)}).encode()
@@ -114,8 +122,11 @@ class Live:
             by_since.setdefault(head.units[unit.name].since, []).append(unit)
         self.cohorts = [Cohort(since, *job.pipeline(shards.group, units)) for since, units in sorted(by_since.items())]
 
-    def take(self, rows: Sequence[tuple[int, pa.Table]], guarantee: int) -> Iterator[pa.RecordBatch]:
-        """Blocks of rows with their numbers; everything that ends before the guarantee is looked at, in order."""
+    def take(self, rows: Sequence[tuple[int, pa.Table]], guarantee: int, clock: int) -> Iterator[pa.RecordBatch]:
+        """Blocks of rows with their numbers. Sorted, all that ends before the guarantee is looked at; else all."""
+        if not self.job.strategy.sorts:
+            yield from self._as_they_come(rows, guarantee, clock)
+            return
         for cohort in self.cohorts:
             cohort.held += [one_batch(table) for number, table in rows if number >= cohort.since and table.num_rows]
             ripe, cohort.held = released(cohort.held, guarantee, self.job)
@@ -125,8 +136,26 @@ class Live:
                 time = END_OF_TIME if guarantee >= END_OF_TIME else guarantee - 1
                 yield from self.job.answers(cohort.numbers, cohort.pipeline.advance(time))
 
+    def _as_they_come(
+        self, rows: Sequence[tuple[int, pa.Table]], guarantee: int, clock: int
+    ) -> Iterator[pa.RecordBatch]:
+        """What a batch brings comes at once, so it is looked at in order; late is what comes in a later batch."""
+        for cohort in self.cohorts:
+            for number, table in rows:
+                if number >= cohort.since and table.num_rows:
+                    ordered, _ = released([one_batch(table)], END_OF_TIME, self.job)
+                    if ordered is not None:
+                        yield from self.job.answers(cohort.numbers, cohort.pipeline.push(ordered))
+            yield from self.job.answers(cohort.numbers, cohort.pipeline.tick(clock))
+            if guarantee > BEGINNING:
+                time = END_OF_TIME if guarantee >= END_OF_TIME else guarantee - 1
+                yield from self.job.answers(cohort.numbers, cohort.pipeline.advance(time))
+
     @property
     def waiting(self) -> int:
+        """Rows that wait for their turn, or answers that are not certain yet."""
+        if not self.job.strategy.sorts:
+            return sum(cohort.pipeline.counters()["waiting"] for cohort in self.cohorts)
         return max((sum(rows.num_rows for rows in cohort.held) for cohort in self.cohorts), default=0)
 
 
@@ -143,14 +172,16 @@ def released(held: list[pa.RecordBatch], until: int, job: Job) -> tuple[pa.Recor
         return None, held
     rows = _together(held)
     ends = ends_of(rows, job)
+    if (ends[1:] >= ends[:-1]).all():  # as files are mostly written
+        count = int(np.searchsorted(ends, until))
+        rest = [rows.take(pa.array(np.arange(count, rows.num_rows)))] if count < rows.num_rows else []  # a copy
+        return rows.slice(0, count) if count else None, rest
     ripe = ends < until
     if not ripe.any():
         return None, [rows]
     rest = [] if ripe.all() else [rows.filter(pa.array(~ripe))]
     at = np.flatnonzero(ripe)
-    order = at[np.argsort(ends[at], kind="stable")]
-    in_order = len(order) == rows.num_rows and bool((order[1:] > order[:-1]).all())
-    return rows if in_order else rows.take(pa.array(order)), rest
+    return rows.take(pa.array(at[np.argsort(ends[at], kind="stable")])), rest
 
 
 def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -186,7 +217,7 @@ class Shard:
                 head.clocks[source] = max(head.clocks.get(source, clock), clock)
         head.guarantee = max(before, self.order.guarantee(head.clocks))
         rows, late = self._accepted(list(tables), before)
-        answers = live.take(self._append(rows), head.guarantee)
+        answers = live.take(self._append(rows), head.guarantee, head.clock)
         found = 0
         for answer in answers:
             found += answer.num_rows
@@ -201,7 +232,7 @@ class Shard:
         live = self._revived()
         self.head.guarantee, self.head.closed = END_OF_TIME, True
         found = 0
-        for answer in live.take([], END_OF_TIME):
+        for answer in live.take([], END_OF_TIME, self.head.clock):
             found += answer.num_rows
             yield answer
         self._remove(self.head.blocks)
@@ -226,6 +257,15 @@ class Shard:
     def _admit(self) -> None:
         """Compare the queries with those of the state; new ones begin now."""
         head, units = self.head, self.shards.group.units
+        strategy = self.job.strategy
+        order = "" if strategy.sorts else str(strategy)
+        if head.next and head.order != order:
+            raise StateError(
+                f"the checkpoint was written with order {head.order or 'slack'!r}, not with {order or 'slack'!r}",
+                detail="what was answered already would be repeated or lost",
+                hint="keep the order, or start with a new checkpoint",
+            )
+        head.order = order
         here = {unit.name: Known(unit.fingerprints, head.next, dict(self.job.columns_of[unit.name])) for unit in units}
         head.units = admit(head.units, here)
         if head.layout:
@@ -243,16 +283,17 @@ class Shard:
         if live is None or missed is None:
             live, missed = Live(self.job, self.shards, head), head.blocks
         rows = [(block.number, self._rows(block)) for block in missed if block.size]
-        for _ in live.take(rows, head.guarantee):
+        for _ in live.take(rows, head.guarantee, head.clock):
             pass  # these answers were given when the rows came
         return live
 
     def _missed(self, live: Live) -> list[Block] | None:
-        """The blocks that were written since; None if it cannot be told."""
+        """The blocks that were written since; None if it cannot be told, or if they do not say everything."""
         blocks = self.head.blocks
         last = (live.next - 1, live.token)
         seen = next((at for at, block in enumerate(blocks) if (block.number, block.token) == last), None)
-        return None if seen is None else blocks[seen + 1 :]
+        missed = None if seen is None else blocks[seen + 1 :]
+        return None if missed is None or any(block.cut for block in missed) else missed
 
     def _commit(self, live: Live) -> None:
         self._forget()
@@ -271,7 +312,8 @@ class Shard:
         """The rows that are not late, and the late ones; lateness is judged by what was guaranteed before the batch."""
         if not tables:
             return None, []
-        rows = one_batch(pa.concat_tables(tables, promote_options="default"))
+        known = [self._coded(table) for table in tables]
+        rows = one_batch(pa.concat_tables(known, promote_options="default"))
         late = ends_of(rows, self.job) < guarantee
         copies = rows.column(COPY) if COPY in rows.schema.names else None
         plain = rows if copies is None else rows.drop_columns([COPY])
@@ -289,14 +331,34 @@ class Shard:
         if rows is None or not rows.num_rows:
             head.blocks.append(Block(number, BEGINNING, head.token))
             return []
-        data = as_bytes(rows)
-        last = int(ends_of(one_batch(rows), self.job).max())
-        self.store.write(number, data)
-        head.blocks.append(Block(number, last, head.token, 0, len(data), zlib.crc32(data)))
+        lasting = self._lasting(rows)
+        data, last = b"", BEGINNING
+        if lasting.num_rows:
+            data = as_bytes(uncoded(lasting, self.job.columns.type))
+            last = int(ends_of(one_batch(lasting), self.job).max())
+            self.store.write(number, data)
+        cut = lasting.num_rows < rows.num_rows
+        head.blocks.append(Block(number, last, head.token, 0, len(data), zlib.crc32(data), cut))
         return [(number, rows)]
 
+    def _lasting(self, rows: pa.Table) -> pa.Table:
+        """The rows that can still matter once this batch is over; only they are stored."""
+        reach = reach_of(self.shards.group.units)
+        if reach is None:
+            return rows
+        needed = ends_of(one_batch(rows), self.job) >= self.head.guarantee - reach - 1
+        return rows if needed.all() else rows.filter(pa.array(needed))
+
     def _rows(self, block: Block) -> pa.Table:
-        """The rows of a stored block; what is not exactly as it was written is never read."""
+        return self._coded(self._stored(block))
+
+    def _coded(self, rows: pa.Table) -> pa.Table:
+        """Rows as detectors read them best; beside matches, which are events too, types are texts."""
+        chained = any(len(unit.plans) > 1 for unit in self.shards.group.units)
+        return (uncoded if chained else coded)(rows, self.job.columns.type)
+
+    def _stored(self, block: Block) -> pa.Table:
+        """The rows of a block as they are stored; what is not exactly as it was written is never read."""
         data = self.store.read(block.number)
         if data is None or (len(data), zlib.crc32(data)) != (block.size, block.check):
             raise StateError("a block of the stored state is damaged", hint="go back to an earlier checkpoint")
@@ -317,7 +379,7 @@ class Shard:
     def _merge(self, first: int, stop: int) -> None:
         head = self.head
         several = head.blocks[first:stop]
-        tables = [self._rows(block) for block in several if block.size]
+        tables = [self._stored(block) for block in several if block.size]
         last = several[-1]
         self._remove(several)
         data = as_bytes(pa.concat_tables(tables, promote_options="default").combine_chunks()) if tables else b""
@@ -325,7 +387,8 @@ class Shard:
             self.store.write(last.number, data)
         end = max(block.last for block in several)
         level = several[0].level + 1
-        head.blocks[first:stop] = [Block(last.number, end, last.token, level, len(data), zlib.crc32(data))]
+        cut = any(block.cut for block in several)
+        head.blocks[first:stop] = [Block(last.number, end, last.token, level, len(data), zlib.crc32(data), cut)]
 
     def _remove(self, blocks: list[Block]) -> None:
         for block in blocks:

@@ -76,18 +76,24 @@ def bucket(frame: Frame, attrs: Attrs, count: int) -> Column:
 
 
 def _exact(frame: Frame, attr: str) -> Column:
-    """A key attribute in a form that is equal exactly where the engine finds it equal."""
-    field = frame.schema.common.get(attr) or next(own[attr] for own in frame.schema.types.values() if attr in own)
-    match field.kind:
+    """A key attribute in a form that is equal exactly where the engine finds it equal (`steering` does the same)."""
+    kind, scale = exact_kind(frame, attr)
+    match kind:
         case Kind.INT:
             return column(attr).cast("long")
         case Kind.TIME:
             return instant(frame, attr)
         case Kind.DECIMAL:
-            return column(attr).cast(f"decimal(38,{field.scale})")
+            return column(attr).cast(f"decimal(38,{scale})")
         case Kind.TEXT:
             return column(attr).cast("string")
     return column(attr)
+
+
+def exact_kind(frame: Frame, attr: str) -> tuple[Kind, int]:
+    """The kind of an attribute, and its decimal places."""
+    field = frame.schema.common.get(attr) or next(own[attr] for own in frame.schema.types.values() if attr in own)
+    return field.kind, field.scale
 
 
 def shards_of(frame: Frame, shards: Shards) -> Column:
@@ -194,19 +200,19 @@ def _with_shard(
     *,
     clock: bool,
 ) -> DataFrame:
-    if len(job.shards) == 1 and not _is_many(job.shards[0]):
+    if len(job.shards) == 1 and not is_many(job.shards[0]):
         target = sf.when(reported, sf.lit(0)).otherwise(sf.when(tests[0], targets[0]))
         df = df.select(*names, target.alias(SHARD))
         return df if clock else df.where(column(SHARD).isNotNull())
     nothing = sf.array().cast("array<int>")
     parts = []
     for shards, test, target in zip(job.shards, tests, targets, strict=True):
-        many = target if _is_many(shards) else sf.array_compact(sf.array(target))
+        many = target if is_many(shards) else sf.array_compact(sf.array(target))
         parts.append(sf.when(test, sf.coalesce(many, nothing)).otherwise(nothing))
     whole = parts[0] if len(parts) == 1 else sf.concat(*parts)
     whole = sf.when(reported, sf.array(sf.lit(0))).otherwise(whole)
     return df.select(*names, (sf.posexplode_outer if clock else sf.posexplode)(whole).alias(COPY, SHARD))
 
 
-def _is_many(shards: Shards) -> bool:
+def is_many(shards: Shards) -> bool:
     return shards.slices is not None or any(not way.is_single for way in shards.group.ways.values())

@@ -1,23 +1,32 @@
-"""Streams: rows are packed by shard, and each shard keeps its events in Spark's state and answers from them."""
+"""Streams: rows come to their shard, and each shard keeps its events in Spark's state and answers from them.
+
+Rows come packed by a task before, or the shard reads new files itself and picks its own (`fed.py`).
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.cloudpickle import dumps, loads
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from tocsin.errors import StateError
 from tocsin.order.slack import Slack
-from tocsin.spark.blocks import PACKED, Note, Packer, as_bytes, as_table
+from tocsin.spark.answers import received, sent_frames, sent_schema
+from tocsin.spark.blocks import PACKED, Note, Packer, as_table
+from tocsin.spark.fed import Fed, Feed
 from tocsin.spark.job import Job
 from tocsin.spark.labels import labels_of
+from tocsin.spark.processor import processor
+from tocsin.spark.session import STREAMING
 from tocsin.spark.shard import Shard
 from tocsin.spark.shuffle import Sent
 from tocsin.spark.watch import NAME, measures
@@ -28,46 +37,80 @@ AT = "__at"
 BEHIND = "10950 days"
 STILL = "2020-01-01"
 PROVIDER, ROCKSDB = "spark.sql.streaming.stateStore.providerClass", "RocksDBStateStoreProvider"
+CHANGES = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
 def detect_stream(
-    sent: Sent,
+    source: Sent | Fed,
     job: Job,
     order: Slack,
     *,
     closing: bool,
     initial: DataFrame | None = None,
-    shard: type[Any] | None = None,
+    shard: type[Any] = Shard,
 ) -> DataFrame:
     """The matches of a stream, with late rows and metrics as rows of their own kind.
 
-    `initial` is what another checkpoint held (`carry.py`). `shard` is what each shard does with a batch (the benchmark
-    puts an idle one there).
+    `source` is rows with their shards, or the files behind the stream where workers read them. `initial` is what
+    another checkpoint held (`carry.py`). `shard` is what each shard does with a batch (the benchmark puts an idle one
+    there).
     """
-    _suited(sent.df.sparkSession, job)
+    _suited(source.df.sparkSession, job)
     labels = labels_of(job.count)
+    label = _label(labels)
+    now = sf.current_timestamp() if closing else sf.lit(STILL).cast("timestamp")
+    keyed = _arriving(source, job, labels).withColumn(AT, now).withWatermark(AT, BEHIND)
+    feed = source.feed if isinstance(source, Fed) else None
+    numbers = {label: number for number, label in enumerate(labels)}
+    answered = keyed.groupBy("label").transformWithStateInPandas(
+        processor(_pickled(Work(job, order, numbers, shard, closing, feed))),
+        outputStructType=from_arrow_schema(sent_schema(job.result)),
+        outputMode="append",
+        timeMode="EventTime",
+        initialState=None if initial is None else initial.withColumn("label", label).groupBy("label"),
+    )
+    return received(answered, job.result).observe(NAME, *measures(job))
 
+
+def _pickled(work: Work) -> bytes:
+    """With functions of users inside, as Spark would send them."""
+    data: bytes = dumps(work)  # type: ignore[no-untyped-call]
+    return data
+
+
+def _label(labels: list[int]) -> Column:
+    known = sf.create_map(*(each for number, label in enumerate(labels) for each in (sf.lit(number), sf.lit(label))))
+    return known[sf.col("shard")]
+
+
+def _arriving(source: Sent | Fed, job: Job, labels: list[int]) -> DataFrame:
+    """What comes to the shards: names of files for each, or packed rows; with the label of the shard."""
+    if isinstance(source, Fed) and source.shared:
+        return source.df.coalesce(1).select("path", sf.explode(sf.array(*map(sf.lit, labels))).alias("label"))
+    pack = _reading(job, source.feed) if isinstance(source, Fed) else _packing(job)
+    return source.df.mapInArrow(pack, from_arrow_schema(PACKED)).withColumn("label", _label(labels))
+
+
+def _packing(job: Job) -> Any:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return Packer(job).run(batches)
 
-    packed = sent.df.mapInArrow(pack, from_arrow_schema(PACKED))
-    now = sf.current_timestamp() if closing else sf.lit(STILL).cast("timestamp")
-    known = sf.create_map(*(each for number, label in enumerate(labels) for each in (sf.lit(number), sf.lit(label))))
-    keyed = packed.withColumn("label", known[sf.col("shard")]).withColumn(AT, now).withWatermark(AT, BEHIND)
-    answered = keyed.groupBy("label").transformWithStateInPandas(
-        Processor(job, order, {label: number for number, label in enumerate(labels)}, shard or Shard, closing=closing),
-        outputStructType="block binary",
-        outputMode="append",
-        timeMode="EventTime",
-        initialState=None if initial is None else initial.withColumn("label", known[sf.col("shard")]).groupBy("label"),
-    )
-    return answered.mapInArrow(_unpack, from_arrow_schema(job.result)).observe(NAME, *measures(job))
+    return pack
+
+
+def _reading(job: Job, feed: Feed) -> Any:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return feed.packed(job, (path for batch in batches for path in batch.column(0).to_pylist()))
+
+    return read
 
 
 def _suited(spark: SparkSession, job: Job) -> None:
-    """Spark's Python state needs RocksDB; and a task for every shuffle partition, used or not, is costly."""
+    """Spark's Python state needs RocksDB, best with a log of changes; and a task for each shuffle partition costs."""
     if ROCKSDB not in (spark.conf.get(PROVIDER) or ""):
-        spark.conf.set(PROVIDER, f"org.apache.spark.sql.execution.streaming.state.{ROCKSDB}")
+        spark.conf.set(PROVIDER, STREAMING[PROVIDER])
+    if CHANGES not in _chosen(spark):
+        spark.conf.set(CHANGES, STREAMING[CHANGES])
     # Above this size PySpark sends functions as broadcasts, which the process that checks a stateful one never gets.
     spark.sparkContext._jsc.sc().conf().set("spark.broadcast.UDFCompressionThreshold", str(1 << 30))
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
@@ -79,48 +122,84 @@ def _suited(spark: SparkSession, job: Job) -> None:
         )
 
 
-def _unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for block in batch.column(0):
-            yield from as_table(block.as_py()).to_batches()
+def _chosen(spark: SparkSession) -> dict[str, Any]:
+    """The settings of a session that somebody has made."""
+    found: dict[str, Any] = spark.conf.getAll
+    return found
 
 
-class Processor(StatefulProcessor):
-    """Spark's side of a shard: its state as a store, its timer as the end of the stream."""
+# --- in the worker -------------------------------------------------------------------------------------------------
 
-    def __init__(self, job: Job, order: Slack, numbers: dict[int, int], shard: type[Any], *, closing: bool) -> None:
-        self.job, self.order, self.numbers, self.shard, self.closing = job, order, numbers, shard, closing
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.handle = handle
-        self.head = handle.getValueState("head", "data binary")
-        self.blocks = handle.getMapState("blocks", "number bigint", "data binary")
+@dataclass(frozen=True)
+class Work:
+    """All that a worker must know of a stream; `numbers` are the shards by their labels."""
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        notes, tables = [], []
-        for frame in rows:
+    job: Job
+    order: Slack
+    numbers: dict[int, int]
+    shard: type[Any]
+    closing: bool
+    feed: Feed | None
+
+
+@lru_cache(maxsize=8)
+def work_of(data: bytes) -> Work:
+    """The work of a stream, unpacked once in each worker."""
+    work: Work = loads(data)
+    return work
+
+
+@dataclass(frozen=True)
+class Stateful:
+    """Spark's state as the store of a shard, and its timer as the end of the stream."""
+
+    work: Work
+    handle: Any
+    head: Any
+    blocks: Any
+
+    def rows(self, key: Any, frames: Iterator[pd.DataFrame], timers: Any) -> Iterator[pd.DataFrame]:
+        """A micro-batch of a shard."""
+        work, number = self.work, self.work.numbers[int(key[0])]
+        notes: list[Note] = []
+        tables: list[pa.Table] = []
+        paths: list[str] = []
+        for frame in frames:
+            if "path" in frame:
+                paths += frame["path"].tolist()
+                continue
             notes += [Note.read(note) for note in frame["note"] if note is not None]
             tables += [as_table(block) for block in frame["block"] if block is not None]
-        shard = self.shard(self.job, self.numbers[int(key[0])], self.order, self)
-        if self.closing:
+        if paths:
+            assert work.feed is not None
+            note, table = work.feed.read(work.job, number, paths)
+            notes, tables = [note], [] if table is None else [table]
+        shard = work.shard(work.job, number, work.order, self)
+        if work.closing:
             for timer in list(self.handle.listTimers()):
                 self.handle.deleteTimer(timer)
-            self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 1)
-        yield from _frames(shard.batch(notes, tables))
+            self.handle.registerTimer(timers.getCurrentWatermarkInMs() + 1)
+        yield from sent_frames(shard.batch(notes, tables), work.job.result)
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
-        if self.closing:
-            yield from _frames(self.shard(self.job, self.numbers[int(key[0])], self.order, self).close())
+    def expired(self, key: Any) -> Iterator[pd.DataFrame]:
+        """The end of a stream that is being closed."""
+        work = self.work
+        if work.closing:
+            shard = work.shard(work.job, work.numbers[int(key[0])], work.order, self)
+            yield from sent_frames(shard.close(), work.job.result)
 
-    def handleInitialState(self, key: Any, initialState: pd.DataFrame, timerValues: Any) -> None:  # noqa: ARG002, N802, N803
-        tables = [as_table(block) for block in initialState["block"] if block is not None]
-        note, guarantee = Note.read(initialState["note"].iloc[0]), int(initialState["guarantee"].iloc[0])
-        self.shard(self.job, self.numbers[int(key[0])], self.order, self).seed(note, guarantee, tables)
+    def initial(self, key: Any, state: pd.DataFrame) -> None:
+        """The events of another checkpoint."""
+        work = self.work
+        tables = [as_table(block) for block in state["block"] if block is not None]
+        note, guarantee = Note.read(state["note"].iloc[0]), int(state["guarantee"].iloc[0])
+        work.shard(work.job, work.numbers[int(key[0])], work.order, self).seed(note, guarantee, tables)
 
     # --- the store of a shard ---
 
     def read_head(self) -> bytes | None:
-        found = self.head.get() if self.head.exists() else None
+        found = self.head.get()
         return None if found is None else bytes(found[0])
 
     def write_head(self, data: bytes) -> None:
@@ -137,10 +216,3 @@ class Processor(StatefulProcessor):
 
     def remove(self, number: int) -> None:
         self.blocks.removeKey((number,))
-
-
-def _frames(answers: Iterator[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
-    """Answers as Arrow bytes inside a frame: pandas would neither keep their types nor be fast."""
-    for answer in answers:
-        if answer.num_rows:
-            yield pd.DataFrame({"block": [as_bytes(answer)]})

@@ -61,13 +61,14 @@ PLAIN: tuple[Trial, ...] = (
     Trial("restart at every prefix", Mode(batch=1, restart=EVERY)),
     Trial("restart at every prefix, any order", Mode(ordered=False, batch=2, restart=EVERY), shuffle=3),
     Trial("any order, forgetting", Mode(ordered=False, batch=1, late=True), shuffle=5),
-    Trial("any order, promises", Mode(ordered=False, batch=2, promises=1), shuffle=6),
+    Trial("any order, promises", Mode(ordered=False, batch=2, promises=1, tidy=True), shuffle=6),
     Trial("immediate", Mode(ordered=False, batch=1, promises=2, immediate=True), shuffle=7),
-    Trial("held", Mode(ordered=False, batch=1, promises=3, hold=ALL), shuffle=8, twice=True),
-    Trial("held, known delay", Mode(ordered=False, batch=1, late=True, hold=ALL), shuffle=9),
-    Trial("held, restart", Mode(ordered=False, batch=1, late=True, promises=4, hold=ALL, restart=EVERY), shuffle=10),
+    Trial("held", Mode(ordered=False, batch=1, promises=3, hold=ALL, tidy=True), shuffle=8, twice=True),
+    Trial("held, known delay", Mode(ordered=False, batch=1, late=True, hold=ALL, tidy=True), shuffle=9),
+    Trial("held, restart", Mode(ordered=False, batch=1, promises=4, hold=ALL, restart=EVERY, tidy=True), shuffle=10),
+    Trial("held, promises and known delay", Mode(ordered=False, batch=2, late=True, promises=9, hold=ALL), shuffle=15),
     Trial("some held", Mode(ordered=False, batch=1, promises=5, hold=1), shuffle=11, twice=True),
-    Trial("some held, restart", Mode(ordered=False, batch=2, promises=6, hold=2, restart=EVERY), shuffle=12),
+    Trial("some held, restart", Mode(ordered=False, batch=2, promises=6, hold=2, restart=EVERY, tidy=True), shuffle=12),
     Trial("some held, immediate", Mode(ordered=False, batch=1, promises=7, hold=3, immediate=True), shuffle=13),
     Trial("delivered twice", Mode(batch=2), twice=True),
     Trial("delivered twice, any order", Mode(ordered=False, batch=2), shuffle=1, twice=True),
@@ -76,6 +77,7 @@ COMPILED: tuple[Trial, ...] = (
     Trial("compiled, all at once", Mode(jit=True)),
     Trial("compiled, batches of 1", Mode(jit=True, batch=1)),
     Trial("compiled, any order", Mode(jit=True, ordered=False, batch=2), shuffle=1, twice=True),
+    Trial("compiled, held", Mode(jit=True, ordered=False, batch=2, promises=1, hold=ALL, tidy=True), shuffle=2),
 )
 # fmt: on
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,7 +25,7 @@ from tocsin.events import BEGINNING, Event
 from tocsin.lang.parser import parse_all
 from tocsin.lang.syntax import Query
 from tocsin.order.guarantees import Guarantees
-from tocsin.order.strategy import parse_strategy
+from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.schema import Schema
 from tocsin.testing.notation import Item, Promise, events_of, find, history, write
 from tocsin.testing.oracle import composite, matches_of_all
@@ -259,19 +260,57 @@ def admitted(items: Sequence[Item], options: Mapping[str, str]) -> list[Item]:
     if "order" not in options:
         return list(items)
     order = parse_strategy(options["order"], Schema())
-    late = 0 if order.kind == "in-order" else order.late
-    clock, promised, kept = BEGINNING, Guarantees(tuple({item.type or "" for item in items})), []
+    turnstile = Turnstile(order)
+    promised, kept = Guarantees(tuple({item.type for item in items if item.type is not None})), []
     for item in items:
         if isinstance(item, Promise):
             promised.promise(item.type, item.source, item.time)
         if isinstance(item, Event):
-            behind = order.broken != "accept" and item.end <= promised.of(item.type, _source(item))
-            if behind or (late is not None and item.end < clock - late):
-                clock = max(clock, item.end)
+            source = _source(item)
+            behind = order.broken != "accept" and item.end <= promised.of(item.type, source)
+            promised.meet(() if source is None else (source,))
+            if not turnstile.lets(item.end, behind=behind):
                 continue
-            clock = max(clock, item.end)
         kept.append(item)
     return kept
+
+
+class Turnstile:
+    """Which events come in time, one by one, as slowly and plainly as it can be said."""
+
+    def __init__(self, order: Strategy) -> None:
+        self.order, self.clock, self.left = order, BEGINNING, BEGINNING
+        self.late = 0 if order.kind == "in-order" else order.late
+        self.delays: list[int] = []
+        self.waiting: list[int] = []
+
+    def lets(self, end: int, *, behind: bool) -> bool:
+        """Whether an event that ends then is taken; `behind`: it breaks a promise."""
+        if behind:
+            if self.order.kind != "slack":  # what never comes to the buffer does not move its clock
+                self.clock = max(self.clock, end)
+            return False
+        if self.order.events is not None:
+            return self._counted(end, self.order.events)
+        if self.order.quantile is not None and self.clock > BEGINNING:
+            self.delays = sorted([*self.delays, max(self.clock - end, 0)])
+            self.late = max(self.late or 0, self.delays[ceil(self.order.quantile * (len(self.delays) - 1))])
+        missed = end < self.left if self.order.quantile is not None else self._too_late(end)
+        self.clock = max(self.clock, end)
+        self.left = max(self.left, self.clock - (self.late or 0))
+        return not missed
+
+    def _too_late(self, end: int) -> bool:
+        return self.late is not None and end < self.clock - self.late
+
+    def _counted(self, end: int, most: int) -> bool:
+        """With slack as a number of events, the first of too many leaves; what ends before it comes too late."""
+        if end < self.left:
+            return False
+        self.waiting = sorted([*self.waiting, end])
+        if len(self.waiting) > most:
+            self.left = self.waiting.pop(0)
+        return True
 
 
 def _source(event: Event) -> str | None:

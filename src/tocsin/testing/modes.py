@@ -36,7 +36,8 @@ class Mode:
     EVERY: before every push and before the end of the stream).
     Of events that come as listed: with `late` the detector is told how late they are; `promises` is the seed of
     guarantees between the pushes, all of them kept; `hold` is ALL or the seed of the types whose guarantees answers
-    wait for; with `immediate` answers do not wait for their window to pass.
+    wait for; with `immediate` answers do not wait for their window to pass; with `tidy` everything that may be
+    forgotten is forgotten after each step, and not only when it is worth the time.
     """
 
     jit: bool = False
@@ -48,6 +49,7 @@ class Mode:
     promises: int | None = None
     hold: int | None = None
     immediate: bool = False
+    tidy: bool = False
 
 
 def schema_of(events: Sequence[Event]) -> Schema:
@@ -107,12 +109,20 @@ def changes(
     for push, first in enumerate(range(0, len(listed), step)):
         if mode.restart in (push, EVERY):
             detector = restarted(detector, new())
-        yield detector.push(encoder.encode(rows.slice(first, step)))
+        yield _tidied(detector, detector.push(encoder.encode(rows.slice(first, step))), mode)
         for type, time in promises(listed[first + step :], types, mode.promises, push):
-            yield detector.promise(type, time)
+            yield _tidied(detector, detector.promise(type, time), mode)
     if mode.restart == EVERY:
         detector = restarted(detector, new())
     yield detector.advance(END_OF_TIME)
+    if not mode.ordered and (detector.counters.live or detector.counters.waiting or detector.payload.count):
+        raise AssertionError("the stream has ended, and something is still kept")
+
+
+def _tidied(detector: Detector, said: Changes, mode: Mode) -> Changes:
+    if mode.tidy:
+        detector.tidy()
+    return said
 
 
 def held_types(types: Sequence[str], hold: int | None) -> frozenset[str]:

@@ -166,7 +166,7 @@ class Certainty(ForbiddenBlocks):
             f"j_{leaf}, b_{leaf} = between(H, {self.words}, D[4 * d_{leaf} + 1], D[4 * d_{leaf} + 2],"
             f" f_{leaf}, u_{leaf})",
             f"t_{leaf} = max(f_{leaf}, {self._guaranteed([self.leaves[leaf]])} + 1)",
-            f"while j_{leaf} < b_{leaf} or t_{leaf} <= u_{leaf}:",
+            f"while j_{leaf} < b_{leaf} or t_{leaf} <= min(u_{leaf}, FAR - 1):",
         )
         self.writer.depth += 1
         self.emit(f"i_{leaf} = -1")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tocsin.engine.codegen.nest import Nest
 from tocsin.engine.codegen.program import DELTA, NEW, STATE
-from tocsin.engine.codegen.readings import arrays, is_terminal, strictly_ordered
+from tocsin.engine.codegen.readings import all_blocks, arrays, is_terminal, strictly_ordered
 from tocsin.engine.derive import native
-from tocsin.plan.block import Leaf
+from tocsin.plan.block import After, Before, Leaf
 from tocsin.plan.expr import Agg, Bound, leaves, walk
 
 
@@ -33,6 +33,7 @@ class Intake(Nest):
                 "local = T[TYPES_AT]",
                 "span = T[SPAN]",
                 "slack = T[SLACK]",
+                "bounded = slack < UNLIMITED",
                 "T[PHASE] = 0",
                 "rows = T[OUT_N]",
                 "members = T[MEM_N]",
@@ -70,12 +71,10 @@ class Intake(Nest):
             f"sign = {'int(signs[i])' if self.shape.signs else '1'}",
             "good = True",
         )
-        if not self.waits and self.within is not None:
-            self._lines("if ordered:", "    T[HORIZON] = e - span")
         if self.waits:
             self._lines("if T[IMMEDIATE] != 0:", "    late = True")  # nothing waits, so any event may correct
         if self.waits:  # what was due before a late event must be answered before it can be corrected
-            held = "T[WAITING] + T[ASIDE] > 0" if self.holds else "(late or sign < 0)"
+            held = "T[WAITING] + T[ASIDE] > 0" if self.holds else "(late or sign < 0 or T[WAITING] > 0 and not ordered)"
             self._lines(
                 f"if phase == 0 and {held}:",
                 "    T[CLOCK] = clock",
@@ -85,6 +84,9 @@ class Intake(Nest):
                 "    rows = T[OUT_N]",
                 "    members = T[MEM_N]",
             )
+        if self.within is not None:  # in order, what waits is answered between batches only, and keeps its events
+            self._lines(f"if {'bounded and not ordered' if self.waits else 'bounded'}:")
+            self._lines("    T[HORIZON] = max(T[HORIZON], clock - slack - span)")
 
     def _row_tail(self) -> None:
         self._lines(
@@ -110,7 +112,7 @@ class Intake(Nest):
                     f"    remove({self._tables}, D, N, d, T[PLACES + leaf])",
                 )
         if self.waits:
-            self.emit("wait(T, PD)")
+            self._lines("if T[FRESH] > 0:", "    T[HELD] += T[FRESH]", "    wait(T, PD)")
         if self.holds and self._is_prompt:
             self._ask_held()
         self.emit("i += 1")
@@ -335,8 +337,23 @@ class Intake(Nest):
                 self.emit(f"if good and (late or sign < 0){certain}:")
                 with self.writer.indented():
                     self._changed()
+            self._count_late()
             self.emit("return good")
         self.emit("")
+
+    def _count_late(self) -> None:
+        """Events behind the clock, once each: those at root leaves and all others."""
+        self.emit("if good and e < T[CLOCK]:")
+        with self.writer.indented():
+            self._lines("positive = 0", "negative = 0")
+            self._each_leaf(
+                "if T[PLACES + leaf] >= 0:",
+                "    if T[LEVELS + leaf] >= 0:",
+                "        positive = 1",
+                "    else:",
+                "        negative = 1",
+            )
+            self._lines("T[LATE_POSITIVE] += positive", "T[LATE_NEGATIVE] += negative")
 
     def _changed(self) -> None:
         """A late event at a forbidden or repeated leaf: judge again the bindings it can change, each key once."""
@@ -345,6 +362,7 @@ class Intake(Nest):
             f"vlow = {'e - T[PARAMS]' if window else '-FAR'}", f"vhigh = {'s + T[PARAMS]' if window else 'FAR'}"
         )
         self._lines("everywhere = False", "key = 0")
+        self._around()
         deep = "T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0"
         if not self.keys:
             self._each_leaf(f"if {deep}:", "    everywhere = True")
@@ -369,6 +387,25 @@ class Intake(Nest):
             "    if fresh:",
             f"        good = again({DELTA}, number, key, vlow, vhigh, S)",
         )
+
+    def _around(self) -> None:
+        """Where a binding must lie that the event can change: around the scopes of the leaves that took it."""
+        for level in range(len(self.nest)):
+            self._lines(f"T[LOWS + {level}] = FAR", f"T[HIGHS + {level}] = -FAR")
+        scopes = [(part.scope, each.leaves) for part in self.root.forbidden for each in all_blocks(part.block)]
+        scopes += [(dict(self.root.scopes)[leaf.id], (leaf,)) for leaf in self.root.repeated]
+        for scope, inside in scopes:
+            taken = " or ".join(f"T[PLACES + {self.number[leaf.id]}] >= 0" for leaf in inside)
+            self.emit(f"if {taken}:" if taken else "if False:")
+            with self.writer.indented():
+                for level, leaf in enumerate(self.nest):
+                    before = isinstance(scope.low, After) and leaf in scope.low.leaves
+                    after = isinstance(scope.high, Before) and leaf in scope.high.leaves
+                    low, high = "e + 1" if after else "-FAR", "s - 1" if before else "FAR"
+                    self._lines(
+                        f"T[LOWS + {level}] = min(T[LOWS + {level}], {low})",
+                        f"T[HIGHS + {level}] = max(T[HIGHS + {level}], {high})",
+                    )
 
     def tables(self) -> dict[str, tuple[int, ...]]:
         """What the kernel looks up by leaf and by type."""

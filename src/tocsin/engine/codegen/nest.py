@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tocsin.engine.codegen.certain import Certainty
-from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, SETTLE, STATE, WAITS
+from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, STATE, WAITS
 from tocsin.engine.codegen.readings import (
     all_blocks,
     arrays,
@@ -40,7 +40,9 @@ class Nest(Certainty):
         return self._forbidden_level(part) is None
 
     def _forbidden_level(self, part: Forbidden) -> int | None:
-        if self.waits or not self.root.early:
+        if not self.root.early or (self.waits and not self.holds):
+            return None
+        if self.holds and (part.block.forbidden or self._is_rough(part.block)):  # violated now is not violated for good
             return None
         used = scope_leaves(part.scope)
         if any(isinstance(end, WindowLow | WindowHigh | LastEnd) for end in (part.scope.low, part.scope.high)):
@@ -169,6 +171,10 @@ class Nest(Certainty):
         others = tuple(other for other in self.nest if other != leaf)
         low, high = self._bounds(self.root, leaf, (), others)
         low, high = ["vlow", *low], ["vhigh", *high]
+        if self.changeable:
+            level = self.nest.index(leaf)
+            low.append(f"(T[LOWS + {level}] if mode == {DELTA} else -FAR)")
+            high.append(f"(T[HIGHS + {level}] if mode == {DELTA} else FAR)")
         if window:
             low.append("mx - W")
             high.append("mn + W")
@@ -295,8 +301,8 @@ class Nest(Certainty):
         if self.waits:
             self._wait_for(f"after == {WAITS}")
 
-    def _out(self, op: str, excl: str) -> None:
-        """Write one change; members of repetitions go to MEM."""
+    def _out(self, op: str, excl: str, *, undo: bool = False) -> None:
+        """Write one change; members of repetitions go to MEM. `undo`: it alone is taken back if there is no room."""
         self.emit("at = T[OUT_N]")
         self.emit("if at >= T[OUT_SIZE]:")
         self.emit("    return False")
@@ -307,16 +313,12 @@ class Nest(Certainty):
         if self.root.repeated:
             places = ", ".join(f"i_{leaf}" for leaf in self.nest)
             self.emit(f"good, other, count = judge({excl}, at + 1, key, {places}, S)")
-            self.emit("if good < 0:")
-            self.emit("    return False")
+            self._lines("if good < 0:", *(["    T[MEM_N] = members"] if undo else []), "    return False")
         self.emit("T[OUT_N] = at + 1")
 
     def _wait_for(self, condition: str) -> None:
         self.emit(f"if {condition}:")
         with self.writer.indented():
-            self.emit(f"if mode == {SETTLE}:")
-            self.emit("    T[REWAIT] = until")
-            self.emit("    continue")
             self.emit("at = T[WAITING] + T[FRESH]")
             self.emit(f"if at{' + T[ASIDE]' if self.holds else ''} >= T[PD_SIZE]:")
             self.emit("    return False")
@@ -347,23 +349,33 @@ class Nest(Certainty):
         self._lines("", "@entry", f"def settle({arrays(STATE)}):")
         with self.writer.indented():
             self._pointers(STATE.split(", "))
-            self._lines(f"return due(({STATE}))", "")
+            self.emit(f"S = ({STATE})")
+            if self.holds:
+                self._lines("if T[ASK] != 0:", "    ask_again(-1, S)", "    T[ASK] = 0")
+            self._lines("return due(S)", "")
 
     def _recall(self) -> None:
         """def recall(row, S): judge the waiting answer in a row of PD; False if OUT is full. REWAIT: it waits on."""
+        places = ", ".join(f"i_{leaf}" for leaf in self.nest)
         self._lines("@compiled", "def recall(row, S):")
         self.declared.append(("recall", "iS"))
         with self.writer.indented():
-            self._lines(f"{STATE} = S", "row *= T[WAIT_WIDTH]", "key = PD[row + 1]", "found = True")
-            for level in range(len(self.nest)):
-                self._lines(
-                    f"place = {self._place(level)}", f"T[PINS + {level}] = place", "found = found and place >= 0"
-                )
-            self._lines("rows = T[OUT_N]", "members = T[MEM_N]", "T[SIGN] = 1", "T[REWAIT] = -FAR", "good = True")
-            self._lines("if found:", f"    good = again({SETTLE}, -1, key, -FAR, FAR, S)")
-            for level in range(len(self.nest)):
-                self.emit(f"T[PINS + {level}] = -1")
-            self._lines("if not good:", "    T[OUT_N] = rows", "    T[MEM_N] = members", "return good", "")
+            self._lines(f"{STATE} = S", "row *= T[WAIT_WIDTH]", "key = PD[row + 1]", "T[REWAIT] = -FAR")
+            for level, leaf in enumerate(self.nest):
+                self._lines(f"i_{leaf} = {self._place(level)}", f"if i_{leaf} < 0:", "    return True")
+            self._lines(
+                f"now, until, total = judge(-1, 0, key, {places}, S)",
+                f"if now == {WAITS}:",
+                "    T[REWAIT] = until",
+                f"if now == {FAILS}:",
+                "    T[PRUNED] += 1",
+                f"if now == {HOLDS}:",
+            )
+            with self.writer.indented():
+                self.emit("members = T[MEM_N]")
+                self._out("1", "-1", undo=True)
+                self.emit("T[RELEASED] += 1")
+            self._lines("return True", "")
 
     def _place(self, level: int) -> str:
         """Where the event of a level of a waiting answer stands now, or -1."""
@@ -432,12 +444,20 @@ class Nest(Certainty):
         with self.writer.indented():
             self._lines(
                 f"{STATE} = S",
-                "T[MOVED] = 1",  # those on the side are asked anyway
+                "T[MOVED] = 1",
                 "changed = False",
-                "for entry in range(T[WAITING]):",
+                "entries = T[WAITING]",
+                "if T[ASK] != 0:",
+                "    entries += T[ASIDE]",  # else those on the side are asked anyway
+                "for entry in range(entries):",
             )
             with self.writer.indented():
-                self._lines("row = entry * T[WAIT_WIDTH]", "key = PD[row + 1]")
+                self._lines(
+                    "row = entry * T[WAIT_WIDTH]",
+                    "if entry >= T[WAITING]:",
+                    "    row = (T[PD_SIZE] - 1 - entry + T[WAITING]) * T[WAIT_WIDTH]",
+                    "key = PD[row + 1]",
+                )
                 self._lines("if only >= 0 and key != only:", "    continue", "found = True")
                 for level, leaf in enumerate(self.nest):
                     self._lines(f"i_{leaf} = {self._place(level)}", f"found = found and i_{leaf} >= 0")
@@ -448,6 +468,7 @@ class Nest(Certainty):
                     f"    status, until, total = judge(-1, 0, key, {places}, S)",
                     f"if status != {WAITS}:",
                     "    PD[row] = -FAR",
+                    "    PD[row + 2] = -1",
                     "    changed = True",
                 )
             self._lines("if changed:", "    rank_again(T, PD)", "")

@@ -9,7 +9,7 @@ from tocsin.plan.block import Block
 from tocsin.plan.expr import Op, User
 
 STATE = "T, H, HF, D, N, KM, PD, OUT, MEM, LF, RK"  # passed between the functions of a kernel as one tuple, S
-NEW, DELTA, SETTLE = 0, 1, 2  # modes of the nest
+NEW, DELTA = 0, 1  # modes of the nest
 FAILS, HOLDS, WAITS = 0, 1, 2  # status of a binding
 
 

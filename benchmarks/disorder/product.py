@@ -1,0 +1,200 @@
+"""The product as an arm: everything the disorder benchmark knows of Tocsin's own strategies is in this module.
+
+ready(query, table)                 parsed, bound, encoded once
+ready.fresh("aggressive(30)")       a detector behind a strategy, written as users write it, that has seen nothing
+Strategy(...)                       the same behind the interface of the other arms, event by event
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.disorder.baselines.engine import Engine
+from benchmarks.disorder.baselines.pattern import Change, Event, Given, Pattern, Pog
+from tocsin.encode import Columns, Encoder, infer_schema
+from tocsin.engine.detector import Detector, compile_plan
+from tocsin.errors import TocsinError
+from tocsin.events import END_OF_TIME
+from tocsin.items import Items, Strings
+from tocsin.lang.parser import parse
+from tocsin.lang.syntax import leaves_of
+from tocsin.order.auto import Auto
+from tocsin.order.sorter import Sorter
+from tocsin.order.spill import Spilling
+from tocsin.order.strategy import Strategy as Chosen
+from tocsin.order.strategy import parse_strategy
+from tocsin.plan.bind import bind
+from tocsin.plan.block import Plan
+from tocsin.plan.passes import optimize
+from tocsin.schema import Schema
+
+TYPES = "ABCDEFGHIJ"
+CHUNK = 1 << 16  # rows per push where throughput is measured
+HERE = ("in-order", "slack", "conservative", "aggressive", "hybrid", "auto")  # what `fresh` can make
+
+
+def known(order: str) -> bool:
+    """Whether this strategy can be measured now."""
+    try:
+        return parse_strategy(order, Schema()).kind in HERE
+    except TocsinError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A memory limit in bytes, and when what was spilled is loaded: so many events wait, or one for so many events."""
+
+    limit: int
+    many: int | None = None
+    patience: int | None = None
+
+
+class Sorted:
+    """A sorter in front of a detector for ordered input."""
+
+    def __init__(self, sorter: Sorter, detector: Any) -> None:
+        self.sorter, self.detector = sorter, detector
+
+    def push(self, items: Items) -> Any:
+        leaving, _ = self.sorter.push(items)
+        return None if leaving is None else self.detector.push(leaving)
+
+    def promise(self, _type: str | None, _time: int) -> Any:
+        return None  # the sorter goes by its delay
+
+    def drain(self) -> Any:
+        leaving = self.sorter.advance(END_OF_TIME)
+        return None if leaving is None else self.detector.push(leaving)
+
+    @property
+    def held(self) -> int:
+        return self.sorter.count
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A query and its input, ready to be measured."""
+
+    plan: Plan
+    types: tuple[str, ...]
+    strings: Strings
+    encoder: Encoder
+    table: pa.Table
+
+    @cached_property
+    def chunks(self) -> list[Items]:
+        return [self.encoder.encode(batch) for batch in self.batches]
+
+    @cached_property
+    def batches(self) -> list[pa.RecordBatch]:
+        return list(self.table.to_batches(max_chunksize=CHUNK))
+
+    @cached_property
+    def rows(self) -> list[Items]:
+        """Every event by itself."""
+        return [self.encoder.encode(batch) for batch in self.table.to_batches(max_chunksize=1)]
+
+    def fresh(self, order: str, disk: Disk | None = None) -> Any:
+        strategy = parse_strategy(order, self.plan.schema)
+        if strategy.kind not in HERE:
+            raise ValueError(f"{order!r} cannot be measured yet")
+        if strategy.kind == "auto":
+            every = frozenset(self.types)
+            return Auto(self.plan, lambda held: self._detector(strategy, every if held else frozenset()), strategy.late)
+        detector = self._detector(strategy, strategy.held_types(self.types))
+        if strategy.kind == "slack":
+            return Sorted(Sorter(strategy), detector)
+        return detector if disk is None else Spilling(detector, disk.limit, many=disk.many, patience=disk.patience)
+
+    def _detector(self, how: Chosen, hold: frozenset[str]) -> Detector:
+        return compile_plan(
+            self.plan, self.types, self.strings, ordered=how.sorts, late=how.late, hold=hold, immediate=how.immediate
+        )
+
+    def work(self, order: str, *, encoded: bool = True) -> Callable[[], int]:
+        """The detector is made now; pushing everything is left to the caller's clock. Gives the number of answers.
+
+        `encoded` leaves out the way from Arrow to what a detector eats.
+        """
+        detector, chunks, encode = self.fresh(order), self.chunks if encoded else (), self.encoder.encode
+        batches = () if encoded else self.batches
+
+        def push_all() -> int:
+            found = sum(net_count(detector.push(items)) for items in chunks)
+            found += sum(net_count(detector.push(encode(batch))) for batch in batches)
+            return found + sum(map(net_count, ends(detector)))
+
+        return push_all
+
+
+def pieces(said: Any) -> list[Any]:
+    """What a push said as a list of changes; some say nothing, one, or several."""
+    return said if isinstance(said, list) else [] if said is None else [said]
+
+
+def net_count(said: Any) -> int:
+    return sum(int(np.sum(each.op, dtype=np.int64)) for each in pieces(said))
+
+
+def ends(detector: Any) -> list[Any]:
+    """What is said at the end of the stream."""
+    if isinstance(detector, Sorted):
+        return [detector.drain(), detector.detector.advance(END_OF_TIME)]
+    return [detector.advance(END_OF_TIME)]
+
+
+def ready(query: str, table: pa.Table) -> Ready:
+    """Parse, bind and optimize; the events are encoded when they are first needed."""
+    columns, strings, syntax = Columns(), Strings(), parse(query)
+    types = tuple(dict.fromkeys(leaf.type for leaf in leaves_of(syntax.pattern)))
+    schema = infer_schema(table.schema, columns, TYPES)
+    plan = optimize(bind(syntax, schema))
+    return Ready(plan, types, strings, Encoder(schema, types, strings, columns, ("id", "v")), table)
+
+
+class Strategy(Engine):
+    """A strategy of the product behind the interface of the arms: one event a push."""
+
+    def __init__(
+        self, pattern: Pattern, prepared: Ready, events: list[Event], order: str, disk: Disk | None = None
+    ) -> None:
+        super().__init__(pattern)
+        self.detector = prepared.fresh(order, disk)
+        self.types = prepared.types
+        self.by_eid = {event.eid: event for event in events}
+        self.row = {event.number: row for event, row in zip(events, prepared.rows, strict=True)}
+
+    def work(self, given: Given) -> object:
+        if isinstance(given, Event):
+            return self.detector.push(self.row[given.number])
+        return self.detector.promise(given.type, given.ts) if given.type in self.types else None
+
+    def on_event(self, event: Event) -> list[Change]:
+        self.clock = max(self.clock, event.ts)
+        self.counters.inserts += 1
+        return self._translated(self.work(event))
+
+    def on_pog(self, pog: Pog) -> list[Change]:
+        return self._translated(self.work(pog))
+
+    def flush(self) -> list[Change]:
+        return [change for said in ends(self.detector) for change in self._translated(said)]
+
+    def size(self) -> int:
+        behind = isinstance(self.detector, Sorted)
+        counters = (self.detector.detector if behind else self.detector).counters
+        return int(counters.live + counters.waiting) + (self.detector.held if behind else 0)
+
+    def _translated(self, said: Any) -> list[Change]:
+        changes: list[Change] = []
+        for op, binding in (row for each in pieces(said) for row in each.bindings()):
+            sequence = tuple(self.by_eid[str(eid)] for _, eids in binding for eid in eids)
+            changes += self.plus([sequence]) if op > 0 else self.minus([sequence])
+        return changes

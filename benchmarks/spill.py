@@ -1,0 +1,115 @@
+"""Spilling beside the same run in memory: speed, memory, disk; python -m benchmarks.spill [events].
+
+The query is a theft with a large window, 5 % of the events are late by up to half the stream and nobody knows by how
+much, so everything has to be kept. The limit is a twentieth of that. Each arm is a process of its own; times are CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from tocsin.encode import Columns, Encoder, infer_schema
+from tocsin.engine.changes import Changes
+from tocsin.engine.detector import Detector, compile_plan
+from tocsin.events import END_OF_TIME
+from tocsin.items import Items, Strings
+from tocsin.lang.parser import parse
+from tocsin.order import grip
+from tocsin.order.spill import Spilling
+from tocsin.plan.bind import bind
+from tocsin.plan.passes import optimize
+from tocsin.testing.modes import types_of
+from tocsin.testing.streams import Arrivals, Uniform, table
+
+BATCH = 16_384
+
+
+def prepared(events: int, held: bool) -> tuple[Detector, Iterator[Items]]:
+    """A detector and its events; of answers that are held, the delay is known."""
+    late = events // 2
+    arrivals = Arrivals(
+        events=events, types={"A": 1, "B": 1, "C": 1}, unit=1, disorder=0.05, delay=Uniform(late), keys=2000, seed=3
+    )
+    rows = table(arrivals)
+    schema = infer_schema(rows.schema, Columns().resolve(rows.schema.names), types={"A", "B", "C"})
+    query = parse(f"SEQ(A a, !C c, B b) WHERE [id] WITHIN {events // 100}")
+    plan, strings = optimize(bind(query, schema, {}), frozenset()), Strings()
+    types = types_of(plan)
+    detector = compile_plan(
+        plan, types, strings, ordered=False, late=late if held else None, hold=types if held else ()
+    )
+    encoder = Encoder(schema, types, strings, wanted=detector.reads)
+    return detector, (encoder.encode(batch) for batch in rows.to_batches(max_chunksize=BATCH))
+
+
+def checksum(several: list[Changes]) -> tuple[int, int]:
+    """The number of matches less those withdrawn, and the sum of their signed identities."""
+    count, total = 0, 0
+    for changes in several:
+        count += int(changes.op.sum())
+        high, low = changes.identity
+        signs = changes.op.astype(np.int64).view(np.uint64)
+        total += int(((high ^ low) * signs).sum())
+    return count, total % 2**64
+
+
+def arm(name: str, events: int, limit: int) -> dict[str, object]:
+    """One run: CPU seconds of the detector alone, and what it found."""
+    held = name.startswith("held")
+    detector, batches = prepared(events, held)
+    spilling = Spilling(detector, limit) if limit else None
+    seconds, state, count, total = 0.0, 0, 0, 0
+    for at, items in enumerate([*batches, None]):
+        began = time.process_time()
+        if items is None:
+            state = max(state, grip.used(detector))
+            found = spilling.advance(END_OF_TIME) if spilling else [detector.advance(END_OF_TIME)]
+        else:
+            found = spilling.push(items) if spilling else [detector.push(items)]
+        seconds += time.process_time() - began
+        if at % 8 == 7:
+            state = max(state, grip.used(detector))
+        n, words = checksum(found)
+        count, total = count + n, (total + words) % 2**64
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    result = {"arm": name, "seconds": seconds, "state": state, "matches": count, "sum": total, "rss_mb": peak}
+    if spilling:
+        spilled = spilling.spilled
+        result |= {name: getattr(spilled, name) for name in spilled.__slots__}
+        spilling.close()
+    return result
+
+
+def main(events: int) -> None:
+    for kind in ("aggressive", "held"):
+        whole = _alone(f"{kind}", events, 0)
+        part = _alone(f"{kind}, spilling", events, int(whole["state"]) // 20)
+        same = (whole["matches"], whole["sum"]) == (part["matches"], part["sum"])
+        share = whole["seconds"] / part["seconds"]
+        print(json.dumps(whole))
+        print(json.dumps(part))
+        print(f"{kind}: {'identical' if same else 'DIFFERENT'} answers, {share:.0%} of the speed in memory")
+
+
+def _alone(name: str, events: int, limit: int) -> dict[str, float]:
+    """The arm in a process of its own, after a small run that loads the kernels."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.spill", name, str(events), str(limit)], check=True, capture_output=True
+    )
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        arm(sys.argv[1], 20_000, 500_000 if int(sys.argv[3]) else 0)
+        print(json.dumps(arm(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

@@ -1,0 +1,239 @@
+"""The table of purge rules: how the ends of the root's events are bounded by an event at any leaf of a block.
+
+An event can be forgotten when no answer that may still be given can need it. The rules are those of the papers
+(`runtime.purge` applies them): A1, A2 and P3 for events that answers contain, and their like for events of forbidden
+parts and repetitions. All of them ask the same: which ends can the events at the root's other leaves have?
+
+Why an event that was dropped does no harm if it is delivered again, as long as its type may still come: an event goes
+by A1 or A2 only if it completes no binding, and then neither does its like. Of a complete binding the first event to go
+goes by P3; the times of all others are guaranteed then, and it is kept until its own is, so none of them comes again.
+An event of a forbidden part or a repetition goes only if no binding that is still to be judged can have it in a scope.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tocsin.engine import runtime as rt
+from tocsin.engine.codegen import all_blocks
+from tocsin.engine.codegen.readings import strictly_ordered
+from tocsin.events import BEGINNING
+from tocsin.items import Ints
+from tocsin.plan.block import After, Before, Block, Scope, WindowLow
+
+if TYPE_CHECKING:
+    from tocsin.engine.branch import Branch
+
+Node = tuple[int, str]  # a leaf, and "start" or "end"
+Graph = dict[tuple[Node, Node], bool]  # the first is not after the second; True: it is before it
+NONE = (-rt.FAR, -rt.FAR, rt.FAR, rt.FAR)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the purge knows of a block: its fixed leaves as positions, and how every leaf stands to each of them."""
+
+    positions: tuple[int, ...]
+    chain: bool
+    bounds: dict[tuple[int, int], tuple[int, int, int, int]]  # (leaf, position): see `runtime`, P
+    judged: frozenset[int]  # leaves whose events decide about held answers
+    back: bool  # held answers look back by a window
+
+    @staticmethod
+    def of(root: Block, *, intervals: bool) -> Rules:
+        before = strictly_ordered(root, before=intervals)
+        fixed = [leaf.id for leaf in root.fixed]
+        positions = sorted(fixed, key=lambda mine: sum((other, mine) in before for other in fixed))
+        chain = all((x, y) in before for at, x in enumerate(positions) for y in positions[at + 1 :])
+        bounds: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+        graph = _closed(_root_graph(root, intervals=intervals))
+        for leaf in root.leaves:
+            bounds |= _bounds(graph, leaf.id, positions)
+        for part in root.forbidden:
+            inside = [leaf.id for each in all_blocks(part.block) for leaf in each.leaves]
+            around = _closed(_root_graph(root, intervals=intervals) | _inside(inside[0], part.scope))
+            shared = _bounds(around, inside[0], positions)
+            bounds |= {(id, at): shared[inside[0], at] for id in inside for at in positions}
+        scopes = [part.scope for part in root.forbidden] + [scope for _, scope in root.scopes]
+        back = any(isinstance(scope.low, WindowLow) for scope in scopes)
+        return Rules(tuple(positions), chain, bounds, _judged(root), back)
+
+    def table(
+        self, leaf_ids: tuple[int, ...], covered: tuple[int, ...], guaranteed: list[int], within: int | None, start: int
+    ) -> Ints:
+        """The rules as `runtime.purge` reads them; leaves in the order of their buffers."""
+        place = {id: number for number, id in enumerate(self.positions)}
+        words = [0] * rt.P_TABLE
+        words[rt.P_LEAVES], words[rt.P_ROOTS], words[rt.P_START] = len(leaf_ids), len(place), start
+        words[rt.P_WINDOW] = -1 if within is None else within
+        words[rt.P_CHAIN], words[rt.P_OWN], words[rt.P_SINCE] = int(self.chain), 1, rt.FAR
+        for id, by_key, known in zip(leaf_ids, covered, guaranteed, strict=True):
+            words += [known, place.get(id, -1), by_key, int(id in self.judged)]
+        words += [leaf_ids.index(id) for id in self.positions]
+        for id in leaf_ids:
+            for other in self.positions:
+                words += self.bounds.get((id, other), NONE)
+        return np.array(words, np.int64)
+
+
+def _judged(root: Block) -> frozenset[int]:
+    """A stored event of a part with one leaf decides at once; all others may decide together with events to come."""
+    found = {leaf.id for leaf in root.repeated}
+    for part in root.forbidden:
+        leaves = [leaf for each in all_blocks(part.block) for leaf in each.leaves]
+        if root.repeated or len(leaves) > 1 or leaves[0].repeat is not None:
+            found |= {leaf.id for leaf in leaves}
+    return frozenset(found)
+
+
+# --- how ends of events are ordered ----------------------------------------------------------------------------------
+
+
+def _root_graph(root: Block, *, intervals: bool) -> Graph:
+    """What is known of the root's leaves; a repetition is as long as all its members together."""
+    graph: Graph = {}
+    for leaf in root.leaves:
+        graph[(leaf.id, "start"), (leaf.id, "end")] = False
+        if leaf.repeat is None and not intervals:
+            graph[(leaf.id, "end"), (leaf.id, "start")] = False
+    for order in root.order:
+        pair = (order.left.leaf, order.left.which), (order.right.leaf, order.right.which)
+        graph[pair] = graph.get(pair, False) or order.strict
+    for id, scope in root.scopes:
+        graph |= _inside(id, scope)
+    return graph
+
+
+def _inside(id: int, scope: Scope) -> Graph:
+    """What a scope says about an event in it."""
+    graph: Graph = {((id, "start"), (id, "end")): False}
+    if isinstance(scope.low, After):
+        graph |= {((leaf, "end"), (id, "start")): True for leaf in scope.low.leaves}
+    if isinstance(scope.high, Before):
+        graph |= {((id, "end"), (leaf, "start")): True for leaf in scope.high.leaves}
+    return graph
+
+
+def _closed(graph: Graph) -> Graph:
+    """All that follows."""
+    nodes = list(dict.fromkeys(node for pair in graph for node in pair))
+    for middle in nodes:
+        for left in nodes:
+            for right in nodes:
+                if (left, middle) in graph and (middle, right) in graph:
+                    strict = graph[left, middle] or graph[middle, right]
+                    graph[left, right] = graph.get((left, right), False) or strict
+    return graph
+
+
+def _bounds(graph: Graph, id: int, positions: list[int]) -> dict[tuple[int, int], tuple[int, int, int, int]]:
+    """The end of each position against an event at a leaf: see `runtime`, P."""
+
+    def after(node: Node, end: Node) -> int:
+        return int(graph[node, end]) if (node, end) in graph else -rt.FAR
+
+    def before(end: Node, node: Node) -> int:
+        return -int(graph[end, node]) if (end, node) in graph else rt.FAR
+
+    start, end = (id, "start"), (id, "end")
+    ends = {other: (other, "end") for other in positions}
+    return {
+        (id, other): (after(start, node), after(end, node), before(node, start), before(node, end))
+        for other, node in ends.items()
+    }
+
+
+# --- when, and by which of the rules ---------------------------------------------------------------------------------
+
+FEW = 64  # so many new events are worth a look at all of them
+HEADERS = 32  # looking at one event costs as much as looking at so many empty buffers
+
+
+class Purger:
+    """Sweeps the buffers of a branch: often enough that they never hold much more than what is needed."""
+
+    def __init__(self, branch: Branch) -> None:
+        self.branch = branch
+        self.left = 0  # events after the last sweep
+        self.peak = 0  # the most that any sweep found
+        self.dropped = np.zeros(rt.OLD, np.int64)  # by reason
+        self._stored = 0  # how many had been stored then
+        self._known: list[int] = []  # what was guaranteed then
+        self._newest = BEGINNING
+
+    @cached_property
+    def rules(self) -> Rules:
+        branch = self.branch
+        return Rules.of(branch.block, intervals=branch.program.shape.intervals)
+
+    @property
+    def by_type(self) -> bool:
+        """Whether guarantees count type by type. What may be corrected needs its events until all have passed them."""
+        detector, block = self.branch.detector, self.branch.block
+        changeable = bool(block.forbidden or block.repeated)
+        may = detector.by_type and not detector.ordered and not detector.withdrawn
+        return may and (detector.final or not changeable)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a sweep is worth its time: enough came and guarantees have moved, or all can go."""
+        branch = self.branch
+        stored = branch.words[rt.RELEVANT] - self._stored
+        if stored + self.left == 0:
+            return False
+        if 2 * stored >= max(FEW, self.left, branch.buffers // HEADERS) and self.by_type:
+            return self._known != self.guaranteed()
+        if branch.horizon > self._newest:
+            self._newest = int(branch.N.max())
+        return branch.horizon > self._newest
+
+    def guaranteed(self) -> list[int]:
+        """For each buffer what is promised of all types that can stand there."""
+        branch = self.branch
+        known = {type: branch.detector.guaranteed(type, branch.clock) for type in branch.program.types}
+        return [min(known[alt.type] for alt in branch.leaf(id).alts) for id in branch.program.leaf_ids]
+
+    def sweep(self) -> None:
+        """Drop what no answer can need."""
+        branch = self.branch
+        branch.prune()
+        self._known, self._stored = self.guaranteed(), branch.words[rt.RELEVANT]
+        self.left, dropped = self.apply(branch.H, branch.D, branch.N)
+        self.dropped += dropped
+        self.peak = max(self.peak, self.left + int(dropped.sum()))
+
+    def apply(self, H: Ints, D: npt.NDArray[np.int32], N: Ints, *, remember: bool = True) -> tuple[int, Ints]:
+        """Sweep these buffers; how many events stay in them, and how many each reason dropped.
+
+        Without `remember` events go that are kept only so that they are known if they come again.
+        """
+        branch, program = self.branch, self.branch.program
+        start = 2 if program.shape.intervals else 0
+        within = branch.detector.plan.within
+        table = self.rules.table(program.leaf_ids, program.tables["covered"], self.guaranteed(), within, start)
+        table[rt.P_RULES], table[rt.P_OWN] = int(self.by_type), int(remember)
+        held = self._held(table, within)
+        views = branch.views(branch.T, H, D, N, table, held)
+        T, H, D, N, P, HA = views
+        live = int(branch.library.purge_entry(T, H, program.words, D, N, branch.buffers, P, HA))
+        return live, table[rt.PURGED + 1 : rt.PURGED + 1 + rt.OLD]
+
+    def _held(self, table: Ints, within: int | None) -> Ints:
+        """The events of held answers, as `runtime.purge` looks for them; and since when these look at others."""
+        pairs = self.branch.waiting_rows()
+        if not len(pairs):
+            return np.zeros(1, np.int64)
+        events, ends = pairs[:, 0::2], pairs[:, 1::2]
+        place = [self.rules.positions.index(id) for id in self.branch.program.nest]
+        held = np.unique(events * len(place) + np.array(place, np.int64))
+        if not self.rules.back:
+            table[rt.P_SINCE] = ends.min()
+        else:
+            table[rt.P_SINCE] = -rt.FAR if within is None else (ends.max(axis=1) - within).min()
+        table[rt.P_HELD] = len(held)
+        return held

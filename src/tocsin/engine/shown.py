@@ -1,0 +1,67 @@
+"""The state of a detector as people read it: events by variable, held answers, guarantees.
+
+{"a": ["a3", "a7"], "c": ["c5"], "held": ["(a3 b6 d10)"], "C >": ["10"]}
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tocsin.engine import runtime as rt
+from tocsin.events import BEGINNING
+from tocsin.items import Ints
+
+if TYPE_CHECKING:
+    from tocsin.engine.branch import Branch
+    from tocsin.engine.detector import Detector
+
+
+def shown(detector: Detector) -> dict[str, list[str]]:
+    """Events in canonical order; `held` are the fixed events of each answer that waits, in the order of the text."""
+    found: dict[str, list[Ints]] = {}
+    for branch in detector.branches:
+        for leaf in branch.leaves():
+            for alt in leaf.alts:
+                found.setdefault(alt.var, [])
+        for leaf, numbers in branch.stored():
+            types = _types(detector, numbers)
+            for alt in leaf.alts:
+                found[alt.var].append(numbers[types == detector.types.index(alt.type)])
+    state = {name: _events(detector, np.concatenate(pieces or [_NOBODY])) for name, pieces in found.items()}
+    state["held"] = [f"({' '.join(eids)})" for branch in detector.branches for eids in _held(detector, branch)]
+    for type in detector.types:
+        time = detector.guaranteed(type, detector.clock)
+        if time > BEGINNING and (type in detector.promises or detector.slack < rt.UNLIMITED):
+            state[f"{type} >"] = [str(time)]
+    return state
+
+
+_NOBODY = np.zeros(0, np.int64)
+
+
+def _types(detector: Detector, numbers: Ints) -> Ints:
+    rows = detector.payload.rows(np.unique(numbers))
+    types: Ints = rows.types[rows.at(numbers)].astype(np.int64)
+    return types
+
+
+def _events(detector: Detector, numbers: Ints) -> list[str]:
+    """The eids of some events in canonical order."""
+    rows = detector.payload.rows(np.unique(numbers))
+    named = zip(rows.end.tolist(), rows.start.tolist(), map(str, rows.eids.to_pylist()), strict=True)
+    return [eid for _, _, eid in sorted(named)]
+
+
+def _held(detector: Detector, branch: Branch) -> list[tuple[str, ...]]:
+    """The events of each waiting answer, sorted by their ends."""
+    pairs = branch.waiting_rows()
+    text = [leaf.id for leaf in branch.block.fixed]
+    order = [text.index(id) for id in branch.program.nest]
+    numbers, ends = np.zeros((2, len(pairs), len(order)), np.int64)
+    numbers[:, order], ends[:, order] = pairs[:, 0 : 2 * len(order) : 2], pairs[:, 1 : 2 * len(order) : 2]
+    rows = detector.payload.rows(np.unique(numbers))
+    names = np.array([str(eid) for eid in rows.eids.to_pylist()], object)
+    answers = [tuple(names[rows.at(each)]) for each in numbers]
+    return [answer for _, answer in sorted(zip(map(tuple, ends.tolist()), answers, strict=True))]

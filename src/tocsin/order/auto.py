@@ -1,0 +1,213 @@
+"""Auto: aggressive while withdrawals are rare, conservative where waiting costs less than they do.
+
+A withdrawal has a price, a delay that one would accept to avoid it: five windows. What the other strategy would cost is
+estimated from what can be seen: while answering at once, how long each answer would have been held; while holding, how
+many held answers an event has refuted. A change of mind loses and repeats nothing: what was answered and is not yet
+certain is remembered. After a change to conservative such an answer is confirmed silently or withdrawn, and new ones
+are never withdrawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tocsin.encode.row import OneRow
+from tocsin.engine import parts as saved
+from tocsin.engine.changes import Changes
+from tocsin.engine.detector import Counters, Detector
+from tocsin.events import BEGINNING, END_OF_TIME
+from tocsin.items import Items
+from tocsin.plan.block import Plan
+
+PRICE = 5  # windows of delay that a withdrawal is worth
+ENOUGH = 16  # answers that are worth a judgement
+MEMORY = 256  # so many answers weigh half as much as new ones
+CLEAR = 1.5  # to stop holding answers must be better by this factor, so that the choice does not swing
+
+Key = tuple[int, int]
+
+
+def changes_answers(plan: Plan) -> bool:
+    """Whether an event can change an answer that does not contain it."""
+    return any(root.forbidden or root.repeated for root in plan.alternatives)
+
+
+@dataclass(slots=True)
+class Costs:
+    """What answers cost of late, in ticks: by waiting, and by being withdrawn."""
+
+    answers: float = 0.0
+    waited: float = 0.0
+    refuted: float = 0.0
+
+    def add(self, answers: float, waited: float, refuted: float) -> None:
+        self.answers += answers
+        self.waited += waited
+        self.refuted += refuted
+        if self.answers > MEMORY:
+            self.answers, self.waited, self.refuted = self.answers / 2, self.waited / 2, self.refuted / 2
+
+    @property
+    def delay(self) -> float:
+        return self.waited / max(self.answers, 1.0)
+
+    @property
+    def share(self) -> float:
+        """How many answers are refuted for each that is given."""
+        return self.refuted / max(self.answers, 1.0)
+
+
+class Auto:
+    """A detector that chooses its strategy; used like one. `make` gives a new one that holds answers, or not."""
+
+    def __init__(self, plan: Plan, make: Callable[[bool], Detector], late: int | None) -> None:
+        self.make, self.inner, self.late = make, make(False), late
+        self.price = PRICE * (plan.within or 0)
+        self.chooses = changes_answers(plan) and bool(self.price) and late is not None
+        self.held = False
+        self.switches = self.matches = self.retracted = self._pruned = 0
+        self.costs, self._asked = Costs(), 0
+        self.ledger: dict[Key, tuple[int, Changes, int]] = {}  # answered, not yet certain: end, and where it stands
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def __str__(self) -> str:
+        if not self.chooses:
+            return "auto: aggressive, as no event can refute an answer, or no delay or window is known"
+        chosen = "conservative" if self.held else "aggressive"
+        told = f"{100 * self.costs.share:.0f} of 100 answers are refuted, and waiting for certainty takes"
+        return f"auto: {chosen}, as {told} {self.costs.delay:.0f} ticks on average"
+
+    # --- the verbs of a detector; each gives all its changes ---
+
+    def push(self, items: Items) -> list[Changes]:
+        return self._judged(self._passed(self.inner.push(items)))
+
+    def push_one(self, one: OneRow) -> list[Changes]:
+        changes = self.inner.push_one(one)
+        return [] if changes is None and not self.ledger else self._judged(self._passed(changes))
+
+    def promise(self, type: str | None, time: int) -> list[Changes]:
+        return self._passed(self.inner.promise(type, time))
+
+    def tick(self, clock: int) -> list[Changes]:
+        return self._passed(self.inner.tick(clock))
+
+    def advance(self, time: int) -> list[Changes]:
+        return self._passed(self.inner.advance(time))
+
+    def count(self) -> Counters:
+        """What was counted: answers as they were given, not as each strategy would have given them."""
+        total = self.inner.count()
+        total.matches, total.retracted = self.matches, self.retracted
+        return total
+
+    # --- choosing ---
+
+    def _measure(self, changes: Changes) -> None:
+        """What the answers cost, and would have cost."""
+        if not self.chooses or not len(changes) or self.inner.ended:
+            return
+        assert self.late is not None
+        given = changes.op > 0
+        ends = changes.span[1][given]
+        if self.held:
+            pruned = self.inner.count().held_pruned
+            delays, refuted = changes.known_at[given] - ends, pruned - self._pruned
+            self._pruned = pruned
+        else:
+            delays, refuted = ends + self.late - changes.known_at[given], int(np.count_nonzero(~given))
+        self.costs.add(len(ends), float(np.maximum(delays, 0).sum()), refuted)
+        self._asked += len(ends)
+
+    def _judged(self, changes: list[Changes]) -> list[Changes]:
+        if self._asked < ENOUGH:
+            return changes
+        self._asked = 0
+        waiting, correcting = self.costs.delay, self.costs.share * self.price
+        if self.held and correcting * CLEAR < waiting:
+            return changes + self.correct()
+        if not self.held and waiting < correcting:
+            return changes + self.hold()
+        return changes
+
+    def hold(self) -> list[Changes]:
+        """From now on answers wait. What was given, and is not certain by the new rules, goes to the ledger."""
+        parts = self.inner.parts()
+        given, new = self._anew(self.make(False), parts), self.make(True)
+        certain = self._anew(new, parts)
+        self.ledger = {key: entry for key, entry in given.items() if key not in certain}
+        self.inner, self.held, self.switches, self._pruned = new, True, self.switches + 1, 0
+        return []
+
+    @staticmethod
+    def _anew(detector: Detector, parts: list[saved.Part]) -> dict[Key, tuple[int, Changes, int]]:
+        """The answers of a new detector to what is stored: those that stand."""
+        answers: list[Changes] = []
+        saved.load(detector, parts, answers)
+        standing: dict[Key, tuple[int, Changes, int]] = {}
+        for piece in answers:
+            if not len(piece):
+                continue
+            ends = piece.span[1].tolist() if piece.visible else [END_OF_TIME] * len(piece)
+            for row, (key, op) in enumerate(zip(_keys(piece), piece.op.tolist(), strict=True)):
+                if op > 0:
+                    standing[key] = (ends[row], piece, row)
+                else:
+                    standing.pop(key, None)
+        return standing
+
+    def correct(self) -> list[Changes]:
+        """From now on answers are given at once: also those that waited; what was given and does not hold goes."""
+        self.held, self.switches = False, self.switches + 1
+        self.inner.rehold(frozenset())
+        given = self.inner.promise(None, BEGINNING)
+        keys = _keys(given)
+        again = {key for key in keys if key in self.ledger}
+        refuted = self._withdrawn([key for key in self.ledger if key not in again])
+        fresh = [row for row, key in enumerate(keys) if key not in again]
+        self.ledger = {}
+        return self._counted([*refuted, given.pick(np.array(fresh, np.int64))])
+
+    # --- the ledger ---
+
+    def _passed(self, changes: Changes | None) -> list[Changes]:
+        """The changes without answers that were given before; and the ones that are certainly wrong, withdrawn."""
+        out = [] if changes is None else [changes]
+        if changes is not None:
+            self._measure(changes)
+        if self.held and self.ledger:
+            if changes is not None and len(changes):
+                fresh = [row for row, key in enumerate(_keys(changes)) if self.ledger.pop(key, None) is None]
+                out = [changes.pick(np.array(fresh, np.int64))]
+            frontier = self.inner.frontier
+            out += self._withdrawn([key for key, entry in self.ledger.items() if entry[0] <= frontier])
+        return self._counted(out)
+
+    def _counted(self, changes: list[Changes]) -> list[Changes]:
+        for piece in changes:
+            given = int(np.count_nonzero(piece.op > 0))
+            self.matches += given
+            self.retracted += len(piece) - given
+        return changes
+
+    def _withdrawn(self, keys: list[Key]) -> list[Changes]:
+        """Answers that turned out wrong, as changes."""
+        out = []
+        for key in keys:
+            _, changes, row = self.ledger.pop(key)
+            piece = changes.pick(np.array([row]))
+            out.append(replace(piece, op=-piece.op))
+        return out
+
+
+def _keys(changes: Changes) -> list[Key]:
+    if not len(changes):
+        return []
+    high, low = changes.identity
+    return list(zip(high.tolist(), low.tolist(), strict=True))

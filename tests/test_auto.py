@@ -1,0 +1,108 @@
+"""Auto changes its mind without losing or repeating a match, and chooses by the disorder that it measures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+import tocsin
+from tocsin.encode import Encoder, from_dicts
+from tocsin.engine.changes import Changes
+from tocsin.engine.detector import Detector, compile_plan
+from tocsin.events import END_OF_TIME
+from tocsin.items import Strings
+from tocsin.order.auto import Auto, changes_answers
+from tocsin.plan.bind import bind
+from tocsin.plan.passes import optimize
+from tocsin.testing.modes import smallest_slack, types_of
+from tocsin.testing.oracle import Binding, matches
+from tocsin.testing.strategies import SCHEMA, pair
+
+
+class Watched:
+    """Every change of an Auto, judged as it comes."""
+
+    def __init__(self) -> None:
+        self.net: Counter[Binding] = Counter()
+        self.final: set[Binding] = set()  # answered while answers were held
+
+    def take(self, pieces: list[Changes], *, held: bool) -> None:
+        for op, binding in (change for piece in pieces for change in piece.bindings()):
+            self.net[binding] += op
+            assert self.net[binding] in (0, 1), f"{binding} is counted {self.net[binding]} times"
+            if op > 0 and held:
+                self.final.add(binding)
+            assert op > 0 or binding not in self.final, f"{binding} was certain, and is withdrawn"
+
+
+def run(seed: int) -> int:
+    """A drawn query and history in any order, with changes of mind at random moments; how many there were."""
+    random = Random(f"auto {seed}")
+    query, drawn = pair(random)
+    events = list(drawn)
+    random.shuffle(events)
+    plan = optimize(bind(query, SCHEMA), frozenset())
+    types, strings, late = types_of(plan), Strings(), smallest_slack(events)
+
+    def make(held: bool) -> Detector:
+        return compile_plan(plan, types, strings, jit=False, ordered=False, late=late, hold=types if held else ())
+
+    auto, watched = Auto(plan, make, late), Watched()
+    auto.chooses = False  # it is told
+    encoder = Encoder(plan.schema, types, strings, wanted=auto.reads)
+    for event in events:
+        watched.take(auto.push(encoder.encode(from_dicts([event]))), held=auto.held)
+        if random.random() < 0.25:
+            watched.take(auto.correct() if auto.held else auto.hold(), held=auto.held)
+    watched.take(auto.advance(END_OF_TIME), held=auto.held)
+    found = {binding for binding, count in watched.net.items() if count}
+    assert found == {match.binding for match in matches(query, events)}, query
+    return auto.switches
+
+
+def test_a_change_of_mind_loses_and_repeats_nothing() -> None:
+    assert sum(run(seed) for seed in range(25)) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(4))
+def test_a_change_of_mind_at_length(chunk: int) -> None:
+    assert sum(run(1000 + 60 * chunk + seed) for seed in range(60)) > 50
+
+
+def test_where_nothing_can_be_refuted_there_is_nothing_to_choose() -> None:
+    told = {
+        "EVENT SEQ(A a, B b) WITHIN 9": False,
+        "EVENT SEQ(A a, !C c, B b) WITHIN 9": True,
+        "EVENT SEQ(A a, B+ b)": True,
+    }
+    assert {text: changes_answers(tocsin.query(text).plans()[0]) for text in told} == told
+
+
+def test_many_late_refutations_are_waited_for_and_few_are_not() -> None:
+    query = tocsin.query("EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 30")
+    session = query.stream(order="auto(40)", eid="eid", jit=False)
+    random, clock, log = Random(1), 0, []
+
+    def feed(count: int, late: float) -> None:
+        nonlocal clock
+        for _ in range(count):
+            clock += 1
+            kind = random.choice("ABCC")
+            time = clock - random.randint(1, 30) if kind == "C" and random.random() < late else clock
+            log.append({"type": kind, "time": time, "eid": len(log), "id": random.randint(0, 3)})
+            session.push(log[-1])
+
+    feed(1500, 0.0)
+    assert "aggressive" in session.strategy and "0 of 100" in session.strategy
+    feed(3000, 0.9)
+    assert "conservative" in session.strategy
+    feed(9000, 0.0)
+    assert "aggressive" in session.strategy
+    session.close()
+    told = session.counters
+    expected = query.detect(log, eid="eid", jit=False)
+    assert told["matches"] - told["retracted"] == len(expected)
+    assert told["switches"] == 2
