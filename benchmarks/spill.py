@@ -12,8 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
+import pyarrow as pa
 
 from tocsin.encode import Columns, Encoder, infer_schema
 from tocsin.engine.changes import Changes
@@ -31,22 +36,34 @@ from tocsin.testing.streams import Arrivals, Uniform, table
 BATCH = 16_384
 
 
-def prepared(events: int, held: bool) -> tuple[Detector, Iterator[Items]]:
-    """A detector and its events; of answers that are held, the delay is known."""
-    late = events // 2
+def stream(events: int, path: Path) -> None:
+    """Write the events to a file in order of arrival, in batches."""
     arrivals = Arrivals(
-        events=events, types={"A": 1, "B": 1, "C": 1}, unit=1, disorder=0.05, delay=Uniform(late), keys=2000, seed=3
+        events=events,
+        types={"A": 1, "B": 1, "C": 1},
+        unit=1,
+        disorder=0.05,
+        delay=Uniform(events // 2),
+        keys=2000,
+        seed=3,
     )
     rows = table(arrivals)
-    schema = infer_schema(rows.schema, Columns().resolve(rows.schema.names), types={"A", "B", "C"})
+    with pa.ipc.new_file(path, rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=BATCH)
+
+
+def prepared(path: Path, held: bool) -> tuple[Detector, Iterator[Items]]:
+    """A detector and its events; of answers that are held, the delay is known."""
+    file = pa.ipc.open_file(pa.OSFile(str(path)))
+    events = BATCH * file.num_record_batches
+    schema = infer_schema(file.schema, Columns().resolve(file.schema.names), types={"A", "B", "C"})
     query = parse(f"SEQ(A a, !C c, B b) WHERE [id] WITHIN {events // 100}")
     plan, strings = optimize(bind(query, schema, {}), frozenset()), Strings()
     types = types_of(plan)
-    detector = compile_plan(
-        plan, types, strings, ordered=False, late=late if held else None, hold=types if held else ()
-    )
+    late, hold = (events // 2, types) if held else (None, ())
+    detector = compile_plan(plan, types, strings, ordered=False, late=late, hold=hold)
     encoder = Encoder(schema, types, strings, wanted=detector.reads)
-    return detector, (encoder.encode(batch) for batch in rows.to_batches(max_chunksize=BATCH))
+    return detector, (encoder.encode(file.get_batch(at)) for at in range(file.num_record_batches))
 
 
 def checksum(several: list[Changes]) -> tuple[int, int]:
@@ -60,56 +77,57 @@ def checksum(several: list[Changes]) -> tuple[int, int]:
     return count, total % 2**64
 
 
-def arm(name: str, events: int, limit: int) -> dict[str, object]:
+def arm(name: str, path: Path, limit: int) -> dict[str, object]:
     """One run: CPU seconds of the detector alone, and what it found."""
-    held = name.startswith("held")
-    detector, batches = prepared(events, held)
+    detector, batches = prepared(path, name.startswith("held"))
     spilling = Spilling(detector, limit) if limit else None
     seconds, state, count, total = 0.0, 0, 0, 0
-    for at, items in enumerate([*batches, None]):
+    for at, items in enumerate(chain(batches, [None])):
+        if items is None or at % 8 == 7:
+            state = max(state, grip.used(detector))
         began = time.process_time()
         if items is None:
-            state = max(state, grip.used(detector))
             found = spilling.advance(END_OF_TIME) if spilling else [detector.advance(END_OF_TIME)]
         else:
             found = spilling.push(items) if spilling else [detector.push(items)]
         seconds += time.process_time() - began
-        if at % 8 == 7:
-            state = max(state, grip.used(detector))
         n, words = checksum(found)
         count, total = count + n, (total + words) % 2**64
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     result = {"arm": name, "seconds": seconds, "state": state, "matches": count, "sum": total, "rss_mb": peak}
     if spilling:
-        spilled = spilling.spilled
-        result |= {name: getattr(spilled, name) for name in spilled.__slots__}
+        result |= {"limit": limit, **asdict(spilling.spilled)}
         spilling.close()
     return result
 
 
 def main(events: int) -> None:
-    for kind in ("aggressive", "held"):
-        whole = _alone(f"{kind}", events, 0)
-        part = _alone(f"{kind}, spilling", events, int(whole["state"]) // 20)
-        same = (whole["matches"], whole["sum"]) == (part["matches"], part["sum"])
-        share = whole["seconds"] / part["seconds"]
-        print(json.dumps(whole))
-        print(json.dumps(part))
-        print(f"{kind}: {'identical' if same else 'DIFFERENT'} answers, {share:.0%} of the speed in memory")
+    with TemporaryDirectory() as folder:
+        small, large = Path(folder, "small.arrow"), Path(folder, "large.arrow")
+        stream(20_000, small)
+        stream(events, large)
+        for kind in ("aggressive", "held"):
+            whole = _alone(kind, large, 0)
+            part = _alone(f"{kind}, spilling", large, int(whole["state"]) // 20)
+            same = (whole["matches"], whole["sum"]) == (part["matches"], part["sum"])
+            print(json.dumps(whole))
+            print(json.dumps(part))
+            share = whole["seconds"] / part["seconds"]
+            print(f"{kind}: {'identical' if same else 'DIFFERENT'} answers, {share:.0%} of the speed in memory")
 
 
-def _alone(name: str, events: int, limit: int) -> dict[str, float]:
+def _alone(name: str, path: Path, limit: int) -> dict[str, float]:
     """The arm in a process of its own, after a small run that loads the kernels."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.spill", name, str(events), str(limit)], check=True, capture_output=True
-    )
+    command = [sys.executable, "-m", "benchmarks.spill", name, str(path), str(limit)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        arm(sys.argv[1], 20_000, 500_000 if int(sys.argv[3]) else 0)
-        print(json.dumps(arm(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+        name, path, limit = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+        arm(name, path.with_name("small.arrow"), 500_000 if limit else 0)
+        print(json.dumps(arm(name, path, limit)))
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

@@ -219,7 +219,7 @@ class Detector:
         promised = self.promises.get(type, BEGINNING)
         if self.ended or promised >= END_OF_TIME:
             return rt.BIGGEST
-        return max(promised, clock - self.slack - 1)
+        return max(promised, clock - self.slack - 1 if self.slack < rt.UNLIMITED else BEGINNING)
 
     def _open(self, items: Items) -> None:
         if self.ended:

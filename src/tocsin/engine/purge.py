@@ -186,11 +186,17 @@ class Purger:
         stored = branch.words[rt.RELEVANT] - self._stored
         if stored + self.left == 0:
             return False
-        if 2 * stored >= max(FEW, self.left, branch.buffers // HEADERS) and self.by_type:
-            return self._known != self.guaranteed()
+        if 2 * stored >= max(FEW, self.left, branch.buffers // HEADERS) and self.by_type and self._is_ahead:
+            return True
         if branch.horizon > self._newest:
             self._newest = int(branch.N.max())
         return branch.horizon > self._newest
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether guarantees have moved, and some so far before others that the common horizon keeps too much."""
+        known, span = self.guaranteed(), self.branch.program.span
+        return known != self._known and (span is None or max(known) - min(known) > span)
 
     def guaranteed(self) -> list[int]:
         """For each buffer what is promised of all types that can stand there."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tocsin.engine import runtime as rt
 from tocsin.events import BEGINNING
 from tocsin.items import Ints
 
@@ -33,7 +32,7 @@ def shown(detector: Detector) -> dict[str, list[str]]:
     state["held"] = [f"({' '.join(eids)})" for branch in detector.branches for eids in _held(detector, branch)]
     for type in detector.types:
         time = detector.guaranteed(type, detector.clock)
-        if time > BEGINNING and (type in detector.promises or detector.slack < rt.UNLIMITED):
+        if time > BEGINNING:
             state[f"{type} >"] = [str(time)]
     return state
 

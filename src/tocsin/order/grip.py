@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from tocsin.engine import runtime as rt
 from tocsin.engine.branch import Branch
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector, compile_plan
-from tocsin.engine.payload import Chunk, Payload, distinct
+from tocsin.engine.payload import Chunk, Payload, View, distinct
 from tocsin.events import BEGINNING
 from tocsin.items import Ints, Items
 from tocsin.order.pieces import record
@@ -132,6 +132,15 @@ def _waiting(branch: Branch) -> tuple[Ints, int]:
     return np.concatenate([heap, aside]), branch.PD.shape[1] - 2 * len(branch.program.nest)
 
 
+def slim(changes: Changes) -> Changes:
+    """The same changes without the rows that they do not show; equal rows without names need each other."""
+    if not len(changes) or any(chunk.high is None for chunk in changes.payload.chunks):
+        return changes
+    numbers = distinct([*changes.fixed, *(members.events for members in changes.repeated.values())])
+    kept = changes.payload.rows(numbers)
+    return replace(changes, payload=View([_some(chunk, at) for chunk, at in kept.pieces]))
+
+
 # --- forgetting ----------------------------------------------------------------------------------------------------
 
 
@@ -181,9 +190,11 @@ def _since(chunk: Chunk, before: int) -> Chunk | None:
     stay = chunk.end >= before
     if stay.all():
         return chunk
-    at = np.flatnonzero(stay)
-    if not len(at):
-        return None
+    return _some(chunk, np.flatnonzero(stay)) if stay.any() else None
+
+
+def _some(chunk: Chunk, at: Ints) -> Chunk:
+    """Some rows of a chunk."""
     high, low = (None if array is None else array[at] for array in (chunk.high, chunk.low))
     kept = at if chunk.kept is None else chunk.kept[at]
     return Chunk(

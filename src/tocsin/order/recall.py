@@ -90,7 +90,7 @@ class Recall:
         for frame in group:
             frame.known, frame.at, frame.pending = next, now, 0
             frame.hold(held)
-        return changes, detector
+        return [grip.slim(each) for each in changes if len(each)], detector
 
     def release(self, detector: Detector) -> None:
         """A detector is not needed any more."""
