@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -274,6 +275,14 @@ def test_random_queries_answer_as_if_nothing_were_forgotten(number: int) -> None
     """Every trial ends with empty buffers and no rows: `testing.modes` looks."""
     query, events = pair(Random(f"purge {number}"))
     assert Bench(query, SCHEMA).disagreement(events, [*HELD, *ROUNDS]) is None
+
+
+def test_branches_that_hold_and_branches_that_do_not_restart_together() -> None:
+    events = [event for event in history("a1 c2 b3 a5 c4 a9 b7") if isinstance(event, Event)]
+    trial = next(each for each in PLAIN if each.name == "some held, restart")
+    for seed in range(6):
+        random = Trial(trial.name, replace(trial.mode, hold=seed, promises=seed), shuffle=seed)
+        assert Bench(parse("EVENT OR(B b, SEQ(!C c, A a)) WITHIN 4"), IDS).disagreement(events, [random]) is None
 
 
 LONG = [

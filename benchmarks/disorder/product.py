@@ -107,7 +107,12 @@ class Ready:
             raise ValueError(f"{order!r} cannot be measured yet")
         if strategy.kind == "auto":
             every = frozenset(self.types)
-            return Auto(self.plan, lambda held: self._detector(strategy, every if held else frozenset()), strategy.late)
+            return Auto(
+                self.plan,
+                self.types,
+                lambda held: self._detector(strategy, every if held else frozenset()),
+                strategy.late,
+            )
         detector = self._detector(strategy, strategy.held_types(self.types))
         if strategy.kind == "slack":
             return Sorted(Sorter(strategy), detector)

@@ -70,8 +70,8 @@ def thresholds(scale: Scale) -> Figure:
             else "over this range only one of the two effects shows, loading or waiting. "
         )
         + "Where the lowest point lies depends on the rate of events and on the speed of the disk, and moves between "
-        "runs. The setting was chosen after a first one (MD = 2000, 400 events of waiting, thresholds up to 80, 1/10 "
-        "of the events) had shown the fall alone: what is reproduced is that a rise exists, not where it begins.",
+        "runs. The setting was chosen after a first one (MD = 2000, 400 events of waiting, thresholds up to 80, a "
+        "tenth of the events) had shown the fall alone: what is reproduced is that a rise exists, not where it begins.",
         between,
         [
             Panel("average latency", x, "microseconds", counts, {"aggressive": latency}, log=True),

@@ -255,8 +255,8 @@ def regimes(scale: Scale) -> Figure:
         f"{WITHDRAWAL} time units for each withdrawal, shared out among the answers",
         "many late negatives favour conservative, few aggressive; auto is within 1.25 of the best everywhere",
         "which strategy is best depends on the price of a withdrawal, and that price is a choice: it was set so that "
-        "both sides win some regimes, after a price of 20 had left all of them to aggressive; the second table shows "
-        "other prices, and auto is judged at its own. "
+        "both sides win some regimes, after a price of 20 had left all of them to aggressive in a smaller run; the "
+        "second table shows other prices, and auto is judged at its own. "
         f"aggressive is best in {best.count('aggressive')} of {len(chosen)} regimes, conservative in "
         f"{best.count('conservative')}."
         + (f" Auto is at most {auto:.2f} times the best fixed strategy." if auto is not None else "")

@@ -293,7 +293,7 @@ class Branch:
             self._run(kernel, begin, min(begin + CHUNK, count), first, batch)
             if words[WAITING] or words[rt.ASIDE]:
                 self._settle(kernel)
-            if begin + CHUNK < count:
+            if begin + CHUNK < count and items.signs is None:
                 self.tidy()
         self.accepted, self.late = words[RELEVANT] - before, words[LATE] - late
         return self._answers()
@@ -323,7 +323,7 @@ class Branch:
             return None
         kernel = self.prepare()
         now = max(self.words[CLOCK], clock)  # what is promised of all types is time that has passed
-        self.words[CLOCK] = max(now, self.detector.open_from(self.program.types, now))
+        self.words[CLOCK] = max(now, self.detector.open_from(self.detector.all_types, now))
         self.T[rt.ENDED] = int(ended)
         self._renew_guarantees()
         self._settle(kernel)
@@ -414,11 +414,11 @@ class Branch:
             self.T[WAITING], self.T[rt.ASIDE], self.T[rt.FRESH] = 0, 0, len(rows)
             self.library.wait_entry(*self.views(self.T, self.PD))
 
-    def tidy(self, *, now: bool = False) -> bool:
+    def tidy(self, *, now: bool = False, pushed: bool = True) -> bool:
         """Drop events that no answer can need, if enough has come since the last time. True: it was done."""
-        if not self._ready or not (now or (not self.detector.ordered and self.purger.is_due)):
+        if not self._ready or not (now or (not self.detector.ordered and self.purger.is_due(pushed=pushed))):
             return False
-        self.purger.sweep()
+        self.purger.sweep(whole=now)
         return True
 
     # --- room -----------------------------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ class Detector:
         """The clock of the stream stands here, though events that end before it may still come."""
         self.clock = max(self.clock, clock)
         changes = self._changes([branch.advance(self.clock, self.ended) for branch in self.branches])
-        self._forget()
+        self._forget(pushed=False)
         return changes
 
     def promise(self, type: str | None, time: int) -> Changes:
@@ -177,7 +177,7 @@ class Detector:
         for each in self.types if type is None else (type,):
             self.promises[each] = max(self.promises.get(each, BEGINNING), time)
         changes = self._changes([branch.advance(self.clock, self.ended) for branch in self.branches])
-        self._forget()
+        self._forget(pushed=False)
         return changes
 
     # --- what may still come ----------------------------------------------------------------------------------------
@@ -327,6 +327,11 @@ class Detector:
         known = np.array([type in branch_types for type in self.types for branch_types in [self._my_types()]] + [False])
         return known[items.types]
 
+    @cached_property
+    def all_types(self) -> tuple[str, ...]:
+        """The types that any branch takes."""
+        return tuple(sorted(self._my_types()))
+
     def _my_types(self) -> set[str]:
         return {type for branch in self.branches for type in branch.program.types}
 
@@ -381,8 +386,8 @@ class Detector:
             numbers = [branch.live_numbers() for branch in self.branches]
             self.payload.keep(distinct(numbers))
 
-    def _forget(self) -> None:
-        if not self.ordered and sum(branch.tidy() for branch in self.branches):
+    def _forget(self, *, pushed: bool = True) -> None:
+        if not self.ordered and sum(branch.tidy(pushed=pushed) for branch in self.branches):
             self._trim()
         horizons = [branch.horizon for branch in self.branches]
         self.payload.tidy(min(horizons) if horizons else BEGINNING)

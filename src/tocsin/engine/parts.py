@@ -267,7 +267,8 @@ def _resume(
     if answers is not None:
         answers.append(detector._changes(due))
     for number, branch in enumerate(detector.branches):
-        held = [_decoded(state["held"][number]) for state in summaries if state.get("held", [None])[0] is not None]
+        coded = [state["held"][number] if "held" in state else None for state in summaries]
+        held = [_decoded(each) for each in coded if each is not None]
         if answers is None and branch.purger.by_type and len(held) == len(summaries):
             branch.hold_only(np.isin(held_names(detector, branch), np.concatenate(held)))
     detector.ended = newest["ended"]

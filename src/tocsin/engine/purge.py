@@ -151,6 +151,8 @@ def _bounds(graph: Graph, id: int, positions: list[int]) -> dict[tuple[int, int]
 # --- when, and by which of the rules ---------------------------------------------------------------------------------
 
 FEW = 64  # so many new events are worth a look at all of them
+PATIENCE = 16  # a sweep goes around again if it dropped one in so many
+WHOLE = 1 << 31
 HEADERS = 32  # looking at one event costs as much as looking at so many empty buffers
 
 
@@ -179,14 +181,16 @@ class Purger:
         may = detector.by_type and not detector.ordered and not detector.withdrawn
         return may and (detector.final or not changeable)
 
-    @property
-    def is_due(self) -> bool:
-        """Whether a sweep is worth its time: enough came and guarantees have moved, or all can go."""
+    def is_due(self, *, pushed: bool) -> bool:
+        """Whether a sweep is worth its time: enough came and guarantees have moved, or all can go.
+
+        The first is asked after events only: promises of several types that belong together come one by one.
+        """
         branch = self.branch
         stored = branch.words[rt.RELEVANT] - self._stored
         if stored + self.left == 0:
             return False
-        if 2 * stored >= max(FEW, self.left, branch.buffers // HEADERS) and self.by_type and self._is_ahead:
+        if pushed and stored >= max(FEW, self.left, branch.buffers // HEADERS) and self.by_type and self._is_ahead:
             return True
         if branch.horizon > self._newest:
             self._newest = int(branch.N.max())
@@ -204,16 +208,18 @@ class Purger:
         known = {type: branch.detector.guaranteed(type, branch.clock) for type in branch.program.types}
         return [min(known[alt.type] for alt in branch.leaf(id).alts) for id in branch.program.leaf_ids]
 
-    def sweep(self) -> None:
-        """Drop what no answer can need."""
+    def sweep(self, *, whole: bool = True) -> None:
+        """Drop what no answer can need; not `whole`: most of it."""
         branch = self.branch
         branch.prune()
         self._known, self._stored = self.guaranteed(), branch.words[rt.RELEVANT]
-        self.left, dropped = self.apply(branch.H, branch.D, branch.N)
+        self.left, dropped = self.apply(branch.H, branch.D, branch.N, patience=WHOLE if whole else PATIENCE)
         self.dropped += dropped
         self.peak = max(self.peak, self.left + int(dropped.sum()))
 
-    def apply(self, H: Ints, D: npt.NDArray[np.int32], N: Ints, *, remember: bool = True) -> tuple[int, Ints]:
+    def apply(
+        self, H: Ints, D: npt.NDArray[np.int32], N: Ints, *, remember: bool = True, patience: int = WHOLE
+    ) -> tuple[int, Ints]:
         """Sweep these buffers; how many events stay in them, and how many each reason dropped.
 
         Without `remember` events go that are kept only so that they are known if they come again.
@@ -222,7 +228,7 @@ class Purger:
         start = 2 if program.shape.intervals else 0
         within = branch.detector.plan.within
         table = self.rules.table(program.leaf_ids, program.tables["covered"], self.guaranteed(), within, start)
-        table[rt.P_RULES], table[rt.P_OWN] = int(self.by_type), int(remember)
+        table[rt.P_RULES], table[rt.P_OWN], table[rt.P_PATIENCE] = int(self.by_type), int(remember), patience
         held = self._held(table, within)
         views = branch.views(branch.T, H, D, N, table, held)
         T, H, D, N, P, HA = views

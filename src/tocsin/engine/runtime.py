@@ -675,9 +675,10 @@ P_CHAIN = 4  # 1: the positions follow one another in time
 P_RULES = 5  # 0: only what lies behind the horizon goes
 P_OWN = 6  # 1: a spent event stays until its own time is guaranteed, so that it is known again
 P_HELD, P_SINCE = 7, 8  # how many entries HA has; held answers look at no event that starts before this
-PURGED = 8  # how many events each reason has dropped, from PURGED + A1 on
+P_PATIENCE = 9  # the sweep ends when it has dropped less than one in so many
+PURGED = 9  # how many events each reason has dropped, from PURGED + A1 on
 A1, A2, P3, NEG, OLD = 1, 2, 3, 4, 5  # why an event is dropped
-P_TABLE = 14
+P_TABLE = 15
 GUARANTEED, POSITION, BY_KEY, JUDGED = 0, 1, 2, 3
 
 
@@ -783,14 +784,14 @@ def reason(H: Any, R: int, D: Any, P: Any, HA: Any, leaf: int, key: int, place: 
 
 @compiled
 def purge(T: Any, H: Any, R: int, D: Any, N: Any, buffers: int, P: Any, HA: Any) -> int:
-    """Drop every event that is of no use, until none is left: one that goes can take others with it.
+    """Drop every event that is of no use, again and again: one that goes can take others with it.
 
     HA has the events of held answers, each as number * positions + position, in order. Returns how many events stay.
     """
-    again = True
+    dropped = 1
     live = 0
-    while again:
-        again = False
+    while dropped * P[P_PATIENCE] > live:
+        dropped = 0
         live = 0
         for d in range(buffers):
             begin = D[4 * d + 1]
@@ -807,8 +808,8 @@ def purge(T: Any, H: Any, R: int, D: Any, N: Any, buffers: int, P: Any, HA: Any)
                     move(H, R, place, target, 1)
                 target += 1
             live += target - begin
+            dropped += end - target
             if target < end:
-                again = True
                 D[4 * d + 2] = target
                 N[d] = H[(target - 1) * R] if target > begin else -FAR
     return live

@@ -2,75 +2,99 @@
 
 A withdrawal has a price, a delay that one would accept to avoid it: five windows. What the other strategy would cost is
 estimated from what can be seen: while answering at once, how long each answer would have been held; while holding, how
-many held answers an event has refuted. A change of mind loses and repeats nothing: what was answered and is not yet
-certain is remembered. After a change to conservative such an answer is confirmed silently or withdrawn, and new ones
-are never withdrawn.
+many held answers an event has refuted. Until there are answers enough, the share of late events among those that can
+refute one stands for the share that is refuted, and the delay that is known for the time to wait.
+
+A change of mind loses and repeats nothing: what was answered and is not yet certain is remembered. After a change to
+conservative such an answer is confirmed silently or withdrawn, and new ones are never withdrawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from tocsin.encode.row import OneRow
 from tocsin.engine import parts as saved
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Counters, Detector
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import Items
+from tocsin.functions import Function
+from tocsin.items import Ints, Items
+from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
 
 PRICE = 5  # windows of delay that a withdrawal is worth
-ENOUGH = 16  # answers that are worth a judgement
-MEMORY = 256  # so many answers weigh half as much as new ones
+FIRST = 16  # answers that weigh as much as what events alone suggest
+ENOUGH = 64  # events that are worth a judgement
+MEMORY = 256  # so many answers, and sixteen times as many events, weigh half as much as new ones
 CLEAR = 1.5  # to stop holding answers must be better by this factor, so that the choice does not swing
 
 Key = tuple[int, int]
 
 
-def changes_answers(plan: Plan) -> bool:
-    """Whether an event can change an answer that does not contain it."""
-    return any(root.forbidden or root.repeated for root in plan.alternatives)
+def refuting_types(plan: Plan) -> set[str]:
+    """The types whose events can change an answer that does not contain them: negated and repeated ones."""
+    found: set[str] = set()
+    for root in plan.alternatives:
+        found |= {alt.type for leaf in root.repeated for alt in leaf.alts}
+        blocks = [part.block for part in root.forbidden]
+        while blocks:
+            block = blocks.pop()
+            found |= {alt.type for leaf in block.leaves for alt in leaf.alts}
+            blocks += [part.block for part in block.forbidden]
+    return found
 
 
 @dataclass(slots=True)
 class Costs:
     """What answers cost of late, in ticks: by waiting, and by being withdrawn."""
 
+    late: int  # the delay that is known
     answers: float = 0.0
     waited: float = 0.0
     refuted: float = 0.0
+    events: float = 0.0  # that can refute an answer, and how many of them come late
+    behind: float = 0.0
 
-    def add(self, answers: float, waited: float, refuted: float) -> None:
-        self.answers += answers
-        self.waited += waited
-        self.refuted += refuted
+    def answer(self, answers: int, waited: float, refuted: int) -> None:
+        self.answers, self.waited, self.refuted = self.answers + answers, self.waited + waited, self.refuted + refuted
         if self.answers > MEMORY:
             self.answers, self.waited, self.refuted = self.answers / 2, self.waited / 2, self.refuted / 2
 
+    def see(self, events: int, behind: int) -> None:
+        self.events, self.behind = self.events + events, self.behind + behind
+        if self.events > 16 * MEMORY:
+            self.events, self.behind = self.events / 2, self.behind / 2
+
     @property
     def delay(self) -> float:
-        return self.waited / max(self.answers, 1.0)
+        """How long an answer waits to be certain."""
+        return (self.waited + FIRST * self.late) / (self.answers + FIRST)
 
     @property
     def share(self) -> float:
         """How many answers are refuted for each that is given."""
-        return self.refuted / max(self.answers, 1.0)
+        suggested = self.behind / max(self.events, 1.0)
+        return (self.refuted + FIRST * suggested) / (self.answers + FIRST)
 
 
 class Auto:
     """A detector that chooses its strategy; used like one. `make` gives a new one that holds answers, or not."""
 
-    def __init__(self, plan: Plan, make: Callable[[bool], Detector], late: int | None) -> None:
+    def __init__(self, plan: Plan, types: tuple[str, ...], make: Callable[[bool], Detector], late: int | None) -> None:
         self.make, self.inner, self.late = make, make(False), late
         self.price = PRICE * (plan.within or 0)
-        self.chooses = changes_answers(plan) and bool(self.price) and late is not None
+        refuting = refuting_types(plan)
+        self.chooses = bool(refuting and self.price) and late is not None
+        self.codes, self.clock = np.array([*(type in refuting for type in types), False]), BEGINNING
         self.held = False
         self.switches = self.matches = self.retracted = self._pruned = 0
-        self.costs, self._asked = Costs(), 0
+        self.costs, self._asked = Costs(late or 0), 0
         self.ledger: dict[Key, tuple[int, Changes, int]] = {}  # answered, not yet certain: end, and where it stands
 
     def __getattr__(self, name: str) -> Any:
@@ -86,11 +110,13 @@ class Auto:
     # --- the verbs of a detector; each gives all its changes ---
 
     def push(self, items: Items) -> list[Changes]:
+        self._see(items.types, items.end)
         return self._judged(self._passed(self.inner.push(items)))
 
     def push_one(self, one: OneRow) -> list[Changes]:
+        self._see(one.types, one.end)
         changes = self.inner.push_one(one)
-        return [] if changes is None and not self.ledger else self._judged(self._passed(changes))
+        return self._judged([] if changes is None and not self.ledger else self._passed(changes))
 
     def promise(self, type: str | None, time: int) -> list[Changes]:
         return self._passed(self.inner.promise(type, time))
@@ -109,6 +135,14 @@ class Auto:
 
     # --- choosing ---
 
+    def _see(self, types: Any, end: Ints) -> None:
+        """Count the events that can refute an answer, and those of them that come late."""
+        before = np.maximum.accumulate(np.concatenate(([self.clock], end)))
+        counted = self.codes[types]
+        events = int(np.count_nonzero(counted))
+        self.costs.see(events, int(np.count_nonzero(counted & (end < before[:-1]))))
+        self.clock, self._asked = int(before[-1]), self._asked + events
+
     def _measure(self, changes: Changes) -> None:
         """What the answers cost, and would have cost."""
         if not self.chooses or not len(changes) or self.inner.ended:
@@ -122,11 +156,10 @@ class Auto:
             self._pruned = pruned
         else:
             delays, refuted = ends + self.late - changes.known_at[given], int(np.count_nonzero(~given))
-        self.costs.add(len(ends), float(np.maximum(delays, 0).sum()), refuted)
-        self._asked += len(ends)
+        self.costs.answer(len(ends), float(np.maximum(delays, 0).sum()), refuted)
 
     def _judged(self, changes: list[Changes]) -> list[Changes]:
-        if self._asked < ENOUGH:
+        if self._asked < ENOUGH or not self.chooses:
             return changes
         self._asked = 0
         waiting, correcting = self.costs.delay, self.costs.share * self.price
@@ -137,13 +170,17 @@ class Auto:
         return changes
 
     def hold(self) -> list[Changes]:
-        """From now on answers wait. What was given, and is not certain by the new rules, goes to the ledger."""
+        """From now on answers wait. What was given, and is not certain by the new rules, goes to the ledger.
+
+        What is certain may not have been given yet: the clock had not passed, but nothing could come any more.
+        """
         parts = self.inner.parts()
         given, new = self._anew(self.make(False), parts), self.make(True)
         certain = self._anew(new, parts)
         self.ledger = {key: entry for key, entry in given.items() if key not in certain}
         self.inner, self.held, self.switches, self._pruned = new, True, self.switches + 1, 0
-        return []
+        due = [(piece, row) for key, (_, piece, row) in certain.items() if key not in given]
+        return self._counted([piece.pick(np.array([row])) for piece, row in due])
 
     @staticmethod
     def _anew(detector: Detector, parts: list[saved.Part]) -> dict[Key, tuple[int, Changes, int]]:
@@ -195,6 +232,35 @@ class Auto:
             self.matches += given
             self.retracted += len(piece) - given
         return changes
+
+    # --- continued elsewhere; the detector within is saved and restored as any other ---
+
+    def saved(self) -> tuple[list[Any], list[Any], pa.RecordBatch | None]:
+        """What was chosen and why, the ledger, and the rows of its events."""
+        costs = [self.costs.answers, self.costs.waited, self.costs.refuted]
+        chosen = [self.held, self.switches, self.matches, self.retracted, self._asked, costs]
+        return chosen, *packed(([list(key), end], piece, row) for key, (end, piece, row) in self.ledger.items())
+
+    def choose(self, chosen: list[Any]) -> None:
+        """Be as another one was; before its detector is restored."""
+        self.held, self.switches, self.matches, self.retracted, self._asked, costs = chosen
+        self.costs, self.inner = Costs(*costs), self.make(self.held or self.switches > 0)
+        if self.switches and not self.held:  # one that has held its answers before
+            self.inner.rehold(frozenset())
+
+    def continue_from(self, old: Auto) -> None:
+        """Be as another one is, whose events this one has seen."""
+        self.matches, self.retracted, self.costs = old.matches, old.retracted, replace(old.costs)
+        self.chooses, self.ledger = old.chooses, dict(old.ledger)
+        self._pruned = self.inner.count().held_pruned
+
+    def restore_ledger(
+        self, entries: list[Any], rows: pa.RecordBatch | None, plan: Plan, functions: Mapping[str, Function]
+    ) -> None:
+        """After its detector."""
+        self._pruned = self.inner.count().held_pruned
+        found = unpacked(entries, rows, plan, functions)
+        self.ledger = {(high, low): (end, piece, 0) for ((high, low), end), piece in found}
 
     def _withdrawn(self, keys: list[Key]) -> list[Changes]:
         """Answers that turned out wrong, as changes."""

@@ -24,14 +24,18 @@ REGION = 0.35  # of the memory limit, for a detector that is filled from disk
 class CatchingUp(Keeping):
     """Frames brought up to date."""
 
-    def _catch_up(self, found: list[Changes]) -> None:
+    def _catch_up(self, found: list[Changes], *, more: bool = False) -> None:
         """Bring up to date the frames that are worth it, those first that most events wait for, then the youngest."""
         if self.cut == BEGINNING:
             return
         now = self._knowledge()
+        if now.ended:
+            self.measure()  # the live detector has nothing left
         guarantees = self._guarantees(now) if self.live.holds else {}
         self._tell_awake(now, guarantees, found)
-        due = self._worth(now, guarantees) + self._finished(now)
+        due = self._worth(now, guarantees)
+        if not more or self._live_bytes + self._grown <= self._least_live:  # else there will be more room soon
+            due += self._finished(now)
         for frame in sorted(due, key=_urgency, reverse=True):
             if frame.at is not now:  # not loaded beside another one
                 self._load(self._group(frame, guarantees), now, found)
@@ -43,7 +47,7 @@ class CatchingUp(Keeping):
         """Frames for which enough events wait, or one for long enough; or an answer, if patience is given."""
         since, window = self.live.next - self._patience, self._window_rows
         due = []
-        for frame in self.frames:
+        for frame in self.frames if self.patience is not None or not self.live.final else ():
             if frame.pending and frame.detector is None:
                 many = max(MANY, (frame.rows + window) // 8) if self.many is None else self.many
                 if frame.pending >= many or frame.since < since:
@@ -68,13 +72,13 @@ class CatchingUp(Keeping):
         return []
 
     def _is_full(self, group: list[Frame]) -> bool:
-        return bool(group) and self.recall.size(group, self._overlap) > REGION / 2 * self.limit
+        return bool(group) and not self._fits(group, 0.8 * self._room(group))
 
     def _spend(self, now: Knowledge, guarantees: Mapping[str, int], found: list[Changes]) -> None:
         """Every event that comes pays for reading others: spend that where most events or answers wait."""
         while self._credit >= self._price:
             asleep = (frame for frame in self.frames if frame.detector is None and frame.at is not now)
-            waiting = [frame for frame in asleep if frame.pending or self._is_due(frame, guarantees)]
+            waiting = [frame for frame in asleep if self._pays(frame, guarantees)]
             if not waiting:
                 self._price = self._frame_rows + self._window_rows
                 return
@@ -91,6 +95,10 @@ class CatchingUp(Keeping):
     def _patience(self) -> int:
         return self.shelf.rows if self.patience is None else self.patience
 
+    def _pays(self, frame: Frame, guarantees: Mapping[str, int]) -> bool:
+        """Whether bringing a frame up to date may bring answers; if all are held, only guarantees do."""
+        return self._is_due(frame, guarantees) or (frame.pending > 0 and not self.live.final)
+
     def _tell_awake(self, now: Knowledge, guarantees: Mapping[str, int], found: list[Changes]) -> None:
         """Let frames that are awake know of the time; one that waits for nothing goes to sleep."""
         for frame in self.frames:
@@ -105,10 +113,7 @@ class CatchingUp(Keeping):
 
     def _group(self, first: Frame, guarantees: Mapping[str, int]) -> list[Frame]:
         """Neighbours for which something waits as well, as many as fit: most of what they need is the same."""
-        group = [first]
-        room = self.limit * REGION
-        if not self.recall.is_selective(group):  # or else a small group needs a smaller part of its events
-            room = max(room, 0.9 * self.limit - self._live_bytes - self._grown - self.shelf.tail_bytes)
+        group, room = [first], self._room([first])
         open_ends = {True: True, False: True}
         for frame, after in self.frames.around(first):
             if open_ends[after]:
@@ -119,6 +124,13 @@ class CatchingUp(Keeping):
             elif not any(open_ends.values()):
                 break
         return group
+
+    def _room(self, group: list[Frame]) -> float:
+        """Bytes for a detector of some frames; where a small group needs a smaller part of its events, not too many."""
+        room = self.limit * REGION
+        if self.recall.is_selective(group):
+            return room
+        return max(room, 0.9 * self.limit - self._live_bytes - self._grown - self.shelf.tail_bytes)
 
     def _fits(self, group: list[Frame], room: float) -> bool:
         return self.recall.size(group, self._overlap) <= room
@@ -136,9 +148,8 @@ class CatchingUp(Keeping):
         selective = self.recall.is_selective(group)
         changes, side = self.recall.update(group, now, self.live.next)
         found += self._kept(changes)
-        used = grip.used(side)
-        self.recall.learn(selective, expected, used)
-        self.measure(used)
+        self.recall.learn(selective, expected, self.recall.peak)
+        self.measure(self.recall.peak)
         frame, fits = group[0], self.spill_counts.memory <= self.limit
         if len(group) == 1 and not now.ended and (stay or (frame.held and fits and not selective)):
             frame.detector = side

@@ -76,8 +76,9 @@ def _places(branch: Branch) -> Ints:
     """The places in H that hold live events."""
     if not branch._ready:
         return np.zeros(0, np.int64)
-    begin, end = branch.D[:, 1].astype(np.int64), branch.D[:, 2].astype(np.int64)
-    counts = end - begin
+    filled = np.flatnonzero(branch.D[:, 2] > branch.D[:, 1])
+    begin = branch.D[filled, 1].astype(np.int64)
+    counts = branch.D[filled, 2] - begin
     shift = np.repeat(begin - (np.cumsum(counts) - counts), counts)
     places: Ints = np.arange(len(shift)) + shift
     live: Ints = places[branch.H[places, 0] >= branch.horizon]

@@ -78,6 +78,7 @@ class Keeping:
         self._credit = 0.0  # rows that may be read because more came
         self._price = 0  # rows that must be read before anything else is
         self._most_live = LIVE * memory_limit  # bytes of the live detector before it gives events away
+        self._least_live = self._most_live  # below this there is as much room for frames as there ever is
         self._frame_rows = self._window_rows = MANY  # events of a frame, and of a window
         self._warned = False
         self.spill_counts = Spilled()
@@ -143,7 +144,8 @@ class Keeping:
             return
         self._window_rows = int(np.count_nonzero(ends >= newest))
         window = self._window_rows * self._live_bytes / len(ends)
-        self._most_live = min(MOST_LIVE * self.limit, max(LIVE * self.limit, window + ROOM * self.limit))
+        more = ROOM * self.limit / (2 if self.live.holds else 1)  # frames with held answers need room as well
+        self._most_live = min(MOST_LIVE * self.limit, max(LIVE * self.limit, window + more))
         edge = cut + reach.ahead
         frames = self._new_frames(owned, cut)
         leaves = (ends >= self.edge) & (ends < edge)
@@ -157,6 +159,7 @@ class Keeping:
         grip.forget(self.live, cut - reach.behind, cut)
         self.spill_counts.frames_spilled += len(frames)
         self.measure()
+        self._least_live = 0.75 * self._live_bytes + 0.25 * self._most_live
 
     def _new_frames(self, ends: Ints, cut: int) -> list[Frame]:
         """The time up to the cut as frames of about equal size."""

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,17 @@ def in_order(table: pa.Table) -> pa.Table:
         return table
     arrived = bool((numbers[1:] > numbers[:-1]).all())
     return table.take(pa.array(np.argsort(ends, kind="stable") if arrived else np.lexsort((numbers, ends))))
+
+
+def joined(batches: list[pa.RecordBatch], *, sort: bool = True) -> list[pa.Table]:
+    """Rows with the same columns together, in order unless that does not matter."""
+    named = [(tuple(f"{field.name} {field.type}" for field in rows.schema), rows) for rows in batches if len(rows)]
+    named.sort(key=lambda each: each[0])
+    tables = []
+    for _, alike in groupby(named, key=lambda each: each[0]):
+        whole = pa.concat_tables([pa.Table.from_batches([rows]) for _, rows in alike])
+        tables.append(in_order(whole.combine_chunks()) if sort else whole.combine_chunks())
+    return tables
 
 
 def ints(rows: pa.Table | pa.RecordBatch, name: str) -> Ints:

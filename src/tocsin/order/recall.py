@@ -21,8 +21,8 @@ from tocsin.engine.detector import Detector
 from tocsin.items import Bools, Ints, Items
 from tocsin.order import grip
 from tocsin.order.frames import Frame, Frames, Knowledge, first_ends
-from tocsin.order.pieces import EID, HIGH, LOW, NUMBER, SIGN, Piece, Reader, ints
-from tocsin.order.shelf import Shelf, joined, split_at
+from tocsin.order.pieces import EID, HIGH, LOW, NUMBER, SIGN, Piece, Reader, ints, joined
+from tocsin.order.shelf import Shelf, split_at
 from tocsin.plan.block import Plan
 from tocsin.plan.rewrite import all_blocks
 
@@ -38,6 +38,7 @@ class Recall:
         self.rows_read = 0
         self.drawn = 16.0  # how many known events an unknown one draws in by its key, lately
         self.weight = {False: 1.0, True: 2.0}  # bytes that were needed for each that lies on disk; selective: True
+        self.peak = 0  # bytes that the last detector needed at most
         self.spare: list[Detector] = []
         self._reader = Reader(live.plan, live.types, live.reads)
         self._key = key_attribute(live.plan)
@@ -71,15 +72,18 @@ class Recall:
         detector = self.spare.pop() if self.spare else grip.another(self.live)
         waiting = sorted(group, key=lambda frame: (frame.known, frame.at.order))
         pending = self._fill(detector, group, waiting[0].known)
+        self.peak = grip.used(detector)
         changes: list[Changes] = []
         told: list[Frame] = []
-        at = waiting[0].at
+        at = waiting[0].at if self.live.holds else self._before(waiting)
         grip.know(detector, at.clock, at.promises)
         for frame in [*waiting, None]:
-            known, then = (next, now) if frame is None else (frame.known, frame.at)
+            known, then = (next, now) if frame is None else (frame.known, frame.at if self.live.holds else at)
             some = pending.before(known)
             if some is not None:
                 changes.append(only(detector.push(some), owned_by(told)))
+            if frame is None:
+                self.peak = max(self.peak, grip.used(detector))
             if then != at:
                 said = grip.know(detector, then.clock, then.promises, ended=then.ended)
                 changes.append(only(said, owned_by(told)))
@@ -91,6 +95,10 @@ class Recall:
             frame.known, frame.at, frame.pending = next, now, 0
             frame.hold(held)
         return [grip.slim(each) for each in changes if len(each)], detector
+
+    def _before(self, frames: list[Frame]) -> Knowledge:
+        """If no answers are held: what the first frame was promised, at a time when the windows of all had passed."""
+        return Knowledge(max(frame.at.clock for frame in frames), frames[0].at.promises)
 
     def release(self, detector: Detector) -> None:
         """A detector is not needed any more."""

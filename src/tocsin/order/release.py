@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.engine.changes import Changes, Members
-from tocsin.engine.payload import Chunk, View
+from tocsin.engine.changes import Changes
 from tocsin.functions import Function
+from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
-
-OWN = ("#type", "#start", "#end", "#high", "#low")  # what a row needs beside what results show of it
 
 
 @dataclass(slots=True)
@@ -39,51 +37,15 @@ class InOrder:
 
     def saved(self) -> tuple[list[Any], pa.RecordBatch | None]:
         """What waits, in plain values, and the rows of its events."""
-        entries, tables, stop = [], [], 0
-        for key, _, piece, row in sorted(self.waiting, key=lambda each: each[:2]):
-            one = piece.pick(np.array([row]))
-            places = [_shifted(one.rows.at(column), stop) for column in one.fixed]
-            members = [[index, _shifted(one.rows.at(own.events), stop)] for index, own in one.repeated.items()]
-            entries.append([list(key), int(one.op[0]), int(one.known_at[0]), [at for [at] in places], members])
-            tables.append(_table(one))
-            stop += len(one.rows.numbers)
-        if not tables:
-            return [], None
-        return entries, pa.concat_tables(tables, promote_options="permissive").combine_chunks().to_batches()[0]
+        waiting = sorted(self.waiting, key=lambda each: each[:2])
+        return packed((list(key), piece, row) for key, _, piece, row in waiting)
 
     def restore(
         self, entries: list[Any], rows: pa.RecordBatch | None, plan: Plan, functions: Mapping[str, Function]
     ) -> None:
         """Wait for the same again."""
-        if rows is None:
-            return
-        types, start, end, high, low = (rows.column(name).to_numpy(zero_copy_only=False) for name in OWN)
-        view = View([Chunk(0, rows.drop_columns(list(OWN)), types, start, end, high, low)])
-        for key, op, known, fixed, members in entries:
-            repeated = {
-                index: Members(np.array([0, len(events)], np.int64), np.array(events, np.int64))
-                for index, events in members
-            }
-            columns = [np.array([at], np.int64) for at in fixed]
-            piece = Changes(
-                plan, np.array([op], np.int8), np.array([known], np.int64), columns, repeated, view, functions
-            )
+        for key, piece in unpacked(entries, rows, plan, functions):
             heappush(self.waiting, (tuple(key), next(self.numbers), piece, 0))
-
-
-def _shifted(places: Any, by: int) -> list[int]:
-    return [at + by if at >= 0 else -1 for at in places.tolist()]
-
-
-def _table(one: Changes) -> pa.Table:
-    """The rows of the events of a change, as results show them, and what identifies them."""
-    rows = one.rows
-    shown = {
-        name: column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for name, column in rows.shown.items()
-    }
-    own = (rows.types, rows.start, rows.end, *rows.names)
-    return pa.table(shown | {name: pa.array(values) for name, values in zip(OWN, own, strict=True)})
 
 
 def _keys(piece: Changes) -> list[tuple[int, ...]]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 
 import pyarrow as pa
 
 from tocsin.items import Ints
-from tocsin.order.pieces import NUMBER, Piece, Store, between, in_order, ints
+from tocsin.order.pieces import NUMBER, Piece, Store, between, ints, joined
 
 SMALLEST = 4096  # bytes of a piece that is one of several
 RUNS = 8  # of one level, before they are merged
@@ -111,17 +110,6 @@ class Shelf:
     def drop_before(self, time: int) -> None:
         """Forget the pieces that lie before a time as a whole."""
         self.drop([piece for piece in self.pieces if piece.last < time])
-
-
-def joined(batches: list[pa.RecordBatch], *, sort: bool = True) -> list[pa.Table]:
-    """Rows with the same columns together, in order unless that does not matter."""
-    named = [(tuple(f"{field.name} {field.type}" for field in rows.schema), rows) for rows in batches if len(rows)]
-    named.sort(key=lambda each: each[0])
-    tables = []
-    for _, alike in groupby(named, key=lambda each: each[0]):
-        whole = pa.concat_tables([pa.Table.from_batches([rows]) for _, rows in alike])
-        tables.append(in_order(whole.combine_chunks()) if sort else whole.combine_chunks())
-    return tables
 
 
 def _stretches(pieces: Sequence[Piece], size: float) -> list[tuple[int, int]]:

@@ -110,7 +110,7 @@ class Spilling(CatchingUp):
                     self._make_room()
             part = items if step >= len(items) else sliced(items, begin, min(step, len(items) - begin))
             self._take(part, begin, found)
-            self._catch_up(found)
+            self._catch_up(found, more=self.patience is None)
 
     def _pass_time(self, work: Callable[[], Changes], found: list[Changes]) -> None:
         found += self._kept([self._live_owned(work())])

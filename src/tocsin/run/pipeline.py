@@ -189,7 +189,7 @@ class Pipeline:
             )  # fmt: skip
 
         if order.kind == "auto":
-            return Auto(plan, lambda held: make(types_of(plan) if held else ()), order.late)
+            return Auto(plan, types, lambda held: make(types_of(plan) if held else ()), order.late)
         hold = order.held_types(types_of(plan))
         detector = make(hold | above if hold else hold)
         if self.memory_limit is None or order.sorts:  # in order, only a window is kept
@@ -373,6 +373,14 @@ class Pipeline:
 
     def continue_from(self, old: Pipeline, batches: Iterable[pa.RecordBatch]) -> None:
         """Be where another pipeline is, given the rows that still matter to it; what they answer was told by it."""
+        choices = [
+            (mine.detector, its.detector)
+            for mine, its in zip(self.stages, old.stages, strict=True)
+            if isinstance(mine.detector, Auto) and isinstance(its.detector, Auto)
+        ]
+        for mine, its in choices:
+            mine.choose(its.saved()[0])
+            mine.chooses = False  # not now
         for batch in batches:
             items = self.encoder.encode(batch)
             if self.sorter is None:
@@ -385,6 +393,8 @@ class Pipeline:
         self.gate.continue_from(old.gate)
         self.seen, self.relevant = old.seen, old.relevant
         self._promised(list(self.guarantees.settled.items()))
+        for mine, its in choices:
+            mine.continue_from(its)
 
     def _feed(self, stage: Stage, before: list[list[Changes]], frontier: int | None) -> list[Changes]:
         """Give a stage the matches of its sources and whatever rows are ripe."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns
 from tocsin.engine.describe import describe
-from tocsin.errors import TocsinError
+from tocsin.errors import QueryError, TocsinError
 from tocsin.events import END_OF_TIME
 from tocsin.lang.fluent import P, Q
 from tocsin.lang.parser import parse_all
@@ -234,7 +234,7 @@ class Query:
         named = frozenset(sources)
 
         def build(found: Schema) -> Pipeline:
-            plans = plans_of(self.queries, found)
+            found, plans = (found, plans_of(self.queries, found)) if known else expecting(self.queries, found)
             if endless:
                 check_endless(plans)
             strategy = parse_strategy(order, found)
@@ -248,6 +248,19 @@ class Query:
         if state is not None:
             session.restore(state)
         return session
+
+
+def expecting(queries: tuple[Syntax, ...], seen: Schema) -> tuple[Schema, tuple[Plan, ...]]:
+    """What events have shown so far, and attributes that may still come, as the queries suggest them.
+
+    Otherwise a condition on such an attribute could never hold, and an absence under it would be answered at once.
+    """
+    coming = guessed_schema(queries).common
+    whole = replace(seen, common={**coming, **seen.common})
+    try:
+        return whole, plans_of(queries, whole)
+    except QueryError:  # they do not go with what was seen
+        return seen, plans_of(queries, seen)
 
 
 def notes_of(plans: Iterable[Plan]) -> tuple[str, ...]:

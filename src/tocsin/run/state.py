@@ -15,6 +15,7 @@ from tocsin.encode.batch import Encoder
 from tocsin.engine.parts import Part
 from tocsin.errors import StateError
 from tocsin.items import Items
+from tocsin.order.auto import Auto
 from tocsin.order.sorter import Sorter
 from tocsin.run.pipeline import Pipeline, Stage
 from tocsin.schema import Field, Kind, Schema
@@ -127,10 +128,22 @@ def put_pipeline(archive: Archive, pipeline: Pipeline) -> None:
         for place, items in enumerate(stage.held):
             archive.put_rows(f"{number}/held/{place}", _with_eids(items))
         if stage.turn is not None:
-            entries, rows = stage.turn.saved()
-            archive.put(f"{number}/turn", entries)
-            if rows is not None:
-                archive.put_rows(f"{number}/turn/rows", rows)
+            _put_changes(archive, f"{number}/turn", *stage.turn.saved())
+        if isinstance(stage.detector, Auto):
+            chosen, entries, rows = stage.detector.saved()
+            archive.put(f"{number}/chosen", chosen)
+            _put_changes(archive, f"{number}/ledger", entries, rows)
+
+
+def _put_changes(archive: Archive, name: str, entries: list[Any], rows: pa.RecordBatch | None) -> None:
+    archive.put(name, entries)
+    if rows is not None:
+        archive.put_rows(f"{name}/rows", rows)
+
+
+def _get_changes(archive: Archive, name: str) -> tuple[list[Any], pa.RecordBatch | None]:
+    entries = archive.get(name)
+    return entries, archive.get_rows(f"{name}/rows") if entries else None
 
 
 def _put_sorter(archive: Archive, sorter: Sorter) -> None:
@@ -182,13 +195,16 @@ def get_pipeline(archive: Archive, pipeline: Pipeline) -> None:
         for number, stage in enumerate(pipeline.stages):
             listed = archive.get(f"{number}/parts")
             parts = [Part(id, version, archive.pieces[f"{number}/part/{id}"], range) for id, version, range in listed]
+            if isinstance(stage.detector, Auto):
+                stage.detector.choose(archive.get(f"{number}/chosen"))
             stage.detector.restore(parts)
+            if isinstance(stage.detector, Auto):
+                ledger = _get_changes(archive, f"{number}/ledger")
+                stage.detector.restore_ledger(*ledger, stage.plan, pipeline.functions)
             rows = [archive.get_rows(f"{number}/held/{place}") for place in range(archive.get(f"{number}/held"))]
             stage.held = [_held(batch, stage, pipeline) for batch in rows]
             if stage.turn is not None:
-                entries = archive.get(f"{number}/turn")
-                events = archive.get_rows(f"{number}/turn/rows") if entries else None
-                stage.turn.restore(entries, events, stage.plan, pipeline.functions)
+                stage.turn.restore(*_get_changes(archive, f"{number}/turn"), stage.plan, pipeline.functions)
     except (KeyError, TypeError, ValueError):
         raise StateError("the saved state is damaged", hint=HINT) from None
 
