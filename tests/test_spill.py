@@ -398,6 +398,18 @@ def test_a_deferred_event_comes_before_later_guarantees(tmp_path: Path) -> None:
     assert all((changes.op > 0).all() for changes in said)
 
 
+def test_an_idle_stream_waits_for_nothing(tmp_path: Path) -> None:
+    """Without thresholds a guarantee may be used late while events come; when none come it is used at once."""
+    run = Run(disorder=0, count=401, held=True, duplicates=0)
+    spilling, detector = Spilling(run.detector(), 6000, tmp_path), run.detector()
+    found, expected = played(spilling, run.batches), [detector.push(items) for items in run.batches]
+    assert spilling.frames.all
+    for time in (150, 151):
+        found += spilling.promise(None, time)
+        expected.append(detector.promise(None, time))
+    assert net(found) == net(expected) and sum(net(found).values()) > 10
+
+
 def test_guarantees_remove_files(tmp_path: Path) -> None:
     _, spilling = small(tmp_path, many=1000, patience=1000)
     written = spilling.spilled.bytes_on_disk

@@ -397,7 +397,7 @@ class Branch:
             self.words[HORIZON] = max(BEGINNING, first - span)
 
     def prune(self) -> None:
-        """Let go of held answers that an event has decided; those that wait on are asked in vain."""
+        """Let go of held answers that an event has refuted: nobody may have looked since."""
         if self._ready and self.program.holds and self.waiting:
             self.T[rt.ASK] = 1
             self._settle(self.prepare())

@@ -24,8 +24,11 @@ REGION = 0.35  # of the memory limit, for a detector that is filled from disk
 class CatchingUp(Keeping):
     """Frames brought up to date."""
 
-    def _catch_up(self, found: list[Changes], *, more: bool = False) -> None:
-        """Bring up to date the frames that are worth it, those first that most events wait for, then the youngest."""
+    def _catch_up(self, found: list[Changes], *, idle: bool = False, more: bool = False) -> None:
+        """Bring up to date the frames that are worth it, those first that most events wait for, then the youngest.
+
+        `idle`: no event came since time was told before, so there is nothing better to do. `more` of a batch will come.
+        """
         if self.cut == BEGINNING:
             return
         now = self._knowledge()
@@ -34,8 +37,10 @@ class CatchingUp(Keeping):
         guarantees = self._guarantees(now) if self.live.holds else {}
         self._tell_awake(now, guarantees, found)
         due = self._worth(now, guarantees)
-        if not more or self._live_bytes + self._grown <= self._least_live:  # else there will be more room soon
-            due += self._finished(now)
+        if idle:
+            due += [frame for frame in self.frames if frame.detector is None and self._pays(frame, guarantees)]
+        if idle or not more or self._live_bytes + self._grown <= self._least_live:  # else there will be more room soon
+            due += self._finished(now, at_once=idle)
         for frame in sorted(due, key=_urgency, reverse=True):
             if frame.at is not now:  # not loaded beside another one
                 self._load(self._group(frame, guarantees), now, found)
@@ -62,12 +67,13 @@ class CatchingUp(Keeping):
         rested = frame.slept is None or self.live.next - frame.slept > min(self._patience, frame.rows)
         return rested and bool(guarantees) and frame.is_due(guarantees)
 
-    def _finished(self, now: Knowledge) -> list[Frame]:
+    def _finished(self, now: Knowledge, *, at_once: bool) -> list[Frame]:
         """Frames that are brought up to date for the last time, if they are many enough for their neighbourhood."""
         passed = takewhile(lambda frame: self._is_finished(frame, now), self.frames)
         done = [frame for frame in passed if frame.detector is None]
         rows = sum(frame.rows for frame in done)
-        if now.ended or self.patience is not None or rows >= self._window_rows or self._is_full(done):
+        at_once = at_once or now.ended or self.patience is not None
+        if at_once or rows >= self._window_rows or self._is_full(done):
             return [frame for frame in done if frame.pending or frame.held]
         return []
 

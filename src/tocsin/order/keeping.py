@@ -80,6 +80,7 @@ class Keeping:
         self._most_live = LIVE * memory_limit  # bytes of the live detector before it gives events away
         self._least_live = self._most_live  # below this there is as much room for frames as there ever is
         self._frame_rows = self._window_rows = MANY  # events of a frame, and of a window
+        self._told_at = -1  # the number of the next event when time was last told
         self._warned = False
         self.spill_counts = Spilled()
 

@@ -113,8 +113,9 @@ class Spilling(CatchingUp):
             self._catch_up(found, more=self.patience is None)
 
     def _pass_time(self, work: Callable[[], Changes], found: list[Changes]) -> None:
+        idle, self._told_at = self._told_at == self.live.next, self.live.next
         found += self._kept([self._live_owned(work())])
-        self._catch_up(found)
+        self._catch_up(found, idle=idle)
 
     def _step(self, items: Items) -> int:
         """How many rows to take at once, so that there is time to make room."""

@@ -72,7 +72,7 @@ class Certainty(ForbiddenBlocks):
         low, high = self._ends(part.scope)
         if self._is_rough(part.block):
             open_types = self._guaranteed(leaf for each in all_blocks(part.block) for leaf in each.leaves)
-            return f"{open_types} < {high}"
+            return f"max({low}, {open_types} + 1) <= {high}"
         if self._is_single(part.block):
             return f"max({low}, {self._guaranteed(part.block.leaves)} + 1) <= {high}"
         return f"{self._violation(part, excl, 'possible')} != 0"

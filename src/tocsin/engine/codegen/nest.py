@@ -114,10 +114,10 @@ class Nest(Certainty):
             self.emit(f"if {self._may_be_violated(part, 'excl')}:")
             with self.writer.indented():
                 self.emit("open = True")
-                if searched:
-                    self.emit("T[WATCHED] = -1")
-                    continue
                 high = self._end(part.scope.high, "high")
+                if searched:
+                    self._lines("T[WATCHED] = -1", *([] if part in searched else [f"until = min(until, {high})"]))
+                    continue
                 self._lines(f"if {high} > until:", f"    until = {high}", f"    T[WATCHED] = {self._watched(part)}")
         self._lines("if open:", f"    return {WAITS}, max(until, 1 - FAR), total", f"return {HOLDS}, until, total")
         self.emit("")
@@ -466,7 +466,7 @@ class Nest(Certainty):
                     f"status = {FAILS}",
                     "if found:",
                     f"    status, until, total = judge(-1, 0, key, {places}, S)",
-                    f"if status != {WAITS}:",
+                    f"if status == {FAILS} or (status == {HOLDS} and T[ASK] == 0):",
                     "    PD[row] = -FAR",
                     "    PD[row + 2] = -1",
                     "    changed = True",
