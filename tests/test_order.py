@@ -343,7 +343,8 @@ def check_short_delays(seed: str) -> None:
     for order in orders:
         done = asked.run(order)
         assert done.settled == asked.oracle(asked.taken(done)), f"{order}\n{asked}"
-        if not asked.named:  # else sources were named in advance, which a case cannot do
+        told = any(isinstance(item, Promise) for item in asked.items) and "adaptive" in order
+        if not asked.named and not told:  # a case cannot name sources in advance, nor say how promises move a delay
             assert asked.taken(done) == asked.read(admitted(asked.items, {"order": order})), f"{order}\n{asked}"
 
 
