@@ -87,7 +87,13 @@ class Auto:
     """A detector that chooses its strategy; used like one. `make` gives a new one that holds answers, or not."""
 
     def __init__(self, plan: Plan, types: tuple[str, ...], make: Callable[[bool], Detector], late: int | None) -> None:
-        self.make, self.inner, self.late = make, make(False), late
+        def whole(held: bool) -> Detector:
+            """Without forgetting by type: what one strategy no longer needs, the other may."""
+            detector = make(held)
+            detector.by_type = False
+            return detector
+
+        self.make, self.inner, self.late = whole, whole(False), late
         self.price = PRICE * (plan.within or 0)
         refuting = refuting_types(plan)
         self.chooses = bool(refuting and self.price) and late is not None
