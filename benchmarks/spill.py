@@ -29,8 +29,8 @@ from tocsin.lang.parser import parse
 from tocsin.order import grip
 from tocsin.order.spill import Spilling
 from tocsin.plan.bind import bind
+from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
-from tocsin.testing.modes import types_of
 from tocsin.testing.streams import Arrivals, Uniform, table
 
 BATCH = 16_384

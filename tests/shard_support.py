@@ -25,8 +25,8 @@ from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
 from tocsin.order.slack import Slack
 from tocsin.plan.block import Plan
+from tocsin.plan.facts import types_of as plan_types
 from tocsin.run.pipeline import Pipeline
-from tocsin.run.pipeline import types_of as plan_types
 from tocsin.run.query import plans_of
 from tocsin.schema import Schema
 from tocsin.spark import shard as module

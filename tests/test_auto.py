@@ -15,8 +15,9 @@ from tocsin.events import END_OF_TIME
 from tocsin.items import Strings
 from tocsin.order.auto import Auto, refuting_types
 from tocsin.plan.bind import bind
+from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
-from tocsin.testing.modes import smallest_slack, types_of
+from tocsin.testing.modes import smallest_slack
 from tocsin.testing.oracle import Binding, matches
 from tocsin.testing.strategies import SCHEMA, pair
 

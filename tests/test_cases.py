@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -101,6 +102,32 @@ def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
 def case_of(expected: str, stream: str = "a1 b2 b3") -> Case:
     (case,) = parse_cases(f"query\nEVENT SEQ(A a, B b)\nstream\n{stream}\n----\n{expected}")
     return case
+
+
+class Knowing:
+    """Answers, and knows the state that it was left in."""
+
+    state: ClassVar = {"A": ["a1"], "C >": ["10"]}
+
+    def __call__(self, *_: object) -> list[Found]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("state: A = a1", None),
+        ("state: A =", "it is a1"),
+        ("state: B =", None),
+        ("state: B = b2", "it is empty"),
+        ("state: C > 10", None),
+        ("state: C > 9", "it is 10"),
+        ("state: D > 10", "it is empty"),
+    ],
+)
+def test_what_is_stored_and_promised_is_compared(line: str, problem: str | None) -> None:
+    verdict = run_case(case_of(line, stream=""), Knowing())
+    assert verdict.ok if problem is None else problem in str(verdict)
 
 
 def test_missing_and_unexpected_matches_are_named() -> None:

@@ -19,9 +19,9 @@ from tocsin.items import Strings
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Not, Query, leaves_of
 from tocsin.plan.bind import bind
+from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
 from tocsin.schema import Field, Kind, Schema
-from tocsin.testing.modes import types_of
 from tocsin.testing.oracle import Binding, matches
 
 TIMES = range(1, 7)

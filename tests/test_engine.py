@@ -29,7 +29,9 @@ from tocsin.testing.shrink import shrunk
 from tocsin.testing.strategies import POINTS, SCHEMA, Pair, any_query, history, is_valid, pair, pairs, query
 
 CHUNKS, EACH = 40, 52  # 2,080 queries
+SHARE = 3  # each is asked in every third mode, and each mode gets every third query; `make fuzz` asks all in all
 COMPILED_CHUNKS, COMPILED_EACH, HISTORIES = 30, 5, 20  # 150 queries with 20 histories each
+HELD = 3  # the one of five whose answers are held, too: their kernels are large
 
 
 def drawing(count: int) -> settings:
@@ -68,7 +70,8 @@ def test_every_plain_mode_agrees_with_the_oracle(chunk: int) -> None:
     def agree(drawn: Pair) -> None:
         nonlocal count
         count += 1
-        assert Bench(drawn[0], SCHEMA).disagreement(drawn[1]) is None, small(drawn, PLAIN)
+        trials = PLAIN[count % SHARE :: SHARE]
+        assert Bench(drawn[0], SCHEMA).disagreement(drawn[1], trials) is None, small(drawn, trials)
 
     agree()
     assert count >= EACH
@@ -92,7 +95,8 @@ def test_compiled_modes_agree_with_the_oracle(chunk: int) -> None:
         bench = Bench(drawn, POINTS if number == 0 else SCHEMA)
         for at in range(HISTORIES):
             events = history(random, drawn, **facts) if at else first
-            trial = COMPILED[at % len(COMPILED)]
+            trials = COMPILED if number == HELD else COMPILED[:-1]
+            trial = trials[at % len(trials)]
             assert bench.disagreement(events, [trial]) is None, f"{drawn}\n{events}"
 
 

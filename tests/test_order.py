@@ -26,7 +26,8 @@ from tocsin.lang.syntax import Query
 from tocsin.order.auto import Auto
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.strategy import KINDS, Strategy, parse_strategy
-from tocsin.run.pipeline import Pipeline, types_of
+from tocsin.plan.facts import types_of
+from tocsin.run.pipeline import Pipeline
 from tocsin.run.query import plans_of
 from tocsin.run.session import Session
 from tocsin.run.state import Archive, get_pipeline, put_pipeline
@@ -186,6 +187,7 @@ class Run:
     log: list[list[Change]]
     set_aside: list[int]
     state: dict[str, list[str]]  # before the end
+    strategy: str = ""  # in words, with what auto has measured
 
     @property
     def settled(self) -> Counter[Binding]:
@@ -240,8 +242,9 @@ class Asked:
         if restarts:
             pipeline = self.restarted(pipeline, order)
         state = getattr(pipeline.stages[-1].detector, "state", dict)()
+        strategy = pipeline.strategy
         log.append(bindings(pipeline.advance(END_OF_TIME)))
-        return Run(log, aside, state)
+        return Run(log, aside, state, strategy)
 
     def restarted(self, pipeline: Pipeline, order: str | Strategy) -> Pipeline:
         archive, new = Archive(), self.new(order)
@@ -364,7 +367,7 @@ def check_restarts(seed: str) -> None:
     for order in [*random.sample(strategies(asked), 4), "slack(2 events)", "slack(adaptive 0.8)", "slack(1)"]:
         plain, again = asked.run(order), asked.run(order, restarts=random.choice((0.3, 1.0)))
         assert [Counter(step) for step in again.log] == [Counter(step) for step in plain.log], f"{order}\n{asked}"
-        assert again.set_aside == plain.set_aside, f"{order}\n{asked}"
+        assert (again.set_aside, again.strategy) == (plain.set_aside, plain.strategy), f"{order}\n{asked}"
 
 
 @pytest.mark.parametrize("number", range(QUICK // 2))

@@ -23,9 +23,10 @@ from tocsin.events import END_OF_TIME, Event
 from tocsin.items import Strings
 from tocsin.lang.parser import parse
 from tocsin.plan.bind import bind
+from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
 from tocsin.schema import Field, Kind, Schema
-from tocsin.testing.modes import net, types_of
+from tocsin.testing.modes import net
 from tocsin.testing.oracle import Binding, matches
 
 SCHEMA = Schema(

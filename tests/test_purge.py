@@ -20,10 +20,11 @@ from tocsin.items import Items, Strings
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
 from tocsin.plan.bind import bind
+from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
 from tocsin.schema import Field, Kind, Schema
 from tocsin.testing.agree import PLAIN, Bench, Trial
-from tocsin.testing.modes import ALL, EVERY, Mode, types_of
+from tocsin.testing.modes import ALL, EVERY, Mode
 from tocsin.testing.notation import Promise, history
 from tocsin.testing.oracle import Binding, matches
 from tocsin.testing.strategies import SCHEMA, pair

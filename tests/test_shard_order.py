@@ -14,10 +14,12 @@ pytest.importorskip("pyspark")
 
 from tests.shard_support import Answers, Asked, Stream, arranged, ask, cuts, disagreement, frame_of, nameless, row_of
 from tests.test_shard import drawn, frame_for
+from tocsin.engine.changes import Changes
 from tocsin.errors import StateError, TocsinError
 from tocsin.events import Event
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
+from tocsin.order.auto import Auto
 from tocsin.order.slack import Slack, parse_order
 from tocsin.order.strategy import Strategy
 from tocsin.schema import Schema
@@ -28,6 +30,7 @@ STRATEGIES = {
     "aggressive": Strategy("aggressive"),
     "immediate": Strategy("aggressive", immediate=True),
     "hybrid": Strategy("hybrid", held=frozenset("BD")),
+    "auto": Strategy("auto", known=5),
 }
 
 
@@ -37,6 +40,15 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MERGED", 2)
     monkeypatch.setattr(module, "KEPT_ALIVE", 2)
     monkeypatch.setattr(module, "_alive", OrderedDict())
+    coin = Random("a change of mind")
+    monkeypatch.setattr(Auto, "_judged", lambda auto, changes: changes + turned(auto, coin))
+
+
+def turned(auto: Auto, coin: Random) -> list[Changes]:
+    """Change its mind now and then, whatever it has measured; another attempt may choose otherwise."""
+    if not auto.chooses or coin.random() > 0.2:
+        return []
+    return auto.correct() if auto.held else auto.hold()
 
 
 def with_strategy(asked: Asked, strategy: Strategy, limit: int | None = None) -> Asked:
@@ -148,7 +160,7 @@ def test_another_order_on_an_old_checkpoint_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["auto(5)", "slack(5 events)", "slack(adaptive)", "conservative", "aggressive(5, broken=accept)"]
+    "text", ["auto", "slack(5 events)", "slack(adaptive)", "conservative", "aggressive(5, broken=accept)"]
 )
 def test_what_a_stream_cannot_be_is_told(text: str) -> None:
     with pytest.raises(TocsinError, match="a stream on Spark cannot be") as told:
@@ -158,4 +170,4 @@ def test_what_a_stream_cannot_be_is_told(text: str) -> None:
 
 def test_the_delay_belongs_to_the_guarantee() -> None:
     order = parse_order("conservative(7)", Schema())
-    assert (order.late, order.strategy) == (7, Strategy("conservative"))
+    assert (order.late, order.strategy) == (7, Strategy("conservative", known=7))

@@ -28,9 +28,10 @@ from tocsin.order import grip
 from tocsin.order.spill import Spilling
 from tocsin.plan.bind import bind
 from tocsin.plan.block import Plan
+from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
 from tocsin.testing.agree import Bench, Trial, difference
-from tocsin.testing.modes import ALL, EVERY, Mode, held_types, net, promises, smallest_slack, types_of
+from tocsin.testing.modes import ALL, EVERY, Mode, held_types, net, promises, smallest_slack
 from tocsin.testing.oracle import Binding
 from tocsin.testing.strategies import SCHEMA, history, pair
 from tocsin.testing.streams import Arrivals, Uniform, table

@@ -18,10 +18,11 @@ from tocsin.items import Strings
 from tocsin.lang.parser import parse
 from tocsin.plan.bind import bind
 from tocsin.plan.explain import explain
+from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
 from tocsin.schema import Field, Kind, Schema
 from tocsin.testing.agree import PLAIN, Bench, Trial
-from tocsin.testing.modes import EVERY, Mode, types_of
+from tocsin.testing.modes import EVERY, Mode
 
 SCHEMA = Schema(
     types={"A": {}, "B": {}, "C": {}},

@@ -64,14 +64,13 @@ class Sorted:
 
     def push(self, items: Items) -> Any:
         leaving, _ = self.sorter.push(items)
-        return None if leaving is None else self.detector.push(leaving)
+        return [self.detector.push(each) for each in leaving]
 
     def promise(self, _type: str | None, _time: int) -> Any:
         return None  # the sorter goes by its delay
 
     def drain(self) -> Any:
-        leaving = self.sorter.advance(END_OF_TIME)
-        return None if leaving is None else self.detector.push(leaving)
+        return [self.detector.push(each) for each in self.sorter.advance(END_OF_TIME)]
 
     @property
     def held(self) -> int:
@@ -151,7 +150,7 @@ def net_count(said: Any) -> int:
 def ends(detector: Any) -> list[Any]:
     """What is said at the end of the stream."""
     if isinstance(detector, Sorted):
-        return [detector.drain(), detector.detector.advance(END_OF_TIME)]
+        return [*detector.drain(), detector.detector.advance(END_OF_TIME)]
     return [detector.advance(END_OF_TIME)]
 
 

@@ -59,6 +59,12 @@ class Items:
         return len(self.types)
 
 
+def clock_before(clock: int, end: Ints) -> Ints:
+    """For each row of a batch where the clock stands when it comes: at the largest end before it."""
+    before: Ints = np.maximum.accumulate(np.concatenate(([clock], end)))[:-1]
+    return before
+
+
 class Strings:
     """Texts as codes 0, 1, 2, ...; a code stays the same while anyone uses it, then may be given to another text."""
 

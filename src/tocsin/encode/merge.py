@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,48 @@ def join(several: list[Items]) -> Items:
         eid_high=np.concatenate([items.eid_high for items in several]) if eids else None,
         eid_low=np.concatenate([items.eid_low for items in several]) if eids else None,
         columns={name: _joined(name, several) for name in names},
-        payload=_payloads([items.payload for items in several]),
+        payload=stacked([items.payload for items in several]),
         signs=_signs(several),
     )
+
+
+def sliced(items: Items, begin: int, count: int) -> Items:
+    """Some rows that stand together, where they are."""
+    if not begin and count == len(items):
+        return items
+    rows = slice(begin, begin + count)
+    columns = {
+        name: Column(
+            column.kind, column.values[rows], None if column.valid is None else column.valid[rows], column.scale
+        )
+        for name, column in items.columns.items()
+    }
+    high, low, signs = (
+        None if array is None else array[rows] for array in (items.eid_high, items.eid_low, items.signs)
+    )
+    payload = items.payload.slice(begin, count)
+    return Items(items.types[rows], items.start[rows], items.end[rows], high, low, columns, payload, signs)  # type: ignore[arg-type]
+
+
+def in_time(items: Items) -> Items:
+    """The rows in order of time: of end, then of start."""
+    later = items.end[1:] - items.end[:-1]
+    if bool((later > 0).all()) or bool(((later > 0) | ((later == 0) & (items.start[1:] >= items.start[:-1]))).all()):
+        return items
+    return take(items, np.lexsort((items.start, items.end)))
+
+
+def parted(held: list[Items], turn: int) -> tuple[list[Items], list[Items]]:
+    """The rows that end before `turn`, in order of time, and those that stay; each piece is and stays in order."""
+    leaving, staying = [], []
+    for items in held:
+        cut = int(np.searchsorted(items.end, turn))
+        if cut:
+            leaving.append(sliced(items, 0, cut))
+        if cut < len(items):
+            staying.append(sliced(items, cut, len(items) - cut))
+    follow = all((a.end[-1], a.start[-1]) <= (b.end[0], b.start[0]) for a, b in pairwise(leaving))
+    return leaving if follow else [in_time(join(leaving))], staying
 
 
 def _joined(name: str, several: list[Items]) -> Column:
@@ -69,14 +109,16 @@ def _signs(several: list[Items]) -> Any:
     return np.concatenate([np.ones(len(i), np.int8) if i.signs is None else i.signs for i in several])
 
 
-def _payloads(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The payloads under one schema; where an eid is a number here and a text there, all are shown as texts."""
-    tables = [_plain(pa.Table.from_batches([batch])) for batch in batches]
+def stacked(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows under one schema; where an eid is a number here and a text there, all are shown as texts."""
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    if any(batch.schema != batches[0].schema for batch in batches):
+        tables = [_plain(table) for table in tables]
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         table = pa.concat_tables([_text_eids(each) for each in tables], promote_options="permissive")
-    found = table.combine_chunks().to_batches()
+    found = table.unify_dictionaries().combine_chunks().to_batches()
     return found[0] if found else batches[0]
 
 

@@ -42,9 +42,7 @@ class Branch:
         self.library = rt.library(False)
         self._programs: dict[tuple[bool, bool], tuple[Program, kernels.Kernel]] = {}
         self._nulls = False  # a null has been stored
-        self.program = self._generate(
-            Shape(detector.plan.schema.intervals, eids=True, nulls=False, hold=detector.holds)
-        )
+        self.program = self._generate(eids=True)
         self.accepted = self.late = 0
         self._drained: list[Answers] = []  # on their way out
         self._ready = False
@@ -97,12 +95,18 @@ class Branch:
         return int(waiting[:, 1::2].max(axis=1).min()) if len(waiting) else rt.FAR
 
     def waiting_rows(self) -> Ints:
-        """The (event, end) pairs of waiting answers, those on the side of the heap included."""
+        """The (event, end) pairs of waiting answers."""
+        return self.bound(self.waiting_answers())
+
+    def waiting_answers(self) -> Ints:
+        """Waiting answers as the kernel keeps them: first the heap, then those on its side."""
         if not self._ready or not self.program.waits:
-            return np.zeros((0, 2), np.int64)
-        heap, aside = self.PD[: self.T[WAITING]], self.PD[len(self.PD) - self.T[rt.ASIDE] :]
-        head = self.PD.shape[1] - 2 * len(self.program.nest)
-        return np.concatenate([heap, aside])[:, head:]
+            return np.zeros((0, 2 * len(self.program.nest)), np.int64)
+        return np.concatenate([self.PD[: self.T[WAITING]], self.PD[len(self.PD) - self.T[rt.ASIDE] :]])
+
+    def bound(self, answers: Ints) -> Ints:
+        """The (event, end) pairs of some of them; what the judge needs stands before these."""
+        return answers[:, answers.shape[1] - 2 * len(self.program.nest) :]
 
     @property
     def waiting(self) -> int:
@@ -138,17 +142,16 @@ class Branch:
     def leaf(self, id: int) -> Leaf:
         return next(leaf for leaf in self.leaves() if leaf.id == id)
 
-    def _generate(self, shape: Shape) -> Program:
+    def _generate(self, *, eids: bool, signs: bool = False, nulls: bool = False) -> Program:
         detector = self.detector
+        shape = Shape(detector.plan.schema.intervals, eids, signs, nulls, detector.holds)
         return generate(detector.plan, self.block, shape, detector.functions, kernels.can_inline)
 
     def _kernel(self, signs: bool) -> tuple[Program, kernels.Kernel]:
         """The kernel for batches with or without withdrawals and nulls; made when first needed, on the same state."""
         if (signs, self._nulls) not in self._programs:
             eids = bool(self.detector.eids) or signs
-            program = self._generate(
-                Shape(self.detector.plan.schema.intervals, eids, signs, self._nulls, self.detector.holds)
-            )
+            program = self._generate(eids=eids, signs=signs, nulls=self._nulls)
             self._programs[signs, self._nulls] = (program, self._compile(program))
         return self._programs[signs, self._nulls]
 
@@ -162,10 +165,7 @@ class Branch:
         """Compile what input without withdrawals may need, with and without nulls; the modules that hold it on disk."""
         names = []
         for nulls in (False, True):
-            program = self._generate(
-                Shape(self.detector.plan.schema.intervals, eids, signs=False, nulls=nulls, hold=self.detector.holds)
-            )
-            kernel = self._compile(program)
+            kernel = self._compile(self._generate(eids=eids, nulls=nulls))
             module = getattr(getattr(kernel.run, "py_func", None), "__module__", None) or ""
             if kernel.jit and module.startswith(kernels.PREFIX):
                 names.append(module)
@@ -408,8 +408,7 @@ class Branch:
         After a restart: what is kept of the events need not show that a binding has failed, or was answered, long ago.
         """
         if len(which) and not which.all():
-            heap, aside = self.PD[: self.T[WAITING]], self.PD[len(self.PD) - self.T[rt.ASIDE] :]
-            rows = np.concatenate([heap, aside])[which]
+            rows = self.waiting_answers()[which]
             self.PD[: len(rows)] = rows
             self.T[WAITING], self.T[rt.ASIDE], self.T[rt.FRESH] = 0, 0, len(rows)
             self.library.wait_entry(*self.views(self.T, self.PD))

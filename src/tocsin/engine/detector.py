@@ -29,7 +29,7 @@ from tocsin.engine.shown import shown
 from tocsin.errors import InputError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
-from tocsin.items import Ints, Items, Strings
+from tocsin.items import Ints, Items, Strings, clock_before
 from tocsin.plan.block import Plan
 
 PURGED = ("purged_a1", "purged_a2", "purged_p3", "purged_neg", "purged_old")
@@ -168,14 +168,21 @@ class Detector:
     def tick(self, clock: int) -> Changes:
         """The clock of the stream stands here, though events that end before it may still come."""
         self.clock = max(self.clock, clock)
-        changes = self._changes([branch.advance(self.clock, self.ended) for branch in self.branches])
-        self._forget(pushed=False)
-        return changes
+        return self._asked_again()
 
     def promise(self, type: str | None, time: int) -> Changes:
         """Every later event of a type (None: of all) ends after `time`."""
         for each in self.types if type is None else (type,):
             self.promises[each] = max(self.promises.get(each, BEGINNING), time)
+        return self._asked_again()
+
+    def know(self, clock: int, promises: Mapping[str, int], *, ended: bool) -> Changes:
+        """Take over what another detector knows of the time and of what was promised."""
+        self.clock, self.promises, self.ended = max(self.clock, clock), dict(promises), ended
+        return self._asked_again()
+
+    def _asked_again(self) -> Changes:
+        """What is answered now that more is known, though no event came."""
         changes = self._changes([branch.advance(self.clock, self.ended) for branch in self.branches])
         self._forget(pushed=False)
         return changes
@@ -370,9 +377,9 @@ class Detector:
         return found.pop() if len(found) == 1 else ()
 
     def _late_rows(self, items: Items, before: int) -> Ints:
-        clock = np.maximum.accumulate(np.concatenate([[before], items.end]))[:-1] - self.slack
+        first_open = clock_before(before, items.end) - self.slack
         mine = np.isin(items.types, [self.types.index(type) for type in self._my_types() if type in self.types])
-        return np.flatnonzero((items.end < clock) & mine)
+        return np.flatnonzero((items.end < first_open) & mine)
 
     def tidy(self) -> None:
         """Drop now what no answer can need any more; otherwise that waits until there is enough of it."""

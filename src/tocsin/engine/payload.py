@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.eids import hash_texts
+from tocsin.encode.merge import stacked
 from tocsin.events import MASK64, mix, text_hash
 from tocsin.items import Codes, Ints, Items
 
@@ -155,7 +156,7 @@ def _merged(chunks: list[Chunk]) -> Chunk:
     first = int(numbers[0])
     return Chunk(
         first,
-        _one_batch(_stacked([chunk.rows for chunk in chunks])),
+        stacked([chunk.rows for chunk in chunks]),
         np.concatenate([chunk.types for chunk in chunks]),
         np.concatenate([chunk.start for chunk in chunks]),
         np.concatenate([chunk.end for chunk in chunks]),
@@ -170,16 +171,6 @@ def _merged(chunks: list[Chunk]) -> Chunk:
 def _all_or_none(arrays: list[Ints | None]) -> Ints | None:
     given = [array for array in arrays if array is not None]
     return np.concatenate(given) if len(given) == len(arrays) else None
-
-
-def _stacked(batches: list[pa.RecordBatch]) -> pa.Table:
-    tables = [pa.Table.from_batches([batch]) for batch in batches]
-    whole = pa.concat_tables(tables, promote_options="permissive") if len(tables) > 1 else tables[0]
-    return whole.combine_chunks()
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    return table.to_batches()[0]
 
 
 # --- rows that an answer shows -------------------------------------------------------------------------------------
@@ -234,7 +225,7 @@ class Rows:
         """The rows as results show them; every column in one piece."""
         if not self.pieces:
             return pa.table({})
-        return _stacked([chunk.rows.take(pa.array(at)) for chunk, at in self.pieces])
+        return pa.Table.from_batches([stacked([chunk.rows.take(pa.array(at)) for chunk, at in self.pieces])])
 
     @cached_property
     def shown(self) -> dict[str, pa.Array]:
@@ -611,7 +602,7 @@ def words_of(column: pa.Array) -> Words:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return _bits(column if kind == WHOLE else column.cast(WHOLE))
     if pa.types.is_temporal(kind):
-        return _bits(column.view(pa.int64()) if kind.bit_width == 64 else column.cast(pa.int64()))
+        return _bits(column.view(WHOLE) if kind.bit_width == 64 else column.view(pa.int32()).cast(WHOLE))
     if pa.types.is_dictionary(kind) and len(column.dictionary) > len(column):
         column = column.cast(kind.value_type)
     if not pa.types.is_dictionary(column.type):

@@ -11,8 +11,8 @@ conservative such an answer is confirmed silently or withdrawn, and new ones are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,10 @@ from tocsin.engine import parts as saved
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Counters, Detector
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.functions import Function
-from tocsin.items import Ints, Items
+from tocsin.items import Ints, Items, clock_before
 from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
+from tocsin.plan.rewrite import all_blocks
 
 PRICE = 5  # windows of delay that a withdrawal is worth
 FIRST = 16  # answers that weigh as much as what events alone suggest
@@ -39,15 +39,8 @@ Key = tuple[int, int]
 
 def refuting_types(plan: Plan) -> set[str]:
     """The types whose events can change an answer that does not contain them: negated and repeated ones."""
-    found: set[str] = set()
-    for root in plan.alternatives:
-        found |= {alt.type for leaf in root.repeated for alt in leaf.alts}
-        blocks = [part.block for part in root.forbidden]
-        while blocks:
-            block = blocks.pop()
-            found |= {alt.type for leaf in block.leaves for alt in leaf.alts}
-            blocks += [part.block for part in block.forbidden]
-    return found
+    judged_by = [block.repeated if block in plan.alternatives else block.leaves for block in all_blocks(plan)]
+    return {alt.type for leaves in judged_by for leaf in leaves for alt in leaf.alts}
 
 
 @dataclass(slots=True)
@@ -96,8 +89,9 @@ class Auto:
         self.make, self.inner, self.late = whole, whole(False), late
         self.price = PRICE * (plan.within or 0)
         refuting = refuting_types(plan)
-        self.chooses = bool(refuting and self.price) and late is not None
-        self.codes, self.clock = np.array([*(type in refuting for type in types), False]), BEGINNING
+        self.can_choose = bool(refuting and self.price) and late is not None
+        self.chooses = self.can_choose  # not while it is brought to where another one was
+        self.codes = np.array([*(type in refuting for type in types), False])
         self.held = False
         self.switches = self.matches = self.retracted = self._pruned = 0
         self.costs, self._asked = Costs(late or 0), 0
@@ -107,7 +101,7 @@ class Auto:
         return getattr(self.inner, name)
 
     def __str__(self) -> str:
-        if not self.chooses:
+        if not self.can_choose:
             return "auto: aggressive, as no event can refute an answer, or no delay or window is known"
         chosen = "conservative" if self.held else "aggressive"
         told = f"{100 * self.costs.share:.0f} of 100 answers are refuted, and waiting for certainty takes"
@@ -143,11 +137,10 @@ class Auto:
 
     def _see(self, types: Any, end: Ints) -> None:
         """Count the events that can refute an answer, and those of them that come late."""
-        before = np.maximum.accumulate(np.concatenate(([self.clock], end)))
         counted = self.codes[types]
         events = int(np.count_nonzero(counted))
-        self.costs.see(events, int(np.count_nonzero(counted & (end < before[:-1]))))
-        self.clock, self._asked = int(before[-1]), self._asked + events
+        self.costs.see(events, int(np.count_nonzero(counted & (end < clock_before(self.inner.clock, end)))))
+        self._asked += events
 
     def _measure(self, changes: Changes) -> None:
         """What the answers cost, and would have cost."""
@@ -243,29 +236,21 @@ class Auto:
 
     def saved(self) -> tuple[list[Any], list[Any], pa.RecordBatch | None]:
         """What was chosen and why, the ledger, and the rows of its events."""
-        costs = [self.costs.answers, self.costs.waited, self.costs.refuted]
-        chosen = [self.held, self.switches, self.matches, self.retracted, self._asked, costs]
+        chosen = [self.held, self.switches, self.matches, self.retracted, self._asked, asdict(self.costs)]
         return chosen, *packed(([list(key), end], piece, row) for key, (end, piece, row) in self.ledger.items())
 
     def choose(self, chosen: list[Any]) -> None:
-        """Be as another one was; before its detector is restored."""
-        self.held, self.switches, self.matches, self.retracted, self._asked, costs = chosen
-        self.costs, self.inner = Costs(*costs), self.make(self.held or self.switches > 0)
+        """Choose as another one did, and nothing else until `resume`; then its detector or its events are restored."""
+        self.held, self.switches, *_ = chosen
+        self.chooses, self.inner = False, self.make(self.held or self.switches > 0)
         if self.switches and not self.held:  # one that has held its answers before
             self.inner.rehold(frozenset())
 
-    def continue_from(self, old: Auto) -> None:
-        """Be as another one is, whose events this one has seen."""
-        self.matches, self.retracted, self.costs = old.matches, old.retracted, replace(old.costs)
-        self.chooses, self.ledger = old.chooses, dict(old.ledger)
-        self._pruned = self.inner.count().held_pruned
-
-    def restore_ledger(
-        self, entries: list[Any], rows: pa.RecordBatch | None, plan: Plan, functions: Mapping[str, Function]
-    ) -> None:
-        """After its detector."""
-        self._pruned = self.inner.count().held_pruned
-        found = unpacked(entries, rows, plan, functions)
+    def resume(self, chosen: list[Any], entries: list[Any], rows: pa.RecordBatch | None, plan: Plan) -> None:
+        """Be as another one was when it was saved."""
+        self.held, self.switches, self.matches, self.retracted, self._asked, costs = chosen
+        self.costs, self._pruned, self.chooses = Costs(**costs), self.inner.count().held_pruned, self.can_choose
+        found = unpacked(entries, rows, plan, self.inner.functions)
         self.ledger = {(high, low): (end, piece, 0) for ((high, low), end), piece in found}
 
     def _withdrawn(self, keys: list[Key]) -> list[Changes]:

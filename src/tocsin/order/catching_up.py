@@ -109,7 +109,7 @@ class CatchingUp(Keeping):
         """Let frames that are awake know of the time; one that waits for nothing goes to sleep."""
         for frame in self.frames:
             if frame.detector is not None and (now.ended or (guarantees and frame.is_due(guarantees))):
-                changes = grip.know(frame.detector, now.clock, now.promises, ended=now.ended)
+                changes = frame.detector.know(now.clock, now.promises, ended=now.ended)
                 found += self._kept([only(changes, frame.owns)])
                 frame.at = now
                 frame.hold(grip.held(frame.detector))

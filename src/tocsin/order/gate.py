@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tocsin.encode.merge import take
 from tocsin.errors import InputError, TocsinWarning
 from tocsin.events import BEGINNING
-from tocsin.items import Bools, Ints, Items
+from tocsin.items import Bools, Ints, Items, clock_before
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.strategy import Broken
 
@@ -85,7 +85,7 @@ class Gate:
         if in_order or self.slack is None:
             self.clock = max(self.clock, int(end[-1] if in_order else end.max()))
             return None
-        before = np.maximum.accumulate(np.concatenate(([self.clock], end[:-1])))
+        before = clock_before(self.clock, end)
         self.clock = max(int(before[-1]), int(end[-1]))
         late: Bools = end < before - self.slack
         return late if late.any() else None

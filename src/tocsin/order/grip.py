@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -118,19 +118,13 @@ def held(detector: Detector) -> Held:
     for branch in detector.branches:
         if not detector.holds or not branch._ready or not branch.waiting:
             continue
-        entries, head = _waiting(branch)
-        first.append(entries[:, head + 1 :: 2].min(axis=1))
+        entries = branch.waiting_answers()
+        first.append(branch.bound(entries)[:, 1::2].min(axis=1))
         until.append(entries[:, 0])
         known = branch.program.types
         types += [known[type] if type >= 0 else None for type in entries[:, 2].tolist()]
     none = [np.zeros(0, np.int64)]
     return Held(np.concatenate(first or none), np.concatenate(until or none), tuple(types))
-
-
-def _waiting(branch: Branch) -> tuple[Ints, int]:
-    """All waiting answers of a branch, and how many words stand before their events."""
-    heap, aside = branch.PD[: branch.T[rt.WAITING]], branch.PD[len(branch.PD) - branch.T[rt.ASIDE] :]
-    return np.concatenate([heap, aside]), branch.PD.shape[1] - 2 * len(branch.program.nest)
 
 
 def slim(changes: Changes) -> Changes:
@@ -163,8 +157,8 @@ def forget(detector: Detector, before: int, owned: int) -> None:
 def _forget_answers(branch: Branch, owned: int) -> None:
     if not branch.program.waits or not branch.waiting:
         return
-    entries, head = _waiting(branch)
-    stay = entries[:, head + 1 :: 2].min(axis=1) >= owned
+    entries = branch.waiting_answers()
+    stay = branch.bound(entries)[:, 1::2].min(axis=1) >= owned
     if stay.all():
         return
     count = int(branch.T[rt.WAITING])
@@ -205,16 +199,6 @@ def _some(chunk: Chunk, at: Ints) -> Chunk:
 
 
 # --- feeding -------------------------------------------------------------------------------------------------------
-
-
-def know(detector: Detector, clock: int, promises: Mapping[str, int], *, ended: bool = False) -> Changes:
-    """Let a detector know what time it is and what was promised."""
-    detector.clock = max(detector.clock, clock)
-    detector.promises = dict(promises)
-    detector.ended = ended
-    changes = detector._changes([branch.advance(detector.clock, ended) for branch in detector.branches])
-    detector._forget()
-    return changes
 
 
 def feed(detector: Detector, items: Items) -> None:

@@ -76,7 +76,7 @@ class Recall:
         changes: list[Changes] = []
         told: list[Frame] = []
         at = waiting[0].at if self.live.holds else self._before(waiting)
-        grip.know(detector, at.clock, at.promises)
+        detector.know(at.clock, at.promises, ended=False)
         for frame in [*waiting, None]:
             known, then = (next, now) if frame is None else (frame.known, frame.at if self.live.holds else at)
             some = pending.before(known)
@@ -85,7 +85,7 @@ class Recall:
             if frame is None:
                 self.peak = max(self.peak, grip.used(detector))
             if then != at:
-                said = grip.know(detector, then.clock, then.promises, ended=then.ended)
+                said = detector.know(then.clock, then.promises, ended=then.ended)
                 changes.append(only(said, owned_by(told)))
                 at = then
             if frame is not None:

@@ -14,7 +14,7 @@ from tocsin.events import BEGINNING
 from tocsin.order.strategy import IN_ORDER, Strategy, delay, parse_strategy
 from tocsin.schema import Schema
 
-FORMS = '"in-order", or "slack(10 min)" if events may come that late (also conservative, aggressive, hybrid)'
+FORMS = '"in-order", or "slack(10 min)" if events may come that late (also conservative, aggressive, hybrid, auto)'
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,13 @@ def parse_order(text: object, schema: Schema, *, idle: object = None, sources: I
     strategy = parse_strategy(text, schema)
     _check(strategy, text)
     silence = None if idle is None else delay(str(idle), schema)
-    detectors = Strategy() if strategy.sorts else replace(strategy, late=None)
+    detectors = Strategy() if strategy.sorts else replace(strategy, late=None, known=strategy.late)
     return Slack(strategy.late or 0, silence, sources, detectors)
 
 
 def _check(strategy: Strategy, text: object) -> None:
     """What a stream on Spark cannot do is told before it starts."""
-    if strategy.kind == "auto":
-        why, hint = "a choice at run time is not kept in a checkpoint", "choose conservative(...) or aggressive(...)"
-    elif strategy.events is not None or strategy.quantile is not None:
+    if strategy.events is not None or strategy.quantile is not None:
         why, hint = "the delay must be a time that all shards agree on", "write slack(10 min)"
     elif strategy.ordered or strategy.broken != "count":
         why, hint = "late rows are reported, and answers leave as they are found", "leave the option out"

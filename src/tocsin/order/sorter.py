@@ -14,12 +14,13 @@ from math import ceil
 
 import numpy as np
 
-from tocsin.encode.merge import join, take
+from tocsin.encode.merge import in_time, join, parted, take
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import Bools, Ints, Items
+from tocsin.items import Bools, Ints, Items, clock_before
 from tocsin.order.strategy import Strategy
 
 REMEMBERED = 4096  # delays that the adaptive slack looks back at
+SMALL = 8192  # rows that are joined with those before them
 MANY = 64  # rows that are worth a look as a whole
 
 
@@ -44,23 +45,30 @@ class Sorter:
         """How many rows wait."""
         return sum(len(items) for items in self.held)
 
-    def push(self, items: Items) -> tuple[Items | None, Ints]:
+    def push(self, items: Items) -> tuple[list[Items], Ints]:
         """The rows that leave, in order; and the places of the given rows that have missed their turn."""
         missed = self._missed(items.end)
         if missed.any():
             items = take(items, ~missed)
-        if len(items):
-            self.held.append(items)
-        leaving = self._leave(self._turn())
-        return leaving, np.flatnonzero(missed)
+        self.hold(items)
+        return self._leave(self._turn()), np.flatnonzero(missed)
 
-    def advance(self, time: int) -> Items | None:
+    def hold(self, items: Items) -> None:
+        """Hold rows back, in pieces that are in order of time; small ones are joined, so that there are never many."""
+        if not len(items):
+            return
+        items = in_time(items)
+        while self.held and len(self.held[-1]) <= 2 * len(items) <= SMALL:
+            items = in_time(join([self.held.pop(), items]))
+        self.held.append(items)
+
+    def advance(self, time: int) -> list[Items]:
         """Nothing that ends at or before `time` comes any more: that much leaves."""
         self.clock = max(self.clock, min(time, END_OF_TIME))
         self.left = max(self.left, min(time + 1, END_OF_TIME))
         return self._leave(self.left)
 
-    def continue_from(self, old: Sorter) -> Items | None:
+    def continue_from(self, old: Sorter) -> list[Items]:
         """Be where another one is, given all its rows and more; those that it let go leave."""
         self.late, self.clock, self.left = old.late, old.clock, old.left
         self.delays, self.ranked = old.delays.copy(), old.ranked.copy()
@@ -70,7 +78,7 @@ class Sorter:
         """Which rows come after their turn; one by one, because each of them moves the clock."""
         if not len(end):
             return np.zeros(0, np.bool_)
-        before = np.maximum.accumulate(np.concatenate(([self.clock], end[:-1])))
+        before = clock_before(self.clock, end)
         self.clock = max(int(before[-1]), int(end[-1]))
         if self.strategy.events is not None:
             return self._overtaken(end, self.strategy.events)
@@ -118,14 +126,7 @@ class Sorter:
         """Rows that end before this leave."""
         return self.left if self.strategy.events is not None else max(self.left, self.clock - self.late)
 
-    def _leave(self, turn: int) -> Items | None:
+    def _leave(self, turn: int) -> list[Items]:
         self.left = max(self.left, turn)
-        if not self.held:
-            return None
-        whole = join(self.held)
-        ripe = whole.end < turn
-        self.held = [] if ripe.all() else [whole] if not ripe.any() else [take(whole, ~ripe)]
-        if not ripe.any():
-            return None
-        places = np.flatnonzero(ripe)
-        return take(whole, places[np.lexsort((whole.start[places], whole.end[places]))])
+        leaving, self.held = parted(self.held, turn)
+        return leaving

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.encode.merge import take
+from tocsin.encode.merge import sliced, take
 from tocsin.encode.row import OneRow
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Counters
 from tocsin.engine.parts import Part
 from tocsin.errors import TocsinError
-from tocsin.items import Bools, Column, Items
+from tocsin.items import Bools, Items, clock_before
 from tocsin.order import grip, spillstate
 from tocsin.order.catching_up import CatchingUp
 from tocsin.order.keeping import MANY, Spilled
@@ -158,8 +158,7 @@ class Spilling(CatchingUp):
 
     def _too_late(self, items: Items) -> Bools:
         """Rows that end too far behind the clock of their arrival."""
-        clock = np.maximum.accumulate(np.concatenate([[self.live.clock], items.end]))[:-1]
-        late: Bools = items.end < clock - self.live.slack
+        late: Bools = items.end < clock_before(self.live.clock, items.end) - self.live.slack
         return late
 
     @cached_property
@@ -222,10 +221,14 @@ class Spilling(CatchingUp):
     @property
     def counters(self) -> Counters:
         """What was seen and is kept; duplicates of events that were spilled are not counted."""
-        total, (seen, matches, retracted) = self.live.counters, self.counts
+        live = self.live.counters.live + self.shelf.rows
+        return replace(self.count(), live=live)
+
+    def count(self) -> Counters:
+        """The same without looking at what is kept."""
+        total, (seen, matches, retracted) = self.live.count(), self.counts
         waiting = total.waiting + sum(frame.held for frame in self.frames)
-        live = total.live + self.shelf.rows
-        return replace(total, seen=seen, matches=matches, retracted=retracted, waiting=waiting, live=live)
+        return replace(total, seen=seen, matches=matches, retracted=retracted, waiting=waiting)
 
     @property
     def spilled(self) -> Spilled:
@@ -238,10 +241,6 @@ class Spilling(CatchingUp):
             bytes_on_disk=self.shelf.store.size,
             deferred=self._deferred,
         )
-
-    @property
-    def final(self) -> bool:
-        return self.live.final
 
     def live_texts(self) -> set[int]:
         """Codes of texts that are still used."""
@@ -259,19 +258,3 @@ class Spilling(CatchingUp):
     def restore(self, parts: Iterable[Part]) -> None:
         """Take up a saved state, also one that was saved without spilling; this must be new."""
         spillstate.load(self, list(parts))
-
-
-def sliced(items: Items, begin: int, count: int) -> Items:
-    """Some rows that stand together, where they are."""
-    rows = slice(begin, begin + count)
-    columns = {
-        name: Column(
-            column.kind, column.values[rows], None if column.valid is None else column.valid[rows], column.scale
-        )
-        for name, column in items.columns.items()
-    }
-    high, low, signs = (
-        None if array is None else array[rows] for array in (items.eid_high, items.eid_low, items.signs)
-    )
-    payload = items.payload.slice(begin, count)
-    return Items(items.types[rows], items.start[rows], items.end[rows], high, low, columns, payload, signs)  # type: ignore[arg-type]

@@ -40,6 +40,7 @@ class Strategy:
     events    slack as a number of events instead
     quantile  slack that adapts: the share of delays that it covers
     held      hybrid: the types whose events answers wait for
+    known     the delay, where detectors do not go by it but are told what is guaranteed
     """
 
     kind: Kind = "in-order"
@@ -50,6 +51,12 @@ class Strategy:
     immediate: bool = False
     ordered: bool = False
     broken: Broken = "count"
+    known: int | None = None
+
+    @property
+    def expected(self) -> int | None:
+        """How late events may be, whoever sees to it that they are not later."""
+        return self.late if self.known is None else self.known
 
     @property
     def sorts(self) -> bool:

@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 from tocsin.plan.block import Block, LastEnd, Plan, Point, Scope, WindowHigh, WindowLow
 from tocsin.plan.expr import Bound, Col, walk
-from tocsin.plan.rewrite import all_blocks
+from tocsin.plan.rewrite import all_blocks, all_leaves
 from tocsin.plan.tlist import graph_of
+
+
+def types_of(plan: Plan) -> tuple[str, ...]:
+    """Every event type that a plan reads."""
+    return tuple(dict.fromkeys(alt.type for leaf in all_leaves(plan) for alt in leaf.alts))
 
 
 def reads(plan: Plan) -> dict[str, set[str]]:
@@ -85,6 +90,12 @@ def root_scopes(block: Block) -> list[Scope]:
 def waits(plan: Plan) -> bool:
     """Must an answer wait for time to pass its window (a negation or repetition that reaches ahead)?"""
     return any(isinstance(s.high, WindowHigh) for block in plan.alternatives for s in root_scopes(block))
+
+
+def can_wait(plan: Plan) -> bool:
+    """Whether an answer may have to wait until time has passed, or an event of the same tick can still undo it."""
+    scopes = (scope for block in all_blocks(plan) for scope in root_scopes(block))
+    return any(isinstance(scope.high, WindowHigh | LastEnd) for scope in scopes)
 
 
 def memory(plan: Plan) -> str:

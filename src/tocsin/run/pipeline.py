@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.batch import PAYLOAD, Encoder
 from tocsin.encode.columns import RESERVED, Columns
-from tocsin.encode.merge import join, take, with_text_eids
+from tocsin.encode.merge import in_time, join, parted, take, with_text_eids
 from tocsin.encode.row import OneRow
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector, compile_plan
@@ -26,7 +26,8 @@ from tocsin.order.release import InOrder
 from tocsin.order.sorter import Sorter
 from tocsin.order.spill import Spilling
 from tocsin.order.strategy import IN_ORDER, Strategy
-from tocsin.plan.block import Block, LastEnd, Plan, WindowHigh
+from tocsin.plan.block import Plan
+from tocsin.plan.facts import can_wait, types_of
 from tocsin.run.names import Names
 from tocsin.run.tables import HEAD
 from tocsin.schema import Field, Schema
@@ -35,29 +36,6 @@ AnyDetector: TypeAlias = Detector | Auto | Spilling
 NOTHING: list[Changes] = []  # of a stage; shared
 QUIET: list[list[Changes]] = [NOTHING]  # a single stage without changes; shared
 COMPOSITE = replace(PAYLOAD, eid="eid")
-
-
-def types_of(plan: Plan) -> set[str]:
-    """Every event type that a plan reads."""
-    found: set[str] = set()
-    blocks: list[Block] = list(plan.alternatives)
-    while blocks:
-        block = blocks.pop()
-        found.update(alt.type for leaf in block.leaves for alt in leaf.alts)
-        blocks += [forbidden.block for forbidden in block.forbidden]
-    return found
-
-
-def waits(plan: Plan) -> bool:
-    """Whether an answer may have to wait until time has passed, or an event of the same tick can still undo it."""
-    blocks: list[Block] = list(plan.alternatives)
-    while blocks:
-        block = blocks.pop()
-        scopes = [forbidden.scope for forbidden in block.forbidden] + [scope for _, scope in block.scopes]
-        if any(isinstance(scope.high, WindowHigh | LastEnd) for scope in scopes):
-            return True
-        blocks += [forbidden.block for forbidden in block.forbidden]
-    return False
 
 
 @dataclass(slots=True)
@@ -96,19 +74,10 @@ class Stage:
             several = [merged(each) for each in several]
         return several if self.turn is None else self.turn.take(several, self.detector.frontier)
 
-    def release(self, frontier: int) -> Items | None:
+    def release(self, frontier: int) -> list[Items]:
         """The held rows that end at or before the frontier, in order of time."""
-        if not self.held:
-            return None
-        items = join(self.held)
-        ripe = items.end <= frontier
-        if not ripe.any():
-            self.held = [items]
-            return None
-        self.held = [] if ripe.all() else [take(items, ~ripe)]
-        places = np.flatnonzero(ripe)
-        order = np.lexsort((items.start[places], items.end[places]))
-        return take(items, places[order])
+        ripe, self.held = parted([in_time(items) for items in self.held], frontier + 1)
+        return ripe
 
 
 def merged(changes: Changes) -> Changes:
@@ -158,7 +127,7 @@ class Pipeline:
             merges = order.sorts and len(plan.alternatives) > 1
             self.stages.append(Stage(plan, detector, feeding, encoder, turn=turn, merges=merges))
         self.chained = any(stage.sources for stage in self.stages)
-        self.waits = any(waits(plan) for plan in plans)
+        self.waits = any(can_wait(plan) for plan in plans)
         self.at_once = len(plans) == 1 and not self.waits
         windows = [plan.within for plan in plans]
         # how far back from the clock an event can matter to any stage; None: for ever
@@ -189,7 +158,12 @@ class Pipeline:
             )  # fmt: skip
 
         if order.kind == "auto":
-            return Auto(plan, types, lambda held: make(types_of(plan) if held else ()), order.late)
+            if self.memory_limit is not None:
+                raise TocsinError(
+                    "auto cannot keep a memory limit: what one strategy has on disk, the other would need",
+                    hint="choose conservative(...) or aggressive(...), or leave memory_limit out",
+                )
+            return Auto(plan, types, lambda held: make(types_of(plan) if held else ()), order.expected)
         hold = order.held_types(types_of(plan))
         detector = make(hold | above if hold else hold)
         if self.memory_limit is None or order.sorts:  # in order, only a window is kept
@@ -269,12 +243,16 @@ class Pipeline:
         self.gate.missed(missed, len(items))
         return self._left(leaving, self.sorter)
 
-    def _left(self, leaving: Items | None, sorter: Sorter) -> list[list[Changes]]:
+    def _left(self, leaving: list[Items], sorter: Sorter) -> list[list[Changes]]:
         """Rows leave the sorter, and with them time passes: nothing before them will come."""
-        out = self._quiet() if leaving is None else self.push_items(leaving)
-        if not (self.waits or self.chained) or sorter.left == BEGINNING:
-            return out
-        return [first + then for first, then in zip(out, self._pass(sorter.left), strict=True)]
+        said = [self.push_items(items) for items in leaving]
+        if (self.waits or self.chained) and sorter.left > BEGINNING:
+            said.append(self._pass(sorter.left))
+        return self._together(said)
+
+    def _together(self, said: list[list[list[Changes]]]) -> list[list[Changes]]:
+        """What each stage said one time after the other."""
+        return [[change for changes in mine for change in changes] for mine in zip(*said, strict=True)] or self._quiet()
 
     def push_one(self, one: OneRow) -> list[list[Changes]] | None:
         """The same for one row; None if it comes too late."""
@@ -340,12 +318,13 @@ class Pipeline:
 
     def advance(self, time: int) -> list[list[Changes]]:
         """Nothing that ends at or before `time` will come any more; END_OF_TIME ends the stream."""
-        before = self._released(time)
+        leaving = [] if self.sorter is None else self.sorter.advance(time)
+        said = [self.push_items(items) for items in leaving]
         after = min(time + 1, END_OF_TIME)  # a detector is told what may still come
         self.clock = max(self.clock, after)
         if not self.ordered:
             self.guarantees.promise(None, None, time)
-        return [early + late for early, late in zip(before, self._pass(after), strict=True)]
+        return self._together([*said, self._pass(after)])
 
     def _pass(self, time: int) -> list[list[Changes]]:
         """Time passes without an event: none will end before `time`."""
@@ -366,11 +345,6 @@ class Pipeline:
             out.append(changes + (self._feed(stage, out, None) if stage.sources else []))
         return out
 
-    def _released(self, time: int) -> list[list[Changes]]:
-        """What the sorter lets go when time passes."""
-        leaving = None if self.sorter is None else self.sorter.advance(time)
-        return self._quiet() if leaving is None else self.push_items(leaving)
-
     def continue_from(self, old: Pipeline, batches: Iterable[pa.RecordBatch]) -> None:
         """Be where another pipeline is, given the rows that still matter to it; what they answer was told by it."""
         choices = [
@@ -380,13 +354,12 @@ class Pipeline:
         ]
         for mine, its in choices:
             mine.choose(its.saved()[0])
-            mine.chooses = False  # not now
         for batch in batches:
             items = self.encoder.encode(batch)
             if self.sorter is None:
                 self.push_items(items)
             else:
-                self.sorter.held.append(items)
+                self.sorter.hold(items)
         if self.sorter is not None and old.sorter is not None:
             self._left(self.sorter.continue_from(old.sorter), self.sorter)
         self.guarantees.continue_from(old.guarantees)
@@ -394,7 +367,7 @@ class Pipeline:
         self.seen, self.relevant = old.seen, old.relevant
         self._promised(list(self.guarantees.settled.items()))
         for mine, its in choices:
-            mine.continue_from(its)
+            mine.resume(*its.saved(), its.plan)
 
     def _feed(self, stage: Stage, before: list[list[Changes]], frontier: int | None) -> list[Changes]:
         """Give a stage the matches of its sources and whatever rows are ripe."""
@@ -404,8 +377,7 @@ class Pipeline:
             return self._feed_all(stage, ended=frontier is not None)
         if frontier is None:
             frontier = min(self.stages[source].detector.frontier for source in stage.sources)
-        ripe = stage.release(frontier)
-        out = [] if ripe is None else stage.push(ripe)
+        out = [change for items in stage.release(frontier) for change in stage.push(items)]
         if frontier > BEGINNING:
             out += stage.advance(min(frontier + 1, END_OF_TIME))
         return out
@@ -456,15 +428,10 @@ class Pipeline:
             total["switches"] = sum(getattr(stage.detector, "switches", 0) for stage in self.stages)
         if self.gate.broken:
             total["broken"] = self.gate.broken.total()
-        first: Any = _counted(self.stages[0].detector)
-        total["duplicates"] = getattr(first, "duplicates", 0)
-        for stage in self.stages:
-            counters: Any = _counted(stage.detector)
-            for name in ("matches", "retracted", "waiting"):
-                total[name] += getattr(counters, name, 0)
+        counted = [stage.detector.count() for stage in self.stages]
+        total["duplicates"] = counted[0].duplicates
+        for counters in counted:
+            total["matches"] += counters.matches
+            total["retracted"] += counters.retracted
+            total["waiting"] += counters.waiting
         return total
-
-
-def _counted(detector: AnyDetector) -> Any:
-    """What a detector counts, without looking at what it keeps where it can tell that apart."""
-    return detector.counters if isinstance(detector, Spilling) else detector.count()

@@ -160,7 +160,7 @@ def _get_sorter(archive: Archive, sorter: Sorter, pipeline: Pipeline) -> None:
     wanted = pipeline.encoder.wanted
     for place in range(count):
         batch = archive.get_rows(f"sorter/{place}")
-        sorter.held.append(_items(batch, pipeline.schema, pipeline, list(wanted)))
+        sorter.hold(_items(batch, pipeline.schema, pipeline, list(wanted)))
 
 
 def _with_eids(items: Items) -> pa.RecordBatch:
@@ -200,7 +200,7 @@ def get_pipeline(archive: Archive, pipeline: Pipeline) -> None:
             stage.detector.restore(parts)
             if isinstance(stage.detector, Auto):
                 ledger = _get_changes(archive, f"{number}/ledger")
-                stage.detector.restore_ledger(*ledger, stage.plan, pipeline.functions)
+                stage.detector.resume(archive.get(f"{number}/chosen"), *ledger, stage.plan)
             rows = [archive.get_rows(f"{number}/held/{place}") for place in range(archive.get(f"{number}/held"))]
             stage.held = [_held(batch, stage, pipeline) for batch in rows]
             if stage.turn is not None:

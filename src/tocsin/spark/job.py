@@ -12,12 +12,14 @@ from tocsin.encode.columns import Columns
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector
 from tocsin.functions import Function
+from tocsin.order.auto import Auto
+from tocsin.order.spill import Spilling
 from tocsin.order.strategy import IN_ORDER, Strategy
 from tocsin.plan.block import Plan
 from tocsin.plan.expr import Agg, Bound, Col, User, walk
 from tocsin.plan.facts import reads
 from tocsin.plan.rewrite import all_blocks
-from tocsin.run.pipeline import Pipeline
+from tocsin.run.pipeline import AnyDetector, Pipeline
 from tocsin.schema import Schema
 from tocsin.spark.identity import Identity, Known
 from tocsin.spark.result import shaped
@@ -112,10 +114,16 @@ class Job:
         if not self.jit:
             return self
         made = [self.pipeline(each.group, each.group.units)[0] for each in self.shards]
-        stages = [stage for pipeline in made for stage in pipeline.stages]
-        detectors = [stage.detector for stage in stages if isinstance(stage.detector, Detector)]
+        detectors = [each for pipeline in made for stage in pipeline.stages for each in kernels_of(stage.detector)]
         chained = any(pipeline.chained for pipeline in made)
         return replace(self, kernels=packed(detectors, eids=self.columns.eid is not None or chained))
+
+
+def kernels_of(detector: AnyDetector) -> list[Detector]:
+    """The detectors that one is made of, or may be made of later."""
+    if isinstance(detector, Auto):
+        return [detector.make(False), detector.make(True)]
+    return [detector.live] if isinstance(detector, Spilling) else [detector]
 
 
 # --- what must travel ----------------------------------------------------------------------------------------------

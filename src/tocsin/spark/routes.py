@@ -15,9 +15,8 @@ from tocsin.encode.batch import INNER
 from tocsin.engine.ledger import Ledger
 from tocsin.plan.block import Block, Plan
 from tocsin.plan.expr import Col
-from tocsin.plan.facts import horizon
+from tocsin.plan.facts import horizon, types_of
 from tocsin.plan.rewrite import all_leaves
-from tocsin.run.pipeline import types_of
 from tocsin.schema import Field, Kind, Schema
 
 Attrs = tuple[str, ...]

@@ -27,6 +27,7 @@ from tocsin.items import Ints
 from tocsin.order.slack import Slack
 from tocsin.run.pipeline import Pipeline
 from tocsin.spark.blocks import COPY, Note, as_bytes, as_table, coded, described, uncoded
+from tocsin.spark.choices import Choice, begin, choices, resume
 from tocsin.spark.identity import FORMAT, Known, admit, check_format, check_layout
 from tocsin.spark.job import Job, Shards
 from tocsin.spark.routes import Unit, reach_of
@@ -77,6 +78,7 @@ class Head:
     layout: list[int] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     order: str = ""  # the strategy, where it is not to sort
+    choices: list[Choice] = field(default_factory=list)  # what detectors chose that may
 
     @property
     def clock(self) -> int:
@@ -121,6 +123,10 @@ class Live:
         for unit in shards.group.units:
             by_since.setdefault(head.units[unit.name].since, []).append(unit)
         self.cohorts = [Cohort(since, *job.pipeline(shards.group, units)) for since, units in sorted(by_since.items())]
+
+    @property
+    def pipelines(self) -> list[Pipeline]:
+        return [cohort.pipeline for cohort in self.cohorts]
 
     def take(self, rows: Sequence[tuple[int, pa.Table]], guarantee: int, clock: int) -> Iterator[pa.RecordBatch]:
         """Blocks of rows with their numbers. Sorted, all that ends before the guarantee is looked at; else all."""
@@ -282,9 +288,11 @@ class Shard:
         missed = None if live is None else self._missed(live)
         if live is None or missed is None:
             live, missed = Live(self.job, self.shards, head), head.blocks
+        begin(live.pipelines, head.choices)
         rows = [(block.number, self._rows(block)) for block in missed if block.size]
         for _ in live.take(rows, head.guarantee, head.clock):
             pass  # these answers were given when the rows came
+        resume(live.pipelines, head.choices)
         return live
 
     def _missed(self, live: Live) -> list[Block] | None:
@@ -293,10 +301,11 @@ class Shard:
         last = (live.next - 1, live.token)
         seen = next((at for at, block in enumerate(blocks) if (block.number, block.token) == last), None)
         missed = None if seen is None else blocks[seen + 1 :]
-        return None if missed is None or any(block.cut for block in missed) else missed
+        return None if missed is None or self.head.choices or any(block.cut for block in missed) else missed
 
     def _commit(self, live: Live) -> None:
         self._forget()
+        self.head.choices = choices(live.pipelines)
         self.store.write_head(self.head.data())
         live.next, live.token = self.head.next, self.head.token
         shard = (self.head.stream, self.number)

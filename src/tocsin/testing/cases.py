@@ -217,12 +217,13 @@ def _differences(case: Case, events: list[Event], found: list[Found], *, log: bo
 
 
 def _state_differences(case: Case, state: Mapping[str, Sequence[str]] | None) -> list[str]:
-    """Lines `state: name = entries` against what was stored, where the one who answers can tell."""
+    """Lines `state: name = entries` and `state: TYPE > time` against what is, where the one who answers can tell."""
     problems = []
     for line in case.state if state is not None else ():
-        name, _, text = line.removeprefix("state:").partition("=")
+        mark = ">" if ">" in line else "="
+        name, _, text = line.removeprefix("state:").partition(mark)
         expected = " ".join(text.split())
-        actual = " ".join((state or {}).get(name.strip(), ()))
+        actual = " ".join((state or {}).get(name.strip() + " >" * (mark == ">"), ()))
         if expected != actual:
             problems.append(f"expected {line}, but it is {actual or 'empty'}")
     return problems

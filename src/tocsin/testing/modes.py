@@ -18,7 +18,8 @@ from tocsin.functions import Function
 from tocsin.items import Strings
 from tocsin.lang.syntax import Query
 from tocsin.plan.bind import bind
-from tocsin.plan.block import Block, Plan
+from tocsin.plan.block import Plan
+from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
 from tocsin.schema import Schema
 from tocsin.testing.oracle import Binding
@@ -61,18 +62,6 @@ def schema_of(events: Sequence[Event]) -> Schema:
     schema = infer_schema(batch.schema, columns, types={event.type for event in events})
     points = all(event.start == event.end for event in events)
     return replace(schema, open_types=True, open_fields=True, intervals=not points)
-
-
-def types_of(plan: Plan) -> tuple[str, ...]:
-    """The event types that a plan reads."""
-    return tuple(dict.fromkeys(type for block in plan.alternatives for type in _types(block)))
-
-
-def _types(block: Block) -> Iterator[str]:
-    for leaf in block.leaves:
-        yield from (alt.type for alt in leaf.alts)
-    for part in block.forbidden:
-        yield from _types(part.block)
 
 
 def run(
