@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.values import nothing
-from tocsin.items import Column, Ints, Items
+from tocsin.items import Bools, Column, Ints, Items
 from tocsin.schema import Field
 
 
@@ -71,25 +70,43 @@ def sliced(items: Items, begin: int, count: int) -> Items:
     return Items(items.types[rows], items.start[rows], items.end[rows], high, low, columns, payload, signs)  # type: ignore[arg-type]
 
 
-def in_time(items: Items) -> Items:
-    """The rows in order of time: of end, then of start."""
-    later = items.end[1:] - items.end[:-1]
-    if bool((later > 0).all()) or bool(((later > 0) | ((later == 0) & (items.start[1:] >= items.start[:-1]))).all()):
-        return items
-    return take(items, np.lexsort((items.start, items.end)))
+def in_time(items: Items, rows: Bools | None = None) -> Items:
+    """The rows, or those of a mask, in order of time: of end, then of start."""
+    places = np.arange(len(items)) if rows is None else np.flatnonzero(rows)
+    end, start = items.end[places], items.start[places]
+    points = bool((start == end).all())
+    order = np.argsort(end, kind="stable") if points else np.lexsort((start, end))
+    return items if rows is None and is_sorted(order) else take(items, places[order])
 
 
-def parted(held: list[Items], turn: int) -> tuple[list[Items], list[Items]]:
-    """The rows that end before `turn`, in order of time, and those that stay; each piece is and stays in order."""
-    leaving, staying = [], []
-    for items in held:
-        cut = int(np.searchsorted(items.end, turn))
-        if cut:
-            leaving.append(sliced(items, 0, cut))
-        if cut < len(items):
-            staying.append(sliced(items, cut, len(items) - cut))
-    follow = all((a.end[-1], a.start[-1]) <= (b.end[0], b.start[0]) for a, b in pairwise(leaving))
-    return leaving if follow else [in_time(join(leaving))], staying
+def is_sorted(values: Ints) -> bool:
+    return bool((values[1:] >= values[:-1]).all())
+
+
+def cut(items: Items, turn: int) -> tuple[Items, Items]:
+    """Rows in order of time: those that end before `turn`, and the others."""
+    count = int(np.searchsorted(items.end, turn))
+    return sliced(items, 0, count), sliced(items, count, len(items) - count)
+
+
+def interleaved(pieces: list[Items]) -> list[Items]:
+    """Pieces in order of time as pieces that follow each other; only what overlaps is copied."""
+    out: list[Items] = []
+    for piece in sorted((each for each in pieces if len(each)), key=lambda each: int(each.end[0])):
+        overlap: list[Items] = []
+        while out and out[-1].end[-1] > piece.end[0]:
+            before, after = cut(out.pop(), int(piece.end[0]))
+            overlap.append(after)
+            if len(before):
+                out.append(before)
+                break
+        if overlap:
+            last = max(int(each.end[-1]) for each in overlap)
+            within, piece = cut(piece, last + 1)
+            out.append(in_time(join([*overlap, within])))
+        if len(piece):
+            out.append(piece)
+    return out
 
 
 def _joined(name: str, several: list[Items]) -> Column:

@@ -101,12 +101,12 @@ class Branch:
     def waiting_answers(self) -> Ints:
         """Waiting answers as the kernel keeps them: first the heap, then those on its side."""
         if not self._ready or not self.program.waits:
-            return np.zeros((0, 2 * len(self.program.nest)), np.int64)
+            return np.zeros((0, self.program.head + 2 * len(self.program.nest)), np.int64)
         return np.concatenate([self.PD[: self.T[WAITING]], self.PD[len(self.PD) - self.T[rt.ASIDE] :]])
 
     def bound(self, answers: Ints) -> Ints:
         """The (event, end) pairs of some of them; what the judge needs stands before these."""
-        return answers[:, answers.shape[1] - 2 * len(self.program.nest) :]
+        return answers[:, self.program.head :]
 
     @property
     def waiting(self) -> int:
@@ -203,8 +203,8 @@ class Branch:
         self.D = np.zeros(((dense + keys) * leaves, 4), np.int32)
         self.N = np.full((dense + keys) * leaves, -rt.FAR, np.int64)
         self.KM = np.zeros((4 * keys if program.keyed else 1, 3), np.int64)
-        head = 3 if program.holds else 2
-        self.PD = np.zeros((max(16, rows // 16) if program.waits else 1, head + 2 * len(program.nest)), np.int64)
+        waiting = max(16, rows // 16) if program.waits else 1
+        self.PD = np.zeros((waiting, program.head + 2 * len(program.nest)), np.int64)
         self.OUT = np.zeros((rows, program.width), np.int64)
         self.MEM = np.zeros(4 * rows if program.repeated else 1, np.int64)
         self.LF = np.array(program.floats or (0.0,), np.float64)

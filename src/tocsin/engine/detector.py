@@ -276,6 +276,11 @@ class Detector:
         return total
 
     @property
+    def late_refuting(self) -> int:
+        """How many events came late that answers are judged by, over all branches."""
+        return sum(branch.count(rt.LATE_NEGATIVE) for branch in self.branches)
+
+    @property
     def compiled(self) -> bool:
         """Whether every part of the query runs as machine code."""
         return all(branch.is_compiled for branch in self.branches)

@@ -11,8 +11,9 @@ the same memory, so that they compute with Python's own integers. All tables are
       k * leaves + l
   N   the newest end in each buffer, or a time long ago: most lookups need no more
   KM  open-addressing table, 3 words a slot: prefix, value, key code; codes start at 1, 0 is "no key"
-  PD  waiting answers, WAIT_WIDTH words each, a binary heap on word 0: the time they wait for, key, [type they wait
-      for,] (event, end) pairs; held answers that the heap cannot rank stand aside, from the last row backwards
+  PD  waiting answers, WAIT_WIDTH words each, a binary heap on word 0: the time they wait for, key, (event, end) pairs;
+      held answers have before these the type they wait for and a stamp (see STAMPS), and those that the heap cannot
+      rank stand aside, from the last row backwards
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -107,7 +108,7 @@ DENSE = 29  # keys from 0 to this are their own codes
 SLACK = 30  # an event that ends more than this behind the clock is too late
 IMMEDIATE = 31  # 1: answers do not wait for time to pass
 GUARANTEES = 32  # where in T the guarantees begin: for each local type what was promised, and its lag behind the clock
-MOVED = 33  # 1: a guarantee has moved since answers on the side were judged
+MOVED = 33  # 1: a guarantee has moved since held answers were judged
 ASIDE = 34  # held answers on the side of the heap: what they wait for has come, but for another type
 TYPES = 35  # how many local types there are
 WATCHED = 36  # the local type that the answer just judged waits for; -1: it may be any
@@ -127,7 +128,9 @@ TRIES = EAGER + MOST_LEAVES  # how often that was asked
 HITS = TRIES + MOST_LEAVES  # and how often it was so
 LOWS = HITS + MOST_LEAVES  # by level: where a binding must lie that a late event can change, its ends at or after this
 HIGHS = LOWS + MOST_LEAVES  # and at or before this
-PARAMS = HIGHS + MOST_LEAVES  # the window, the integer literals, then the tables of types
+STAMPS = HIGHS + MOST_LEAVES  # by key modulo STAMPED: changes when an event may have refuted held answers
+STAMPED = 64
+PARAMS = STAMPS + STAMPED  # the window, the integer literals, then the tables of types
 
 # --- what a kernel returns ---------------------------------------------------------------------------------------
 DONE, OUT_FULL, HEAP_FULL, KEYS_FULL, WAIT_FULL = 0, 1, 2, 3, 4
@@ -564,10 +567,11 @@ def wait(T: Any, PD: Any) -> None:
 
 @compiled
 def swap(T: Any, PD: Any, one: int, other: int) -> None:
-    for k in range(T[WAIT_WIDTH]):
-        word = PD[one * T[WAIT_WIDTH] + k]
-        PD[one * T[WAIT_WIDTH] + k] = PD[other * T[WAIT_WIDTH] + k]
-        PD[other * T[WAIT_WIDTH] + k] = word
+    width = T[WAIT_WIDTH]
+    for k in range(width):
+        word = PD[one * width + k]
+        PD[one * width + k] = PD[other * width + k]
+        PD[other * width + k] = word
 
 
 @compiled
@@ -586,10 +590,23 @@ def sink(T: Any, PD: Any) -> None:
 
 @compiled
 def unwait(T: Any, PD: Any) -> None:
-    """Drop the first entry of the heap."""
-    T[WAITING] -= 1
-    swap(T, PD, 0, T[WAITING])
-    sink(T, PD)
+    """Drop the first entry of the heap: entries move up until the last one fits into the hole."""
+    last = T[WAITING] - 1
+    width = T[WAIT_WIDTH]
+    T[WAITING] = last
+    time = PD[last * width]
+    hole = 0
+    while 2 * hole + 1 < last:
+        child = 2 * hole + 1
+        if child + 1 < last and PD[(child + 1) * width] < PD[child * width]:
+            child += 1
+        if time <= PD[child * width]:
+            break
+        for k in range(width):
+            PD[hole * width + k] = PD[child * width + k]
+        hole = child
+    for k in range(width):
+        PD[hole * width + k] = PD[last * width + k]
 
 
 @compiled
@@ -610,12 +627,35 @@ def promised(T: Any, type: int) -> int:
 
 
 @compiled
+def disturb(T: Any, key: int) -> None:
+    """An event may refute held answers under a key (-1: any)."""
+    if key >= 0:
+        T[STAMPS + (key & (STAMPED - 1))] += 1
+        return
+    for slot in range(STAMPED):
+        T[STAMPS + slot] += 1
+
+
+@compiled
 def furthest(T: Any) -> int:
     """The largest guarantee of any type: nothing that waits for a later time can be settled."""
     best = -FAR
     for type in range(T[TYPES]):
         best = max(best, promised(T, type))
     return best
+
+
+@inlined
+def is_due(T: Any, PD: Any) -> bool:
+    """Whether a held answer may be settled now that the clock or a guarantee has moved."""
+    if T[ASIDE] > 0:
+        return True
+    if T[WAITING] > 0:
+        for type in range(T[TYPES]):
+            if PD[0] <= promised(T, type):
+                return True
+    T[MOVED] = 0
+    return False
 
 
 @compiled

@@ -23,7 +23,7 @@ from tocsin.engine import parts as saved
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Counters, Detector
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import Ints, Items, clock_before
+from tocsin.items import Items
 from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
 from tocsin.plan.rewrite import all_blocks
@@ -31,6 +31,8 @@ from tocsin.plan.rewrite import all_blocks
 PRICE = 5  # windows of delay that a withdrawal is worth
 FIRST = 16  # answers that weigh as much as what events alone suggest
 ENOUGH = 64  # events that are worth a judgement
+MANY = 4096  # events of a batch that are looked at for their type
+SAMPLE = 64  # answers of a batch whose delay is looked at
 MEMORY = 256  # so many answers, and sixteen times as many events, weigh half as much as new ones
 CLEAR = 1.5  # to stop holding answers must be better by this factor, so that the choice does not swing
 
@@ -93,7 +95,7 @@ class Auto:
         self.chooses = self.can_choose  # not while it is brought to where another one was
         self.codes = np.array([*(type in refuting for type in types), False])
         self.held = False
-        self.switches = self.matches = self.retracted = self._pruned = 0
+        self.switches = self.matches = self.retracted = self._pruned = self._late = 0
         self.costs, self._asked = Costs(late or 0), 0
         self.ledger: dict[Key, tuple[int, Changes, int]] = {}  # answered, not yet certain: end, and where it stands
 
@@ -110,12 +112,13 @@ class Auto:
     # --- the verbs of a detector; each gives all its changes ---
 
     def push(self, items: Items) -> list[Changes]:
-        self._see(items.types, items.end)
-        return self._judged(self._passed(self.inner.push(items)))
+        changes = self.inner.push(items)
+        self._see(items.types)
+        return self._judged(self._passed(changes))
 
     def push_one(self, one: OneRow) -> list[Changes]:
-        self._see(one.types, one.end)
         changes = self.inner.push_one(one)
+        self._see(one.types)
         return self._judged([] if changes is None and not self.ledger else self._passed(changes))
 
     def promise(self, type: str | None, time: int) -> list[Changes]:
@@ -135,27 +138,32 @@ class Auto:
 
     # --- choosing ---
 
-    def _see(self, types: Any, end: Ints) -> None:
-        """Count the events that can refute an answer, and those of them that come late."""
-        counted = self.codes[types]
-        events = int(np.count_nonzero(counted))
-        self.costs.see(events, int(np.count_nonzero(counted & (end < clock_before(self.inner.clock, end)))))
-        self._asked += events
+    def _see(self, types: Any) -> None:
+        """Count the events that can refute an answer (of many, by a sample), and those of them that came late."""
+        if not self.chooses:
+            return
+        step = len(types) // MANY + 1
+        events = int(np.count_nonzero(self.codes[types[::step]])) * step
+        late = self.inner.late_refuting
+        self.costs.see(events, late - self._late)
+        self._late, self._asked = late, self._asked + events
 
     def _measure(self, changes: Changes) -> None:
         """What the answers cost, and would have cost."""
         if not self.chooses or not len(changes) or self.inner.ended:
             return
         assert self.late is not None
-        given = changes.op > 0
-        ends = changes.span[1][given]
+        given = np.flatnonzero(changes.op > 0)
+        seen = changes.pick(given[:: len(given) // SAMPLE + 1])
+        ends, known = seen.span[1], seen.known_at
         if self.held:
             pruned = self.inner.count().held_pruned
-            delays, refuted = changes.known_at[given] - ends, pruned - self._pruned
+            delays, refuted = known - ends, pruned - self._pruned
             self._pruned = pruned
         else:
-            delays, refuted = ends + self.late - changes.known_at[given], int(np.count_nonzero(~given))
-        self.costs.answer(len(ends), float(np.maximum(delays, 0).sum()), refuted)
+            delays, refuted = ends + self.late - known, len(changes) - len(given)
+        waited = float(np.maximum(delays, 0).sum()) * len(given) / max(len(seen), 1)
+        self.costs.answer(len(given), waited, refuted)
 
     def _judged(self, changes: list[Changes]) -> list[Changes]:
         if self._asked < ENOUGH or not self.chooses:
@@ -178,6 +186,7 @@ class Auto:
         certain = self._anew(new, parts)
         self.ledger = {key: entry for key, entry in given.items() if key not in certain}
         self.inner, self.held, self.switches, self._pruned = new, True, self.switches + 1, 0
+        self._late = new.late_refuting
         due = [(piece, row) for key, (_, piece, row) in certain.items() if key not in given]
         return self._counted([piece.pick(np.array([row])) for piece, row in due])
 
@@ -250,6 +259,7 @@ class Auto:
         """Be as another one was when it was saved."""
         self.held, self.switches, self.matches, self.retracted, self._asked, costs = chosen
         self.costs, self._pruned, self.chooses = Costs(**costs), self.inner.count().held_pruned, self.can_choose
+        self._late = self.inner.late_refuting
         found = unpacked(entries, rows, plan, self.inner.functions)
         self.ledger = {(high, low): (end, piece, 0) for ((high, low), end), piece in found}
 

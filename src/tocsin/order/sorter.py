@@ -14,7 +14,7 @@ from math import ceil
 
 import numpy as np
 
-from tocsin.encode.merge import in_time, join, parted, take
+from tocsin.encode.merge import cut, in_time, interleaved, is_sorted, join
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Ints, Items, clock_before
 from tocsin.order.strategy import Strategy
@@ -43,21 +43,32 @@ class Sorter:
     @property
     def count(self) -> int:
         """How many rows wait."""
-        return sum(len(items) for items in self.held)
+        return sum(int(np.count_nonzero(self._wanted(items))) for items in self.held)
 
     def push(self, items: Items) -> tuple[list[Items], Ints]:
         """The rows that leave, in order; and the places of the given rows that have missed their turn."""
-        missed = self._missed(items.end)
-        if missed.any():
-            items = take(items, ~missed)
-        self.hold(items)
-        return self._leave(self._turn()), np.flatnonzero(missed)
+        end = items.end
+        in_order = len(end) > 0 and bool(end[0] >= self.clock) and is_sorted(end)
+        missed = self._missed(end, in_order=in_order)
+        if not in_order or missed.any():
+            items = in_time(items, self._wanted(items) & ~missed)
+        leaving, staying = cut(items, self._turn())
+        before = self._leave(self._turn())
+        self._hold(staying)
+        return interleaved([*before, leaving]), np.flatnonzero(missed)
+
+    def _wanted(self, items: Items) -> Bools:
+        """The rows that are worth holding: those that somebody reads; all of them where events are counted."""
+        return (items.types >= 0) | (self.strategy.events is not None)
 
     def hold(self, items: Items) -> None:
-        """Hold rows back, in pieces that are in order of time; small ones are joined, so that there are never many."""
+        """Hold rows back, whatever their order."""
+        self._hold(in_time(items))
+
+    def _hold(self, items: Items) -> None:
+        """Pieces in order of time; small ones are joined, so that there are never many."""
         if not len(items):
             return
-        items = in_time(items)
         while self.held and len(self.held[-1]) <= 2 * len(items) <= SMALL:
             items = in_time(join([self.held.pop(), items]))
         self.held.append(items)
@@ -74,10 +85,13 @@ class Sorter:
         self.delays, self.ranked = old.delays.copy(), old.ranked.copy()
         return self._leave(self.left)
 
-    def _missed(self, end: Ints) -> Bools:
+    def _missed(self, end: Ints, *, in_order: bool) -> Bools:
         """Which rows come after their turn; one by one, because each of them moves the clock."""
         if not len(end):
             return np.zeros(0, np.bool_)
+        if in_order and self.strategy.events is None and self.strategy.quantile is None:
+            self.clock = int(end[-1])
+            return end < self.left if end[0] < self.left else np.zeros(len(end), np.bool_)
         before = clock_before(self.clock, end)
         self.clock = max(int(before[-1]), int(end[-1]))
         if self.strategy.events is not None:
@@ -128,5 +142,6 @@ class Sorter:
 
     def _leave(self, turn: int) -> list[Items]:
         self.left = max(self.left, turn)
-        leaving, self.held = parted(self.held, turn)
-        return leaving
+        parts = [cut(items, turn) for items in self.held]
+        self.held = [staying for _, staying in parts if len(staying)]
+        return interleaved([leaving for leaving, _ in parts])

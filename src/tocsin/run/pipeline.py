@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tocsin.encode.batch import PAYLOAD, Encoder
 from tocsin.encode.columns import RESERVED, Columns
-from tocsin.encode.merge import in_time, join, parted, take, with_text_eids
+from tocsin.encode.merge import cut, in_time, interleaved, join, take, with_text_eids
 from tocsin.encode.row import OneRow
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector, compile_plan
@@ -76,8 +76,9 @@ class Stage:
 
     def release(self, frontier: int) -> list[Items]:
         """The held rows that end at or before the frontier, in order of time."""
-        ripe, self.held = parted([in_time(items) for items in self.held], frontier + 1)
-        return ripe
+        parts = [cut(in_time(items), frontier + 1) for items in self.held]
+        self.held = [staying for _, staying in parts if len(staying)]
+        return interleaved([leaving for leaving, _ in parts])
 
 
 def merged(changes: Changes) -> Changes:

@@ -80,6 +80,7 @@ class Generator(Intake):
             holds=self.holds,
             ranks="RK[" in source,
             words=self.words,
+            head=self._head,
             span=self._span(),
             foreign=tuple(self.foreign_calls),
             inlined=tuple(self.inlined),

@@ -58,7 +58,7 @@ class Intake(Nest):
             "if ty >= 0:",
             "    ty = T[local + ty]",
             "late = e < clock",
-            *(["if not late:", "    T[MOVED] = 1"] if self.holds else []),
+            *(["if e > clock:", "    T[MOVED] = 1"] if self.holds else []),
             "if ty < 0 or e < clock - slack:",
             "    if ty >= 0:",
             "        T[LATE] += 1",
@@ -74,8 +74,13 @@ class Intake(Nest):
         if self.waits:
             self._lines("if T[IMMEDIATE] != 0:", "    late = True")  # nothing waits, so any event may correct
         if self.waits:  # what was due before a late event must be answered before it can be corrected
-            held = "T[WAITING] + T[ASIDE] > 0" if self.holds else "(late or sign < 0 or T[WAITING] > 0 and not ordered)"
+            held = (
+                "T[MOVED] != 0 and is_due(T, PD)"
+                if self.holds
+                else "(late or sign < 0 or T[WAITING] > 0 and not ordered)"
+            )
             self._lines(
+                *(["T[CLOCK] = clock"] if self.holds else []),
                 f"if phase == 0 and {held}:",
                 "    T[CLOCK] = clock",
                 "    if due(S) != DONE:",
@@ -337,9 +342,18 @@ class Intake(Nest):
                 self.emit(f"if good and (late or sign < 0){certain}:")
                 with self.writer.indented():
                     self._changed()
+            if self.holds:
+                self._disturb()
             self._count_late()
             self.emit("return good")
         self.emit("")
+
+    def _disturb(self) -> None:
+        """Held answers under the keys of a late event must be judged again before they are given."""
+        if self.shape.signs:
+            self._lines("if sign < 0:", "    disturb(T, -1)")
+        key = "T[ROW_KEYS + leaf] if T[COVERED + leaf] != 0 else -1" if self.keys else "0"
+        self._each_leaf("if T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0:", f"    disturb(T, {key})")
 
     def _count_late(self) -> None:
         """Events behind the clock, once each: those at root leaves and all others."""

@@ -64,7 +64,7 @@ class Layout(Names):
     @property
     def _head(self) -> int:
         """Words of a waiting answer before its events."""
-        return 3 if self.holds else 2
+        return 4 if self.holds else 2
 
     @property
     def _tables(self) -> str:

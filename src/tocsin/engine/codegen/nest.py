@@ -16,6 +16,8 @@ from tocsin.engine.codegen.readings import (
 from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
 from tocsin.plan.expr import Bound, leaves
 
+STAMP = "T[STAMPS + (key & (STAMPED - 1))]"  # of what concerns held answers under a key
+
 
 class Nest(Certainty):
     """nest(), judge(), due() and their helpers."""
@@ -56,12 +58,15 @@ class Nest(Certainty):
         return max((self.nest.index(leaf) for leaf in used), default=0)
 
     def _judge(self) -> None:
-        """def judge(...): the status of a complete binding without the event `excl`, and the time it waits for."""
+        """def judge(...): the status of a complete binding without the event `excl`, and the time it waits for.
+
+        With `known` the parts that the nest looks at are not violated by stored events.
+        """
         root = self.root
         places = ", ".join(f"i_{leaf}" for leaf in self.nest)
         self.emit("@inlined")
-        self.emit(f"def judge(excl, write, key, {places}, S):")
-        self.declared.append(("judge", "iii" + "i" * len(self.nest) + "S"))
+        self.emit(f"def judge(excl, write, known, key, {places}, S):")
+        self.declared.append(("judge", "iiii" + "i" * len(self.nest) + "S"))
         with self.writer.indented():
             self.emit(f"{STATE} = S")
             self.emit(f"mn = {least([self._time(leaf, 'start') for leaf in self.nest])}")
@@ -103,7 +108,8 @@ class Nest(Certainty):
             self._lines(f"mn = min(mn, rs_{leaf.id})", f"mx = max(mx, re_{leaf.id})")
         self._sets(root, f"return {FAILS}, 0, 0")
         for part in root.forbidden:
-            self._lines(f"if {self._will_be_violated(part, 'excl')}:", f"    return {FAILS}, 0, 0")
+            known = "" if self._late(part) else "known == 0 and "
+            self._lines(f"if {known}{self._will_be_violated(part, 'excl')}:", f"    return {FAILS}, 0, 0")
         searched = [
             part for part in root.forbidden if not self._is_rough(part.block) and not self._is_single(part.block)
         ]
@@ -266,9 +272,9 @@ class Nest(Certainty):
         if self._judged:
             places = ", ".join(f"i_{leaf}" for leaf in self.nest)
             self.emit(f"if q_{last}:")
-            self.emit(f"    now, until, total = judge(-1, 0, key, {places}, S)")
+            self.emit(f"    now, until, total = judge(-1, 0, 1, key, {places}, S)")
             self.emit(f"if p_{last}:")
-            self.emit(f"    was, other, former = judge(v, 0, key, {places}, S)")
+            self.emit(f"    was, other, former = judge(v, 0, 1, key, {places}, S)")
         self.emit(f"if mode != {DELTA}:")
         with self.writer.indented():
             self.emit(f"if now == {HOLDS}:")
@@ -312,7 +318,7 @@ class Nest(Certainty):
             self.emit(f"OUT[at * {self._width} + {2 + number}] = {self._word(leaf, 1)}")
         if self.root.repeated:
             places = ", ".join(f"i_{leaf}" for leaf in self.nest)
-            self.emit(f"good, other, count = judge({excl}, at + 1, key, {places}, S)")
+            self.emit(f"good, other, count = judge({excl}, at + 1, 0, key, {places}, S)")
             self._lines("if good < 0:", *(["    T[MEM_N] = members"] if undo else []), "    return False")
         self.emit("T[OUT_N] = at + 1")
 
@@ -326,7 +332,7 @@ class Nest(Certainty):
             self.emit("PD[at] = until")
             self.emit("PD[at + 1] = key")
             if self.holds:
-                self.emit("PD[at + 2] = T[WATCHED]")
+                self._lines("PD[at + 2] = T[WATCHED]", f"PD[at + 3] = {STAMP}")
             for number, leaf in enumerate(self.nest):
                 self.emit(f"PD[at + {self._head + 2 * number}] = {self._word(leaf, 1)}")
                 self.emit(f"PD[at + {self._head + 2 * number + 1}] = e_{leaf}")
@@ -361,10 +367,12 @@ class Nest(Certainty):
         self.declared.append(("recall", "iS"))
         with self.writer.indented():
             self._lines(f"{STATE} = S", "row *= T[WAIT_WIDTH]", "key = PD[row + 1]", "T[REWAIT] = -FAR")
+            if self._lasts:
+                self._undisturbed()
             for level, leaf in enumerate(self.nest):
                 self._lines(f"i_{leaf} = {self._place(level)}", f"if i_{leaf} < 0:", "    return True")
             self._lines(
-                f"now, until, total = judge(-1, 0, key, {places}, S)",
+                f"now, until, total = judge(-1, 0, 0, key, {places}, S)",
                 f"if now == {WAITS}:",
                 "    T[REWAIT] = until",
                 f"if now == {FAILS}:",
@@ -376,6 +384,34 @@ class Nest(Certainty):
                 self._out("1", "-1", undo=True)
                 self.emit("T[RELEASED] += 1")
             self._lines("return True", "")
+
+    @property
+    def _lasts(self) -> bool:
+        """Whether a held answer that no late event concerns stays as it was found: its scopes had closed by then."""
+        simple = all(
+            self._is_single(part.block) and not self._late(part) and not reaches_ahead(part.scope)
+            for part in self.root.forbidden
+        )
+        return bool(self.holds and self.root.forbidden) and simple and not self.root.repeated
+
+    def _undisturbed(self) -> None:
+        """Such an answer is given as it stands, once all that it waits for is promised."""
+        promised = self._guaranteed(leaf for part in self.root.forbidden for leaf in part.block.leaves)
+        self._lines(
+            f"if PD[row + 3] == {STAMP} and {promised} >= PD[row]:",
+            "    at = T[OUT_N]",
+            "    if at >= T[OUT_SIZE]:",
+            "        return False",
+            f"    OUT[at * {self._width}] = 1",
+            f"    OUT[at * {self._width} + 1] = T[CLOCK]",
+            *(
+                f"    OUT[at * {self._width} + {2 + level}] = PD[row + {self._head + 2 * level}]"
+                for level in range(len(self.nest))
+            ),
+            "    T[OUT_N] = at + 1",
+            "    T[RELEASED] += 1",
+            "    return True",
+        )
 
     def _place(self, level: int) -> str:
         """Where the event of a level of a waiting answer stands now, or -1."""
@@ -465,10 +501,11 @@ class Nest(Certainty):
                 self._lines(
                     f"status = {FAILS}",
                     "if found:",
-                    f"    status, until, total = judge(-1, 0, key, {places}, S)",
+                    f"    status, until, total = judge(-1, 0, 0, key, {places}, S)",
                     f"if status == {FAILS} or (status == {HOLDS} and T[ASK] == 0):",
                     "    PD[row] = -FAR",
                     "    PD[row + 2] = -1",
+                    "    PD[row + 3] = -1",
                     "    changed = True",
                 )
             self._lines("if changed:", "    rank_again(T, PD)", "")

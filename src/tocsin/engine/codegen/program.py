@@ -54,6 +54,7 @@ class Program:
     holds: bool
     ranks: bool  # texts are compared by order
     words: int  # words of H per stored event
+    head: int  # words of PD before the events of a waiting answer
     span: int | None  # how far behind the clock events are needed; None: for ever
     foreign: tuple[Op | User, ...]  # called from the plain body only
     inlined: tuple[str, ...]  # user functions compiled into the kernel
