@@ -73,7 +73,7 @@ def shares_of_speed(
 
 def throughput(scale: Scale) -> Figure:
     shares = [0, 20, 50] if scale.quick else [0, 5, 10, 20, 30, 50]
-    events = 100_000 if scale.quick else 1_000_000
+    events = 100_000 if scale.quick else 4_000_000
     panels, facts, targets = [], [], []
     wrong: set[str] = set()
     for name, query in QUERIES.items():
