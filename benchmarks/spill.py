@@ -31,7 +31,8 @@ from tocsin.order.spill import Spilling
 from tocsin.plan.bind import bind
 from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
-from tocsin.testing.streams import Arrivals, Uniform, table
+from tocsin.testing.delays import Uniform
+from tocsin.testing.streams import Arrivals, table
 
 BATCH = 16_384
 

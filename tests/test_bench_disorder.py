@@ -27,8 +27,9 @@ from benchmarks.disorder.run import plain, renewed, write_page
 from benchmarks.disorder.workload import Load
 from tocsin.events import Event as Occurrence
 from tocsin.lang.parser import parse
+from tocsin.testing.disorder import disordered, smallest_sufficient_slack
 from tocsin.testing.oracle import matches
-from tocsin.testing.streams import Arrivals, disordered, smallest_sufficient_slack
+from tocsin.testing.streams import Arrivals
 
 Q = Pattern.of("SEQ(A,B,!C,D)", 10)
 ABD = Pattern.of("SEQ(A,B,D)", 10)

@@ -13,12 +13,12 @@ from tocsin.lang.parser import parse
 from tocsin.plan.bind import bind
 from tocsin.plan.passes import optimize
 from tocsin.testing import strategies
+from tocsin.testing.disorder import disordered, smallest_sufficient_slack
 from tocsin.testing.levels import LEVELS, Change, Level, classify, in_words, log_of, pushes, spelled_item
 from tocsin.testing.modes import Mode, changes
 from tocsin.testing.notation import Item, Promise, events_of, find, history
 from tocsin.testing.oracle import Binding, matches
 from tocsin.testing.oracle_parts import with_names
-from tocsin.testing.streams import disordered, smallest_sufficient_slack
 
 Q4 = "EVENT SEQ(A a, B b, !C c, D d) WITHIN 10"
 POSITIVE = "EVENT SEQ(A a, B b, D d) WITHIN 10"

@@ -33,12 +33,12 @@ from tocsin.run.session import Session
 from tocsin.run.state import Archive, get_pipeline, put_pipeline
 from tocsin.schema import Schema
 from tocsin.testing.cases import Case, admitted, oracle_answer, read_cases
+from tocsin.testing.disorder import disordered, smallest_sufficient_slack
 from tocsin.testing.levels import Change, Level, classify
 from tocsin.testing.modes import schema_of
 from tocsin.testing.notation import Item, Promise, events_of, history, spell
 from tocsin.testing.oracle import Binding, matches
 from tocsin.testing.strategies import SCHEMA, pair
-from tocsin.testing.streams import disordered, smallest_sufficient_slack
 
 MINUTES = Schema(unit="s")
 

@@ -31,10 +31,11 @@ from tocsin.plan.block import Plan
 from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
 from tocsin.testing.agree import Bench, Trial, difference
+from tocsin.testing.delays import Uniform
 from tocsin.testing.modes import ALL, EVERY, Mode, held_types, net, promises, smallest_slack
 from tocsin.testing.oracle import Binding
 from tocsin.testing.strategies import SCHEMA, history, pair
-from tocsin.testing.streams import Arrivals, Uniform, table
+from tocsin.testing.streams import Arrivals, table
 
 QUERIES = 60  # for each way
 pytestmark = pytest.mark.filterwarnings("ignore:the memory limit")

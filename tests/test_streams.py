@@ -16,16 +16,9 @@ from hypothesis import strategies as st
 from tocsin.encode import from_dicts
 from tocsin.errors import InputError
 from tocsin.events import Event
-from tocsin.testing import streams
-from tocsin.testing.notation import Promise, events_of
-from tocsin.testing.notation import history as read
-from tocsin.testing.streams import (
-    Arrivals,
-    Burst,
-    Exponential,
-    Fixed,
-    Pareto,
-    Uniform,
+from tocsin.testing import disorder, streams
+from tocsin.testing.delays import Burst, Exponential, Fixed, Pareto, Uniform
+from tocsin.testing.disorder import (
     broken_promises,
     disordered,
     lateness,
@@ -33,6 +26,9 @@ from tocsin.testing.streams import (
     shuffle_within,
     smallest_sufficient_slack,
 )
+from tocsin.testing.notation import Promise, events_of
+from tocsin.testing.notation import history as read
+from tocsin.testing.streams import Arrivals
 
 EVERY_PROMISE = {"promises": 0.3, "source_promises": 0.3, "heartbeats": 0.1}
 KINDS = {
@@ -400,14 +396,14 @@ EVENTS = [Event("ABC"[at % 3], at, at + at % 2, at, source=(None, "x")[at % 2]) 
 
 
 @settings(max_examples=150, deadline=None)
-@given(streams.arrivals(EVENTS))
+@given(disorder.arrivals(EVENTS))
 def test_hypothesis_draws_valid_arrivals(items: list[object]) -> None:
     assert broken_promises(items) == []  # type: ignore[arg-type]
     assert {event.eid for event in events_of(items)} == set(range(6))  # type: ignore[arg-type]
 
 
 @settings(max_examples=30, deadline=None)
-@given(streams.arrivals([], duplicates=True), streams.arrivals(EVENTS, duplicates=False, promises=False))
+@given(disorder.arrivals([], duplicates=True), disorder.arrivals(EVENTS, duplicates=False, promises=False))
 def test_hypothesis_draws_nothing_from_nothing(nothing: list[object], plain: list[object]) -> None:
     assert all(isinstance(item, Promise) for item in nothing)
     assert sorted(plain, key=lambda event: event.eid) == EVENTS  # type: ignore[attr-defined]
@@ -416,9 +412,9 @@ def test_hypothesis_draws_nothing_from_nothing(nothing: list[object], plain: lis
 def test_hypothesis_shrinks_to_the_order_of_the_list() -> None:
     from hypothesis import find
 
-    found = find(streams.arrivals(EVENTS), lambda items: any(isinstance(item, Promise) for item in items))
+    found = find(disorder.arrivals(EVENTS), lambda items: any(isinstance(item, Promise) for item in items))
     assert [event.eid for event in events_of(found)] == list(range(6))
-    late = find(streams.arrivals(EVENTS), lambda items: smallest_sufficient_slack(items) >= 2)
+    late = find(disorder.arrivals(EVENTS), lambda items: smallest_sufficient_slack(items) >= 2)
     assert len(late) == 6
 
 

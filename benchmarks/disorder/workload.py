@@ -13,7 +13,8 @@ from benchmarks.disorder.baselines.arms import ARMS, Switches, engine
 from benchmarks.disorder.baselines.engine import Engine, log
 from benchmarks.disorder.baselines.pattern import Event, Given, Pattern, Pog, Sequence, arrivals
 from benchmarks.disorder.measure import Run, watched
-from tocsin.testing.streams import Arrivals, Delay, Uniform, history
+from tocsin.testing.delays import Delay, Uniform
+from tocsin.testing.streams import Arrivals, history
 
 NEGATIVE = "C"
 POSITIVE = "ABDEFGHIJ"

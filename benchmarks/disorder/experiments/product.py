@@ -14,7 +14,8 @@ from benchmarks.disorder.figure import Curves, Figure, Panel, Scale, mean
 from benchmarks.disorder.measure import Run, cpu_seconds, watched
 from benchmarks.disorder.product import Ready, Strategy, known, ready
 from benchmarks.disorder.workload import Load
-from tocsin.testing.streams import Arrivals, Uniform, table
+from tocsin.testing.delays import Uniform
+from tocsin.testing.streams import Arrivals, table
 
 K = 20  # ticks
 WINDOW = 100

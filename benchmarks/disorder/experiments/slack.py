@@ -7,7 +7,8 @@ from benchmarks.disorder.experiments.compensation import time_all
 from benchmarks.disorder.figure import Curves, Figure, Panel, Scale, mean
 from benchmarks.disorder.measure import Run
 from benchmarks.disorder.workload import Load
-from tocsin.testing.streams import Arrivals, Delay, Pareto, Uniform
+from tocsin.testing.delays import Delay, Pareto, Uniform
+from tocsin.testing.streams import Arrivals
 
 WAYS = {"reorder buffer": "k-slack", "native slack": "algorithm 7, partition", "aggressive": "aggressive"}
 
