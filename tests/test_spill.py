@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import tocsin
 from tocsin.encode import Columns, Encoder, from_dicts, infer_schema
 from tocsin.encode.row import RowEncoder
 from tocsin.engine.changes import Changes
@@ -586,3 +588,29 @@ def test_what_cannot_be_meant_is_refused() -> None:
     ordered = compile_plan(run.plan, types_of(run.plan), run.strings, jit=False)
     with pytest.raises(TocsinError, match="in order need no disk"):
         Spilling(ordered, 1000)
+
+
+# --- columns of every kind -----------------------------------------------------------------------------------------
+
+COUNT = 3000
+COLUMNS = {
+    "text codes": pa.array(["x", "y", None] * (COUNT // 3)).dictionary_encode(),
+    "large texts": pa.array(["x"] * COUNT, pa.large_string()),
+    "dates": pa.array([date(2026, 1, 1 + at % 9) for at in range(COUNT)]),
+    "times of day": pa.array([at % 60 for at in range(COUNT)], pa.time32("s")),
+    "lists": pa.array([[at % 3, 1] for at in range(COUNT)]),
+    "bytes": pa.array([b"\xff\x00"] * COUNT),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_columns_that_nobody_reads_come_back_from_disk(kind: str) -> None:
+    """Events have no eid, so each is named by its content: this column too."""
+    types = pa.array(["A", "B"] * (COUNT // 2)).dictionary_encode()
+    times = [at + (40 if at % 7 == 0 else 0) for at in range(COUNT)]
+    table = pa.table({"type": types, "time": times, "id": [at % 3 for at in range(COUNT)], "x": COLUMNS[kind]})
+    query = tocsin.query("EVENT SEQ(A a, B b) WHERE [id] WITHIN 5")
+    order = {"order": "aggressive(2000)", "jit": False}
+    whole, limited = query.detect(table, **order), query.detect(table, memory_limit="20 kB", **order)
+    assert 100 < len(whole) == len(limited)
+    assert set(whole.table()["match_id"].to_pylist()) == set(limited.table()["match_id"].to_pylist())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import pyarrow as pa
-
 from benchmarks.disorder.baselines.pattern import Event
 from benchmarks.disorder.figure import Figure, Panel, Scale
 from benchmarks.disorder.measure import Run, take_turns, watched
@@ -23,18 +21,12 @@ def figures(scale: Scale) -> list[Figure]:
     return [thresholds(scale)]
 
 
-def spelled_out(events: pa.Table) -> pa.Table:
-    """Texts as texts: what comes back from disk has no dictionaries."""
-    texts = [pa.field(f.name, pa.string()) if pa.types.is_dictionary(f.type) else f for f in events.schema]
-    return events.cast(pa.schema(texts))
-
-
 def thresholds(scale: Scale) -> Figure:
     counts = scale.places([2, 5, 9, 20, 50, 100, 200, 400])
     events = scale.events(3000)
     load = Load(5, delay=DELAY, given=Arrivals(events=events, unit=UNIT, disorder=0.8))
     stream = [given for given in load.stream if isinstance(given, Event)]
-    prepared = ready(load.pattern.query(), spelled_out(table(load.arrivals)))
+    prepared = ready(load.pattern.query(), table(load.arrivals))
     order = f"aggressive({load.k})"
 
     def run_of(disk: Disk | None) -> Run:

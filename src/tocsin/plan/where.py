@@ -15,7 +15,7 @@ from tocsin.lang.syntax import Expr, Span, conjuncts
 from tocsin.plan.block import Alt, Block, Forbidden, Leaf
 from tocsin.plan.closure import Conditions, Member, Writer, as_equality, classes_of, related_outside, written_classes
 from tocsin.plan.draft import Draft
-from tocsin.plan.expr import Bound
+from tocsin.plan.expr import Bound, leaves
 from tocsin.plan.fold import FALSE, TRUE, never_true
 from tocsin.plan.parts import Absent, Site, Spot, chained
 from tocsin.plan.problems import Problems
@@ -170,7 +170,8 @@ class _Filler:
             repeated = frozenset(self.draft.repeated)
             if bound == TRUE:
                 continue
-            if only_leaf(bound) == id and not whole_set(bound, repeated):
+            own = only_leaf(bound) == id or not leaves(bound)  # what mentions nobody is about this alternative, too
+            if own and not whole_set(bound, repeated):
                 where.append(bound)
             else:
                 self.predicates.append(bound)
