@@ -863,3 +863,47 @@ def test_the_cases_hold_with_a_restart_at_every_step(case: Case) -> None:
     for engine in (one, other):
         engine(parse_all(case.query), history(case.stream), case.options)
     assert other.steps == one.steps
+
+
+# --- what is owed --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "events", "missing"),
+    [
+        ("EVENT SEQ(A a, !C c, B b) WITHIN 10", "a1 b5", [{"C": 4}]),
+        ("EVENT SEQ(A a, !C c, B b, !D d) WITHIN 10", "a1 b5", [{"C": 4, "D": 11}]),
+        ("EVENT SEQ(!C c, A a, B b) WITHIN 10", "a3 b5", [{"C": 2}]),
+        ("EVENT SEQ(A a, !SEQ(C c, !D d, E e), B b) WITHIN 10", "a1 b5", [{"C": 4, "D": 4, "E": 4}]),
+        ("EVENT SEQ(A a, C+ c, B b) WITHIN 10", "a1 c2 b5", [{"C": 4}]),
+        ("EVENT SEQ(A a, !C c, B b) WITHIN 10", "a1 b5 a6 b9", [{"C": 4}, {"C": 8}, {"C": 8}]),
+        ("EVENT SEQ(A a, B b) WITHIN 10", "a1 b5", []),
+        ("EVENT SEQ(A a, !C c, B b)", "a1 b2", []),
+    ],
+)
+def test_what_an_answer_owes_settles_it(query: str, events: str, missing: list[dict[str, int]]) -> None:
+    session = tocsin.query(query).stream(order="conservative", jit=False, eid="eid")
+    session.push(events_of(history(events)))
+    owed = session.debts()
+    assert [debt["missing"] for debt in owed] == missing
+    for type, time in sorted({(type, time) for debt in owed for type, time in debt["missing"].items()}):
+        session.promise(type, time)
+    assert session.debts() == []
+
+
+def test_what_is_owed_is_enough() -> None:
+    """After the promises that an answer needs, it is answered or has failed, whatever the query is like."""
+    settled = 0
+    for number in range(4 * QUICK):
+        asked = drawn(f"debts {number}")
+        pipeline = asked.new("conservative")
+        if asked.events:
+            pipeline.push(from_dicts(asked.events))
+        [stage] = pipeline.stages
+        while owed := stage.detector.debts():
+            settled += 1
+            for type, time in owed[0].missing.items():
+                pipeline.promise(type, time)
+            assert owed[0].missing, asked
+            assert owed[0] not in stage.detector.debts(), asked
+    assert settled > QUICK

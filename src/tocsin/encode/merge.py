@@ -16,10 +16,11 @@ from tocsin.schema import Field
 def take(items: Items, rows: Any) -> Items:
     """The given rows (indexes, or a mask of booleans)."""
     places = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    end = items.end[places]
     return Items(
         types=items.types[places],
-        start=items.start[places],
-        end=items.end[places],
+        start=end if items.start is items.end else items.start[places],
+        end=end,
         eid_high=None if items.eid_high is None else items.eid_high[places],
         eid_low=None if items.eid_low is None else items.eid_low[places],
         columns={name: _taken(column, places) for name, column in items.columns.items()},
@@ -28,7 +29,34 @@ def take(items: Items, rows: Any) -> Items:
     )
 
 
-def _taken(column: Column, places: Ints) -> Column:
+class Rearranged(Items):
+    """Some rows of a batch in another order, whose payload stays where it is until someone looks."""
+
+    __slots__ = ("_made", "base", "order")
+
+    def __init__(self, items: Items, places: Ints | slice) -> None:
+        self.types, self.end = items.types[places], items.end[places]
+        self.start = self.end if items.start is items.end else items.start[places]
+        self.eid_high = None if items.eid_high is None else items.eid_high[places]
+        self.eid_low = None if items.eid_low is None else items.eid_low[places]
+        self.columns = {name: _taken(column, places) for name, column in items.columns.items()}
+        self.signs = None if items.signs is None else items.signs[places]
+        self.base: pa.RecordBatch
+        self.order: Ints
+        if isinstance(items, Rearranged):
+            self.base, self.order = items.base, items.order[places]
+        else:
+            self.base, self.order = items.payload, np.arange(len(items))[places]
+        self._made: pa.RecordBatch | None = None
+
+    @property
+    def payload(self) -> pa.RecordBatch:
+        if self._made is None:
+            self._made = self.base.take(pa.array(self.order))
+        return self._made
+
+
+def _taken(column: Column, places: Ints | slice) -> Column:
     valid = None if column.valid is None else column.valid[places]
     return Column(column.kind, column.values[places], valid, column.scale)
 
@@ -40,10 +68,12 @@ def join(several: list[Items]) -> Items:
         return several[0]
     eids = all(items.eid_high is not None for items in several)
     names = dict.fromkeys(name for items in several for name in items.columns)
+    end = np.concatenate([items.end for items in several])
+    points = all(items.start is items.end for items in several)
     return Items(
         types=np.concatenate([items.types for items in several]),
-        start=np.concatenate([items.start for items in several]),
-        end=np.concatenate([items.end for items in several]),
+        start=end if points else np.concatenate([items.start for items in several]),
+        end=end,
         eid_high=np.concatenate([items.eid_high for items in several]) if eids else None,
         eid_low=np.concatenate([items.eid_low for items in several]) if eids else None,
         columns={name: _joined(name, several) for name in names},
@@ -56,6 +86,8 @@ def sliced(items: Items, begin: int, count: int) -> Items:
     """Some rows that stand together, where they are."""
     if not begin and count == len(items):
         return items
+    if isinstance(items, Rearranged):
+        return Rearranged(items, slice(begin, begin + count))
     rows = slice(begin, begin + count)
     columns = {
         name: Column(
@@ -66,17 +98,29 @@ def sliced(items: Items, begin: int, count: int) -> Items:
     high, low, signs = (
         None if array is None else array[rows] for array in (items.eid_high, items.eid_low, items.signs)
     )
-    payload = items.payload.slice(begin, count)
-    return Items(items.types[rows], items.start[rows], items.end[rows], high, low, columns, payload, signs)  # type: ignore[arg-type]
+    end, payload = items.end[rows], items.payload.slice(begin, count)
+    start = end if items.start is items.end else items.start[rows]
+    return Items(items.types[rows], start, end, high, low, columns, payload, signs)  # type: ignore[arg-type]
 
 
-def in_time(items: Items, rows: Bools | None = None) -> Items:
-    """The rows, or those of a mask, in order of time: of end, then of start."""
-    places = np.arange(len(items)) if rows is None else np.flatnonzero(rows)
-    end, start = items.end[places], items.start[places]
-    points = bool((start == end).all())
-    order = np.argsort(end, kind="stable") if points else np.lexsort((start, end))
-    return items if rows is None and is_sorted(order) else take(items, places[order])
+def in_time(items: Items) -> Items:
+    """The rows in order of time: of end, then of start."""
+    order = _by_time(items, None)
+    return items if is_sorted(order) else take(items, order)
+
+
+def some_in_time(items: Items, rows: Bools) -> Items:
+    """The same for the rows of a mask, without moving what results show of them."""
+    places = np.flatnonzero(rows)
+    return Rearranged(items, places[_by_time(items, places)])
+
+
+def _by_time(items: Items, places: Ints | None) -> Ints:
+    """The order of the rows at some places (None: of all)."""
+    end = items.end if places is None else items.end[places]
+    if items.start is items.end:  # points
+        return np.argsort(end, kind="stable")
+    return np.lexsort((items.start if places is None else items.start[places], end))
 
 
 def is_sorted(values: Ints) -> bool:

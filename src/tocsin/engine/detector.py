@@ -22,6 +22,7 @@ from tocsin.engine import parts as saved
 from tocsin.engine import runtime as rt
 from tocsin.engine.branch import NOBODY, Answers, Branch
 from tocsin.engine.changes import Changes, Members
+from tocsin.engine.debt import Debt, debts
 from tocsin.engine.ledger import Ledger
 from tocsin.engine.parts import Part
 from tocsin.engine.payload import Payload, View, content_hash, distinct, row_hash
@@ -412,6 +413,10 @@ class Detector:
         """What is stored, as people read it: the eids at each variable, held answers, and what is guaranteed."""
         self.tidy()
         return shown(self)
+
+    def debts(self) -> list[Debt]:
+        """The answers that wait, each with the promises that it still needs."""
+        return debts(self)
 
     def parts(self, changed_since: int = 0) -> list[Part]:
         """The state as parts by key range and time frame: those that changed since a version, and the summary."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.eids import hash_texts
-from tocsin.encode.merge import stacked
+from tocsin.encode.merge import Rearranged, stacked
 from tocsin.events import MASK64, mix, text_hash
 from tocsin.items import Codes, Ints, Items
 
@@ -55,7 +55,10 @@ class Source(Protocol):
 
 @dataclass(slots=True)
 class Chunk:
-    """A batch: row i is event first + i, or first + kept[i] where only some rows were kept."""
+    """A batch: row i is event first + i, or first + kept[i] where only some rows were kept.
+
+    It is shown by rows[i], or by rows[order[i]] where rows are in another order.
+    """
 
     first: int
     rows: pa.RecordBatch
@@ -70,6 +73,16 @@ class Chunk:
     run: int = 1  # how many of this level stand together, up to this one
     ranked: tuple[Ints, Ints | None] | None = None  # see by_end
     sketched: Words | None = None  # see sketches
+    order: Ints | None = None
+
+    def taken(self, at: Ints) -> pa.RecordBatch:
+        """What is shown of some rows."""
+        return self.rows.take(pa.array(at if self.order is None else self.order[at]))
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """What is shown of all rows."""
+        return self.rows if self.order is None else self.rows.take(pa.array(self.order))
 
     def numbers(self, rows: Ints) -> Ints:
         return self.first + (rows if self.kept is None else self.kept[rows])
@@ -85,7 +98,7 @@ class Chunk:
         if len(at) == len(self.types):
             return self
         high, low = None if self.high is None else self.high[at], None if self.low is None else self.low[at]
-        rows, kept = self.rows.take(pa.array(at)), numbers - self.first
+        rows, kept = self.taken(at), numbers - self.first
         chunk = Chunk(self.first, rows, self.types[at], self.start[at], self.end[at], high, low, kept)
         chunk.last_end = self.last_end
         return chunk
@@ -106,7 +119,7 @@ class Chunk:
     def sketches(self) -> Words:
         """The sketches of all rows, sorted; computed once."""
         if self.sketched is None:
-            self.sketched = np.sort(sketch(self.end, self.types, self.rows))
+            self.sketched = np.sort(sketch(self.end, self.types, self.batch))
         return self.sketched
 
     def ending(self, ends: Ints) -> tuple[Ints, Ints]:
@@ -156,7 +169,7 @@ def _merged(chunks: list[Chunk]) -> Chunk:
     first = int(numbers[0])
     return Chunk(
         first,
-        stacked([chunk.rows for chunk in chunks]),
+        stacked([chunk.batch for chunk in chunks]),
         np.concatenate([chunk.types for chunk in chunks]),
         np.concatenate([chunk.start for chunk in chunks]),
         np.concatenate([chunk.end for chunk in chunks]),
@@ -225,7 +238,7 @@ class Rows:
         """The rows as results show them; every column in one piece."""
         if not self.pieces:
             return pa.table({})
-        return pa.Table.from_batches([stacked([chunk.rows.take(pa.array(at)) for chunk, at in self.pieces])])
+        return pa.Table.from_batches([stacked([chunk.taken(at) for chunk, at in self.pieces])])
 
     @cached_property
     def shown(self) -> dict[str, pa.Array]:
@@ -297,7 +310,7 @@ class Rows:
         for chunk in _reached(chunks, ends):
             at = _alike(chunk, ends, wanted)
             numbers.append(chunk.numbers(at))
-            hashes.append(content_hash(chunk.rows.take(pa.array(at))).view(np.int64))
+            hashes.append(content_hash(chunk.taken(at)).view(np.int64))
         known = np.concatenate(hashes)
         mine = np.searchsorted(np.concatenate(numbers), self.numbers[nameless])
         return known[mine], occurrences(known)[mine]
@@ -396,7 +409,8 @@ class Payload:
         self.has_eid = items.eid_high is not None
         high, low = items.eid_high, items.eid_low
         if wanted is None:
-            chunk = Chunk(first, items.payload, items.types, items.start, items.end, high, low)
+            rows, order = (items.base, items.order) if isinstance(items, Rearranged) else (items.payload, None)
+            chunk = Chunk(first, rows, items.types, items.start, items.end, high, low, order=order)
         else:
             at = np.flatnonzero(wanted)
             high, low = None if high is None else high[at], None if low is None else low[at]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tocsin.engine.debt import debts
 from tocsin.events import BEGINNING
 from tocsin.items import Ints
 
 if TYPE_CHECKING:
-    from tocsin.engine.branch import Branch
     from tocsin.engine.detector import Detector
 
 
@@ -29,7 +29,7 @@ def shown(detector: Detector) -> dict[str, list[str]]:
             for alt in leaf.alts:
                 found[alt.var].append(numbers[types == detector.types.index(alt.type)])
     state = {name: _events(detector, np.concatenate(pieces or [_NOBODY])) for name, pieces in found.items()}
-    state["held"] = [f"({' '.join(eids)})" for branch in detector.branches for eids in _held(detector, branch)]
+    state["held"] = [f"({' '.join(debt.events)})" for debt in debts(detector)]
     for type in detector.types:
         time = detector.guaranteed(type, detector.clock)
         if time > BEGINNING:
@@ -51,16 +51,3 @@ def _events(detector: Detector, numbers: Ints) -> list[str]:
     rows = detector.payload.rows(np.unique(numbers))
     named = zip(rows.end.tolist(), rows.start.tolist(), map(str, rows.eids.to_pylist()), strict=True)
     return [eid for _, _, eid in sorted(named)]
-
-
-def _held(detector: Detector, branch: Branch) -> list[tuple[str, ...]]:
-    """The events of each waiting answer, sorted by their ends."""
-    pairs = branch.waiting_rows()
-    text = [leaf.id for leaf in branch.block.fixed]
-    order = [text.index(id) for id in branch.program.nest]
-    numbers, ends = np.zeros((2, len(pairs), len(order)), np.int64)
-    numbers[:, order], ends[:, order] = pairs[:, 0 : 2 * len(order) : 2], pairs[:, 1 : 2 * len(order) : 2]
-    rows = detector.payload.rows(np.unique(numbers))
-    names = np.array([str(eid) for eid in rows.eids.to_pylist()], object)
-    answers = [tuple(names[rows.at(each)]) for each in numbers]
-    return [answer for _, answer in sorted(zip(map(tuple, ends.tolist()), answers, strict=True))]

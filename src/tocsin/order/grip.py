@@ -99,7 +99,7 @@ def rows(detector: Detector, numbers: Ints) -> pa.Table:
     kept = detector.payload.rows(numbers)
     order = np.argsort(kept.end, kind="stable")
     high, low = (column[order] for column in kept.names) if detector.payload.has_eid else (None, None)
-    pieces = [pa.Table.from_batches([chunk.rows.take(pa.array(at))]) for chunk, at in kept.pieces]
+    pieces = [pa.Table.from_batches([chunk.taken(at)]) for chunk, at in kept.pieces]
     table = pa.concat_tables(pieces, promote_options="permissive").take(pa.array(order))
     return record(one_batch(table), numbers[order], high, low)
 
@@ -193,7 +193,7 @@ def _some(chunk: Chunk, at: Ints) -> Chunk:
     high, low = (None if array is None else array[at] for array in (chunk.high, chunk.low))
     kept = at if chunk.kept is None else chunk.kept[at]
     return Chunk(
-        chunk.first, chunk.rows.take(pa.array(at)), chunk.types[at], chunk.start[at], chunk.end[at], high, low, kept,
+        chunk.first, chunk.taken(at), chunk.types[at], chunk.start[at], chunk.end[at], high, low, kept,
         last_end=chunk.last_end, level=chunk.level,
     )  # fmt: skip
 

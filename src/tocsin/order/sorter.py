@@ -14,7 +14,7 @@ from math import ceil
 
 import numpy as np
 
-from tocsin.encode.merge import cut, in_time, interleaved, is_sorted, join
+from tocsin.encode.merge import cut, in_time, interleaved, is_sorted, join, some_in_time
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Ints, Items, clock_before
 from tocsin.order.strategy import Strategy
@@ -51,7 +51,7 @@ class Sorter:
         in_order = len(end) > 0 and bool(end[0] >= self.clock) and is_sorted(end)
         missed = self._missed(end, in_order=in_order)
         if not in_order or missed.any():
-            items = in_time(items, self._wanted(items) & ~missed)
+            items = some_in_time(items, self._wanted(items) & ~missed)
         leaving, staying = cut(items, self._turn())
         before = self._leave(self._turn())
         self._hold(staying)
@@ -92,13 +92,17 @@ class Sorter:
         if in_order and self.strategy.events is None and self.strategy.quantile is None:
             self.clock = int(end[-1])
             return end < self.left if end[0] < self.left else np.zeros(len(end), np.bool_)
-        before = clock_before(self.clock, end)
+        before, began = clock_before(self.clock, end), self.clock
         self.clock = max(int(before[-1]), int(end[-1]))
         if self.strategy.events is not None:
             return self._overtaken(end, self.strategy.events)
         if self.strategy.quantile is not None:
             return self._adapting(end, before, self.strategy.quantile)
-        return (end < before - self.late) | (end < self.left)
+        before -= self.late
+        missed: Bools = end < before
+        if self.left > began - self.late:  # time has passed without events
+            missed |= end < self.left
+        return missed
 
     def _overtaken(self, end: Ints, most: int) -> Bools:
         """With a slack in events: whenever there are more, the first one leaves, and what ends before it is late."""

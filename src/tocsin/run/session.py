@@ -25,7 +25,7 @@ from tocsin.run.matches import Matches
 from tocsin.run.pipeline import QUIET, Pipeline
 from tocsin.run.schemas import merged
 from tocsin.run.state import FORMAT, Archive, get_pipeline, get_schema, put_pipeline, put_schema
-from tocsin.run.tables import with_times
+from tocsin.run.tables import instants, with_times
 from tocsin.schema import Schema
 
 NOTHING = Matches([])
@@ -76,6 +76,21 @@ class Session:
     def strategy(self) -> str:
         """How late events are dealt with, in words; for `auto` what it has chosen, and why."""
         return "" if self._pipeline is None else self._pipeline.strategy
+
+    def debts(self) -> list[dict[str, Any]]:
+        """The answers that wait: their events (by eid), and for each type up to when it must be promised.
+
+        An answer may come sooner than its debt says, and fail on the way. What lies on disk is not listed.
+        """
+        if self._pipeline is None:
+            return []
+        owed = [(stage.plan.name, debt) for stage in self._pipeline.stages for debt in stage.detector.debts()]
+        times = instants([time for _, debt in owed for time in debt.missing.values()], self._time)
+        shown = iter(times)
+        return [
+            {"query": name, "events": list(debt.events), "missing": dict(zip(debt.missing, shown, strict=False))}
+            for name, debt in owed
+        ]
 
     def push(self, events: Any) -> Matches:
         """One event (a dict or an Event), a list of them, or an Arrow table or batch."""

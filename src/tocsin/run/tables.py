@@ -42,6 +42,12 @@ def with_times(table: pa.Table, time: pa.DataType | None) -> pa.Table:
     return table
 
 
+def instants(ticks: list[int], time: pa.DataType | None) -> list[Any]:
+    """Times as the input had them; None at the ends of the world."""
+    shown: list[Any] = _instants(pa.array(ticks, pa.int64()), time).to_pylist()
+    return shown
+
+
 def _instants(column: Any, time: pa.DataType | None) -> Any:
     """Ticks as they are, microseconds as timestamps; times at the ends of the world are null."""
     column = column.cast(pa.int64())
