@@ -33,7 +33,7 @@ FIRST = 16  # answers that weigh as much as what events alone suggest
 ENOUGH = 64  # events that are worth a judgement
 MANY = 4096  # events of a batch that are looked at for their type
 SAMPLE = 64  # answers of a batch whose delay is looked at
-MEMORY = 256  # so many answers, and sixteen times as many events, weigh half as much as new ones
+MEMORY = 1024  # so many answers, and sixteen times as many events, weigh half as much as new ones
 CLEAR = 1.5  # to stop holding answers must be better by this factor, so that the choice does not swing
 
 Key = tuple[int, int]
