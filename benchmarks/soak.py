@@ -23,6 +23,7 @@ import tocsin
 from tocsin.events import Event
 from tocsin.lang.parser import parse
 from tocsin.testing import streams
+from tocsin.testing.delays import Pareto
 from tocsin.testing.oracle import matches
 
 TEXT = "EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 400"
@@ -34,7 +35,7 @@ ORDERS = ("conservative({late})", "aggressive({late})")
 def piece(number: int) -> tuple[pa.Table, int]:
     """The rows of a piece in order of arrival, moved to their place in time; and how late they are."""
     drawn = streams.Arrivals(
-        events=PIECE, types=dict.fromkeys("ABCD", 1.0), disorder=0.3, delay=streams.Pareto(60), duplicates=0.05,
+        events=PIECE, types=dict.fromkeys("ABCD", 1.0), disorder=0.3, delay=Pareto(60), duplicates=0.05,
         keys=KEYS, unit=5, seed=number,
     )  # fmt: skip
     table = streams.table(drawn)
