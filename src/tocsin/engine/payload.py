@@ -117,9 +117,9 @@ class Chunk:
         return int((np.searchsorted(ranked, ends, side="right") - np.searchsorted(ranked, ends)).sum())
 
     def sketches(self) -> Words:
-        """The sketches of all rows, sorted; computed once."""
+        """The sketches of all rows of a known type, sorted; computed once. Others have no equal among events."""
         if self.sketched is None:
-            self.sketched = np.sort(sketch(self.end, self.types, self.batch))
+            self.sketched = np.sort(sketch(self.end, self.types, self.batch)[self.types >= 0])
         return self.sketched
 
     def ending(self, ends: Ints) -> tuple[Ints, Ints]:
@@ -294,8 +294,10 @@ class Rows:
         order = np.argsort(mine)
         ranked, counts = mine[order], np.zeros(len(mine), np.int64)
         for chunk in chunks:
-            known = chunk.sketches()
-            counts += np.searchsorted(known, ranked, side="right") - np.searchsorted(known, ranked)
+            known = np.append(chunk.sketches(), np.full(2, ranked[-1] + np.uint64(1)))  # two more that are nobody's
+            at = np.searchsorted(known[:-2], ranked)
+            counts += known[at] == ranked
+            counts += known[at + 1] == ranked
         found = np.zeros(len(mine), np.bool_)
         found[order] = counts > 1
         return found
