@@ -79,6 +79,7 @@ def problem(
     named, late = random.random() < 0.7, random.choice((0, 1, 3, 10))
     frame = frame_for(events, random, eids=named)
     asked = with_strategy(ask(queries, frame, buckets=random.choice((1, 3))), STRATEGIES[name], limit)
+    asked.job = replace(asked.job, arrival=random.choice((None, "v")))  # which is in no order at all
     events = events if named else nameless(events, frame)
     stream = Stream(asked, Slack(late, strategy=STRATEGIES[name]), random, calm=random.random() < 0.2)
     for batch in cuts(arranged(events, late, random), random):
@@ -111,6 +112,17 @@ def test_a_late_event_takes_back_what_was_given_or_comes_in_time(name: str, give
         stream.batch(rows)
         ops.append([row["op"] for row in stream.answers.matches[before:]])
     assert ops == given
+
+
+@pytest.mark.parametrize(("arrival", "given"), [("v", [1, -1, 1]), (None, [1])])
+def test_rows_of_a_batch_come_as_they_arrived_or_at_once(arrival: str | None, given: list[int]) -> None:
+    asked = with_strategy(ask([parse("EVENT SEQ(A a, !C c, B b) WITHIN 9")], frame_of()), STRATEGIES["aggressive"])
+    asked.job = replace(asked.job, arrival=arrival)
+    stream = Stream(asked, Slack(10, strategy=STRATEGIES["aggressive"]), Random(1), calm=True)
+    words = ["B5", "A4", "C3", "A1"]  # as they lie in the file; they arrived as v says
+    arrived = {"A1": 1, "B5": 2, "C3": 3, "A4": 4}
+    stream.batch([{"type": w[0], "start": int(w[1:]), "end": int(w[1:]), "v": arrived[w]} for w in words])
+    assert [row["op"] for row in stream.answers.matches] == given
 
 
 @pytest.mark.slow

@@ -280,6 +280,38 @@ def test_both_ways_say_the_same(spark: SparkSession, tmp_path: Path, queries: An
     assert all(said[0][kind] for kind in ("match", "late", "metrics"))
 
 
+@pytest.mark.parametrize(
+    ("order", "options"),
+    [
+        ("auto(100)", {}),
+        ("aggressive(100)", {"arrival": "eid"}),
+        ("hybrid(Counter=conservative, 100)", {"direct": False}),
+    ],
+)
+def test_whatever_the_order_the_same_stands_in_the_end(
+    spark: SparkSession, tmp_path: Path, order: str, options: dict[str, Any]
+) -> None:
+    put(tmp_path / "in", range(COUNT // PER_FILE))
+    told = Told()
+    ran(spark, tmp_path / "in", tmp_path / "check", THEFT, told, order=order, **options)
+    standing: Counter[str] = Counter()
+    for row in told.rows:
+        if row["kind"] == "match":
+            standing[row["match_id"]] += row["op"]
+    assert set(standing.values()) <= {0, 1}
+    expected = tocsin.query(THEFT).detect(EVENTS, eid="eid", order="slack(100)", jit=False).table()["match_id"]
+    assert set(+standing) == set(expected.to_pylist())
+    assert len(expected) > 20
+
+
+def test_the_column_of_arrival_is_checked(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "in", [0])
+    frame = frame_of(spark, tmp_path / "in")
+    for column, problem in (("offset", "no arrival column 'offset'"), ("name", "'name' is of type string")):
+        with pytest.raises(TocsinError, match=problem):
+            prepare(frame, THEFT, order="aggressive(5)", arrival=column)
+
+
 def test_rows_are_dealt_out_to_many_shards(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

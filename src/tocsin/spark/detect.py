@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from tocsin.encode.columns import Columns
-from tocsin.errors import TocsinError
+from tocsin.errors import InputError, TocsinError
 from tocsin.functions import Function, registered
 from tocsin.order.slack import FORMS, Slack, parse_order
 from tocsin.plan.block import Plan
@@ -82,7 +82,9 @@ def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: A
 
     type, time, end, eid, source   the columns that say so; `time` is the start where `end` is given
     time_unit    the length of a tick where time is a whole number
-    order        for streams, and needed there: "in-order" or "slack(10 min)"
+    order        for streams, and needed there: "in-order", "slack(10 min)", "conservative(10 min)", ... (docs/order.md)
+    arrival      a column that grows as rows arrive (an offset, the time of ingestion); without it a micro-batch has come
+                 at once, and orders that do not sort look at its rows in order of time
     memory_limit for each shard of a stream that is looked at as it comes (not sorted): "200 MB"; the rest goes to disk
     idle         after which silence a source is no longer waited for ("5 min"); `sources` names those to wait for
     buckets      into how many parts the events of a key are divided (default: one for each core)
@@ -116,6 +118,7 @@ def prepare(
     order: str | Slack | None = None,
     idle: str | int | None = None,
     sources: Sequence[str] = (),
+    arrival: str | None = None,
     memory_limit: int | str | None = None,
     buckets: int | None = None,
     schema: Schema | Mapping[str, Any] | None = None,
@@ -142,6 +145,8 @@ def prepare(
     job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=bad_rows == "keep", known=known)
     if strategy is not None:
         job = replace(job, strategy=strategy.strategy, memory_limit=as_bytes(memory_limit))
+    if arrival is not None:
+        job, keep = _as_they_arrive(frame, job, keep, arrival)
     check_functions(frame.df.sparkSession, job.functions)
     files, fed, detour = _read_by_workers(frame, job, keep, buckets) if direct else (None, None, "direct=False")
     if files is None:
@@ -157,6 +162,21 @@ def one_query(query: Any) -> Query:
         several = [one_query(each) for each in query]
         return Query(tuple(each for one in several for each in one.queries), several[0].schema if several else None)
     return as_query(query)
+
+
+def _as_they_arrive(frame: Frame, job: Job, keep: list[str] | None, arrival: str) -> tuple[Job, list[str] | None]:
+    """The column that says in which order rows arrived goes along."""
+    if arrival not in frame.rows.names:
+        known = ", ".join(map(repr, frame.rows.names))
+        raise InputError(f"the input has no arrival column {arrival!r}", detail=f"its columns are: {known}")
+    type = frame.rows.field(arrival).type
+    if not (pa.types.is_integer(type) or pa.types.is_timestamp(type)):
+        raise InputError(
+            f"the arrival column {arrival!r} is of type {type}",
+            detail="it must grow as rows arrive",
+            hint="name a column of whole numbers or of times, such as an offset",
+        )
+    return replace(job, arrival=arrival), None if keep is None else sorted({*keep, arrival})
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -55,6 +55,7 @@ class Job:
     keep_bad: bool = False  # rows that nobody can use become rows of the result
     columns_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # for each unit what it reads, with types
     strategy: Strategy = IN_ORDER  # what detectors do about events that come late
+    arrival: str | None = None  # the column that says in which order rows arrived
     memory_limit: int | None = None  # bytes for the events of a shard that are looked at as they come
     token: str = field(default_factory=lambda: uuid.uuid4().hex)  # of this very job: detectors of another are no use
 

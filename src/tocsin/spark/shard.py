@@ -18,8 +18,10 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tocsin.encode.batch import one_batch
+from tocsin.encode.merge import is_sorted
 from tocsin.encode.times import ticks
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING, END_OF_TIME
@@ -145,17 +147,23 @@ class Live:
     def _as_they_come(
         self, rows: Sequence[tuple[int, pa.Table]], guarantee: int, clock: int
     ) -> Iterator[pa.RecordBatch]:
-        """What a batch brings comes at once, so it is looked at in order; late is what comes in a later batch."""
+        """Rows as they arrived; where nobody says how, a batch has come at once and is looked at in order of time."""
         for cohort in self.cohorts:
             for number, table in rows:
                 if number >= cohort.since and table.num_rows:
-                    ordered, _ = released([one_batch(table)], END_OF_TIME, self.job)
-                    if ordered is not None:
-                        yield from self.job.answers(cohort.numbers, cohort.pipeline.push(ordered))
+                    yield from self.job.answers(cohort.numbers, cohort.pipeline.push(self._arranged(table)))
             yield from self.job.answers(cohort.numbers, cohort.pipeline.tick(clock))
             if guarantee > BEGINNING:
                 time = END_OF_TIME if guarantee >= END_OF_TIME else guarantee - 1
                 yield from self.job.answers(cohort.numbers, cohort.pipeline.advance(time))
+
+    def _arranged(self, table: pa.Table) -> pa.RecordBatch:
+        """The rows of a block in the order in which detectors see them."""
+        rows, arrival = one_batch(table), self.job.arrival
+        if arrival is not None and arrival in rows.schema.names:  # a block may be older than the wish
+            return rows.take(pc.sort_indices(rows, sort_keys=[(arrival, "ascending")]))
+        ends = ends_of(rows, self.job)
+        return rows if is_sorted(ends) else rows.take(pa.array(np.argsort(ends, kind="stable")))
 
     @property
     def waiting(self) -> int:
