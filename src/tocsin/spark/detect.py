@@ -83,7 +83,7 @@ def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: A
     type, time, end, eid, source   the columns that say so; `time` is the start where `end` is given
     time_unit    the length of a tick where time is a whole number
     order        for streams, and needed there: "in-order", "slack(10 min)", "conservative(10 min)", ... (docs/order.md)
-    arrival      a column that grows as rows arrive (an offset, the time of ingestion); without it a micro-batch has come
+    arrival      a column that grows as rows arrive (an offset, a time of ingestion); without it a micro-batch has come
                  at once, and orders that do not sort look at its rows in order of time
     memory_limit for each shard of a stream that is looked at as it comes (not sorted): "200 MB"; the rest goes to disk
     idle         after which silence a source is no longer waited for ("5 min"); `sources` names those to wait for
