@@ -16,7 +16,7 @@ READY := $(VENV)/.installed
 
 N ?= 2000
 FUZZ ?=
-WORKERS ?= 2
+WORKERS ?= 3  # one more than there are cores: tests that ask Spark wait a lot
 CASES ?= tests/cases
 DEMO ?= out/demo
 BENCH ?=

@@ -308,7 +308,7 @@ def strategies(asked: Asked) -> list[str]:
 
 # --- the answer in the end -----------------------------------------------------------------------------------------
 
-QUICK, MORE = 12, 400
+QUICK, MORE = 12, 150
 
 
 def check_all_strategies(seed: str) -> None:
@@ -441,7 +441,7 @@ def test_queries_that_feed_each_other_settle_too(text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("text", CHAINS)
 def test_queries_that_feed_each_other_settle_too_at_length(text: str) -> None:
-    assert sum(check_chain(text, number) for number in range(5, 60)) > 0
+    assert sum(check_chain(text, number) for number in range(5, 30)) > 0
 
 
 # --- levels --------------------------------------------------------------------------------------------------------

@@ -347,7 +347,7 @@ def _numbered(groups: Ints) -> Ints:
 def history(given: Arrivals) -> list[Item]:
     """Events and promises in order of arrival.
 
-    >>> [event.eid for event in events_of(history(Arrivals(events=5)))]
+    >>> [item.eid for item in history(Arrivals(events=5))]
     [0, 1, 2, 3, 4]
     """
     stream = Stream(given)
