@@ -16,7 +16,7 @@ READY := $(VENV)/.installed
 
 N ?= 2000
 FUZZ ?=
-WORKERS ?= 3  # one more than there are cores: tests that ask Spark wait a lot
+WORKERS ?= 2
 CASES ?= tests/cases
 DEMO ?= out/demo
 BENCH ?=
@@ -62,8 +62,8 @@ test-fast: $(READY) ## the tests that need less than a minute
 kill-test: $(READY) ## a stream of a million events whose driver and JVM are killed ten times, twice over (10 minutes)
 	$(PY) -m pytest -q -m kill tests/test_kill.py
 
-cluster-test: $(READY) ## a real Spark master with two workers on loopback, one of which is killed
-	$(PY) -m pytest -q -m cluster tests/test_cluster.py
+cluster-test: $(READY) ## a real Spark master with two workers on loopback, one of which is killed; the archive of classes
+	$(PY) -m pytest -q -m cluster tests/test_cluster.py tests/test_spark_session.py
 
 kafka-test: $(READY) ## topic to topic through a real Kafka broker on loopback (Maven brings it), the driver killed on the way
 	$(PY) -m pytest -q -m kafka tests/test_kafka.py

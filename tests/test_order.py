@@ -377,7 +377,7 @@ def test_saving_and_restoring_at_any_step_changes_nothing(number: int) -> None:
 
 @pytest.mark.slow
 def test_saving_and_restoring_at_any_step_changes_nothing_at_length() -> None:
-    for number in range(MORE // 2):
+    for number in range(MORE // 4):
         check_restarts(f"restart at length {number}")
 
 

@@ -45,7 +45,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*has no key.*"),
 ]
 
-DRAWN = 220
+DRAWN = 120
 # Such large expressions take longer to compile than to interpret.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 LATE = 4  # ticks that events may be late in the streams

@@ -259,7 +259,7 @@ def test_an_archive_is_used_only_if_it_is_there(tmp_path, monkeypatch):
     assert str(path) not in sessions._java_options({"spark.driver.extraJavaOptions": theirs}, some)
 
 
-@pytest.mark.slow
+@pytest.mark.cluster  # making the archive takes a minute
 def test_java_takes_spark_from_the_archive():
     path = archive.prepare()  # in the cache that the tests share: the first run takes a minute, later ones find it
     made = path.stat()

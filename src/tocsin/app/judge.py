@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.columns import Columns, infer_schema
@@ -131,9 +130,10 @@ def _state(pipeline: Pipeline) -> dict[str, list[str]]:
     """What the last query stores, and as `buffer` the events that wait to be sorted."""
     state: dict[str, list[str]] = dict(getattr(pipeline.stages[-1].detector, "state", dict)())
     if pipeline.sorter is not None:
-        held = [(items, items.payload.column("eid").to_pylist()) for items in pipeline.sorter.held]
         waiting = sorted(
-            (int(items.end[at]), str(eids[at])) for items, eids in held for at in np.flatnonzero(items.types >= 0)
+            (end, str(eid))
+            for items in pipeline.sorter.held
+            for end, eid in zip(items.end.tolist(), items.payload.column("eid").to_pylist(), strict=True)
         )
         state["buffer"] = [eid for _, eid in waiting]
     return state

@@ -23,7 +23,7 @@ from tocsin.engine import parts as saved
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Counters, Detector
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import Items
+from tocsin.items import Ints, Items
 from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
 from tocsin.plan.rewrite import all_blocks
@@ -32,7 +32,7 @@ PRICE = 5  # windows of delay that a withdrawal is worth
 FIRST = 16  # answers that weigh as much as what events alone suggest
 ENOUGH = 64  # events that are worth a judgement
 MANY = 4096  # events of a batch that are looked at for their type
-SAMPLE = 64  # answers of a batch whose delay is looked at
+SAMPLE, LOOKS = 64, 8  # answers of a batch whose delay is looked at, in every so many batches
 MEMORY = 1024  # so many answers, and sixteen times as many events, weigh half as much as new ones
 CLEAR = 1.5  # to stop holding answers must be better by this factor, so that the choice does not swing
 
@@ -95,7 +95,7 @@ class Auto:
         self.chooses = self.can_choose  # not while it is brought to where another one was
         self.codes = np.array([*(type in refuting for type in types), False])
         self.held = False
-        self.switches = self.matches = self.retracted = self._pruned = self._late = 0
+        self.switches = self.matches = self.retracted = self._pruned = self._late = self._looks = 0
         self.costs, self._asked = Costs(late or 0), 0
         self.ledger: dict[Key, tuple[int, Changes, int]] = {}  # answered, not yet certain: end, and where it stands
 
@@ -152,18 +152,22 @@ class Auto:
         """What the answers cost, and would have cost."""
         if not self.chooses or not len(changes) or self.inner.ended:
             return
-        assert self.late is not None
         given = np.flatnonzero(changes.op > 0)
-        seen = changes.pick(given[:: len(given) // SAMPLE + 1])
-        ends, known = seen.span[1], seen.known_at
+        refuted = len(changes) - len(given)
         if self.held:
             pruned = self.inner.count().held_pruned
-            delays, refuted = known - ends, pruned - self._pruned
-            self._pruned = pruned
-        else:
-            delays, refuted = ends + self.late - known, len(changes) - len(given)
-        waited = float(np.maximum(delays, 0).sum()) * len(given) / max(len(seen), 1)
-        self.costs.answer(len(given), waited, refuted)
+            refuted, self._pruned = pruned - self._pruned, pruned
+        self.costs.answer(len(given), len(given) * self._wait(changes, given), refuted)
+
+    def _wait(self, changes: Changes, given: Ints) -> float:
+        """How long an answer waits for certainty, or would: by a sample; once that is known, of every eighth batch."""
+        assert self.late is not None
+        self._looks += 1
+        if not len(given) or (self.costs.answers > MEMORY // 4 and self._looks % LOOKS):
+            return self.costs.delay
+        seen = changes.pick(given[:: len(given) // SAMPLE + 1])
+        ends, known = seen.span[1], seen.known_at
+        return float(np.maximum(known - ends if self.held else ends + self.late - known, 0).mean())
 
     def _judged(self, changes: list[Changes]) -> list[Changes]:
         if self._asked < ENOUGH or not self.chooses:
