@@ -59,6 +59,11 @@ class Items:
         return len(self.types)
 
 
+def is_sorted(values: Ints) -> bool:
+    """Whether no value is smaller than the one before it."""
+    return bool((values[1:] >= values[:-1]).all())
+
+
 def clock_before(clock: int, end: Ints) -> Ints:
     """For each row of a batch where the clock stands when it comes: at the largest end before it."""
     before: Ints = np.maximum.accumulate(np.concatenate(([clock], end)))[:-1]

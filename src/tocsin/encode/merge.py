@@ -9,24 +9,24 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.values import nothing
-from tocsin.items import Bools, Column, Ints, Items
+from tocsin.items import Bools, Column, Ints, Items, is_sorted
 from tocsin.schema import Field
 
 
 def take(items: Items, rows: Any) -> Items:
     """The given rows (indexes, or a mask of booleans)."""
     places = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-    end = items.end[places]
-    return Items(
-        types=items.types[places],
-        start=end if items.start is items.end else items.start[places],
-        end=end,
-        eid_high=None if items.eid_high is None else items.eid_high[places],
-        eid_low=None if items.eid_low is None else items.eid_low[places],
-        columns={name: _taken(column, places) for name, column in items.columns.items()},
-        payload=items.payload.take(pa.array(places)),
-        signs=None if items.signs is None else items.signs[places],
-    )
+    return Items(**_picked(items, places), payload=items.payload.take(pa.array(places)))
+
+
+def sliced(items: Items, begin: int, count: int) -> Items:
+    """Some rows that stand together, where they are."""
+    rows = slice(begin, begin + count)
+    if not begin and count == len(items):
+        return items
+    if isinstance(items, Rearranged):
+        return Rearranged(items, rows)
+    return Items(**_picked(items, rows), payload=items.payload.slice(begin, count))
 
 
 class Rearranged(Items):
@@ -35,12 +35,8 @@ class Rearranged(Items):
     __slots__ = ("_made", "base", "order")
 
     def __init__(self, items: Items, places: Ints | slice) -> None:
-        self.types, self.end = items.types[places], items.end[places]
-        self.start = self.end if items.start is items.end else items.start[places]
-        self.eid_high = None if items.eid_high is None else items.eid_high[places]
-        self.eid_low = None if items.eid_low is None else items.eid_low[places]
-        self.columns = {name: _taken(column, places) for name, column in items.columns.items()}
-        self.signs = None if items.signs is None else items.signs[places]
+        for name, value in _picked(items, places).items():
+            setattr(self, name, value)
         self.base: pa.RecordBatch
         self.order: Ints
         if isinstance(items, Rearranged):
@@ -54,6 +50,19 @@ class Rearranged(Items):
         if self._made is None:
             self._made = self.base.take(pa.array(self.order))
         return self._made
+
+
+def _picked(items: Items, places: Ints | slice) -> dict[str, Any]:
+    """Some rows of everything but the payload; where starts are ends, they stay so."""
+    end = items.end[places]
+    whole = {"eid_high": items.eid_high, "eid_low": items.eid_low, "signs": items.signs}
+    return {
+        "types": items.types[places],
+        "start": end if items.start is items.end else items.start[places],
+        "end": end,
+        "columns": {name: _taken(column, places) for name, column in items.columns.items()},
+        **{name: None if array is None else array[places] for name, array in whole.items()},
+    }
 
 
 def _taken(column: Column, places: Ints | slice) -> Column:
@@ -82,27 +91,6 @@ def join(several: list[Items]) -> Items:
     )
 
 
-def sliced(items: Items, begin: int, count: int) -> Items:
-    """Some rows that stand together, where they are."""
-    if not begin and count == len(items):
-        return items
-    if isinstance(items, Rearranged):
-        return Rearranged(items, slice(begin, begin + count))
-    rows = slice(begin, begin + count)
-    columns = {
-        name: Column(
-            column.kind, column.values[rows], None if column.valid is None else column.valid[rows], column.scale
-        )
-        for name, column in items.columns.items()
-    }
-    high, low, signs = (
-        None if array is None else array[rows] for array in (items.eid_high, items.eid_low, items.signs)
-    )
-    end, payload = items.end[rows], items.payload.slice(begin, count)
-    start = end if items.start is items.end else items.start[rows]
-    return Items(items.types[rows], start, end, high, low, columns, payload, signs)  # type: ignore[arg-type]
-
-
 def in_time(items: Items) -> Items:
     """The rows in order of time: of end, then of start."""
     order = _by_time(items, None)
@@ -123,8 +111,10 @@ def _by_time(items: Items, places: Ints | None) -> Ints:
     return np.lexsort((items.start if places is None else items.start[places], end))
 
 
-def is_sorted(values: Ints) -> bool:
-    return bool((values[1:] >= values[:-1]).all())
+def parted(held: list[Items], turn: int) -> tuple[list[Items], list[Items]]:
+    """Of pieces in order of time: the rows that end before `turn`, as pieces that follow each other, and the others."""
+    parts = [cut(items, turn) for items in held]
+    return interleaved([leaving for leaving, _ in parts]), [staying for _, staying in parts if len(staying)]
 
 
 def cut(items: Items, turn: int) -> tuple[Items, Items]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tocsin.engine import kernels
 from tocsin.engine import runtime as rt
-from tocsin.engine.codegen import Program, Shape, all_blocks, generate
+from tocsin.engine.codegen import Program, Shape, generate
 from tocsin.engine.derive import derived_column
 from tocsin.engine.purge import Purger
 from tocsin.engine.runtime import CLOCK, DONE, HORIZON, LATE, MEM_N, OUT_N, RELEVANT, WAITING
@@ -22,6 +22,7 @@ from tocsin.errors import LimitError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Column, Ints, Items
 from tocsin.plan.block import Block, Leaf
+from tocsin.plan.rewrite import blocks_below
 
 if TYPE_CHECKING:
     from tocsin.encode.row import OneRow
@@ -136,7 +137,7 @@ class Branch:
         self.is_whole = None not in self.order
 
     def leaves(self) -> Iterator[Leaf]:
-        for each in all_blocks(self.block):
+        for each in blocks_below(self.block):
             yield from each.leaves
 
     def leaf(self, id: int) -> Leaf:

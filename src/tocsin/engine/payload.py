@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from tocsin.encode.eids import hash_texts
 from tocsin.encode.merge import Rearranged, stacked
 from tocsin.events import MASK64, mix, text_hash
-from tocsin.items import Codes, Ints, Items
+from tocsin.items import Codes, Ints, Items, is_sorted
 
 Words = npt.NDArray[np.uint64]
 Row: TypeAlias = dict[str, Any]
@@ -106,7 +106,7 @@ class Chunk:
     def by_end(self) -> tuple[Ints, Ints | None]:
         """The ends in order, and the rows in that order (None: as they are)."""
         if self.ranked is None:
-            in_order = bool((self.end[1:] >= self.end[:-1]).all())
+            in_order = is_sorted(self.end)
             order = None if in_order else np.argsort(self.end, kind="stable")
             self.ranked = (self.end, None) if order is None else (self.end[order], order)
         return self.ranked
@@ -329,7 +329,7 @@ def _alike(chunk: Chunk, ends: Ints, wanted: npt.NDArray[np.bool_]) -> Ints:
 
 def _distinct(values: Ints) -> tuple[Ints, Ints]:
     """Distinct values in order, and the place of each value among them."""
-    if (values[1:] < values[:-1]).any():
+    if not is_sorted(values):
         found, places = np.unique(values, return_inverse=True)
         return found, places.reshape(-1)
     fresh = np.ones(len(values), np.bool_)

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tocsin.engine import runtime as rt
-from tocsin.engine.codegen import all_blocks
 from tocsin.engine.codegen.readings import strictly_ordered
 from tocsin.events import BEGINNING
 from tocsin.items import Ints
 from tocsin.plan.block import After, Before, Block, Scope, WindowLow
+from tocsin.plan.rewrite import blocks_below
 
 if TYPE_CHECKING:
     from tocsin.engine.branch import Branch
@@ -55,7 +55,7 @@ class Rules:
         for leaf in root.leaves:
             bounds |= _bounds(graph, leaf.id, positions)
         for part in root.forbidden:
-            inside = [leaf.id for each in all_blocks(part.block) for leaf in each.leaves]
+            inside = [leaf.id for each in blocks_below(part.block) for leaf in each.leaves]
             around = _closed(_root_graph(root, intervals=intervals) | _inside(inside[0], part.scope))
             shared = _bounds(around, inside[0], positions)
             bounds |= {(id, at): shared[inside[0], at] for id in inside for at in positions}
@@ -85,7 +85,7 @@ def _judged(root: Block) -> frozenset[int]:
     """A stored event of a part with one leaf decides at once; all others may decide together with events to come."""
     found = {leaf.id for leaf in root.repeated}
     for part in root.forbidden:
-        leaves = [leaf for each in all_blocks(part.block) for leaf in each.leaves]
+        leaves = [leaf for each in blocks_below(part.block) for leaf in each.leaves]
         if root.repeated or len(leaves) > 1 or leaves[0].repeat is not None:
             found |= {leaf.id for leaf in leaves}
     return frozenset(found)

@@ -636,7 +636,7 @@ def disturb(T: Any, key: int) -> None:
         T[STAMPS + slot] += 1
 
 
-@compiled
+@inlined
 def furthest(T: Any) -> int:
     """The largest guarantee of any type: nothing that waits for a later time can be settled."""
     best = -FAR
@@ -648,12 +648,8 @@ def furthest(T: Any) -> int:
 @inlined
 def is_due(T: Any, PD: Any) -> bool:
     """Whether a held answer may be settled now that the clock or a guarantee has moved."""
-    if T[ASIDE] > 0:
+    if T[ASIDE] > 0 or (T[WAITING] > 0 and PD[0] <= furthest(T)):
         return True
-    if T[WAITING] > 0:
-        for type in range(T[TYPES]):
-            if PD[0] <= promised(T, type):
-                return True
     T[MOVED] = 0
     return False
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tocsin.encode.merge import take
 from tocsin.errors import InputError, TocsinWarning
 from tocsin.events import BEGINNING
-from tocsin.items import Bools, Ints, Items, clock_before
+from tocsin.items import Bools, Ints, Items, clock_before, is_sorted
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.strategy import Broken
 
@@ -81,7 +81,7 @@ class Gate:
 
     def _too_late(self, end: Ints) -> Bools | None:
         """Which rows end too far behind the clock of their arrival; None if the whole batch is in order."""
-        in_order = bool(end[0] >= self.clock) and bool((end[1:] >= end[:-1]).all())
+        in_order = bool(end[0] >= self.clock) and is_sorted(end)
         if in_order or self.slack is None:
             self.clock = max(self.clock, int(end[-1] if in_order else end.max()))
             return None

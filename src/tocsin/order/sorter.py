@@ -14,9 +14,9 @@ from math import ceil
 
 import numpy as np
 
-from tocsin.encode.merge import cut, in_time, interleaved, is_sorted, join, some_in_time
+from tocsin.encode.merge import cut, in_time, interleaved, join, parted, some_in_time
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import Bools, Ints, Items, clock_before
+from tocsin.items import Bools, Ints, Items, clock_before, is_sorted
 from tocsin.order.strategy import Strategy
 
 REMEMBERED = 4096  # delays that the adaptive slack looks back at
@@ -146,6 +146,5 @@ class Sorter:
 
     def _leave(self, turn: int) -> list[Items]:
         self.left = max(self.left, turn)
-        parts = [cut(items, turn) for items in self.held]
-        self.held = [staying for _, staying in parts if len(staying)]
-        return interleaved([leaving for leaving, _ in parts])
+        leaving, self.held = parted(self.held, turn)
+        return leaving

@@ -149,6 +149,15 @@ def _with_value(strategy: Strategy, name: str, value: str, schema: Schema) -> St
     )
 
 
+def check_limit(strategy: Strategy, memory_limit: int | None) -> None:
+    """Whether a strategy can keep a memory limit; told before any event comes."""
+    if strategy.kind == "auto" and memory_limit is not None:
+        raise TocsinError(
+            "auto cannot keep a memory limit: what one strategy has on disk, the other would need",
+            hint="choose conservative(...) or aggressive(...), or leave memory_limit out",
+        )
+
+
 def delay(text: str, schema: Schema) -> int:
     """A delay in ticks."""
     if str(text).strip().startswith("-"):

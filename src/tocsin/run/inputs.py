@@ -17,7 +17,7 @@ from tocsin.encode.objects import from_dicts
 from tocsin.encode.times import read_texts
 from tocsin.encode.values import encode_column
 from tocsin.errors import InputError
-from tocsin.items import Bools, Ints, Strings
+from tocsin.items import Bools, Ints, Strings, is_sorted
 from tocsin.run.badrows import BadRows
 from tocsin.run.files import Part, find, read
 from tocsin.schema import Field, Kind
@@ -181,7 +181,7 @@ def _with_missing(table: pa.Table, columns: Columns) -> pa.Table:
 def in_time_order(table: pa.Table, columns: Columns) -> pa.Table:
     """The rows by their ends; rows that end together keep their order. Sorted input is left as it is."""
     ends = ends_of(table, columns)
-    if len(ends) < 2 or bool((ends[1:] >= ends[:-1]).all()):
+    if is_sorted(ends):
         return table
     return table.take(pa.array(np.argsort(ends, kind="stable")))
 

@@ -11,21 +11,21 @@ import pyarrow as pa
 
 from tocsin.encode.batch import PAYLOAD, Encoder
 from tocsin.encode.columns import RESERVED, Columns
-from tocsin.encode.merge import cut, in_time, interleaved, join, take, with_text_eids
+from tocsin.encode.merge import in_time, join, parted, take, with_text_eids
 from tocsin.encode.row import OneRow
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector, compile_plan
 from tocsin.errors import TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
-from tocsin.items import Items, Strings
+from tocsin.items import Items, Strings, is_sorted
 from tocsin.order.auto import Auto
 from tocsin.order.gate import Gate
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.release import InOrder
 from tocsin.order.sorter import Sorter
 from tocsin.order.spill import Spilling
-from tocsin.order.strategy import IN_ORDER, Strategy
+from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import can_wait, types_of
 from tocsin.run.names import Names
@@ -76,14 +76,13 @@ class Stage:
 
     def release(self, frontier: int) -> list[Items]:
         """The held rows that end at or before the frontier, in order of time."""
-        parts = [cut(in_time(items), frontier + 1) for items in self.held]
-        self.held = [staying for _, staying in parts if len(staying)]
-        return interleaved([leaving for leaving, _ in parts])
+        ripe, self.held = parted([in_time(items) for items in self.held], frontier + 1)
+        return ripe
 
 
 def merged(changes: Changes) -> Changes:
     """What several alternatives found in one batch, in the order in which one event after another would show it."""
-    if len(changes) < 2 or bool((changes.known_at[1:] >= changes.known_at[:-1]).all()):
+    if len(changes) < 2 or is_sorted(changes.known_at):
         return changes
     return changes.pick(np.argsort(changes.known_at, kind="stable"))
 
@@ -108,6 +107,7 @@ class Pipeline:
         functions: Mapping[str, Function] | None = None,
     ) -> None:
         plans = tuple(plans)
+        check_limit(order, memory_limit)
         self.memory_limit = None if memory_limit is None else memory_limit // max(1, len(plans))
         self.order, self.ordered = order, order.sorts
         self.strings = Strings()
@@ -159,11 +159,6 @@ class Pipeline:
             )  # fmt: skip
 
         if order.kind == "auto":
-            if self.memory_limit is not None:
-                raise TocsinError(
-                    "auto cannot keep a memory limit: what one strategy has on disk, the other would need",
-                    hint="choose conservative(...) or aggressive(...), or leave memory_limit out",
-                )
             return Auto(plan, types, lambda held: make(types_of(plan) if held else ()), order.expected)
         hold = order.held_types(types_of(plan))
         detector = make(hold | above if hold else hold)

@@ -85,11 +85,10 @@ class Session:
         if self._pipeline is None:
             return []
         owed = [(stage.plan.name, debt) for stage in self._pipeline.stages for debt in stage.detector.debts()]
-        times = instants([time for _, debt in owed for time in debt.missing.values()], self._time)
-        shown = iter(times)
+        times = [instants(list(debt.missing.values()), self._time) for _, debt in owed]
         return [
-            {"query": name, "events": list(debt.events), "missing": dict(zip(debt.missing, shown, strict=False))}
-            for name, debt in owed
+            {"query": name, "events": list(debt.events), "missing": dict(zip(debt.missing, shown, strict=True))}
+            for (name, debt), shown in zip(owed, times, strict=True)
         ]
 
     def push(self, events: Any) -> Matches:

@@ -16,6 +16,7 @@ from tocsin.encode.columns import Columns
 from tocsin.errors import InputError, TocsinError
 from tocsin.functions import Function, registered
 from tocsin.order.slack import FORMS, Slack, parse_order
+from tocsin.order.strategy import check_limit
 from tocsin.plan.block import Plan
 from tocsin.run.query import Query, as_bytes, as_schema, check_endless, plans_of
 from tocsin.run.query import query as as_query
@@ -145,6 +146,7 @@ def prepare(
     job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=bad_rows == "keep", known=known)
     if strategy is not None:
         job = replace(job, strategy=strategy.strategy, memory_limit=as_bytes(memory_limit))
+        check_limit(job.strategy, job.memory_limit)
     if arrival is not None:
         job, keep = _as_they_arrive(frame, job, keep, arrival)
     check_functions(frame.df.sparkSession, job.functions)

@@ -21,11 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.batch import one_batch
-from tocsin.encode.merge import is_sorted
 from tocsin.encode.times import ticks
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import Ints
+from tocsin.items import Ints, is_sorted
 from tocsin.order.slack import Slack
 from tocsin.run.pipeline import Pipeline
 from tocsin.spark.blocks import COPY, Note, as_bytes, as_table, coded, described, uncoded
@@ -186,7 +185,7 @@ def released(held: list[pa.RecordBatch], until: int, job: Job) -> tuple[pa.Recor
         return None, held
     rows = _together(held)
     ends = ends_of(rows, job)
-    if (ends[1:] >= ends[:-1]).all():  # as files are mostly written
+    if is_sorted(ends):  # as files are mostly written
         count = int(np.searchsorted(ends, until))
         rest = [rows.take(pa.array(np.arange(count, rows.num_rows)))] if count < rows.num_rows else []  # a copy
         return rows.slice(0, count) if count else None, rest

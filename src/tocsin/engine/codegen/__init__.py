@@ -18,11 +18,10 @@ from collections.abc import Callable, Mapping
 
 from tocsin.engine.codegen.intake import Intake
 from tocsin.engine.codegen.program import Program, Shape
-from tocsin.engine.codegen.readings import all_blocks
 from tocsin.functions import Function
 from tocsin.plan.block import Block, Plan
 
-__all__ = ["Program", "Shape", "all_blocks", "generate"]
+__all__ = ["Program", "Shape", "generate"]
 
 
 def generate(

@@ -15,9 +15,10 @@ from collections.abc import Iterable
 
 from tocsin.engine.codegen.forbidden import ForbiddenBlocks
 from tocsin.engine.codegen.program import STATE
-from tocsin.engine.codegen.readings import all_blocks, earlier_first, least, most
+from tocsin.engine.codegen.readings import earlier_first, least, most
 from tocsin.plan.block import Block, Forbidden, Leaf
 from tocsin.plan.expr import Bound, leaves
+from tocsin.plan.rewrite import blocks_below
 
 
 class Certainty(ForbiddenBlocks):
@@ -28,7 +29,7 @@ class Certainty(ForbiddenBlocks):
         for part in self.root.forbidden:
             if self._is_rough(part.block):
                 continue
-            for block in list(all_blocks(part.block))[::-1]:
+            for block in list(blocks_below(part.block))[::-1]:
                 if part.block.forbidden:
                     self._certain(block)
                 if not self._is_single(part.block):
@@ -42,7 +43,7 @@ class Certainty(ForbiddenBlocks):
 
     def _is_rough(self, block: Block) -> bool:
         """Sets, and intervals that overlap, are not searched: their part is open while any of its types is."""
-        blocks = list(all_blocks(block))
+        blocks = list(blocks_below(block))
         if any(each.repeated for each in blocks):
             return True
         overlap = any((o.left.which, o.right.which) != ("end", "start") for each in blocks for o in each.order)
@@ -55,14 +56,14 @@ class Certainty(ForbiddenBlocks):
 
     def _watched(self, part: Forbidden) -> str:
         """The type that an answer waits for at a part, or -1 if that cannot be said."""
-        types = {alt.type for each in all_blocks(part.block) for leaf in each.leaves for alt in leaf.alts}
+        types = {alt.type for each in blocks_below(part.block) for leaf in each.leaves for alt in leaf.alts}
         return str(self.types.index(types.pop())) if len(types) == 1 and self._is_single(part.block) else "-1"
 
     def _will_be_violated(self, part: Forbidden, excl: str) -> str:
         """Code that is true if a part is violated whatever still comes."""
         if self._is_rough(part.block):
             _, high = self._ends(part.scope)
-            open_types = self._guaranteed(leaf for each in all_blocks(part.block) for leaf in each.leaves)
+            open_types = self._guaranteed(leaf for each in blocks_below(part.block) for leaf in each.leaves)
             return f"{open_types} >= {high} and {self._violation(part, excl)} != 0"
         name = "certain" if part.block.forbidden else "violated"
         return f"{self._violation(part, excl, name)} != 0"
@@ -71,7 +72,7 @@ class Certainty(ForbiddenBlocks):
         """Code that is true if a part that is not certainly violated may still be."""
         low, high = self._ends(part.scope)
         if self._is_rough(part.block):
-            open_types = self._guaranteed(leaf for each in all_blocks(part.block) for leaf in each.leaves)
+            open_types = self._guaranteed(leaf for each in blocks_below(part.block) for leaf in each.leaves)
             return f"max({low}, {open_types} + 1) <= {high}"
         if self._is_single(part.block):
             return f"max({low}, {self._guaranteed(part.block.leaves)} + 1) <= {high}"
@@ -201,7 +202,7 @@ class Certainty(ForbiddenBlocks):
 
     def _next_time(self, block: Block, leaf: int) -> str:
         """After an unseen event at e_7: the next time at which it would stand differently to the blocks inside."""
-        inner = [other for part in block.forbidden for each in all_blocks(part.block) for other in each.leaves]
+        inner = [other for part in block.forbidden for each in blocks_below(part.block) for other in each.leaves]
         starts = []
         for other in inner:
             d = f"4 * ({self._buffer(other.id)})"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tocsin.engine.codegen.members import MemberLoops
 from tocsin.engine.codegen.program import STATE
-from tocsin.engine.codegen.readings import all_blocks, least, most
+from tocsin.engine.codegen.readings import least, most
 from tocsin.plan.block import Block, Forbidden
 from tocsin.plan.expr import Agg, Bound, Col, Reach, Ref, Time, walk
+from tocsin.plan.rewrite import blocks_below
 from tocsin.schema import Kind
 
 
@@ -68,9 +69,9 @@ class ForbiddenBlocks(MemberLoops):
 
     def _outer(self, block: Block) -> list[str]:
         """Names that a block needs from the blocks around it: places, spans of repetitions, aggregates."""
-        own = {leaf.id for each in all_blocks(block) for leaf in each.leaves}
+        own = {leaf.id for each in blocks_below(block) for leaf in each.leaves}
         names: dict[str, None] = {}
-        for each in all_blocks(block):
+        for each in blocks_below(block):
             for predicate in each.predicates:
                 for node in walk(predicate):
                     self._outer_names(node, own, names)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tocsin.engine.codegen.nest import Nest
 from tocsin.engine.codegen.program import DELTA, NEW, STATE
-from tocsin.engine.codegen.readings import all_blocks, arrays, is_terminal, strictly_ordered
+from tocsin.engine.codegen.readings import arrays, is_terminal, strictly_ordered
 from tocsin.engine.derive import native
 from tocsin.plan.block import After, Before, Leaf
 from tocsin.plan.expr import Agg, Bound, leaves, walk
+from tocsin.plan.rewrite import blocks_below
 
 
 class Intake(Nest):
@@ -74,15 +75,12 @@ class Intake(Nest):
         if self.waits:
             self._lines("if T[IMMEDIATE] != 0:", "    late = True")  # nothing waits, so any event may correct
         if self.waits:  # what was due before a late event must be answered before it can be corrected
-            held = (
-                "T[MOVED] != 0 and is_due(T, PD)"
-                if self.holds
-                else "(late or sign < 0 or T[WAITING] > 0 and not ordered)"
-            )
+            if self.holds:
+                self._lines("T[CLOCK] = clock", "if phase == 0 and T[MOVED] != 0 and is_due(T, PD):")
+            else:
+                self._lines("if phase == 0 and (late or sign < 0 or T[WAITING] > 0 and not ordered):")
+                self._lines("    T[CLOCK] = clock")
             self._lines(
-                *(["T[CLOCK] = clock"] if self.holds else []),
-                f"if phase == 0 and {held}:",
-                "    T[CLOCK] = clock",
                 "    if due(S) != DONE:",
                 "        T[ROW] = i",
                 "        return OUT_FULL",
@@ -406,7 +404,7 @@ class Intake(Nest):
         """Where a binding must lie that the event can change: around the scopes of the leaves that took it."""
         for level in range(len(self.nest)):
             self._lines(f"T[LOWS + {level}] = FAR", f"T[HIGHS + {level}] = -FAR")
-        scopes = [(part.scope, each.leaves) for part in self.root.forbidden for each in all_blocks(part.block)]
+        scopes = [(part.scope, each.leaves) for part in self.root.forbidden for each in blocks_below(part.block)]
         scopes += [(dict(self.root.scopes)[leaf.id], (leaf,)) for leaf in self.root.repeated]
         for scope, inside in scopes:
             taken = " or ".join(f"T[PLACES + {self.number[leaf.id]}] >= 0" for leaf in inside)

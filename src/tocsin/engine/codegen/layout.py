@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tocsin.engine.codegen.program import Shape, Stored
-from tocsin.engine.codegen.readings import all_blocks, reaches_ahead
+from tocsin.engine.codegen.readings import reaches_ahead
 from tocsin.engine.derive import derive
 from tocsin.engine.expressions import Literals, Names, Scribe, Valued, Writer, both
 from tocsin.functions import Function
 from tocsin.plan.block import Block, Leaf, Plan, Scope
 from tocsin.plan.expr import Agg, Bound, Col, Op, Reach, Ref, Time, User, walk
+from tocsin.plan.rewrite import blocks_below
 from tocsin.schema import Kind
 
 
@@ -38,7 +39,7 @@ class Layout(Names):
         self.literals = Literals()
         self.scribe = Scribe(self, self.writer, self.literals)
         self.emit = self.writer.emit
-        self.blocks = list(all_blocks(self.root))
+        self.blocks = list(blocks_below(self.root))
         self.leaves = {leaf.id: leaf for each in self.blocks for leaf in each.leaves}
         self.number = {id: number for number, id in enumerate(self.leaves)}
         self.nest = self.root.nest or tuple(leaf.id for leaf in self.root.fixed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tocsin.engine.codegen.certain import Certainty
 from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, STATE, WAITS
 from tocsin.engine.codegen.readings import (
-    all_blocks,
     arrays,
     least,
     most,
@@ -15,6 +14,7 @@ from tocsin.engine.codegen.readings import (
 )
 from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
 from tocsin.plan.expr import Bound, leaves
+from tocsin.plan.rewrite import blocks_below
 
 STAMP = "T[STAMPS + (key & (STAMPED - 1))]"  # of what concerns held answers under a key
 
@@ -50,7 +50,7 @@ class Nest(Certainty):
         if any(isinstance(end, WindowLow | WindowHigh | LastEnd) for end in (part.scope.low, part.scope.high)):
             return None
         own = {leaf.id for leaf in self.root.leaves}
-        for each in all_blocks(part.block):
+        for each in blocks_below(part.block):
             for predicate in each.predicates:
                 used |= leaves(predicate) & own
         if used & {leaf.id for leaf in self.root.repeated}:

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tocsin.plan.block import After, Before, Block, LastEnd, Scope, WindowHigh
-
-
-def all_blocks(block: Block) -> Iterator[Block]:
-    yield block
-    for part in block.forbidden:
-        yield from all_blocks(part.block)
 
 
 def arrays(names: str) -> str:
