@@ -26,11 +26,11 @@ from tocsin.engine.detector import Detector, compile_plan
 from tocsin.events import END_OF_TIME
 from tocsin.items import Items, Strings
 from tocsin.lang.parser import parse
-from tocsin.order import grip
-from tocsin.order.spill import Spilling
 from tocsin.plan.bind import bind
 from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
+from tocsin.spill import internals as grip
+from tocsin.spill.detector import Spilling
 from tocsin.testing.delays import Uniform
 from tocsin.testing.streams import Arrivals, table
 

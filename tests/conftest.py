@@ -17,7 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One Spark session for all tests of a worker."""
-    from tocsin.spark.session import QUICK, session
+    from tocsin.spark.setup.session import QUICK, session
 
     settings = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2", **QUICK}
     running = session(master="local[2]", config=settings)

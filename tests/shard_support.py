@@ -19,23 +19,23 @@ from typing import Any
 import pyarrow as pa
 
 from tocsin.encode.columns import Columns, infer_schema
-from tocsin.engine.payload import auto_eid, content_hash, occurrences
+from tocsin.encode.content import auto_eid, content_hash, occurrences
 from tocsin.events import END_OF_TIME, Eid, Event
+from tocsin.graph.query_graph import Pipeline
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
-from tocsin.order.slack import Slack
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import types_of as plan_types
-from tocsin.run.pipeline import Pipeline
 from tocsin.run.query import plans_of
 from tocsin.schema import Schema
-from tocsin.spark import shard as module
-from tocsin.spark.blocks import COPY, SHARD, Note, Packer, as_table
+from tocsin.shards import shard as module
+from tocsin.shards.blocks import COPY, SHARD, Note, Packer, as_table
+from tocsin.shards.job import Job, Shards
+from tocsin.shards.routes import Attrs, own_columns
+from tocsin.shards.shard import Shard
+from tocsin.shards.watermark import Slack
 from tocsin.spark.detect import plan_job
 from tocsin.spark.frames import Frame
-from tocsin.spark.job import Job, Shards
-from tocsin.spark.routes import Attrs, own_columns
-from tocsin.spark.shard import Shard
 from tocsin.spark.shuffle import is_many as goes_to_many
 from tocsin.testing.agree import difference
 from tocsin.testing.oracle import Binding, Match, composite, matches_of_all

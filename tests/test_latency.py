@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 import tocsin
 from tocsin.encode import Columns, Encoder, from_dicts, infer_schema
+from tocsin.encode.content import auto_eid, content_hash, row_hash
 from tocsin.encode.row import OneRow, RowEncoder
 from tocsin.engine import ledger, payload
 from tocsin.engine.detector import Detector
-from tocsin.engine.payload import Payload, auto_eid, content_hash, row_hash
+from tocsin.engine.payload import Payload
 from tocsin.events import Event
 from tocsin.items import Strings
 from tocsin.lang.syntax import Query

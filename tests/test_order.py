@@ -21,13 +21,13 @@ from tocsin.app.judge import Engine, settled
 from tocsin.encode import Columns, from_dicts
 from tocsin.errors import InputError, StateError, TocsinError, TocsinWarning
 from tocsin.events import END_OF_TIME, Event
+from tocsin.graph.query_graph import Pipeline
 from tocsin.lang.parser import parse, parse_all
 from tocsin.lang.syntax import Query
 from tocsin.order.auto import Auto
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.strategy import KINDS, Strategy, parse_strategy
 from tocsin.plan.facts import types_of
-from tocsin.run.pipeline import Pipeline
 from tocsin.run.query import plans_of
 from tocsin.run.session import Session
 from tocsin.run.state import Archive, get_pipeline, put_pipeline

@@ -17,7 +17,7 @@ import pytest
 
 from tocsin.encode import Encoder, from_dicts
 from tocsin.engine.detector import Detector, compile_plan
-from tocsin.engine.parts import Part, sealed
+from tocsin.engine.snapshot import Part, sealed
 from tocsin.errors import StateError
 from tocsin.events import END_OF_TIME, Event
 from tocsin.items import Strings
@@ -95,7 +95,7 @@ CHILD = """
 import base64, json, sys
 sys.path.insert(0, sys.argv[2])
 from test_parts import Works, some_events
-from tocsin.engine.parts import Part
+from tocsin.engine.snapshot import Part
 saved = json.load(open(sys.argv[1]))
 parts = [Part(id, version, base64.b64decode(data), range) for id, version, data, range in saved["parts"]]
 works = Works(saved["query"])

@@ -24,12 +24,12 @@ from pyspark.sql import SparkSession
 import tocsin
 from tocsin.app.cli import main
 from tocsin.errors import InputError, StateError, TocsinError
-from tocsin.spark import sources
-from tocsin.spark.flow import make_ready
-from tocsin.spark.owner import Owner, check_owner, claimed
-from tocsin.spark.pipeline import read_pipeline
-from tocsin.spark.tomlfile import PipelineError
-from tocsin.spark.trouble import explained
+from tocsin.jobs import sources
+from tocsin.jobs.config import read_pipeline
+from tocsin.jobs.lock import Owner, check_owner, claimed
+from tocsin.jobs.run import make_ready
+from tocsin.jobs.toml import PipelineError
+from tocsin.spark.setup.errors import explained
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "pipelines"
 THEFT = "QUERY theft EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 100"

@@ -16,15 +16,15 @@ import pyarrow.parquet
 import pytest
 
 import tocsin
+from tocsin.engine.tables import HEAD, flat, joined, net
 from tocsin.errors import InputError, QueryError, StateError, TocsinError
 from tocsin.lang.parser import parse
 from tocsin.run.atomic import whole_file
-from tocsin.run.guess import guessed_schema
 from tocsin.run.matches import Matches
 from tocsin.run.progress import summary, watching
+from tocsin.run.schema_from_query import guessed_schema
 from tocsin.run.show import text_table
 from tocsin.run.sinks import json_line, write_file
-from tocsin.run.tables import HEAD, flat, joined, net
 from tocsin.schema import Kind
 from tocsin.testing.shop import QUERY as THEFT
 from tocsin.testing.shop import shop

@@ -41,15 +41,15 @@ from tocsin.errors import InputError, StateError
 from tocsin.events import END_OF_TIME, Event
 from tocsin.lang.parser import parse, parse_all
 from tocsin.lang.syntax import Duration, Query, leaves_of
-from tocsin.order.slack import Slack
-from tocsin.spark import blocks
-from tocsin.spark import shard as module
-from tocsin.spark.blocks import SHARD, Packer
+from tocsin.shards import blocks
+from tocsin.shards import shard as module
+from tocsin.shards.blocks import SHARD, Packer
+from tocsin.shards.job import Shards
+from tocsin.shards.routes import reach_of
+from tocsin.shards.shard import Shard
+from tocsin.shards.slices import Slices, cut, margins
+from tocsin.shards.watermark import Slack
 from tocsin.spark.frames import Frame
-from tocsin.spark.job import Shards
-from tocsin.spark.routes import reach_of
-from tocsin.spark.shard import Shard
-from tocsin.spark.slices import Slices, cut, margins
 from tocsin.testing.agree import PLAIN, Bench
 from tocsin.testing.oracle import matches
 from tocsin.testing.shrink import shrunk

@@ -20,10 +20,10 @@ from tocsin.events import Event
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
 from tocsin.order.auto import Auto
-from tocsin.order.slack import Slack, parse_order
 from tocsin.order.strategy import Strategy
 from tocsin.schema import Schema
-from tocsin.spark import shard as module
+from tocsin.shards import shard as module
+from tocsin.shards.watermark import Slack, parse_order
 
 STRATEGIES = {
     "conservative": Strategy("conservative"),

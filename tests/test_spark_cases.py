@@ -29,8 +29,8 @@ from tests.shard_support import CHAINS, arranged, chain_history
 from tocsin.encode.columns import Columns, arrow_type, infer_schema
 from tocsin.errors import TocsinError
 from tocsin.events import END_OF_TIME, Event
+from tocsin.graph.query_graph import Pipeline
 from tocsin.lang.parser import parse_all
-from tocsin.run.pipeline import Pipeline
 from tocsin.run.query import Query, check_endless, plans_of
 from tocsin.spark import Sink, detect, start
 from tocsin.testing.cases import read_cases

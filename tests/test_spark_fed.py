@@ -27,18 +27,18 @@ from tocsin.encode.columns import Columns
 from tocsin.errors import TocsinError
 from tocsin.lang.parser import parse
 from tocsin.run.query import plans_of
+from tocsin.shards.blocks import COPY, SHARD
+from tocsin.shards.routes import own_columns
 from tocsin.spark import Sink, detect, explain, start
-from tocsin.spark import fed as module
 from tocsin.spark.answers import BLOCK, received, sent_frames, sent_schema
-from tocsin.spark.blocks import COPY, SHARD
 from tocsin.spark.detect import plan_job, prepare
-from tocsin.spark.fed import local
 from tocsin.spark.frames import open_frame
-from tocsin.spark.hashing import hashable, row_hashes
-from tocsin.spark.routes import own_columns
-from tocsin.spark.rowtests import Unsayable
 from tocsin.spark.shuffle import is_many, send
-from tocsin.spark.steering import steering
+from tocsin.spark.worker_reads import stream as module
+from tocsin.spark.worker_reads.filters import Unsayable
+from tocsin.spark.worker_reads.routing import steering
+from tocsin.spark.worker_reads.stream import local
+from tocsin.spark.worker_reads.xxhash64 import hashable, row_hashes
 
 pytestmark = pytest.mark.slow
 

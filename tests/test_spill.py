@@ -26,12 +26,12 @@ from tocsin.events import END_OF_TIME, Event
 from tocsin.items import Items, Strings
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
-from tocsin.order import grip
-from tocsin.order.spill import Spilling
 from tocsin.plan.bind import bind
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
+from tocsin.spill import internals as grip
+from tocsin.spill.detector import Spilling
 from tocsin.testing.agree import Bench, Trial, difference
 from tocsin.testing.delays import Uniform
 from tocsin.testing.modes import ALL, EVERY, Mode, held_types, net, promises, smallest_slack

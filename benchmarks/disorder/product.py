@@ -25,14 +25,14 @@ from tocsin.items import Items, Strings
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import leaves_of
 from tocsin.order.auto import Auto
-from tocsin.order.sorter import Sorter
-from tocsin.order.spill import Spilling
+from tocsin.order.sort import Sorter
 from tocsin.order.strategy import Strategy as Chosen
 from tocsin.order.strategy import parse_strategy
 from tocsin.plan.bind import bind
 from tocsin.plan.block import Plan
 from tocsin.plan.passes import optimize
 from tocsin.schema import Schema
+from tocsin.spill.detector import Spilling
 
 TYPES = "ABCDEFGHIJ"
 CHUNK = 1 << 16  # rows per push where throughput is measured

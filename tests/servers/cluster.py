@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.servers.processes import LOOPBACK, Started, free_ports, started, wait_for
-from tocsin.spark.java import use_java
+from tocsin.spark.setup.java import use_java
 
 ROOT = Path(__file__).parent.parent.parent
 MASTER = "org.apache.spark.deploy.master.Master"

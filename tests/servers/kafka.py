@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.servers import maven
 from tests.servers.processes import LOOPBACK, Started, free_ports, started, wait_for
-from tocsin.spark.java import use_java
+from tocsin.spark.setup.java import use_java
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer

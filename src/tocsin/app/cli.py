@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from tocsin.app.errors import FAILED, guarded
-from tocsin.app.pipelines import pipeline_app
+from tocsin.app.jobs import pipeline_app
 from tocsin.encode.columns import Columns
 from tocsin.errors import InputError
 from tocsin.run.badrows import BadRows

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from tocsin.app.showing import print_matches
+from tocsin.engine.tables import HEAD
 from tocsin.errors import InputError, TocsinError
 from tocsin.run.atomic import whole_file
 from tocsin.run.matches import Matches
 from tocsin.run.query import query
-from tocsin.run.tables import HEAD
 from tocsin.testing.shop import QUERY, shop
 
 MEANING = "taken from a shelf, never at a counter, out of the door, all within 12 hours, by the same tag"

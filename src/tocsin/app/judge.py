@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts
+from tocsin.engine.tables import variables
 from tocsin.errors import InputError, TocsinError, TocsinWarning
 from tocsin.events import END_OF_TIME, Event
+from tocsin.graph.query_graph import Pipeline
 from tocsin.lang.syntax import Query
 from tocsin.order.strategy import Strategy, parse_strategy
-from tocsin.run.pipeline import Pipeline
 from tocsin.run.query import plans_of
-from tocsin.run.tables import variables
 from tocsin.schema import Schema
 from tocsin.testing.cases import Case, Found, Verdict, oracle_answer, read_cases, run_case
 from tocsin.testing.notation import Item, Promise, events_of

@@ -67,13 +67,13 @@ class Job:
 
     def _on_spark(self, input: str) -> Matches:
         """The same matches, found by Spark; a batch is sorted there, so it does not matter how events come."""
-        from tocsin.app.pipelines import need_spark, spinning, told
+        from tocsin.app.jobs import need_spark, spinning, told
 
         need_spark()
         find(input)  # what is not there is told before Spark starts
         with told(verbose=False), spinning("starting Spark", quiet=self.quiet) as show:
-            from tocsin.spark.borrowed import borrowed
             from tocsin.spark.files import detect_files
+            from tocsin.spark.setup.lifetime import borrowed
 
             with borrowed() as spark:
                 show("searching")

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tocsin.encode.content import Words, mixed, text_word
 from tocsin.engine.evaluate import Row, evaluate
-from tocsin.engine.payload import Rows, View, Words, distinct, mixed, text_word, whole
+from tocsin.engine.payload import Rows, View, distinct, whole
 from tocsin.events import MASK64
 from tocsin.functions import Function
 from tocsin.items import Ints

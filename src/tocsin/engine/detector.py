@@ -17,16 +17,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tocsin.encode.content import content_hash, row_hash
 from tocsin.encode.row import OneRow
-from tocsin.engine import parts as saved
 from tocsin.engine import runtime as rt
+from tocsin.engine import snapshot as saved
 from tocsin.engine.branch import NOBODY, Answers, Branch
 from tocsin.engine.changes import Changes, Members
 from tocsin.engine.debt import Debt, debts
 from tocsin.engine.ledger import Ledger
-from tocsin.engine.parts import Part
-from tocsin.engine.payload import Payload, View, content_hash, distinct, row_hash
+from tocsin.engine.payload import Payload, View, distinct
 from tocsin.engine.shown import shown
+from tocsin.engine.snapshot import Part
 from tocsin.errors import InputError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered

@@ -9,12 +9,11 @@ equal rows; it is computed only for rows that are asked for, and for those that 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
-from struct import Struct
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -22,22 +21,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tocsin.encode.eids import hash_texts
+from tocsin.encode.content import Words, auto_eid, content_hash, occurrences, sketch
 from tocsin.encode.merge import Rearranged, stacked
-from tocsin.events import MASK64, mix, text_hash
 from tocsin.items import Codes, Ints, Items, is_sorted
 
-Words = npt.NDArray[np.uint64]
 Row: TypeAlias = dict[str, Any]
 Single: TypeAlias = tuple[int, int, Row]  # number, end, row
 
-WHOLE, REAL = pa.int64(), pa.float64()
-NOT_CONTENT = frozenset(("eid", "source", "seq", "arrival"))
 MANY = 16  # so many rows are compared with each row that is named before their sketches are used
 MERGED = 256  # so many small chunks in a row become one
 SMALL = 4096  # rows of a small chunk
 MOST_SINGLE = 1 << 16  # single rows that stay dicts
-FEW = 64  # texts that are not worth a dictionary
 AT_ONCE = 1024  # single rows that become a chunk when there are too many
 
 
@@ -134,20 +128,6 @@ class Chunk:
         rows = order[at]
         back = np.argsort(rows)
         return rows[back], which[back]
-
-
-def sketch(end: Ints, types: Codes, rows: pa.RecordBatch) -> Words:
-    """A cheap hash of each row, equal for equal rows; of texts and decimals nothing is looked at."""
-    total: Words = end.view(np.uint64) * FIRST_FACTOR + types.astype(np.uint64)
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        if name not in NOT_CONTENT and name not in ("type", "end") and _is_plain(column.type):
-            total = total * SECOND_FACTOR + (words_of(column) ^ np.uint64(text_word(name)))
-    return total
-
-
-def _is_plain(type: pa.DataType) -> bool:
-    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal, pa.types.is_boolean)
-    return any(is_kind(type) for is_kind in kinds)
 
 
 def _one(table: pa.Table) -> pa.RecordBatch:
@@ -356,23 +336,6 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def occurrences(values: Ints) -> Ints:
-    """For each value how often it stood before.
-
-    >>> occurrences(np.array([7, 8, 7, 7])).tolist()
-    [0, 0, 1, 2]
-    """
-    order = np.argsort(values, kind="stable")
-    ranked = values[order]
-    fresh = np.ones(len(values), np.bool_)
-    np.not_equal(ranked[1:], ranked[:-1], out=fresh[1:])
-    found = np.zeros(len(values), np.int64)
-    if not fresh.all():
-        starts = np.flatnonzero(fresh)
-        found[order] = np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
-    return found
-
-
 # --- the payload of a detector -------------------------------------------------------------------------------------
 
 
@@ -537,120 +500,3 @@ class Payload:
 
 def _last_end(chunk: Chunk) -> int:
     return chunk.last_end
-
-
-# --- computed eids -------------------------------------------------------------------------------------------------
-
-
-def auto_eid(high: int, low: int) -> str:
-    """The text of a computed eid."""
-    return f"{high & (2**64 - 1):016x}" + (f"-{low}" if low else "")
-
-
-def content_hash(rows: pa.RecordBatch) -> Words:
-    """A hash of each row that does not depend on the order of columns; nulls and missing columns count as nothing."""
-    named = zip(rows.schema.names, rows.columns, strict=True)
-    content = [(name, column) for name, column in named if name not in NOT_CONTENT]
-    words = np.empty((len(content), rows.num_rows), np.uint64)
-    for mine, (name, column) in zip(words, content, strict=True):
-        np.bitwise_xor(words_of(column), np.uint64(text_word(name)), out=mine)
-    _mix(words)
-    for mine, (_, column) in zip(words, content, strict=True):
-        if column.null_count:
-            mine[np.asarray(column.is_null())] = 0
-    total: Words = words.sum(axis=0, dtype=np.uint64)
-    _mix(total)
-    return total
-
-
-def row_hash(content: Mapping[str, Any]) -> int:
-    """The same for one row without nulls."""
-    total = 0
-    for name, value in content.items():
-        if name not in NOT_CONTENT:
-            total += mix(_value_word(value) ^ text_word(name))
-    total = mix(total & MASK64)
-    return total - 2**64 if total >= 2**63 else total
-
-
-def _value_word(value: Any) -> int:
-    """The same as `words_of` for one value."""
-    if isinstance(value, str):
-        return text_word(value)
-    if isinstance(value, float):
-        bits: int = BITS.unpack(NUMBER.pack(value + 0.0))[0]
-        return bits
-    return int(value) & MASK64
-
-
-NUMBER, BITS = Struct("<d"), Struct("<Q")
-
-
-def mixed(words: Words) -> Words:
-    """The splitmix64 finaliser on whole arrays; the same as `events.mix`."""
-    words = words.copy()
-    _mix(words)
-    return words
-
-
-def _mix(words: Words) -> None:
-    """`mixed` in place."""
-    rest = words >> THIRTY
-    words ^= rest
-    words *= FIRST_FACTOR
-    np.right_shift(words, TWENTY_SEVEN, out=rest)
-    words ^= rest
-    words *= SECOND_FACTOR
-    np.right_shift(words, THIRTY_ONE, out=rest)
-    words ^= rest
-
-
-THIRTY, TWENTY_SEVEN, THIRTY_ONE = np.uint64(30), np.uint64(27), np.uint64(31)
-FIRST_FACTOR, SECOND_FACTOR = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-
-
-def words_of(column: pa.Array) -> Words:
-    """Each value as 64 bits; equal values of a column have equal bits."""
-    kind = column.type
-    if pa.types.is_floating(kind):
-        filled = _filled(column if kind == REAL else column.cast(REAL), 0.0)
-        return np.ascontiguousarray(filled + 0.0).view(np.uint64)
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return _bits(column if kind == WHOLE else column.cast(WHOLE))
-    if pa.types.is_temporal(kind):
-        return _bits(column.view(WHOLE) if kind.bit_width == 64 else column.view(pa.int32()).cast(WHOLE))
-    if pa.types.is_dictionary(kind) and len(column.dictionary) > len(column):
-        column = column.cast(kind.value_type)
-    if not pa.types.is_dictionary(column.type):
-        column = column.cast(pa.string()) if not pa.types.is_string(column.type) else column
-        if len(column) < FEW:
-            return _text_words(column)
-        column = pc.dictionary_encode(column)
-    if not len(column.dictionary):  # nothing but nulls
-        return np.zeros(len(column), np.uint64)
-    words: Words = _text_words(column.dictionary.cast(pa.string()))[_filled(column.indices, 0)]
-    return words
-
-
-def _text_words(texts: pa.Array) -> Words:
-    """`text_hash` of each text; of few texts without compiled code."""
-    if len(texts) > AT_ONCE:
-        return hash_texts(texts)[1].view(np.uint64)
-    return np.array([text_word(text or "") for text in texts.to_pylist()], np.uint64)
-
-
-@lru_cache(maxsize=4 * AT_ONCE)
-def text_word(text: str) -> int:
-    """`text_hash` without a sign."""
-    return text_hash(text.encode()) & (2**64 - 1)
-
-
-def _filled(column: pa.Array, value: float) -> npt.NDArray[Any]:
-    """The values with something in place of null."""
-    column = pc.fill_null(column, value) if column.null_count else column
-    filled: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return filled
-
-
-def _bits(column: pa.Array) -> Words:
-    return np.ascontiguousarray(_filled(column, 0)).view(np.uint64)

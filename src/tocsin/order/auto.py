@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.row import OneRow
-from tocsin.engine import parts as saved
+from tocsin.engine import snapshot as saved
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Counters, Detector
 from tocsin.events import BEGINNING, END_OF_TIME

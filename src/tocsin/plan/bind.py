@@ -19,7 +19,7 @@ from tocsin.plan.draft import Draft, Drafter
 from tocsin.plan.kinds import KindError, field_of, ticks
 from tocsin.plan.names import resolve
 from tocsin.plan.outputs import outputs_of, variables_of
-from tocsin.plan.parts import Part, Site, Woven, parts, sites
+from tocsin.plan.pattern_tree import Part, Site, Woven, parts, sites
 from tocsin.plan.problems import Problems, suggestion
 from tocsin.plan.typer import variables
 from tocsin.plan.where import Context, check_mentions, filled, impossible

@@ -21,7 +21,7 @@ from tocsin.lang.syntax import (
     items_of,
     leaves_of,
 )
-from tocsin.plan.parts import Site
+from tocsin.plan.pattern_tree import Site
 from tocsin.plan.problems import Problems, listed, suggestion
 from tocsin.plan.tlist import Edge, Graph, comparison_edges
 from tocsin.schema import Schema

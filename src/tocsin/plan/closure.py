@@ -17,7 +17,7 @@ from tocsin.plan.calls import call
 from tocsin.plan.draft import Draft
 from tocsin.plan.expr import Bound
 from tocsin.plan.fold import is_null
-from tocsin.plan.parts import Absent, Site, chained
+from tocsin.plan.pattern_tree import Absent, Site, chained
 from tocsin.plan.problems import Problems
 from tocsin.plan.typer import Seen, Typer
 from tocsin.schema import Kind

@@ -26,7 +26,19 @@ from tocsin.plan.block import (
 )
 from tocsin.plan.expr import Bound, Lit, Op, Reach, Time
 from tocsin.plan.kinds import KindError, ticks
-from tocsin.plan.parts import Absent, Bag, Chain, Part, Region, Related, Spot, Woven, choices, count_choices, spots
+from tocsin.plan.pattern_tree import (
+    Absent,
+    Bag,
+    Chain,
+    Part,
+    Region,
+    Related,
+    Spot,
+    Woven,
+    choices,
+    count_choices,
+    spots,
+)
 from tocsin.plan.problems import Problems
 from tocsin.plan.tlist import RELATIONS, Condition, comparison_edges, conjunction
 from tocsin.schema import Kind, Schema

@@ -9,7 +9,7 @@ from tocsin.functions import Function
 from tocsin.lang.printer import print_expr
 from tocsin.lang.syntax import Attr, Name, SelectItem
 from tocsin.plan.block import Output, Variable
-from tocsin.plan.parts import Site
+from tocsin.plan.pattern_tree import Site
 from tocsin.plan.problems import Problems
 from tocsin.plan.typer import Seen, Typer, members, variables
 from tocsin.schema import Schema

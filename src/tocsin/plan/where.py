@@ -17,7 +17,7 @@ from tocsin.plan.closure import Conditions, Member, Writer, as_equality, classes
 from tocsin.plan.draft import Draft
 from tocsin.plan.expr import Bound, leaves
 from tocsin.plan.fold import FALSE, TRUE, never_true
-from tocsin.plan.parts import Absent, Site, Spot, chained
+from tocsin.plan.pattern_tree import Absent, Site, Spot, chained
 from tocsin.plan.problems import Problems
 from tocsin.plan.typer import Seen, Typer, member_variables, only_leaf, set_variables, variables, whole_set
 from tocsin.schema import Schema

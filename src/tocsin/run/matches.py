@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tocsin.engine.tables import HEAD, joined
 from tocsin.run.show import html_table, text_table
-from tocsin.run.tables import HEAD, joined
 
 
 class Matches:

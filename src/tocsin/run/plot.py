@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tocsin.engine.tables import EVENT, HEAD, variables
 from tocsin.errors import InputError, TocsinError
 from tocsin.run.atomic import whole_file
-from tocsin.run.tables import EVENT, HEAD, variables
 
 COLOURS = ("#2f6db5", "#e07b39", "#3a9d6e", "#b5487a", "#7a62b8", "#c9a227", "#4aa3b8", "#8c6d5a")
 INK, PALE, BAND = "#333333", "#b9c0c7", "#f5f7f9"

@@ -13,8 +13,10 @@ import pyarrow as pa
 from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns
 from tocsin.engine.describe import describe
+from tocsin.engine.tables import joined, net, with_times
 from tocsin.errors import QueryError, TocsinError
 from tocsin.events import END_OF_TIME
+from tocsin.graph.query_graph import Pipeline
 from tocsin.lang.fluent import P, Q
 from tocsin.lang.parser import parse_all
 from tocsin.lang.syntax import Query as Syntax
@@ -25,14 +27,12 @@ from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.explain import explain
 from tocsin.plan.passes import optimize
 from tocsin.run.badrows import BadRows
-from tocsin.run.guess import guessed_schema
 from tocsin.run.inputs import Input, in_time_order, open_input, usable, with_dictionaries
-from tocsin.run.known import known_of
 from tocsin.run.matches import Matches
-from tocsin.run.pipeline import Pipeline
+from tocsin.run.prepare import known_of
+from tocsin.run.schema_from_query import guessed_schema
 from tocsin.run.schemas import check_unit, declare, schema_of
 from tocsin.run.session import Session
-from tocsin.run.tables import joined, net, with_times
 from tocsin.schema import Field, Schema
 
 Order = str | Strategy

@@ -18,14 +18,14 @@ from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts, from_values
 from tocsin.encode.row import OneRow, RowEncoder
 from tocsin.encode.times import ticks
+from tocsin.engine.tables import instants, with_times
 from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
+from tocsin.graph.query_graph import QUIET, Pipeline
 from tocsin.run.inputs import as_table
 from tocsin.run.matches import Matches
-from tocsin.run.pipeline import QUIET, Pipeline
 from tocsin.run.schemas import merged
 from tocsin.run.state import FORMAT, Archive, get_pipeline, get_schema, put_pipeline, put_schema
-from tocsin.run.tables import instants, with_times
 from tocsin.schema import Schema
 
 NOTHING = Matches([])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tocsin.run.tables import EVENT, HEAD, variables
+from tocsin.engine.tables import EVENT, HEAD, variables
 
 SHOWN = 20
 WIDTH = 60

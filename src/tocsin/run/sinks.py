@@ -13,11 +13,11 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
+from tocsin.engine.tables import flat, joined
 from tocsin.errors import InputError
 from tocsin.run.atomic import whole_file
 from tocsin.run.matches import Matches
 from tocsin.run.show import text_table
-from tocsin.run.tables import flat, joined
 
 FORMATS = ("table", "jsonl", "csv", "parquet")
 

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.batch import Encoder
-from tocsin.engine.parts import Part
+from tocsin.engine.snapshot import Part
 from tocsin.errors import StateError
+from tocsin.graph.query_graph import Pipeline, Stage
 from tocsin.items import Items
 from tocsin.order.auto import Auto
-from tocsin.order.sorter import Sorter
-from tocsin.run.pipeline import Pipeline, Stage
+from tocsin.order.sort import Sorter
 from tocsin.schema import Field, Kind, Schema
 
 FORMAT = 1

@@ -14,8 +14,8 @@ if find_spec("pyspark") is None:
 
 from tocsin.spark.detect import detect, detector
 from tocsin.spark.explain import explain
-from tocsin.spark.session import session
 from tocsin.spark.settled import settled
+from tocsin.spark.setup.session import session
 from tocsin.spark.watch import numbers, watch
 from tocsin.spark.write import Sink, matches, start
 

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tocsin.spark.blocks import as_bytes, as_table, larger
+from tocsin.shards.blocks import as_bytes, as_table, larger
 
 BLOCK = pa.schema([("block", pa.binary())])
 PLAIN = (

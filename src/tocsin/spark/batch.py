@@ -13,10 +13,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tocsin.encode.arrow import BadRowError
 from tocsin.engine.changes import Changes
 from tocsin.events import END_OF_TIME
-from tocsin.run.pipeline import Pipeline
-from tocsin.spark.blocks import COPY, SHARD, described, judged, larger, unusable_row
+from tocsin.graph.query_graph import Pipeline
+from tocsin.shards.blocks import COPY, SHARD, described, judged, larger, unusable_row
+from tocsin.shards.job import Job, Shards
 from tocsin.spark.frames import Frame, column
-from tocsin.spark.job import Job, Shards
 from tocsin.spark.shuffle import Sent
 
 Batches = Iterator[pa.RecordBatch]

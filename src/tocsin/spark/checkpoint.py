@@ -7,8 +7,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tocsin.errors import StateError
-from tocsin.spark.identity import Identity, admit, check_layout
-from tocsin.spark.job import Job
+from tocsin.shards.identity import Identity, admit, check_layout
+from tocsin.shards.job import Job
 
 FILE = "tocsin.json"
 

@@ -15,26 +15,26 @@ from pyspark.sql import functions as sf
 from tocsin.encode.columns import Columns
 from tocsin.errors import InputError, TocsinError
 from tocsin.functions import Function, registered
-from tocsin.order.slack import FORMS, Slack, parse_order
 from tocsin.order.strategy import check_limit
 from tocsin.plan.block import Plan
 from tocsin.run.query import Query, as_bytes, as_schema, check_endless, plans_of
 from tocsin.run.query import query as as_query
 from tocsin.run.schemas import check_unit
 from tocsin.schema import Schema
+from tocsin.shards.job import Job, Shards, called, carried, reduced
+from tocsin.shards.result import DETAILS, result_schema
+from tocsin.shards.routes import Group, groups_of, units_of
+from tocsin.shards.slices import Slices, cut, margins
+from tocsin.shards.watermark import FORMS, Slack, parse_order
 from tocsin.spark.batch import detect_batch
-from tocsin.spark.carry import carried_over
-from tocsin.spark.direct import Files, Unfit, detect_files, in_time_order, sliced
-from tocsin.spark.fed import Fed
-from tocsin.spark.fed import fed as fed_by
 from tocsin.spark.frames import Frame, column, open_frame
-from tocsin.spark.job import Job, Shards, called, carried, reduced
-from tocsin.spark.result import DETAILS, result_schema
-from tocsin.spark.routes import Group, groups_of, units_of
-from tocsin.spark.session import same_python
+from tocsin.spark.rescale import carried_over
+from tocsin.spark.setup.session import same_python
 from tocsin.spark.shuffle import Sent, end_of, send, travelling
-from tocsin.spark.slices import Slices, cut, margins
 from tocsin.spark.stream import detect_stream
+from tocsin.spark.worker_reads.batch import Files, Unfit, detect_files, in_time_order, sliced
+from tocsin.spark.worker_reads.stream import Fed
+from tocsin.spark.worker_reads.stream import fed as fed_by
 from tocsin.spark.write import JOB
 
 SLICES_PER_CORE = 2

@@ -8,11 +8,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from tocsin.engine.describe import describe
-from tocsin.order.slack import Slack
 from tocsin.plan.explain import explain as explain_plan
+from tocsin.shards.job import Shards
+from tocsin.shards.routes import Way, reach_of
+from tocsin.shards.watermark import Slack
 from tocsin.spark.detect import Prepared, prepare
-from tocsin.spark.job import Shards
-from tocsin.spark.routes import Way, reach_of
 
 
 def explain(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: Any) -> str:

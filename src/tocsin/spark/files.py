@@ -21,20 +21,20 @@ from pyspark.sql import functions as sf
 
 from tocsin.encode.arrow import is_text
 from tocsin.encode.columns import Columns, arrow_type
+from tocsin.graph.query_graph import Pipeline
 from tocsin.plan.block import Plan
 from tocsin.run.badrows import BadRows
 from tocsin.run.files import find
 from tocsin.run.inputs import open_input, usable
-from tocsin.run.known import known_of
 from tocsin.run.matches import Matches
-from tocsin.run.pipeline import Pipeline
+from tocsin.run.prepare import known_of
 from tocsin.run.query import Query, declared_fields, notes_of, plans_of, time_type, with_unit
 from tocsin.run.schemas import type_texts
 from tocsin.schema import Kind, Schema
+from tocsin.shards.result import conformed, result_schema
 from tocsin.spark.detect import prepare
 from tocsin.spark.frames import column
-from tocsin.spark.result import conformed, result_schema
-from tocsin.spark.trouble import noted
+from tocsin.spark.setup.errors import noted
 
 PLAIN = (
     pa.types.is_string, pa.types.is_boolean, pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64,

@@ -10,11 +10,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from tocsin.schema import Kind
-from tocsin.spark.blocks import COPY, SHARD
+from tocsin.shards.blocks import COPY, SHARD
+from tocsin.shards.job import Job, Shards
+from tocsin.shards.routes import Attrs, Group, own_columns
 from tocsin.spark.expressions import columns_of, row_filter, ticks
 from tocsin.spark.frames import Frame, column
-from tocsin.spark.job import Job, Shards
-from tocsin.spark.routes import Attrs, Group, own_columns
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,17 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tocsin.errors import StateError
-from tocsin.order.slack import Slack
+from tocsin.shards.blocks import PACKED, Note, Packer, as_table
+from tocsin.shards.job import Job
+from tocsin.shards.labels import labels_of
+from tocsin.shards.shard import Shard
+from tocsin.shards.watermark import Slack
 from tocsin.spark.answers import received, sent_frames, sent_schema
-from tocsin.spark.blocks import PACKED, Note, Packer, as_table
-from tocsin.spark.fed import Fed, Feed
-from tocsin.spark.job import Job
-from tocsin.spark.labels import labels_of
 from tocsin.spark.processor import processor
-from tocsin.spark.session import STREAMING
-from tocsin.spark.shard import Shard
+from tocsin.spark.setup.session import STREAMING
 from tocsin.spark.shuffle import Sent
 from tocsin.spark.watch import NAME, measures
+from tocsin.spark.worker_reads.stream import Fed, Feed
 
 AT = "__at"
 # Spark's own watermark moves only while a stream is being closed: then a batch without data follows the last one with

@@ -9,7 +9,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from tocsin.spark.job import Job
+from tocsin.shards.job import Job
 
 NAME = "tocsin"  # of the observed metrics in a query's progress
 SUMS = ("events", "late", "bad", "held", "matches", "state_bytes")

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.errors import TocsinError
 from tocsin.spark.checkpoint import claim
-from tocsin.spark.session import fit_checkpoints
+from tocsin.spark.setup.session import fit_checkpoints
 
 KINDS = ("match", "late", "bad", "metrics")
 FILES = ("parquet", "json", "csv", "orc", "text", "avro")

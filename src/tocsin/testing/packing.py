@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from tocsin.events import Eid, Event
 from tocsin.lang.syntax import Attr, Endpoint, Exists, Leaf, Name, Query, Same, SelectItem, leaves_of, named, walk
-from tocsin.run.guess import guessed_schema
+from tocsin.run.schema_from_query import guessed_schema
 from tocsin.schema import Field, Kind
 from tocsin.testing.modes import schema_of
 from tocsin.testing.oracle import matches_of_all

@@ -1,0 +1,169 @@
+"""The content of rows as 64-bit hashes: what computed eids, key ranges and match ids are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from struct import Struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tocsin.encode.eids import hash_texts
+from tocsin.events import MASK64, mix, text_hash
+from tocsin.items import Codes, Ints
+
+Words = npt.NDArray[np.uint64]
+
+WHOLE, REAL = pa.int64(), pa.float64()
+NOT_CONTENT = frozenset(("eid", "source", "seq", "arrival"))
+FEW = 64  # texts that are not worth a dictionary
+MANY = 1024  # texts that are worth a compiled loop
+
+
+def occurrences(values: Ints) -> Ints:
+    """For each value how often it stood before.
+
+    >>> occurrences(np.array([7, 8, 7, 7])).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(values, kind="stable")
+    ranked = values[order]
+    fresh = np.ones(len(values), np.bool_)
+    np.not_equal(ranked[1:], ranked[:-1], out=fresh[1:])
+    found = np.zeros(len(values), np.int64)
+    if not fresh.all():
+        starts = np.flatnonzero(fresh)
+        found[order] = np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
+    return found
+
+
+def auto_eid(high: int, low: int) -> str:
+    """The text of a computed eid."""
+    return f"{high & (2**64 - 1):016x}" + (f"-{low}" if low else "")
+
+
+def content_hash(rows: pa.RecordBatch) -> Words:
+    """A hash of each row that does not depend on the order of columns; nulls and missing columns count as nothing."""
+    named = zip(rows.schema.names, rows.columns, strict=True)
+    content = [(name, column) for name, column in named if name not in NOT_CONTENT]
+    words = np.empty((len(content), rows.num_rows), np.uint64)
+    for mine, (name, column) in zip(words, content, strict=True):
+        np.bitwise_xor(words_of(column), np.uint64(text_word(name)), out=mine)
+    _mix(words)
+    for mine, (_, column) in zip(words, content, strict=True):
+        if column.null_count:
+            mine[np.asarray(column.is_null())] = 0
+    total: Words = words.sum(axis=0, dtype=np.uint64)
+    _mix(total)
+    return total
+
+
+def row_hash(content: Mapping[str, Any]) -> int:
+    """The same for one row without nulls."""
+    total = 0
+    for name, value in content.items():
+        if name not in NOT_CONTENT:
+            total += mix(_value_word(value) ^ text_word(name))
+    total = mix(total & MASK64)
+    return total - 2**64 if total >= 2**63 else total
+
+
+def _value_word(value: Any) -> int:
+    """The same as `words_of` for one value."""
+    if isinstance(value, str):
+        return text_word(value)
+    if isinstance(value, float):
+        bits: int = BITS.unpack(NUMBER.pack(value + 0.0))[0]
+        return bits
+    return int(value) & MASK64
+
+
+NUMBER, BITS = Struct("<d"), Struct("<Q")
+
+
+def mixed(words: Words) -> Words:
+    """The splitmix64 finaliser on whole arrays; the same as `events.mix`."""
+    words = words.copy()
+    _mix(words)
+    return words
+
+
+def _mix(words: Words) -> None:
+    """`mixed` in place."""
+    rest = words >> THIRTY
+    words ^= rest
+    words *= FIRST_FACTOR
+    np.right_shift(words, TWENTY_SEVEN, out=rest)
+    words ^= rest
+    words *= SECOND_FACTOR
+    np.right_shift(words, THIRTY_ONE, out=rest)
+    words ^= rest
+
+
+THIRTY, TWENTY_SEVEN, THIRTY_ONE = np.uint64(30), np.uint64(27), np.uint64(31)
+FIRST_FACTOR, SECOND_FACTOR = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def words_of(column: pa.Array) -> Words:
+    """Each value as 64 bits; equal values of a column have equal bits."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        filled = _filled(column if kind == REAL else column.cast(REAL), 0.0)
+        return np.ascontiguousarray(filled + 0.0).view(np.uint64)
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return _bits(column if kind == WHOLE else column.cast(WHOLE))
+    if pa.types.is_temporal(kind):
+        return _bits(column.view(WHOLE) if kind.bit_width == 64 else column.view(pa.int32()).cast(WHOLE))
+    if pa.types.is_dictionary(kind) and len(column.dictionary) > len(column):
+        column = column.cast(kind.value_type)
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string()) if not pa.types.is_string(column.type) else column
+        if len(column) < FEW:
+            return _text_words(column)
+        column = pc.dictionary_encode(column)
+    if not len(column.dictionary):  # nothing but nulls
+        return np.zeros(len(column), np.uint64)
+    words: Words = _text_words(column.dictionary.cast(pa.string()))[_filled(column.indices, 0)]
+    return words
+
+
+def _text_words(texts: pa.Array) -> Words:
+    """`text_hash` of each text; of few texts without compiled code."""
+    if len(texts) > MANY:
+        return hash_texts(texts)[1].view(np.uint64)
+    return np.array([text_word(text or "") for text in texts.to_pylist()], np.uint64)
+
+
+@lru_cache(maxsize=4 * MANY)
+def text_word(text: str) -> int:
+    """`text_hash` without a sign."""
+    return text_hash(text.encode()) & (2**64 - 1)
+
+
+def _filled(column: pa.Array, value: float) -> npt.NDArray[Any]:
+    """The values with something in place of null."""
+    column = pc.fill_null(column, value) if column.null_count else column
+    filled: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return filled
+
+
+def _bits(column: pa.Array) -> Words:
+    return np.ascontiguousarray(_filled(column, 0)).view(np.uint64)
+
+
+def sketch(end: Ints, types: Codes, rows: pa.RecordBatch) -> Words:
+    """A cheap hash of each row, equal for equal rows; of texts and decimals nothing is looked at."""
+    total: Words = end.view(np.uint64) * FIRST_FACTOR + types.astype(np.uint64)
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        if name not in NOT_CONTENT and name not in ("type", "end") and _is_plain(column.type):
+            total = total * SECOND_FACTOR + (words_of(column) ^ np.uint64(text_word(name)))
+    return total
+
+
+def _is_plain(type: pa.DataType) -> bool:
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal, pa.types.is_boolean)
+    return any(is_kind(type) for is_kind in kinds)

@@ -1,0 +1,1 @@
+"""Shards: a graph cut by key. Routing, logs and snapshots, without pyspark."""

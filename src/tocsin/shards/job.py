@@ -1,0 +1,178 @@
+"""A job: all that a worker must know to find matches in its shard; made by the driver, shipped, never changed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from tocsin.encode.columns import Columns
+from tocsin.engine.changes import Changes
+from tocsin.engine.detector import Detector
+from tocsin.functions import Function
+from tocsin.graph.query_graph import AnyDetector, Pipeline
+from tocsin.order.auto import Auto
+from tocsin.order.strategy import IN_ORDER, Strategy
+from tocsin.plan.block import Plan
+from tocsin.plan.expr import Agg, Bound, Col, User, walk
+from tocsin.plan.facts import reads
+from tocsin.plan.rewrite import all_blocks
+from tocsin.schema import Schema
+from tocsin.shards.identity import Identity, Known
+from tocsin.shards.result import shaped
+from tocsin.shards.routes import Group, Unit, at_home, own_columns, with_own
+from tocsin.shards.ship import Shipment, packed
+from tocsin.shards.slices import Slices
+from tocsin.spill.detector import Spilling
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A group and its shards, which are numbered from `first` on."""
+
+    group: Group
+    first: int
+    count: int
+    slices: Slices | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to find, how events look, and how answers look. `shown` are the numbers of the plans that answer."""
+
+    shards: tuple[Shards, ...]
+    schema: Schema
+    columns: Columns
+    result: pa.Schema
+    time: pa.DataType | None
+    shown: frozenset[int]
+    jit: bool = True
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    kernels: Shipment = field(default_factory=Shipment)
+    known: frozenset[str] | None = None  # the types that may come; others end the job where they are sent along
+    keep_bad: bool = False  # rows that nobody can use become rows of the result
+    columns_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # for each unit what it reads, with types
+    strategy: Strategy = IN_ORDER  # what detectors do about events that come late
+    arrival: str | None = None  # the column that says in which order rows arrived
+    memory_limit: int | None = None  # bytes for the events of a shard that are looked at as they come
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)  # of this very job: detectors of another are no use
+
+    @property
+    def count(self) -> int:
+        return sum(each.count for each in self.shards)
+
+    @property
+    def layout(self) -> list[int]:
+        """How many shards each group has."""
+        return [each.count for each in self.shards]
+
+    @property
+    def identity(self) -> Identity:
+        units = [unit for each in self.shards for unit in each.group.units]
+        known = {unit.name: Known(unit.fingerprints, 0, dict(self.columns_of[unit.name])) for unit in units}
+        return Identity(known, self.layout)
+
+    def of_shard(self, number: int) -> Shards:
+        return next(each for each in self.shards if each.first <= number < each.first + each.count)
+
+    def pipeline(self, group: Group, units: Iterable[Unit]) -> tuple[Pipeline, list[int]]:
+        """Detectors of some units of a group, and the number of the plan behind each stage."""
+        self.kernels.unpack()
+        own = own_columns(group)
+        plans = [plan for unit in units for plan in at_home(unit, own)]
+        numbers = [number for unit in units for number in unit.numbers]
+        schema = with_own(self.schema, own.values()) if own else self.schema
+        return Pipeline(
+            plans,
+            schema,
+            self.columns,
+            jit=self.jit,
+            order=self.strategy,
+            memory_limit=self.memory_limit,
+            functions=self.functions,
+        ), numbers
+
+    def answers(self, numbers: list[int], changes: list[list[Changes]]) -> Iterator[pa.RecordBatch]:
+        """The changes of the plans that answer, in the shape of the result."""
+        for number, several in zip(numbers, changes, strict=True):
+            if number in self.shown:
+                for each in several:
+                    if len(each):
+                        yield shaped(each, self.result, self.time)
+
+    def reports(self, kind: str, details: list[str]) -> Iterator[pa.RecordBatch]:
+        """Rows of the result that are no matches: late or unusable events, metrics."""
+        if details:
+            count = len(details)
+            known = {"kind": pa.array([kind] * count, pa.string()), "details": pa.array(details, pa.string())}
+            arrays = [known[f.name] if f.name in known else pa.nulls(count, f.type) for f in self.result]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.result)
+
+    def compiled(self) -> Job:
+        """The same with all its kernels on board."""
+        if not self.jit:
+            return self
+        made = [self.pipeline(each.group, each.group.units)[0] for each in self.shards]
+        detectors = [each for pipeline in made for stage in pipeline.stages for each in kernels_of(stage.detector)]
+        chained = any(pipeline.chained for pipeline in made)
+        return replace(self, kernels=packed(detectors, eids=self.columns.eid is not None or chained))
+
+
+def kernels_of(detector: AnyDetector) -> list[Detector]:
+    """The detectors that one is made of, or may be made of later."""
+    if isinstance(detector, Auto):
+        return [detector.make(False), detector.make(True)]
+    return [detector.live] if isinstance(detector, Spilling) else [detector]
+
+
+# --- what must travel ----------------------------------------------------------------------------------------------
+
+
+def carried(plans: Iterable[Plan], shown: frozenset[int], schema: Schema, columns: Columns) -> list[str] | None:
+    """The attributes that workers must see, or None for all of them.
+
+    An event without an eid is named by its whole content, and a result without SELECT shows it whole.
+    """
+    found: set[str] = set()
+    if columns.eid is None:
+        return None
+    for number, plan in enumerate(plans):
+        for attrs in reads(plan).values():
+            found |= attrs
+        if not plan.outputs and number in shown:
+            return None
+        for output in plan.outputs:
+            found |= attributes(output.expr)
+    known = {*schema.common, *(name for own in schema.types.values() for name in own)}
+    return sorted(found & known)
+
+
+def attributes(expr: Bound) -> set[str]:
+    """The attributes that an expression reads, inside aggregates too."""
+    found: set[str] = set()
+    for node in walk(expr):
+        if isinstance(node, Col):
+            found.add(node.attr)
+        elif isinstance(node, Agg) and node.arg is not None:
+            found |= attributes(node.arg)
+    return found
+
+
+def reduced(schema: Schema, keep: list[str] | None) -> Schema:
+    """The schema with only these attributes."""
+    if keep is None:
+        return schema
+    types = {name: {a: f for a, f in own.items() if a in keep} for name, own in schema.types.items()}
+    return replace(schema, types=types, common={a: f for a, f in schema.common.items() if a in keep})
+
+
+def called(plans: Iterable[Plan]) -> set[str]:
+    """The user functions that the plans call."""
+    exprs: list[Bound] = []
+    for plan in plans:
+        exprs += [output.expr for output in plan.outputs]
+        for block in all_blocks(plan):
+            exprs += [*block.predicates, *(where for leaf in block.leaves for alt in leaf.alts for where in alt.where)]
+    return {node.name for expr in exprs for node in walk(expr) if isinstance(node, User)}

@@ -1,0 +1,129 @@
+"""Results: the columns of the answer, known before any event is read, and tables brought into that shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tocsin.encode.columns import Columns
+from tocsin.engine.changes import Changes, arrow_type
+from tocsin.engine.tables import with_times
+from tocsin.errors import TocsinError
+from tocsin.plan.block import Plan, Variable
+from tocsin.plan.expr import Col
+from tocsin.schema import Field
+
+DETAILS = pa.field("details", pa.string())
+
+
+def result_schema(
+    plans: Sequence[Plan], names: frozenset[str], rows: pa.Schema, columns: Columns, time: pa.DataType | None
+) -> pa.Schema:
+    """The columns of a result over all plans: a column that only one of them has is null for the others.
+
+    `names` are the names of all queries: their matches have a text for an eid.
+    """
+    instant = pa.int64() if time is None else pa.timestamp("us", time.tz if pa.types.is_timestamp(time) else None)
+    fields: dict[str, pa.DataType] = {
+        "query": pa.string(), "kind": pa.string(), "match_id": pa.string(), "op": pa.int8(),
+        "start": instant, "end": instant, "settled_at": instant,
+    }  # fmt: skip
+    head = set(fields)
+    for plan in plans:
+        for name, type in _own(plan, names, rows, columns, instant).items():
+            if name in head:
+                raise TocsinError(
+                    f"a result has a column {name!r} already",
+                    hint=f"give the SELECT column or the variable another name: SELECT ... AS my_{name}",
+                )
+            fields[name] = type if name not in fields else _common(name, fields[name], type)
+    return pa.schema(list(fields.items()))
+
+
+def _own(
+    plan: Plan, names: frozenset[str], rows: pa.Schema, columns: Columns, instant: pa.DataType
+) -> dict[str, pa.DataType]:
+    """The variables or SELECT columns of one plan."""
+    if not plan.outputs:
+        eid = pa.string() if columns.eid is None else rows.field(columns.eid).type
+        return {
+            each.name: _variable(each, rows, pa.string() if names & set(each.types) else eid, instant)
+            for each in plan.variables
+            if not each.hidden
+        }
+    found = {}
+    for output in plan.outputs:
+        expr = output.expr
+        plain = isinstance(expr, Col) and not plan.variables[expr.leaf].repeated
+        kind = arrow_type(expr.kind, expr.scale)
+        shown = _attribute(Field(expr.attr, expr.kind, expr.scale), rows) if plain and isinstance(expr, Col) else kind
+        found[output.name] = pa.string() if pa.types.is_null(shown) else shown
+    return found
+
+
+def _variable(variable: Variable, rows: pa.Schema, eid: pa.DataType, instant: pa.DataType) -> pa.DataType:
+    own = [(field.name, _attribute(field, rows)) for field in variable.fields]
+    event = pa.struct([("eid", eid), ("type", pa.string()), ("start", instant), ("end", instant), *own])
+    return pa.list_(event) if variable.repeated else event
+
+
+def _attribute(field: Field, rows: pa.Schema) -> pa.DataType:
+    """As the frame has it; an attribute that only matches of another query have, as it was computed."""
+    type = rows.field(field.name).type if field.name in rows.names else arrow_type(field.kind, field.scale)
+    return pa.string() if pa.types.is_null(type) else type
+
+
+def _common(name: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    if left == right:
+        return left
+    if pa.types.is_struct(left) and pa.types.is_struct(right):
+        names = list(dict.fromkeys(field.name for type in (left, right) for field in type))
+        both = {n: [t.field(n).type for t in (left, right) if t.get_field_index(n) >= 0] for n in names}
+        return pa.struct([(n, _common(name, each[0], each[-1])) for n, each in both.items()])
+    if pa.types.is_list(left) and pa.types.is_list(right):
+        return pa.list_(_common(name, left.value_type, right.value_type))
+    numbers = [pa.types.is_integer(type) or pa.types.is_floating(type) for type in (left, right)]
+    if all(numbers):
+        return pa.float64()
+    raise TocsinError(
+        f"column {name!r} of the result is {left} in one query and {right} in another",
+        hint=f"give it another name in one of them (SELECT ... AS other_{name}), or detect them apart",
+    )
+
+
+def shaped(changes: Changes, schema: pa.Schema, time: pa.DataType | None) -> pa.RecordBatch:
+    """Changes as a batch of the result."""
+    return conformed(with_times(changes.table(), time), schema)
+
+
+def conformed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    """A table with exactly these columns; what it lacks is null."""
+    arrays = []
+    for field in schema:
+        place = table.schema.get_field_index(field.name)
+        if place < 0:
+            arrays.append(pa.nulls(table.num_rows, field.type))
+            continue
+        whole = table.column(place).combine_chunks()
+        if isinstance(whole, pa.ChunkedArray):
+            whole = whole.chunk(0) if whole.num_chunks == 1 else pa.concat_arrays(whole.chunks)
+        arrays.append(as_type(whole, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def as_type(array: pa.Array, type: pa.DataType) -> pa.Array:
+    """The array as another type; structs field by field, since a field may be missing."""
+    if array.type == type:
+        return array
+    if pa.types.is_dictionary(array.type):
+        return as_type(array.dictionary_decode(), type)
+    if pa.types.is_struct(type) and pa.types.is_struct(array.type):
+        inner = {field.name: array.field(at) for at, field in enumerate(array.type)}
+        fields = [as_type(inner[f.name], f.type) if f.name in inner else pa.nulls(len(array), f.type) for f in type]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(fields, fields=list(type), mask=mask)
+    if pa.types.is_list(type) and pa.types.is_list(array.type):
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, as_type(array.values, type.value_type), type=type, mask=mask)
+    return array.cast(type)

@@ -1,0 +1,441 @@
+"""A shard of a stream: a log of the events that still matter, and detectors that can be rebuilt from it at any time.
+
+What is stored is events, never the inside of a detector: each micro-batch appends the rows it accepted as one block,
+and blocks behind the reach of every query are removed. A worker keeps the detectors of a shard in memory between
+batches; if another worker had the shard in the meantime, it catches up from the blocks it has not seen, or begins anew
+from all.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tocsin.encode.batch import one_batch
+from tocsin.encode.times import ticks
+from tocsin.errors import StateError
+from tocsin.events import BEGINNING, END_OF_TIME
+from tocsin.graph.query_graph import Pipeline
+from tocsin.items import Ints, is_sorted
+from tocsin.shards.blocks import COPY, Note, as_bytes, as_table, coded, described, uncoded
+from tocsin.shards.choices import Choice, begin, choices, resume
+from tocsin.shards.identity import FORMAT, Known, admit, check_format, check_layout
+from tocsin.shards.job import Job, Shards
+from tocsin.shards.routes import Unit, reach_of
+from tocsin.shards.watermark import Slack
+
+TAIL = 8  # the newest blocks stay as they are, so that a worker that missed a few batches can catch up
+MERGED = 16  # so many older blocks of one size become one
+KEPT_ALIVE = 64  # shards whose detectors a worker keeps in memory
+
+
+class Store(Protocol):
+    """What a shard stores: one head, and blocks by number."""
+
+    def read_head(self) -> bytes | None: ...
+    def write_head(self, data: bytes) -> None: ...
+    def read(self, number: int) -> bytes | None: ...
+    def write(self, number: int, data: bytes) -> None: ...
+    def remove(self, number: int) -> None: ...
+
+
+@dataclass(slots=True)
+class Block:
+    """A stored block: its number, when its last event ends, which attempt wrote it, how often it was merged.
+
+    `size` and `check` (a CRC) are those of its bytes; a block without bytes has no rows. A block that is `cut` lacks
+    rows that were behind the reach of every query as soon as their batch was over.
+    """
+
+    number: int
+    last: int
+    token: str
+    level: int = 0
+    size: int = 0
+    check: int = 0
+    cut: bool = False
+
+
+@dataclass(slots=True)
+class Head:
+    """Everything about a shard but its events."""
+
+    stream: str
+    next: int = 0
+    token: str = ""
+    guarantee: int = BEGINNING
+    clocks: dict[str, int] = field(default_factory=dict)
+    closed: bool = False
+    units: dict[str, Known] = field(default_factory=dict)
+    layout: list[int] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    order: str = ""  # the strategy, where it is not to sort
+    choices: list[Choice] = field(default_factory=list)  # what detectors chose that may
+
+    @property
+    def clock(self) -> int:
+        """The largest end that anybody has seen."""
+        return max(self.clocks.values(), default=BEGINNING)
+
+    def data(self) -> bytes:
+        return json.dumps({"format": FORMAT, **asdict(self)}).encode()
+
+    @staticmethod
+    def read(data: bytes) -> Head:
+        try:
+            state = json.loads(data)
+            version = state.pop("format")
+            check_format(version)
+            blocks = [Block(**each) for each in state.pop("blocks")]
+            units = {name: Known(**each) for name, each in state.pop("units").items()}
+            return Head(**state, blocks=blocks, units=units)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise StateError("the stored state is damaged", hint="go back to an earlier checkpoint") from None
+
+
+# --- detectors in memory -------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Cohort:
+    """Units that began with the same block, in one pipeline; `held` are rows that wait for the guarantee."""
+
+    since: int
+    pipeline: Pipeline
+    numbers: list[int]
+    held: list[pa.RecordBatch] = field(default_factory=list)
+
+
+class Live:
+    """The detectors of a shard as they are after block `next - 1`."""
+
+    def __init__(self, job: Job, shards: Shards, head: Head) -> None:
+        self.job, self.next, self.token = job, 0, ""
+        by_since: dict[int, list[Unit]] = {}
+        for unit in shards.group.units:
+            by_since.setdefault(head.units[unit.name].since, []).append(unit)
+        self.cohorts = [Cohort(since, *job.pipeline(shards.group, units)) for since, units in sorted(by_since.items())]
+
+    @property
+    def pipelines(self) -> list[Pipeline]:
+        return [cohort.pipeline for cohort in self.cohorts]
+
+    def take(self, rows: Sequence[tuple[int, pa.Table]], guarantee: int, clock: int) -> Iterator[pa.RecordBatch]:
+        """Blocks of rows with their numbers. Sorted, all that ends before the guarantee is looked at; else all."""
+        if not self.job.strategy.sorts:
+            yield from self._as_they_come(rows, guarantee, clock)
+            return
+        for cohort in self.cohorts:
+            cohort.held += [one_batch(table) for number, table in rows if number >= cohort.since and table.num_rows]
+            ripe, cohort.held = released(cohort.held, guarantee, self.job)
+            if ripe is not None:
+                yield from self.job.answers(cohort.numbers, cohort.pipeline.push(ripe))
+            if guarantee > BEGINNING:
+                time = END_OF_TIME if guarantee >= END_OF_TIME else guarantee - 1
+                yield from self.job.answers(cohort.numbers, cohort.pipeline.advance(time))
+
+    def _as_they_come(
+        self, rows: Sequence[tuple[int, pa.Table]], guarantee: int, clock: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows as they arrived; where nobody says how, a batch has come at once and is looked at in order of time."""
+        for cohort in self.cohorts:
+            for number, table in rows:
+                if number >= cohort.since and table.num_rows:
+                    yield from self.job.answers(cohort.numbers, cohort.pipeline.push(self._arranged(table)))
+            yield from self.job.answers(cohort.numbers, cohort.pipeline.tick(clock))
+            if guarantee > BEGINNING:
+                time = END_OF_TIME if guarantee >= END_OF_TIME else guarantee - 1
+                yield from self.job.answers(cohort.numbers, cohort.pipeline.advance(time))
+
+    def _arranged(self, table: pa.Table) -> pa.RecordBatch:
+        """The rows of a block in the order in which detectors see them."""
+        rows, arrival = one_batch(table), self.job.arrival
+        if arrival is not None and arrival in rows.schema.names:  # a block may be older than the wish
+            return rows.take(pc.sort_indices(rows, sort_keys=[(arrival, "ascending")]))
+        ends = ends_of(rows, self.job)
+        return rows if is_sorted(ends) else rows.take(pa.array(np.argsort(ends, kind="stable")))
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait for their turn, or answers that are not certain yet."""
+        if not self.job.strategy.sorts:
+            return sum(cohort.pipeline.counters()["waiting"] for cohort in self.cohorts)
+        return max((sum(rows.num_rows for rows in cohort.held) for cohort in self.cohorts), default=0)
+
+
+_alive: OrderedDict[tuple[str, str, int], Live] = OrderedDict()
+
+
+def ends_of(rows: pa.RecordBatch, job: Job) -> Ints:
+    return ticks(rows.column(job.columns.end or job.columns.time), "end")[0]
+
+
+def released(held: list[pa.RecordBatch], until: int, job: Job) -> tuple[pa.RecordBatch | None, list[pa.RecordBatch]]:
+    """The held rows that end before `until`, in order of time (None: there are none), and those that are held on."""
+    if not held:
+        return None, held
+    rows = _together(held)
+    ends = ends_of(rows, job)
+    if is_sorted(ends):  # as files are mostly written
+        count = int(np.searchsorted(ends, until))
+        rest = [rows.take(pa.array(np.arange(count, rows.num_rows)))] if count < rows.num_rows else []  # a copy
+        return rows.slice(0, count) if count else None, rest
+    ripe = ends < until
+    if not ripe.any():
+        return None, [rows]
+    rest = [] if ripe.all() else [rows.filter(pa.array(~ripe))]
+    at = np.flatnonzero(ripe)
+    return rows.take(pa.array(at[np.argsort(ends[at], kind="stable")])), rest
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return one_batch(pa.concat_tables([pa.Table.from_batches([b]) for b in batches], promote_options="default"))
+
+
+# --- one micro-batch -----------------------------------------------------------------------------------------------
+
+
+class Shard:
+    """One shard for the length of one micro-batch."""
+
+    def __init__(self, job: Job, number: int, order: Slack, store: Store) -> None:
+        self.job, self.number, self.order, self.store = job, number, order, store
+        self.shards = job.of_shard(number)
+        data = store.read_head()
+        self.head = Head(uuid.uuid4().hex) if data is None else Head.read(data)
+        self._admit()
+
+    def batch(self, notes: Iterable[Note], tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        """Rows in, answers out; late rows and metrics are answers of their own kind."""
+        head = self.head
+        if head.closed:
+            raise StateError("the stream was closed and now goes on", hint="start with a new checkpoint")
+        live = self._revived()
+        before, events, bad = head.guarantee, 0, []
+        for note in notes:
+            events += note.events
+            bad += note.bad
+            for source, clock in note.clocks.items():
+                head.clocks[source] = max(head.clocks.get(source, clock), clock)
+        head.guarantee = max(before, self.order.guarantee(head.clocks))
+        rows, late = self._accepted(list(tables), before)
+        answers = live.take(self._append(rows), head.guarantee, head.clock)
+        found = 0
+        for answer in answers:
+            found += answer.num_rows
+            yield answer
+        self._commit(live)
+        yield from self.job.reports("late", late)
+        yield from self.job.reports("bad", bad)
+        yield from self._metrics(live, events, len(late), len(bad), found)
+
+    def close(self) -> Iterator[pa.RecordBatch]:
+        """No event will come any more: everything is settled."""
+        live = self._revived()
+        self.head.guarantee, self.head.closed = END_OF_TIME, True
+        found = 0
+        for answer in live.take([], END_OF_TIME, self.head.clock):
+            found += answer.num_rows
+            yield answer
+        self._remove(self.head.blocks)
+        self.head.blocks = []
+        # These detectors have seen the end, and their version would not tell: should this attempt be lost, the next one
+        # must not find them.
+        self.store.write_head(self.head.data())
+        yield from self._metrics(live, 0, 0, 0, found)
+
+    def seed(self, note: Note, guarantee: int, tables: list[pa.Table]) -> None:
+        """Begin with the events and clocks of another checkpoint; their answers were given there."""
+        head = self.head
+        head.clocks, head.guarantee = dict(note.clocks), guarantee
+        rows, _ = self._accepted(tables, BEGINNING)
+        self._append(rows)
+        for known in head.units.values():
+            known.since = 0
+        self.store.write_head(head.data())
+
+    # --- queries and their state ---
+
+    def _admit(self) -> None:
+        """Compare the queries with those of the state; new ones begin now."""
+        head, units = self.head, self.shards.group.units
+        strategy = self.job.strategy
+        order = "" if strategy.sorts else str(strategy)
+        if head.next and head.order != order:
+            raise StateError(
+                f"the checkpoint was written with order {head.order or 'slack'!r}, not with {order or 'slack'!r}",
+                detail="what was answered already would be repeated or lost",
+                hint="keep the order, or start with a new checkpoint",
+            )
+        head.order = order
+        here = {unit.name: Known(unit.fingerprints, head.next, dict(self.job.columns_of[unit.name])) for unit in units}
+        head.units = admit(head.units, here)
+        if head.layout:
+            check_layout(head.layout, self.job.layout, sources=self.job.columns.source is not None)
+        head.layout = self.job.layout
+
+    def _revived(self) -> Live:
+        """Detectors at the head of the log: those in memory, brought up to date, or new ones."""
+        head = self.head
+        key = (self.job.token, head.stream, self.number)
+        live = _alive.pop(key, None)
+        if live is not None and (live.next, live.token) == (head.next, head.token):
+            return live
+        missed = None if live is None else self._missed(live)
+        if live is None or missed is None:
+            live, missed = Live(self.job, self.shards, head), head.blocks
+        begin(live.pipelines, head.choices)
+        rows = [(block.number, self._rows(block)) for block in missed if block.size]
+        for _ in live.take(rows, head.guarantee, head.clock):
+            pass  # these answers were given when the rows came
+        resume(live.pipelines, head.choices)
+        return live
+
+    def _missed(self, live: Live) -> list[Block] | None:
+        """The blocks that were written since; None if it cannot be told, or if they do not say everything."""
+        blocks = self.head.blocks
+        last = (live.next - 1, live.token)
+        seen = next((at for at, block in enumerate(blocks) if (block.number, block.token) == last), None)
+        missed = None if seen is None else blocks[seen + 1 :]
+        return None if missed is None or self.head.choices or any(block.cut for block in missed) else missed
+
+    def _commit(self, live: Live) -> None:
+        self._forget()
+        self.head.choices = choices(live.pipelines)
+        self.store.write_head(self.head.data())
+        live.next, live.token = self.head.next, self.head.token
+        shard = (self.head.stream, self.number)
+        for key in [key for key in _alive if key[1:] == shard]:  # of a job before this one
+            del _alive[key]
+        _alive[self.job.token, *shard] = live
+        while len(_alive) > KEPT_ALIVE:
+            _alive.popitem(last=False)
+
+    # --- rows ---
+
+    def _accepted(self, tables: list[pa.Table], guarantee: int) -> tuple[pa.Table | None, list[str]]:
+        """The rows that are not late, and the late ones; lateness is judged by what was guaranteed before the batch."""
+        if not tables:
+            return None, []
+        known = [self._coded(table) for table in tables]
+        rows = one_batch(pa.concat_tables(known, promote_options="default"))
+        late = ends_of(rows, self.job) < guarantee
+        copies = rows.column(COPY) if COPY in rows.schema.names else None
+        plain = rows if copies is None else rows.drop_columns([COPY])
+        if not late.any():
+            return pa.Table.from_batches([plain]), []
+        first = late if copies is None else late & (copies.to_numpy(zero_copy_only=False) == 0)
+        told = [described(plain, at) for at in np.flatnonzero(first).tolist()]
+        return pa.Table.from_batches([plain.filter(pa.array(~late))]), told
+
+    def _append(self, rows: pa.Table | None) -> list[tuple[int, pa.Table]]:
+        """The rows as a new block at the end of the log. A batch without rows is a block too: guarantees moved."""
+        head = self.head
+        head.token = uuid.uuid4().hex[:16]
+        number, head.next = head.next, head.next + 1
+        if rows is None or not rows.num_rows:
+            head.blocks.append(Block(number, BEGINNING, head.token))
+            return []
+        lasting = self._lasting(rows)
+        data, last = b"", BEGINNING
+        if lasting.num_rows:
+            data = as_bytes(uncoded(lasting, self.job.columns.type))
+            last = int(ends_of(one_batch(lasting), self.job).max())
+            self.store.write(number, data)
+        cut = lasting.num_rows < rows.num_rows
+        head.blocks.append(Block(number, last, head.token, 0, len(data), zlib.crc32(data), cut))
+        return [(number, rows)]
+
+    def _lasting(self, rows: pa.Table) -> pa.Table:
+        """The rows that can still matter once this batch is over; only they are stored."""
+        reach = reach_of(self.shards.group.units)
+        if reach is None:
+            return rows
+        needed = ends_of(one_batch(rows), self.job) >= self.head.guarantee - reach - 1
+        return rows if needed.all() else rows.filter(pa.array(needed))
+
+    def _rows(self, block: Block) -> pa.Table:
+        return self._coded(self._stored(block))
+
+    def _coded(self, rows: pa.Table) -> pa.Table:
+        """Rows as detectors read them best; beside matches, which are events too, types are texts."""
+        chained = any(len(unit.plans) > 1 for unit in self.shards.group.units)
+        return (uncoded if chained else coded)(rows, self.job.columns.type)
+
+    def _stored(self, block: Block) -> pa.Table:
+        """The rows of a block as they are stored; what is not exactly as it was written is never read."""
+        data = self.store.read(block.number)
+        if data is None or (len(data), zlib.crc32(data)) != (block.size, block.check):
+            raise StateError("a block of the stored state is damaged", hint="go back to an earlier checkpoint")
+        return as_table(data)
+
+    def _forget(self) -> None:
+        """Remove blocks that no query can need, and merge small old ones."""
+        head = self.head
+        reach = reach_of(self.shards.group.units)
+        if reach is not None:
+            old = [b for b in head.blocks[:-TAIL] if b.last < head.guarantee - reach - 1]
+            self._remove(old)
+            gone = {block.number for block in old}
+            head.blocks = [block for block in head.blocks if block.number not in gone]
+        while (run := _mergeable(head)) is not None:
+            self._merge(*run)
+
+    def _merge(self, first: int, stop: int) -> None:
+        head = self.head
+        several = head.blocks[first:stop]
+        tables = [self._stored(block) for block in several if block.size]
+        last = several[-1]
+        self._remove(several)
+        data = as_bytes(pa.concat_tables(tables, promote_options="default").combine_chunks()) if tables else b""
+        if data:
+            self.store.write(last.number, data)
+        end = max(block.last for block in several)
+        level = several[0].level + 1
+        cut = any(block.cut for block in several)
+        head.blocks[first:stop] = [Block(last.number, end, last.token, level, len(data), zlib.crc32(data), cut)]
+
+    def _remove(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            if block.size:
+                self.store.remove(block.number)
+
+    # --- what is said besides matches ---
+
+    def _metrics(self, live: Live, events: int, late: int, bad: int, found: int) -> Iterator[pa.RecordBatch]:
+        head = self.head
+        state = sum(block.size for block in head.blocks)
+        told = {
+            "shard": self.number, "queries": [unit.name for unit in self.shards.group.units],
+            "events": events if self.number == 0 else 0, "late": late, "bad": bad, "held": live.waiting,
+            "matches": found, "state_bytes": state, "blocks": len(head.blocks),
+            "watermark": head.guarantee if BEGINNING < head.guarantee < END_OF_TIME else None,
+            "idle": self.order.silent(head.clocks),
+        }  # fmt: skip
+        return self.job.reports("metrics", [json.dumps(told)])
+
+
+def _mergeable(head: Head) -> tuple[int, int] | None:
+    """A run of enough old blocks of one level that no unit begins within."""
+    blocks = head.blocks[:-TAIL]
+    starts = {known.since for known in head.units.values()}
+    first = 0
+    for at in range(1, len(blocks) + 1):
+        ends = at == len(blocks) or blocks[at].level != blocks[first].level
+        ends = ends or any(blocks[at - 1].number < s <= blocks[at].number for s in starts)
+        if at - first >= MERGED:
+            return first, at
+        if ends:
+            first = at
+    return None

@@ -1,0 +1,77 @@
+"""Slices: a history without a key is cut in time, each slice with enough around it to judge its own matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tocsin.engine.changes import Changes
+from tocsin.engine.ledger import Ledger
+from tocsin.items import Ints
+from tocsin.plan.block import Plan, WindowHigh
+from tocsin.plan.facts import root_scopes
+from tocsin.shards.routes import shows_nothing
+
+OVERHEAD = 4  # a slice is at least so many times longer than what lies around it
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Slice k owns the matches whose last end lies in [first + k * length, first + (k + 1) * length)."""
+
+    first: int
+    length: int
+    count: int
+    back: int  # how far before its beginning a slice must look
+    ahead: int  # and how far behind its end
+
+    def owned(self, changes: Changes, number: int) -> Changes:
+        """The changes that are this slice's to say."""
+        low = self.first + number * self.length
+        at = _decisive(changes)
+        mine = (at >= low if number else at >= at.min(initial=0)) & (
+            (at < low + self.length) if number < self.count - 1 else True
+        )
+        return changes if mine.all() else changes.pick(np.flatnonzero(mine))
+
+
+def margins(plans: Iterable[Plan]) -> tuple[int, int] | None:
+    """How far a slice must look back and ahead for these plans; None if a plan has no window.
+
+    Everything that a match needs lies within its window, a window before its last event, or behind it until its window
+    closes. Where hidden events decide, the visible end of the match is its owner, and they lie up to a window around.
+    """
+    back = ahead = 0
+    for plan in plans:
+        if plan.within is None or shows_nothing(plan):
+            return None
+        reaches = any(isinstance(s.high, WindowHigh) for block in plan.alternatives for s in root_scopes(block))
+        hidden = Ledger.of(plan) is not None
+        back = max(back, plan.within * (2 if hidden else 1))
+        ahead = max(ahead, plan.within * (2 if hidden else 1 if reaches else 0))
+    return back, ahead
+
+
+def cut(first: int, last: int, margins: tuple[int, int], most: int) -> Slices | None:
+    """At most so many slices over [first, last]; None if they would be too short to be worth it."""
+    back, ahead = margins
+    length = max((last - first) // max(1, most) + 1, OVERHEAD * (back + ahead), 1)
+    count = (last - first) // length + 1
+    return Slices(first, length, count, back, ahead) if count > 1 else None
+
+
+def _decisive(changes: Changes) -> Ints:
+    """The last end of each change: over all its events, or the visible ones where hidden events decide."""
+    if Ledger.of(changes.plan) is not None:
+        return changes.span[1]
+    end = np.full(len(changes), np.iinfo(np.int64).min)
+    for index, numbers in enumerate(changes.fixed):
+        if index in changes.repeated:
+            members = changes.repeated[index]
+            owner, at = np.repeat(np.arange(len(changes)), np.diff(members.offsets)), changes.rows.at(members.events)
+            np.maximum.at(end, owner, changes.rows.end[at])
+        else:
+            np.maximum(end, changes.rows.end[changes.rows.at(numbers)], out=end, where=numbers >= 0)
+    return end

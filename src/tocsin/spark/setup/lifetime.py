@@ -1,0 +1,30 @@
+"""A session for the length of one command: ours ends with it; one that ran before goes on, as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from tocsin.spark.setup.session import session
+
+
+@contextmanager
+def borrowed(
+    *, master: str = "local[*]", app: str = "tocsin", config: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """The running session, or a new one that is stopped at the end."""
+    running = SparkSession.getActiveSession()
+    before = {} if running is None else {key: running.conf.get(key, None) for key in config or {}}
+    spark = session(master=master, app=app, config=config)
+    try:
+        yield spark
+    finally:
+        if running is None:
+            spark.stop()
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            elif spark.conf.get(key) != value:
+                spark.conf.set(key, value)
