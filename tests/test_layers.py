@@ -14,6 +14,7 @@ LAYERS = (
     "schema",
     "functions",
     "items",
+    "codec",
     "encode",
     "lang",
     "plan",

@@ -14,8 +14,8 @@ A package imports only what stands above it (`tests/test_layers.py`).
 """
 # The packages in the order of their layers; what is not listed comes after, by name.
 ORDER = (
-    "__init__", "errors", "events", "schema", "functions", "items", "encode", "lang", "plan", "engine", "order",
-    "spill", "graph", "shards", "run", "spark", "jobs", "testing", "app",
+    "__init__", "errors", "events", "schema", "functions", "items", "codec", "encode", "lang", "plan", "engine",
+    "order", "spill", "graph", "shards", "run", "spark", "jobs", "testing", "app",
 )  # fmt: skip
 PLACES = (
     ("src/tocsin", "The package"),
