@@ -1,19 +1,22 @@
-"""Items: a columnar batch in arrival order, the only thing a detector eats; and the dictionary of its texts.
+"""Items: a columnar batch in order of arrival, the only thing that an operator takes; and the dictionary of its texts.
 
-Inside, every value is an int64 or a float64: texts are dictionary codes, booleans 0/1, decimals whole numbers of
-10**-scale, timestamps microseconds. `encode.py` makes Items from Arrow and from Python objects.
+Every attribute is an int64 or a float64: texts are dictionary codes, booleans 0/1, decimals whole numbers of
+10**-scale, timestamps microseconds. The package `encode` makes Items from Arrow and from Python objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from enum import IntEnum
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tocsin.errors import InputError
+from tocsin.events import END_OF_TIME
 from tocsin.schema import Kind
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -34,16 +37,55 @@ class Column:
     scale: int = 0
 
 
+class ItemKind(IntEnum):
+    """What an item is. Which fields of a row mean something depends on it (`-`: nothing).
+
+    ================  =======  ======  =========  =================  ===================================================
+    kind              type     source  start      end                says
+    ================  =======  ======  =========  =================  ===================================================
+    EVENT             one      one     its start  its end            this happened
+    WITHDRAWAL        one      one     its start  its end            this event, which came before, did not happen
+    BEGIN             one      one     its start  END_OF_TIME        this interval has begun; its end is not known yet
+    GUARANTEE         one/all  one/-   -          a time             every later event ends after this time
+    BEGIN_GUARANTEE   one/all  one/-   -          a time             every later event begins after this time
+    GAP               one/all  one/-   from       to                 events between these times were lost
+    TICK              all      -       -          a time             the clock of the stream stands here
+    END               all      -       -          -                  nothing comes any more
+    ================  =======  ======  =========  =================  ===================================================
+
+    "One/all": the code of a type, or EVERY. "One/-": the code of a source, or NO_SOURCE for any of them. A guarantee is
+    what papers call a punctuation and stream engines a watermark (of one type, from one source).
+    """
+
+    EVENT = 0
+    WITHDRAWAL = 1
+    BEGIN = 2
+    GUARANTEE = 3
+    BEGIN_GUARANTEE = 4
+    GAP = 5
+    TICK = 6
+    END = 7
+
+
+ROWS = ItemKind.WITHDRAWAL  # kinds up to this one are rows that a kernel reads
+UNREAD = -1  # the type of an event that no query reads
+EVERY = -2  # the type of a guarantee, a gap, a tick or the end that concerns all types
+NO_SOURCE = -1
+Kinds: TypeAlias = npt.NDArray[np.int8]
+NO_ROWS = pa.RecordBatch.from_arrays([], [])
+
+
 @dataclass(slots=True)
 class Items:
-    """Rows in arrival order.
+    """A batch of items in order of arrival: all that an operator is ever told.
 
-    types    code of each row's type in the encoder's list of types; -1 for a type that nobody asked for
+    types    code of each item's type in the encoder's list of types; UNREAD or EVERY where it is none of them
     eid_high, eid_low  see `events.eid_number`; None if the input has no eid
     columns  attributes by name, only those that were asked for
     payload  the rows as they came, columns `type start end [eid] [source seq arrival]` and then all attributes,
-             from which results are built; same length and order as the rest
-    signs    +1 an event, -1 the withdrawal of an event that came before; None: all +1
+             from which results are built; one row for each item, or NO_ROWS if no item is an event
+    kinds    the ItemKind of each item; None: all are events
+    sources  code of each item's source in the encoder's dictionary of sources; None: nobody says
     """
 
     types: Codes
@@ -53,10 +95,69 @@ class Items:
     eid_low: Ints | None
     columns: dict[str, Column]
     payload: pa.RecordBatch
-    signs: npt.NDArray[np.int8] | None = None
+    kinds: Kinds | None = None
+    sources: Codes | None = None
+
+    single: ClassVar[bool] = False  # True: one event in memory that is written again for the next one (encode/row.py)
 
     def __len__(self) -> int:
         return len(self.types)
+
+    @property
+    def signs(self) -> Kinds | None:
+        """+1 for an event and -1 for the withdrawal of one; None: there are no withdrawals."""
+        if self.kinds is None or not (self.kinds == ItemKind.WITHDRAWAL).any():
+            return None
+        return np.where(self.kinds == ItemKind.WITHDRAWAL, np.int8(-1), np.int8(1))
+
+    def check(self) -> None:
+        """Raise an InputError if the columns do not fit together or a kind is unknown."""
+        count = len(self.types)
+        given = {"start": self.start, "end": self.end, "eid_high": self.eid_high, "eid_low": self.eid_low}
+        given |= {"kinds": self.kinds, "sources": self.sources}
+        lengths = {name: len(array) for name, array in given.items() if array is not None}
+        for name, column in self.columns.items():
+            lengths[name] = len(column.values)
+            if column.valid is not None and len(column.valid) != count:
+                lengths[name] = len(column.valid)
+        if wrong := {name: length for name, length in lengths.items() if length != count}:
+            raise InputError(
+                f"items whose columns disagree: {count} types, but {', '.join(f'{n} {k}' for k, n in wrong.items())}",
+                hint="every column has one entry for each item",
+            )
+        if self.kinds is not None and count and not (self.kinds.min() >= 0 and self.kinds.max() <= max(ItemKind)):
+            strange = sorted({*self.kinds.tolist()} - {*ItemKind})
+            raise InputError(f"unknown kinds of items: {strange}", hint=f"there are {', '.join(ItemKind.__members__)}")
+
+
+def control(*said: tuple[ItemKind, int, int, int, int]) -> Items:
+    """Items without events, from rows of (kind, type, source, start, end)."""
+    kinds, types, sources, start, end = zip(*said, strict=True)
+    return Items(
+        np.array(types, np.int32), np.array(start, np.int64), np.array(end, np.int64), None, None, {}, NO_ROWS,
+        np.array(kinds, np.int8), np.array(sources, np.int32),
+    )  # fmt: skip
+
+
+def guarantee(time: int, type: int = EVERY, source: int = NO_SOURCE) -> Items:
+    """Every later event (of a type, from a source) ends after `time`."""
+    return control((ItemKind.GUARANTEE, type, source, time, time))
+
+
+def tick(clock: int) -> Items:
+    """The clock of the stream stands here, though events that end before it may still come."""
+    return control((ItemKind.TICK, EVERY, NO_SOURCE, clock, clock))
+
+
+def advanced(time: int) -> Items:
+    """The clock has passed `time`, and every later event ends after it."""
+    after = time + 1
+    return control((ItemKind.TICK, EVERY, NO_SOURCE, after, after), (ItemKind.GUARANTEE, EVERY, NO_SOURCE, time, time))
+
+
+def end() -> Items:
+    """Nothing comes any more."""
+    return control((ItemKind.END, EVERY, NO_SOURCE, END_OF_TIME, END_OF_TIME))
 
 
 def is_sorted(values: Ints) -> bool:

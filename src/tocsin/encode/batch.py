@@ -15,7 +15,7 @@ from tocsin.encode.eids import eids
 from tocsin.encode.times import read_texts, ticks
 from tocsin.encode.values import as_dictionary, dictionary_codes, encode_column, looked_up, nothing, same_memory
 from tocsin.errors import InputError
-from tocsin.items import NO_TEXT, Bools, Codes, Column, Ints, Items, Strings
+from tocsin.items import EVERY, NO_SOURCE, NO_TEXT, UNREAD, Bools, Codes, Column, Ints, Items, Strings
 from tocsin.schema import Field, Kind, Schema
 
 
@@ -104,6 +104,7 @@ class Encoder:
         self.shape: dict[str, pa.DataType] = {}  # the columns of every payload
         self._seen: tuple[pa.Array, Codes] | None = None  # the last dictionary of types and its codes
         self._known: dict[str, tuple[int, pa.Array, Ints]] = {}  # the last dictionary of each text column
+        self.sources = Strings()  # who events come from; a guarantee names its source by the same codes
 
     @classmethod
     def of_payload(
@@ -137,6 +138,7 @@ class Encoder:
             eid_low=rows.eid_low,
             columns={name: self.column(batch, columns, field) for name, field in self.wanted.items()},
             payload=self.payload(batch, columns, rows),
+            sources=None if columns.source is None else self.source_codes(batch.column(columns.source)),
         )
 
     def payload(self, batch: pa.RecordBatch, columns: Columns, rows: Frame) -> pa.RecordBatch:
@@ -206,6 +208,17 @@ class Encoder:
             self._known[field.name] = known
         valid = marks(pc.is_valid(array)) if array.null_count else None
         return Column(Kind.TEXT, looked_up(known[2], array, NO_TEXT), valid)
+
+    def source_codes(self, array: pa.Array) -> Codes:
+        """The code of each row's source, NO_SOURCE where it is null."""
+        coded = as_dictionary(array if is_text(array.type) else array.cast(pa.string()))
+        lookup = np.array([self.sources.code(name) for name in coded.dictionary.to_pylist()], np.int32)
+        codes: Codes = looked_up(lookup, coded, NO_SOURCE)
+        return codes
+
+    def type_code(self, type: str | None) -> int:
+        """The code of a type (None: of all types)."""
+        return EVERY if type is None else self._codes.get(type, UNREAD)
 
     def type_codes(self, array: pa.Array) -> Codes:
         """The code of each row's type, -1 where nobody asked for it."""

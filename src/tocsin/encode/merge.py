@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.values import nothing
-from tocsin.items import Bools, Column, Ints, Items, is_sorted
+from tocsin.items import NO_SOURCE, ROWS, Bools, Column, Ints, ItemKind, Items, is_sorted
 from tocsin.schema import Field
 
 
 def take(items: Items, rows: Any) -> Items:
     """The given rows (indexes, or a mask of booleans)."""
     places = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-    return Items(**_picked(items, places), payload=items.payload.take(pa.array(places)))
+    payload = items.payload.take(pa.array(places)) if items.payload.num_rows else items.payload
+    return Items(**_picked(items, places), payload=payload)
 
 
 def sliced(items: Items, begin: int, count: int) -> Items:
@@ -26,7 +29,8 @@ def sliced(items: Items, begin: int, count: int) -> Items:
         return items
     if isinstance(items, Rearranged):
         return Rearranged(items, rows)
-    return Items(**_picked(items, rows), payload=items.payload.slice(begin, count))
+    payload = items.payload.slice(begin, count) if items.payload.num_rows else items.payload
+    return Items(**_picked(items, rows), payload=payload)
 
 
 class Rearranged(Items):
@@ -55,7 +59,7 @@ class Rearranged(Items):
 def _picked(items: Items, places: Ints | slice) -> dict[str, Any]:
     """Some rows of everything but the payload; where starts are ends, they stay so."""
     end = items.end[places]
-    whole = {"eid_high": items.eid_high, "eid_low": items.eid_low, "signs": items.signs}
+    whole = {"eid_high": items.eid_high, "eid_low": items.eid_low, "kinds": items.kinds, "sources": items.sources}
     return {
         "types": items.types[places],
         "start": end if items.start is items.end else items.start[places],
@@ -71,10 +75,11 @@ def _taken(column: Column, places: Ints | slice) -> Column:
 
 
 def join(several: list[Items]) -> Items:
-    """All rows, one batch after the other. Columns that a batch lacks are null there."""
+    """Batches of any kinds as one, one after the other. Columns that a batch lacks are null there."""
     several = [items for items in several if len(items)] or several[:1]
     if len(several) == 1:
         return several[0]
+    several = _with_rows(several)
     eids = all(items.eid_high is not None for items in several)
     names = dict.fromkeys(name for items in several for name in items.columns)
     end = np.concatenate([items.end for items in several])
@@ -87,8 +92,25 @@ def join(several: list[Items]) -> Items:
         eid_low=np.concatenate([items.eid_low for items in several]) if eids else None,
         columns={name: _joined(name, several) for name in names},
         payload=stacked([items.payload for items in several]),
-        signs=_signs(several),
+        kinds=_filled([items.kinds for items in several], several, ItemKind.EVENT, np.int8),
+        sources=_filled([items.sources for items in several], several, NO_SOURCE, np.int32),
     )
+
+
+def _with_rows(several: list[Items]) -> list[Items]:
+    """Give items that are no events an empty row each, where they stand beside events."""
+    events = next((items for items in several if items.payload.num_columns), None)
+    if events is None or all(items.payload.num_columns for items in several):
+        return several
+    whole = []
+    for items in several:
+        if not items.payload.num_columns:
+            count = len(items)
+            eids = None if events.eid_high is None else np.zeros(count, np.int64)
+            rows = events.payload.take(pa.nulls(count, pa.int64()))
+            items = replace(items, payload=rows, eid_high=eids, eid_low=eids)
+        whole.append(items)
+    return whole
 
 
 def in_time(items: Items) -> Items:
@@ -154,14 +176,30 @@ def _joined(name: str, several: list[Items]) -> Column:
     return Column(first.kind, values, np.concatenate(valid), first.scale)
 
 
-def _signs(several: list[Items]) -> Any:
-    if all(items.signs is None for items in several):
+def _filled(arrays: list[Any], several: list[Items], default: int, dtype: Any) -> Any:
+    """An optional array of all batches, with a default where a batch has none; None if no batch has it."""
+    if all(array is None for array in arrays):
         return None
-    return np.concatenate([np.ones(len(i), np.int8) if i.signs is None else i.signs for i in several])
+    whole = [np.full(len(i), default, dtype) if a is None else a for a, i in zip(arrays, several, strict=True)]
+    return np.concatenate(whole)
+
+
+def runs(items: Items) -> Iterator[tuple[bool, Items]]:
+    """Stretches of a mixed batch, in order: (True, events and withdrawals) and (False, all other kinds)."""
+    if items.kinds is None:
+        yield True, items
+        return
+    rows = items.kinds <= ROWS
+    edges = np.flatnonzero(rows[1:] != rows[:-1]) + 1
+    for begin, stop in pairwise([0, *edges.tolist(), len(items)]):
+        if begin < stop:
+            yield bool(rows[begin]), sliced(items, begin, stop - begin)
 
 
 def stacked(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """All rows under one schema; where an eid is a number here and a text there, all are shown as texts."""
+    if not batches[0].num_columns:
+        return batches[0]
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     if any(batch.schema != batches[0].schema for batch in batches):
         tables = [_plain(table) for table in tables]

@@ -7,7 +7,7 @@ row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ class OneRow(Items):
     """
 
     __slots__ = ("_made", "is_known", "nulls", "row", "source", "time")
+    single: ClassVar[bool] = True
 
     def __init__(self, source: RowEncoder, has_eid: bool, columns: dict[str, Column]) -> None:
         self.types = np.zeros(1, np.int32)
@@ -38,7 +39,8 @@ class OneRow(Items):
         self.eid_high: Ints | None = np.zeros(1, np.int64) if has_eid else None
         self.eid_low: Ints | None = np.zeros(1, np.int64) if has_eid else None
         self.columns = columns
-        self.signs = None
+        self.kinds = None
+        self.sources = None
         self.source = source
         self.row: dict[str, Any] = {}
         self.time = 0  # when the event ends

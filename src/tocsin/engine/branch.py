@@ -17,7 +17,7 @@ from tocsin.engine import runtime as rt
 from tocsin.engine.codegen import Program, Shape, generate
 from tocsin.engine.derive import derived_column
 from tocsin.engine.purge import Purger
-from tocsin.engine.runtime import CLOCK, DONE, HORIZON, LATE, MEM_N, OUT_N, RELEVANT, WAITING
+from tocsin.engine.runtime import CLOCK, DONE, HORIZON, MEM_N, OUT_N, RELEVANT, WAITING
 from tocsin.errors import LimitError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Column, Ints, Items
@@ -44,7 +44,7 @@ class Branch:
         self._programs: dict[tuple[bool, bool], tuple[Program, kernels.Kernel]] = {}
         self._nulls = False  # a null has been stored
         self.program = self._generate(eids=True)
-        self.accepted = self.late = 0
+        self.accepted = 0
         self._drained: list[Answers] = []  # on their way out
         self._ready = False
         self._ranked = -1
@@ -82,7 +82,7 @@ class Branch:
 
     @property
     def clock(self) -> int:
-        return self.words[CLOCK] if self._ready else self.detector.clock
+        return self.words[CLOCK] if self._ready else self.detector.time.clock
 
     @property
     def horizon(self) -> int:
@@ -145,7 +145,7 @@ class Branch:
 
     def _generate(self, *, eids: bool, signs: bool = False, nulls: bool = False) -> Program:
         detector = self.detector
-        shape = Shape(detector.plan.schema.intervals, eids, signs, nulls, detector.holds)
+        shape = Shape(detector.plan.schema.intervals, eids, signs, nulls, detector.time.holds)
         return generate(detector.plan, self.block, shape, detector.functions, kernels.can_inline)
 
     def _kernel(self, signs: bool) -> tuple[Program, kernels.Kernel]:
@@ -191,11 +191,11 @@ class Branch:
         local = [program.types.index(type) if type in program.types else -1 for type in types]
         self.T = self._control(program, local)
         self.words: memoryview = self.T.data  # the same for the host, who reads single words
-        self.T[rt.CLOCK] = self.detector.clock
+        self.T[rt.CLOCK] = self.detector.time.clock
         self.T[rt.ORDERED] = int(self.detector.ordered)
-        self.T[rt.SLACK] = self.detector.slack
-        self.T[rt.IMMEDIATE] = int(self.detector.immediate)
-        self.T[rt.CERTAIN] = int(self.detector.final)
+        self.T[rt.SLACK] = self.detector.time.slack
+        self.T[rt.IMMEDIATE] = int(self.detector.time.immediate)
+        self.T[rt.CERTAIN] = int(self.detector.time.final)
         self.T[rt.HORIZON] = BEGINNING
         self.T[rt.TOP] = leaves
         self.T[rt.DENSE] = dense = dense if program.keyed else 0
@@ -243,7 +243,7 @@ class Branch:
 
     def _guarantees(self, program: Program) -> tuple[list[int], list[int]]:
         """For each local type what answers may rely on: what was promised, and how far it lags behind the clock."""
-        released = [self.detector.released(type) for type in program.types]
+        released = [self.detector.time.released(type) for type in program.types]
         return [time for time, _ in released], [lag for _, lag in released]
 
     def _lend(self, jit: bool | None = None) -> None:
@@ -287,7 +287,7 @@ class Branch:
         batch = self._batch(items, columns)
         self._rank()
         words, count = self.words, len(items)
-        before, late = words[RELEVANT], words[LATE]
+        before = words[RELEVANT]
         for begin in range(0, count, CHUNK):
             if kernel.settle is not None or not self.detector.ordered:  # else the kernel does it
                 self._set_horizon()
@@ -296,7 +296,7 @@ class Branch:
                 self._settle(kernel)
             if begin + CHUNK < count and items.signs is None:
                 self.tidy()
-        self.accepted, self.late = words[RELEVANT] - before, words[LATE] - late
+        self.accepted = words[RELEVANT] - before
         return self._answers()
 
     def push_one(self, one: OneRow, number: int) -> Answers | None:
@@ -324,7 +324,7 @@ class Branch:
             return None
         kernel = self.prepare()
         now = max(self.words[CLOCK], clock)  # what is promised of all types is time that has passed
-        self.words[CLOCK] = max(now, self.detector.open_from(self.detector.all_types, now))
+        self.words[CLOCK] = max(now, self.detector.time.open_from(self.detector.all_types, now))
         self.T[rt.ENDED] = int(ended)
         self._renew_guarantees()
         self._settle(kernel)
@@ -335,7 +335,7 @@ class Branch:
         at = self.words[rt.GUARANTEES]
         stop = at + 2 * len(self.program.types)
         self.T[at:stop:2], self.T[at + 1 : stop : 2] = self._guarantees(self.program)
-        self.T[rt.MOVED], self.T[rt.CERTAIN] = 1, int(self.detector.final)
+        self.T[rt.MOVED], self.T[rt.CERTAIN] = 1, int(self.detector.time.final)
 
     def _answers(self) -> Answers | None:
         """All that was drained."""
@@ -391,7 +391,7 @@ class Branch:
 
     def _set_horizon(self) -> None:
         """Events are needed for a span behind the first tick at which one may still come."""
-        span, first = self.program.span, self.detector.open_from(self.program.types, self.words[CLOCK])
+        span, first = self.program.span, self.detector.time.open_from(self.program.types, self.words[CLOCK])
         if first > END_OF_TIME:
             self.words[HORIZON] = first
         elif span is not None:

@@ -1,4 +1,4 @@
-"""Changes: what a push says, as columns of event numbers; made into rows only when someone looks.
+"""Changes: what an operator answers to a push, as columns of event numbers; made into rows only when someone looks.
 
 A binding is identified by its events, so `match_id` hashes the query and the eids of the visible variables: the same
 match has the same id in every run, order of arrival and engine.
@@ -6,7 +6,7 @@ match has the same id in every run, order of arrival and engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
@@ -17,9 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tocsin.encode.content import Words, mixed, text_word
+from tocsin.engine.debt import owed_by
 from tocsin.engine.evaluate import Row, evaluate
+from tocsin.engine.kinds import MATCH
 from tocsin.engine.payload import Rows, View, distinct, whole
-from tocsin.events import MASK64
+from tocsin.events import BEGINNING, MASK64
 from tocsin.functions import Function
 from tocsin.items import Ints
 from tocsin.plan.block import Output, Plan, Variable
@@ -27,7 +29,7 @@ from tocsin.plan.expr import Agg, Col, Ref, Time
 from tocsin.schema import Field, Kind
 
 Ops = npt.NDArray[np.int8]
-NONE: Ints = np.zeros(0, np.int64)
+NOBODY: Ints = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -57,12 +59,17 @@ def arrow_type(kind: Kind, scale: int = 0) -> pa.DataType:
 
 
 @dataclass
-class Changes:
-    """Signed answers in the order in which they became known.
+class ChangeBatch:
+    """Signed answers of one query and one kind, in the order in which they became known.
 
+    op        +1 an answer, -1 its retraction
+    known_at  the time of the stream at which each became certain, or was given
     fixed     for each variable of the plan the event number in each change, -1 where unbound (or repeated)
     repeated  the members of repeated variables, by variable index
-    late      rows of the pushed batch that came too late for ordered input
+    kind      see `engine/kinds.py`
+    known     for each type up to when its events were guaranteed to be complete: what an answer needs beyond that, it
+              owes (`debt`); None: all of them are settled
+    stage     the number of the query in its graph
     """
 
     plan: Plan
@@ -72,7 +79,9 @@ class Changes:
     repeated: dict[int, Members]
     payload: View
     functions: Mapping[str, Function]
-    late: Ints = field(default_factory=lambda: NONE)
+    kind: str = MATCH
+    known: Mapping[str, int] | None = None
+    stage: int = 0
 
     def __len__(self) -> int:
         return len(self.op)
@@ -81,7 +90,7 @@ class Changes:
     def visible(self) -> list[int]:
         return [index for index, variable in enumerate(self.plan.variables) if not variable.hidden]
 
-    def pick(self, keep: Ints) -> Changes:
+    def pick(self, keep: Ints) -> ChangeBatch:
         """Some of the changes, in the given order."""
         repeated = {}
         for index, members in self.repeated.items():
@@ -159,6 +168,14 @@ class Changes:
                 np.maximum(end, self.rows.end[at], out=end, where=there)
         return start, end
 
+    @cached_property
+    def debt(self) -> dict[str, Ints]:
+        """What each answer still owes: by type, the time up to which its events must be guaranteed to be complete.
+
+        BEGINNING where an answer owes nothing of a type. An answer may be settled sooner than its debt says.
+        """
+        return {} if self.known is None or not len(self) else owed_by(self, self.known)
+
     # --- rows -----------------------------------------------------------------------------------------------------
 
     def bindings(self) -> list[tuple[int, tuple[tuple[str, tuple[Any, ...]], ...]]]:
@@ -192,7 +209,7 @@ class Changes:
         timed = _time_type(self.plan)
         columns: dict[str, pa.Array] = {
             "query": pa.array([self.plan.name or ""] * len(self), pa.string()),
-            "kind": pa.array(["match"] * len(self), pa.string()),
+            "kind": pa.array([self.kind] * len(self), pa.string()),
             "match_id": self.match_id,
             "op": pa.array(self.op, pa.int8()),
             "start": pa.array(start, pa.int64()).cast(timed),
@@ -249,6 +266,37 @@ class Changes:
         return pa.array(values, arrow_type(expr.kind, expr.scale))
 
 
+@dataclass(slots=True)
+class Changes:
+    """All that an operator answers to one push.
+
+    frontier  no later change is of a match that ends at or before this
+    late      places of the pushed items that came too late, and were left out
+    """
+
+    batches: list[ChangeBatch] = field(default_factory=list)
+    frontier: int = BEGINNING
+    late: Sequence[int] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.batches))
+
+    def __iter__(self) -> Iterator[ChangeBatch]:
+        return iter(self.batches)
+
+    def bindings(self) -> list[tuple[int, tuple[tuple[str, tuple[Any, ...]], ...]]]:
+        """(op, ((variable, eids), ...)) for each change, see `ChangeBatch.bindings`."""
+        return [row for batch in self.batches for row in batch.bindings()]
+
+    def add(self, more: Changes) -> None:
+        """Append what was answered after this."""
+        self.batches += more.batches
+        self.frontier = more.frontier
+
+
+QUIET = Changes()  # nothing has changed; shared, so nobody may write to it
+
+
 def _time_type(plan: Plan) -> pa.DataType:
     return pa.timestamp("us") if plan.schema.unit == "us" else pa.int64()
 
@@ -264,7 +312,7 @@ def _field_type(field: Field) -> pa.DataType:
 class _ChangeRow(Row):
     """One change, seen by the evaluator: leaf numbers are indexes of variables."""
 
-    def __init__(self, changes: Changes) -> None:
+    def __init__(self, changes: ChangeBatch) -> None:
         self.changes, self.at = changes, 0
         self._columns: dict[tuple[int, str], list[Any]] = {}
 

@@ -1,101 +1,112 @@
-"""The debt of an answer that waits: which promises, by type, are still missing before it is settled.
+"""The debt of an answer: which guarantees, by type, are still missing before it is settled.
 
-It says enough, not always the least: an answer may be settled sooner, where a part cannot be violated any more although
-one of its types is still open.
+An answer without debt is never retracted. The debt says enough, not always the least: an answer may be settled sooner,
+where a part cannot be violated any more although one of its types is still open.
+
+Paper: Liu et al. 2009, G6: which types still owe a guarantee differs from answer to answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tocsin.events import END_OF_TIME
-from tocsin.items import Ints
-from tocsin.plan.block import After, Before, End, LastEnd
+from tocsin.events import BEGINNING, END_OF_TIME
+from tocsin.items import Bools, Ints
+from tocsin.plan.block import After, Before, Block, End, LastEnd, Leaf, Scope
 from tocsin.plan.rewrite import blocks_below
 
 if TYPE_CHECKING:
-    from tocsin.engine.branch import Branch
-    from tocsin.engine.detector import Detector
-    from tocsin.engine.payload import Rows
+    from tocsin.engine.changes import ChangeBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Debt:
-    """The eids of the answer's events in the order of the text, and for each type what must be promised of it."""
+class Times:
+    """When the fixed events of some answers start and end, by leaf."""
 
-    events: tuple[str, ...]
-    missing: dict[str, int]
+    starts: Mapping[int, Ints]
+    ends: Mapping[int, Ints]
+    within: int | None
 
-
-def debts(detector: Detector) -> list[Debt]:
-    """All answers that wait, in the order of their events."""
-    found = [pair for branch in detector.branches for pair in _debts(detector, branch)]
-    return [debt for _, debt in sorted(found, key=lambda pair: pair[0])]
-
-
-def _debts(detector: Detector, branch: Branch) -> Iterator[tuple[tuple[int, ...], Debt]]:
-    pairs = branch.waiting_rows()
-    if not len(pairs):
-        return
-    text = [leaf.id for leaf in branch.block.fixed]
-    columns = [2 * branch.program.nest.index(id) for id in text]
-    rows = detector.payload.rows(np.unique(pairs[:, columns]))
-    eids = [str(eid) for eid in rows.eids.to_pylist()]
-    for row in pairs:
-        at = rows.at(row[columns])
-        times = _Times(detector, text, at, rows)
-        ends = tuple(int(rows.end[place]) for place in at)
-        yield ends, Debt(tuple(eids[place] for place in at), dict(_missing(detector, branch, times)))
-
-
-@dataclass(slots=True)
-class _Times:
-    """When the fixed events of an answer start and end."""
-
-    detector: Detector
-    leaves: list[int]
-    at: Ints
-    rows: Rows
-
-    def of(self, leaf: int, which: str) -> int:
-        return int(getattr(self.rows, which)[self.at[self.leaves.index(leaf)]])
-
-    def last(self, end: End) -> int:
+    def last(self, end: End) -> Ints:
         """The last tick of a scope; of one that members of a repetition bound, the last that they leave possible."""
-        if isinstance(end, Before) and set(end.leaves) <= set(self.leaves):
-            return min(self.of(leaf, "start") for leaf in end.leaves) - 1
+        if isinstance(end, Before) and set(end.leaves) <= set(self.starts):
+            return _least([self.starts[leaf] for leaf in end.leaves]) - 1
         if isinstance(end, LastEnd):
-            return max(self.of(leaf, "end") for leaf in self.leaves)
-        within = self.detector.plan.within
-        if within is None:
-            return END_OF_TIME
-        return min(self.of(leaf, "start") for leaf in self.leaves) + within
+            return _most(list(self.ends.values()))
+        first = _least(list(self.starts.values()))
+        return np.full_like(first, END_OF_TIME) if self.within is None else first + self.within
 
-    def first(self, end: End) -> int | None:
+    def first(self, end: End) -> Ints | int:
         """The first tick of a scope, where fixed events bound it."""
-        if isinstance(end, After) and set(end.leaves) <= set(self.leaves):
-            return max(self.of(leaf, "end") for leaf in end.leaves) + 1
-        return None
+        if isinstance(end, After) and set(end.leaves) <= set(self.starts):
+            return _most([self.ends[leaf] for leaf in end.leaves]) + 1
+        return BEGINNING
 
 
-def _missing(detector: Detector, branch: Branch, times: _Times) -> Iterator[tuple[str, int]]:
-    """The types that can still come into a scope, each with the last tick that they can change."""
-    block = branch.block
-    scopes = [
-        (part.scope, [leaf for each in blocks_below(part.block) for leaf in each.leaves]) for part in block.forbidden
-    ]
-    scopes += [(scope, [block.leaf(id)]) for id, scope in block.scopes]
-    owed: dict[str, int] = {}
-    for scope, leaves in scopes:
+def _least(times: list[Ints]) -> Ints:
+    least: Ints = np.minimum.reduce(times)
+    return least
+
+
+def _most(times: list[Ints]) -> Ints:
+    most: Ints = np.maximum.reduce(times)
+    return most
+
+
+def owed(block: Block, times: Times, known: Mapping[str, int]) -> dict[str, Ints]:
+    """For each type that can still come into a scope, the last tick of that scope; BEGINNING where nothing is owed."""
+    debt: dict[str, Ints] = {}
+    for scope, leaves in _scopes(block):
         low, high = times.first(scope.low), times.last(scope.high)
-        if low is not None and low > high:
+        for type in sorted({alt.type for leaf in leaves for alt in leaf.alts}):
+            missing = (low <= high) & (known.get(type, BEGINNING) < high)
+            if missing.any():
+                mine = np.where(missing, high, BEGINNING)
+                debt[type] = np.maximum(debt[type], mine) if type in debt else mine
+    return debt
+
+
+def _scopes(block: Block) -> Iterator[tuple[Scope, list[Leaf]]]:
+    """The scopes in which events can change an answer, with the leaves that these events would fill."""
+    for part in block.forbidden:
+        yield part.scope, [leaf for each in blocks_below(part.block) for leaf in each.leaves]
+    for id, scope in block.scopes:
+        yield scope, [block.leaf(id)]
+
+
+def owed_by(changes: ChangeBatch, known: Mapping[str, int]) -> dict[str, Ints]:
+    """The debt of each answer of a batch."""
+    total: dict[str, Ints] = {}
+    for block in changes.plan.alternatives:
+        times, mine = _bound_times(changes, block)
+        if not mine.any():
             continue
-        for type in {alt.type for leaf in leaves for alt in leaf.alts}:
-            promised, lag = detector.released(type)
-            if max(promised, detector.clock - lag) < high:
-                owed[type] = max(high, owed.get(type, high))
-    yield from sorted(owed.items())
+        for type, owing in owed(block, times, known).items():
+            here = np.where(mine, owing, BEGINNING)
+            total[type] = np.maximum(total[type], here) if type in total else here
+    return total
+
+
+def _bound_times(changes: ChangeBatch, block: Block) -> tuple[Times, Bools]:
+    """The times of the events at the fixed leaves of an alternative, and which answers are of that alternative."""
+    index = {variable.name: number for number, variable in enumerate(changes.plan.variables)}
+    rows = changes.rows
+    mine: Bools = np.ones(len(changes), np.bool_)
+    starts: dict[int, Ints] = {}
+    ends: dict[int, Ints] = {}
+    seen: set[int] = set()
+    for leaf in block.fixed:
+        columns = [changes.fixed[index[alt.var]] for alt in leaf.alts]
+        seen.update(index[alt.var] for alt in leaf.alts)
+        events = _most(columns)  # at most one alternative of a leaf is bound
+        mine &= events >= 0
+        at = rows.at(events)
+        starts[leaf.id], ends[leaf.id] = rows.start[at], rows.end[at]
+    for number, column in enumerate(changes.fixed):
+        if number not in seen and number not in changes.repeated and len(column):
+            mine &= column < 0
+    return Times(starts, ends, changes.plan.within), mine

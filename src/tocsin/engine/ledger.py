@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from tocsin.engine.changes import Changes
+from tocsin.engine.changes import ChangeBatch
 from tocsin.plan.block import Plan
 
 FEW = 64
@@ -38,7 +38,7 @@ class Ledger:
         hidden = any(variable.hidden for variable in plan.variables)
         return Ledger(plan.within) if hidden or shared or unions else None
 
-    def settle(self, changes: Changes) -> Changes:
+    def settle(self, changes: ChangeBatch) -> ChangeBatch:
         """Only those changes that make a binding appear or disappear, of each binding at most one."""
         high, low = changes.identity
         starts, _ = changes.span

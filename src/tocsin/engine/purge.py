@@ -179,7 +179,7 @@ class Purger:
         detector, block = self.branch.detector, self.branch.block
         changeable = bool(block.forbidden or block.repeated)
         may = detector.by_type and not detector.ordered and not detector.withdrawn
-        return may and (detector.final or not changeable)
+        return may and (detector.time.final or not changeable)
 
     def is_due(self, *, pushed: bool) -> bool:
         """Whether a sweep is worth its time: enough came and guarantees have moved, or all can go.
@@ -205,7 +205,7 @@ class Purger:
     def guaranteed(self) -> list[int]:
         """For each buffer what is promised of all types that can stand there."""
         branch = self.branch
-        known = {type: branch.detector.guaranteed(type, branch.clock) for type in branch.program.types}
+        known = {type: branch.detector.time.guaranteed(type, branch.clock) for type in branch.program.types}
         return [min(known[alt.type] for alt in branch.leaf(id).alts) for id in branch.program.leaf_ids]
 
     def sweep(self, *, whole: bool = True) -> None:

@@ -23,7 +23,7 @@ from tocsin.items import Ints
 
 if TYPE_CHECKING:
     from tocsin.engine.branch import Branch
-    from tocsin.engine.changes import Changes
+    from tocsin.engine.changes import ChangeBatch
     from tocsin.engine.detector import Detector
 
 FORMAT = 1
@@ -60,10 +60,10 @@ def _summary(detector: Detector) -> Part:
     state = {
         "format": FORMAT,
         "query": detector.plan.fingerprint,
-        "clock": detector.clock,
-        "ended": detector.ended,
+        "clock": detector.time.clock,
+        "ended": detector.time.ended,
         "ordered": detector.ordered,
-        "promises": detector.promises,
+        "promises": detector.time.guarantees,
         "next": detector.next,
         "eids": detector.eids,
         "seen": detector._seen,
@@ -157,7 +157,7 @@ def opened(part: Part) -> bytes:
 # --- loading -----------------------------------------------------------------------------------------------------
 
 
-def load(detector: Detector, parts: list[Part], answers: list[Changes] | None = None) -> None:
+def load(detector: Detector, parts: list[Part], answers: list[ChangeBatch] | None = None) -> None:
     """Feed the saved events; the answers to them were given before.
 
     With `answers` the detector may be of another strategy than the one that saved: it judges all events anew, and
@@ -207,7 +207,7 @@ def _read_events(detector: Detector, part: Part) -> pa.Table:
     return table
 
 
-def _feed(detector: Detector, tables: list[pa.Table], answers: list[Changes] | None) -> None:
+def _feed(detector: Detector, tables: list[pa.Table], answers: list[ChangeBatch] | None) -> None:
     """Push the saved events in canonical order and drop the answers: they were given before."""
     from tocsin.encode import Encoder
 
@@ -227,7 +227,7 @@ def _feed(detector: Detector, tables: list[pa.Table], answers: list[Changes] | N
         )
         changes = detector.push(items)
         if answers is not None:
-            answers.append(changes)
+            answers += changes
 
 
 def _ticks(table: pa.Table, name: str) -> Ints:
@@ -255,16 +255,16 @@ def _first_of_each(table: pa.Table, order: Ints) -> Ints:
 
 
 def _resume(
-    detector: Detector, newest: dict[str, Any], summaries: list[dict[str, Any]], answers: list[Changes] | None
+    detector: Detector, newest: dict[str, Any], summaries: list[dict[str, Any]], answers: list[ChangeBatch] | None
 ) -> None:
     """Set clock and counts; answers that were due at the saved clock were given before it was saved."""
     detector.eids = newest["eids"] if detector.eids is None else detector.eids
-    detector.clock = max(state["clock"] for state in summaries)
+    detector.time.clock = max(state["clock"] for state in summaries)
     for state in summaries:  # several states of one stream: what each was promised holds for its own events only
         for type, time in state.get("promises", {}).items():
             known = [each.get("promises", {}).get(type, BEGINNING) for each in summaries]
-            detector.promises[type] = min(time, *known)
-    due = [branch.advance(detector.clock, newest["ended"]) for branch in detector.branches]
+            detector.time.guarantees[type] = min(time, *known)
+    due = [branch.advance(detector.time.clock, newest["ended"]) for branch in detector.branches]
     if answers is not None:
         answers.append(detector._changes(due))
     for number, branch in enumerate(detector.branches):
@@ -272,7 +272,7 @@ def _resume(
         held = [_decoded(each) for each in coded if each is not None]
         if answers is None and branch.purger.by_type and len(held) == len(summaries):
             branch.hold_only(np.isin(held_names(detector, branch), np.concatenate(held)))
-    detector.ended = newest["ended"]
+    detector.time.ended = newest["ended"]
     detector.next = max(detector.next, newest["next"])
     detector._seen, detector._matches, detector._retracted = (
         sum(state[name] for state in summaries) for name in ("seen", "matches", "retracted")

@@ -1,4 +1,4 @@
-"""Changes that are kept for later, as plain values and rows: what waits for its turn, or is not yet certain."""
+"""ChangeBatch that are kept for later, as plain values and rows: what waits for its turn, or is not yet certain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.engine.changes import Changes, Members
+from tocsin.engine.changes import ChangeBatch, Members
 from tocsin.engine.payload import Chunk, View
 from tocsin.functions import Function
 from tocsin.plan.block import Plan
@@ -16,8 +16,8 @@ from tocsin.plan.block import Plan
 OWN = ("#type", "#start", "#end", "#high", "#low")  # what a row needs beside what results show of it
 
 
-def packed(kept: Iterable[tuple[Any, Changes, int]]) -> tuple[list[Any], pa.RecordBatch | None]:
-    """Changes as (label, piece, row) in plain values, and the rows of their events; labels are plain values too."""
+def packed(kept: Iterable[tuple[Any, ChangeBatch, int]]) -> tuple[list[Any], pa.RecordBatch | None]:
+    """ChangeBatch as (label, piece, row) in plain values, and the rows of their events; labels are plain values too."""
     entries, tables, stop = [], [], 0
     for label, piece, row in kept:
         one = piece.pick(np.array([row]))
@@ -33,7 +33,7 @@ def packed(kept: Iterable[tuple[Any, Changes, int]]) -> tuple[list[Any], pa.Reco
 
 def unpacked(
     entries: list[Any], rows: pa.RecordBatch | None, plan: Plan, functions: Mapping[str, Function]
-) -> Iterator[tuple[Any, Changes]]:
+) -> Iterator[tuple[Any, ChangeBatch]]:
     """The same changes again, each by itself, with its label."""
     if rows is None:
         return
@@ -46,14 +46,14 @@ def unpacked(
         }
         columns = [np.array([at], np.int64) for at in fixed]
         ops, times = np.array([op], np.int8), np.array([known], np.int64)
-        yield label, Changes(plan, ops, times, columns, repeated, view, functions)
+        yield label, ChangeBatch(plan, ops, times, columns, repeated, view, functions)
 
 
 def _shifted(places: Any, by: int) -> list[int]:
     return [at + by if at >= 0 else -1 for at in places.tolist()]
 
 
-def _table(one: Changes) -> pa.Table:
+def _table(one: ChangeBatch) -> pa.Table:
     """The rows of the events of a change, as results show them, and what identifies them."""
     rows = one.rows
     shown = {

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns
-from tocsin.engine.describe import describe
+from tocsin.engine.inspect import describe
 from tocsin.engine.tables import joined, net, with_times
 from tocsin.errors import QueryError, TocsinError
 from tocsin.events import END_OF_TIME

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from tocsin.encode.columns import Columns
-from tocsin.engine.changes import Changes, arrow_type
+from tocsin.engine.changes import ChangeBatch, arrow_type
 from tocsin.engine.tables import with_times
 from tocsin.errors import TocsinError
 from tocsin.plan.block import Plan, Variable
@@ -92,8 +92,8 @@ def _common(name: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
     )
 
 
-def shaped(changes: Changes, schema: pa.Schema, time: pa.DataType | None) -> pa.RecordBatch:
-    """Changes as a batch of the result."""
+def shaped(changes: ChangeBatch, schema: pa.Schema, time: pa.DataType | None) -> pa.RecordBatch:
+    """ChangeBatch as a batch of the result."""
     return conformed(with_times(changes.table(), time), schema)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tocsin.engine.changes import Changes
+from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.ledger import Ledger
 from tocsin.items import Ints
 from tocsin.plan.block import Plan, WindowHigh
@@ -27,7 +27,7 @@ class Slices:
     back: int  # how far before its beginning a slice must look
     ahead: int  # and how far behind its end
 
-    def owned(self, changes: Changes, number: int) -> Changes:
+    def owned(self, changes: ChangeBatch, number: int) -> ChangeBatch:
         """The changes that are this slice's to say."""
         low = self.first + number * self.length
         at = _decisive(changes)
@@ -62,7 +62,7 @@ def cut(first: int, last: int, margins: tuple[int, int], most: int) -> Slices | 
     return Slices(first, length, count, back, ahead) if count > 1 else None
 
 
-def _decisive(changes: Changes) -> Ints:
+def _decisive(changes: ChangeBatch) -> Ints:
     """The last end of each change: over all its events, or the visible ones where hidden events decide."""
     if Ledger.of(changes.plan) is not None:
         return changes.span[1]

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tocsin.engine.describe import describe
+from tocsin.engine.inspect import describe
 from tocsin.plan.explain import explain as explain_plan
 from tocsin.shards.job import Shards
 from tocsin.shards.routes import Way, reach_of

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tocsin.engine.changes import Changes
+from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.detector import Detector
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Ints
@@ -190,7 +190,7 @@ def _high(frame: Frame) -> int:
     return frame.high
 
 
-def first_ends(changes: Changes) -> Ints:
+def first_ends(changes: ChangeBatch) -> Ints:
     """The end of the first event of each answer, of those at leaves that are not repeated."""
     first = np.full(len(changes), END_OF_TIME)
     rows = changes.rows

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tocsin.encode.batch import one_batch
 from tocsin.engine import runtime as rt
 from tocsin.engine.branch import Branch
-from tocsin.engine.changes import Changes
+from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.detector import Detector, compile_plan
 from tocsin.engine.payload import Chunk, Payload, View, distinct
 from tocsin.events import BEGINNING
@@ -127,7 +127,7 @@ def held(detector: Detector) -> Held:
     return Held(np.concatenate(first or none), np.concatenate(until or none), tuple(types))
 
 
-def slim(changes: Changes) -> Changes:
+def slim(changes: ChangeBatch) -> ChangeBatch:
     """The same changes without the rows that they do not show; equal rows without names need each other."""
     if not len(changes) or any(chunk.high is None for chunk in changes.payload.chunks):
         return changes

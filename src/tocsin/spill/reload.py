@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from tocsin.encode.arrow import is_text
 from tocsin.encode.batch import one_batch
 from tocsin.encode.merge import take
-from tocsin.engine.changes import Changes
+from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.detector import Detector
 from tocsin.items import Bools, Ints, Items
 from tocsin.plan.block import Plan
@@ -64,7 +64,7 @@ class Recall:
         if expected:
             self.weight[selective] *= max(0.5, 0.75 + 0.25 * used / expected)
 
-    def update(self, group: list[Frame], now: Knowledge, next: int) -> tuple[list[Changes], Detector]:
+    def update(self, group: list[Frame], now: Knowledge, next: int) -> tuple[list[ChangeBatch], Detector]:
         """Bring neighbouring frames up to date: their answers, and the detector that found them.
 
         Each frame joins where it stopped. What it would say to what came before, it has said.
@@ -73,7 +73,7 @@ class Recall:
         waiting = sorted(group, key=lambda frame: (frame.known, frame.at.order))
         pending = self._fill(detector, group, waiting[0].known)
         self.peak = grip.used(detector)
-        changes: list[Changes] = []
+        changes: list[ChangeBatch] = []
         told: list[Frame] = []
         at = waiting[0].at if self.live.holds else self._before(waiting)
         detector.know(at.clock, at.promises, ended=False)
@@ -193,7 +193,7 @@ def _in_order_of_arrival(batches: list[pa.RecordBatch]) -> pa.Table | None:
     return whole.take(pa.array(np.argsort(ints(whole, NUMBER), kind="stable"))).combine_chunks()
 
 
-def only(changes: Changes, owns: Owns) -> Changes:
+def only(changes: ChangeBatch, owns: Owns) -> ChangeBatch:
     """The answers whose first event ends where it should."""
     if not len(changes):
         return changes

@@ -1,0 +1,65 @@
+"""The one contract: items in, changes out, and a state that can be saved and taken up elsewhere.
+
+Everything that stands in the way of an event is an operator: the compiled detector, sorting, setting late events aside,
+holding answers, spilling, ordered release, and the graph that wires them. An operator reads no clock and no socket.
+Those that work on another operator are given it; `docs/adding-an-operator.md` builds one step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tocsin.engine.changes import Changes
+from tocsin.engine.snapshot import Part
+from tocsin.items import Items
+
+
+@dataclass(slots=True)
+class Counters:
+    """What every operator counts."""
+
+    seen: int = 0
+    relevant: int = 0
+    late: int = 0
+    duplicates: int = 0
+    matches: int = 0
+    retracted: int = 0
+    waiting: int = 0
+    live: int = 0
+    most_live: int = 0  # as far as was looked: whenever events are dropped, and when counters are read
+    late_positive: int = 0  # events behind the clock that matches contain, and that they are judged by
+    late_negative: int = 0
+    held: int = 0  # answers that had to wait; those that came out of it, and those that failed meanwhile
+    released: int = 0
+    held_pruned: int = 0
+    purged_a1: int = 0  # events dropped: no partner will come; none in the right order; nobody new will join; ...
+    purged_a2: int = 0
+    purged_p3: int = 0
+    purged_neg: int = 0  # ... no new match will have it in a scope; all guarantees have passed it by a window
+    purged_old: int = 0
+    begins: int = 0  # intervals announced, and known losses: taken note of, not yet used
+    gaps: int = 0
+
+
+class Operator(Protocol):
+    """A pure state machine.
+
+    `push` takes items in any order of arrival and answers with the changes that they bring. `snapshot` gives the state
+    as parts: those that changed since a version, and always a summary. `restore` takes them up in a new operator of the
+    same query; if they do not fit, it raises a StateError and nothing has changed.
+    """
+
+    def push(self, items: Items) -> Changes: ...
+
+    def snapshot(self, since: int = 0) -> list[Part]: ...
+
+    def restore(self, parts: Iterable[Part]) -> None: ...
+
+    @property
+    def counters(self) -> Counters: ...
+
+    @property
+    def inner(self) -> tuple[Operator, ...]:
+        """The operators that this one works on; none for a detector."""
