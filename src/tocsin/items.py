@@ -98,7 +98,9 @@ class Items:
     kinds: Kinds | None = None
     sources: Codes | None = None
 
-    single: ClassVar[bool] = False  # True: one event in memory that is written again for the next one (encode/row.py)
+    # see encode/row.py
+    is_row: ClassVar[bool] = False  # True: one event, with the dict that it came from
+    single: ClassVar[bool] = False  # True: the same in memory that is written again for the next event
 
     def __len__(self) -> int:
         return len(self.types)
@@ -113,9 +115,10 @@ class Items:
     def check(self) -> None:
         """Raise an InputError if the columns do not fit together or a kind is unknown."""
         count = len(self.types)
-        given = {"start": self.start, "end": self.end, "eid_high": self.eid_high, "eid_low": self.eid_low}
-        given |= {"kinds": self.kinds, "sources": self.sources}
-        lengths = {name: len(array) for name, array in given.items() if array is not None}
+        lengths: dict[str, int] = {}
+        for name in ("start", "end", "eid_high", "eid_low", "kinds", "sources"):
+            if (array := getattr(self, name)) is not None:
+                lengths[name] = len(array)
         for name, column in self.columns.items():
             lengths[name] = len(column.values)
             if column.valid is not None and len(column.valid) != count:

@@ -13,11 +13,15 @@ import pyarrow as pa
 
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts
+from tocsin.engine.changes import Changes
+from tocsin.engine.inspect import stored
 from tocsin.engine.tables import variables
 from tocsin.errors import InputError, TocsinError, TocsinWarning
-from tocsin.events import END_OF_TIME, Event
-from tocsin.graph.query_graph import Pipeline
+from tocsin.events import Event
+from tocsin.graph.query_graph import QueryGraph, detectors_in
+from tocsin.items import end
 from tocsin.lang.syntax import Query
+from tocsin.order.sort import Sort
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.run.query import plans_of
 from tocsin.schema import Schema
@@ -93,19 +97,20 @@ class Engine:
     ) -> list[Found]:
         events = events_of(items)
         columns = replace(COLUMNS, source="source" if any("source" in event.attrs for event in events) else None)
-        pipeline = Pipeline(plans_of(queries, schema), schema, columns, jit=self.jit, order=order)
+        graph = QueryGraph(plans_of(queries, schema), schema, columns, jit=self.jit, order=order)
         by_eid: dict[Any, Event] = {event.eid: event for event in reversed(events)}
         found: list[Found] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TocsinWarning)  # of broken promises, which a case may be about
-            for changes in self._steps(pipeline, items, options):
-                for number, query in enumerate(queries[:-1]):
-                    tables = (each.table() for each in changes[number])
-                    by_eid |= {event.eid: event for table in tables for event in composites(query, table)}
-                found += [_found(row, by_eid) for each in changes[-1] for row in binding_rows(each.table())]
+            for changes in self._steps(graph, items, options):
+                for batch in changes:
+                    if batch.stage < len(queries) - 1:
+                        by_eid |= {event.eid: event for event in composites(queries[batch.stage], batch.table())}
+                    else:
+                        found += [_found(row, by_eid) for row in binding_rows(batch.table())]
         return found
 
-    def _steps(self, pipeline: Pipeline, items: Sequence[Item], options: Mapping[str, str]) -> Iterator[Any]:
+    def _steps(self, graph: QueryGraph, items: Sequence[Item], options: Mapping[str, str]) -> Iterator[Changes]:
         """The changes of each batch of events, of each promise, and of the end of the stream."""
         whole = rows(events_of(items))
         size = batch_size(options, 1 if "order" in options else whole.num_rows)
@@ -113,29 +118,30 @@ class Engine:
         for item in items:
             if isinstance(item, Event):
                 waiting += 1
-            promised = isinstance(item, Promise) and ("order" in options or not pipeline.ordered)
+            promised = isinstance(item, Promise) and ("order" in options or not graph.order.sorts)
             if waiting == size or (promised and waiting):
-                yield pipeline.push(whole.slice(at, waiting))
+                yield graph.push(graph.encode(whole.slice(at, waiting)))
                 at, waiting = at + waiting, 0
             if isinstance(item, Promise) and promised:
-                yield pipeline.promise(item.type, item.time, item.source)
+                yield graph.push(graph.guarantee(item.type, item.time, item.source))
         if waiting:
-            yield pipeline.push(whole.slice(at, waiting))
-        self.state = _state(pipeline)
+            yield graph.push(graph.encode(whole.slice(at, waiting)))
+        self.state = _state(graph)
         if options.get("end") != "no":
-            yield pipeline.advance(END_OF_TIME)
+            yield graph.push(end())
 
 
-def _state(pipeline: Pipeline) -> dict[str, list[str]]:
+def _state(graph: QueryGraph) -> dict[str, list[str]]:
     """What the last query stores, and as `buffer` the events that wait to be sorted."""
-    state: dict[str, list[str]] = dict(getattr(pipeline.stages[-1].detector, "state", dict)())
-    if pipeline.sorter is not None:
-        waiting = sorted(
-            (end, str(eid))
-            for items in pipeline.sorter.held
-            for end, eid in zip(items.end.tolist(), items.payload.column("eid").to_pylist(), strict=True)
-        )
-        state["buffer"] = [eid for _, eid in waiting]
+    state = stored(next(detectors_in(graph.stages[-1].operator)))
+    for operator in graph.intake.inner:
+        if isinstance(operator, Sort):
+            waiting = sorted(
+                (end, str(eid))
+                for items in operator.held
+                for end, eid in zip(items.end.tolist(), items.payload.column("eid").to_pylist(), strict=True)
+            )
+            state["buffer"] = [eid for _, eid in waiting]
     return state
 
 

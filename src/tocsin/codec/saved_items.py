@@ -47,7 +47,7 @@ def decode_items(data: bytes, types: tuple[str, ...], strings: Strings, place: s
         return Items(lookup[stored.arrays["types"]], columns=columns, payload=payload, **own)
 
 
-OWN = ("start", "end", "eid_high", "eid_low", "signs")
+OWN = ("start", "end", "eid_high", "eid_low", "kinds", "sources")
 
 
 def _own(items: Items) -> dict[str, AnyArray | None]:

@@ -1,11 +1,12 @@
 """Eids for rows that came without: a hash of the content, and a number among equal rows.
 
-The same names that a detector gives to its own rows, made here when matches of a query, which have eids, are fed to
-another query beside such rows.
+A detector gives the same eids to its own rows. They are made here where matches, which have eids, stand beside rows
+that have none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -14,28 +15,62 @@ import pyarrow as pa
 from tocsin.encode.content import auto_eid, content_hash, occurrences
 from tocsin.items import Ints, Items
 
+FEW = 1024  # remembered rows that are not worth a look
 
-class Names:
-    """Remembers the rows that an equal row may still follow: all of them, or those of the last tick if ordered."""
 
-    def __init__(self, *, ordered: bool) -> None:
-        self.ordered = ordered
-        self.hashes: Ints = np.zeros(0, np.int64)
-        self.ends: Ints = np.zeros(0, np.int64)
+class AutoEids:
+    """Gives eids, and remembers the rows that an equal row may still follow.
+
+    Equal rows end at the same time, so a row is forgotten once it is guaranteed that no more end then. What is
+    remembered lies in sorted runs; a new run is merged with older ones that are not larger, so there are never many.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[Ints, Ints]] = []  # (hashes in order, ends)
+        self._enough = FEW  # so many are worth forgetting
+
+    def __len__(self) -> int:
+        return sum(len(hashes) for hashes, _ in self._runs)
 
     def named(self, items: Items) -> Items:
         """The items with eids, if they have none."""
         if items.eid_high is not None or not len(items):
             return items
         hashes: Ints = content_hash(items.payload).view(np.int64).copy()
-        numbers = occurrences(np.concatenate((self.hashes, hashes)))[len(self.hashes) :]
+        numbers = occurrences(hashes)
+        for known, _ in self._runs:
+            numbers += np.searchsorted(known, hashes, side="right") - np.searchsorted(known, hashes)
         self._remember(hashes, items.end)
         texts = [auto_eid(high, low) for high, low in zip(hashes.tolist(), numbers.tolist(), strict=True)]
         rows = items.payload.append_column("eid", pa.array(texts, pa.string()))
         return replace(items, eid_high=hashes, eid_low=numbers, payload=rows)
 
+    def forget(self, until: int) -> None:
+        """No row that ends at or before `until` comes any more."""
+        if len(self) < self._enough:
+            return
+        left = [(hashes[ends > until], ends[ends > until]) for hashes, ends in self._runs]
+        self._runs = [run for run in left if len(run[0])]
+        self._enough = max(FEW, 2 * len(self))
+
     def _remember(self, hashes: Ints, ends: Ints) -> None:
-        self.hashes, self.ends = np.concatenate((self.hashes, hashes)), np.concatenate((self.ends, ends))
-        if self.ordered:
-            last = self.ends >= self.ends.max()
-            self.hashes, self.ends = self.hashes[last], self.ends[last]
+        run = _sorted(hashes, ends)
+        while self._runs and len(self._runs[-1][0]) <= 2 * len(run[0]):
+            older = self._runs.pop()
+            run = _sorted(np.concatenate((older[0], run[0])), np.concatenate((older[1], run[1])))
+        self._runs.append(run)
+
+    def saved(self) -> dict[str, Ints]:
+        """What is remembered, as arrays."""
+        none = [np.zeros(0, np.int64)]
+        hashes, ends = (np.concatenate([run[at] for run in self._runs] or none) for at in (0, 1))
+        return {"hashes": hashes, "ends": ends}
+
+    def restore(self, arrays: Mapping[str, Ints]) -> None:
+        """Remember what another one did."""
+        self._runs = [_sorted(arrays["hashes"], arrays["ends"])] if len(arrays["hashes"]) else []
+
+
+def _sorted(hashes: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    order = np.argsort(hashes)
+    return hashes[order], ends[order]

@@ -136,7 +136,7 @@ class Encoder:
             end=rows.end,
             eid_high=rows.eid_high,
             eid_low=rows.eid_low,
-            columns={name: self.column(batch, columns, field) for name, field in self.wanted.items()},
+            columns=self.attributes(batch, len(rows.end)),
             payload=self.payload(batch, columns, rows),
             sources=None if columns.source is None else self.source_codes(batch.column(columns.source)),
         )
@@ -156,14 +156,26 @@ class Encoder:
             name = getattr(columns, role)
             if name is not None:
                 arrays[role] = self._shaped(role, batch, name)
+        return self.shown(arrays, batch, batch.num_rows)
+
+    def shown(self, head: dict[str, pa.Array], batch: pa.RecordBatch | None, count: int) -> pa.RecordBatch:
+        """A payload: the columns that every event has, then the attributes of the schema as a batch has them."""
+        arrays = dict(head)
         for name in self.fields:
             if name not in arrays and not name.startswith(INNER):
-                arrays[name] = self._shaped(name, batch, name)
+                arrays[name] = self._shaped(name, batch, name, count)
         return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
 
-    def _shaped(self, role: str, batch: pa.RecordBatch, name: str) -> pa.Array:
-        place = batch.schema.get_field_index(name)
-        array = batch.column(place) if place >= 0 else None
+    def attributes(self, batch: pa.RecordBatch | None, count: int) -> dict[str, Column]:
+        """The attributes that were asked for, as kernels read them."""
+        if batch is None:
+            return {name: nothing(field, count) for name, field in self.wanted.items()}
+        return {name: self.column(batch, self.now, field) for name, field in self.wanted.items()}
+
+    def _shaped(self, role: str, batch: pa.RecordBatch | None, name: str, count: int | None = None) -> pa.Array:
+        """A column as every payload has it; nulls where the batch lacks it."""
+        place = -1 if batch is None else batch.schema.get_field_index(name)
+        array = None if batch is None or place < 0 else batch.column(place)
         type = self.shape.get(role)
         if type is None:
             known = self.fields.get(role, Field(role, Kind.TEXT))
@@ -172,7 +184,7 @@ class Encoder:
                 type = pa.int64() if role in self.wanted else pa.decimal128(20, 0)
             self.shape[role] = type
         if array is None:
-            return pa.nulls(batch.num_rows, type)
+            return pa.nulls(count if batch is None else batch.num_rows, type)
         if array.type == type:
             return array
         try:

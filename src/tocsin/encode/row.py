@@ -25,13 +25,10 @@ EARLIEST = -TIME_LIMIT
 
 
 class OneRow(Items):
-    """Items of one row, whose payload is made when someone looks.
-
-    The arrays of `RowEncoder.one` are written again for the next row: whoever keeps it takes `copy()`, or only `row`.
-    """
+    """Items of one row, whose payload is made when someone looks."""
 
     __slots__ = ("_made", "is_known", "nulls", "row", "source", "time")
-    single: ClassVar[bool] = True
+    is_row: ClassVar[bool] = True
 
     def __init__(self, source: RowEncoder, has_eid: bool, columns: dict[str, Column]) -> None:
         self.types = np.zeros(1, np.int32)
@@ -54,12 +51,6 @@ class OneRow(Items):
             self._made = self.row, self.source.items((self.row,)).payload
         return self._made[1]
 
-    def twin(self) -> OneRow:
-        """The next rows too, in the same memory but with eids of its own."""
-        made = OneRow(self.source, True, self.columns)
-        made.types, made.start, made.end = self.types, self.start, self.end
-        return made
-
     def copy(self) -> OneRow:
         """The same row in memory of its own."""
         columns = {
@@ -71,6 +62,19 @@ class OneRow(Items):
         made.eid_high = None if self.eid_high is None else self.eid_high.copy()
         made.eid_low = None if self.eid_low is None else self.eid_low.copy()
         made.row, made.time, made.is_known, made.nulls = self.row, self.time, self.is_known, self.nulls
+        return made
+
+
+class LentRow(OneRow):
+    """One row in memory that is written again for the next row: whoever keeps it takes `copy()`, or only `row`."""
+
+    __slots__ = ()
+    single: ClassVar[bool] = True
+
+    def twin(self) -> LentRow:
+        """The next rows too, in the same memory but with eids of its own."""
+        made = LentRow(self.source, True, self.columns)
+        made.types, made.start, made.end = self.types, self.start, self.end
         return made
 
 
@@ -106,7 +110,7 @@ class RowEncoder:
             name: Column(kind, _cell(np.float64 if kind is Kind.FLOAT else np.int64), np.ones(1, np.bool_))
             for name, kind in wanted.items()
         }
-        self.one = OneRow(self, self.has_eid, values)
+        self.one = LentRow(self, self.has_eid, values)
         arrays = (self.one.types, self.one.start, self.one.end, self.one.eid_high, self.one.eid_low)
         views: list[Any] = [None if array is None else array.data for array in arrays]
         self._types, self._start, self._end, self._high, self._low = views

@@ -297,6 +297,15 @@ class Changes:
 QUIET = Changes()  # nothing has changed; shared, so nobody may write to it
 
 
+def no_changes(plan: Plan, functions: Mapping[str, Function]) -> ChangeBatch:
+    """No changes; shared, so nobody may write to it."""
+    empty = np.zeros(0, np.int64)
+    members = Members(np.zeros(1, np.int64), empty)
+    repeated = {index: members for index, variable in enumerate(plan.variables) if variable.repeated}
+    fixed = [empty for _ in plan.variables]
+    return ChangeBatch(plan, empty.astype(np.int8), empty, fixed, repeated, View([]), functions)
+
+
 def _time_type(plan: Plan) -> pa.DataType:
     return pa.timestamp("us") if plan.schema.unit == "us" else pa.int64()
 

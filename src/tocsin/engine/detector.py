@@ -14,17 +14,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tocsin.codec import Part
 from tocsin.encode.content import content_hash, row_hash
 from tocsin.encode.merge import runs
-from tocsin.encode.row import OneRow
+from tocsin.encode.row import LentRow
 from tocsin.engine import runtime as rt
 from tocsin.engine import snapshot as saved
 from tocsin.engine.branch import NOBODY, Answers, Branch
-from tocsin.engine.changes import QUIET, ChangeBatch, Changes, Members
+from tocsin.engine.changes import QUIET, ChangeBatch, Changes, Members, no_changes
 from tocsin.engine.ledger import Ledger
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.payload import Payload, View, distinct
-from tocsin.engine.snapshot import Part
 from tocsin.engine.stream_time import StreamTime
 from tocsin.errors import InputError
 from tocsin.events import BEGINNING, END_OF_TIME
@@ -76,12 +76,12 @@ class Detector:
         self.branches = [Branch(self, block) for block in plan.alternatives]
         self.time.mine = self.all_types
         self.ledger = Ledger.of(plan)
-        self._nothing = _nothing(plan, self.functions)
+        self._nothing = no_changes(plan, self.functions)
         self._silence: list[Answers | None] = [None] * len(self.branches)
         self._merges = ordered and len(self.branches) > 1
-        self._lender: OneRow | None = None  # where the last single event lay
+        self._lender: LentRow | None = None  # where the last single event lay
         self._short = False  # whether those can take the short way
-        self._twin: OneRow | None = None  # the same with computed eids, where they are needed
+        self._twin: LentRow | None = None  # the same with computed eids, where they are needed
         self.reads = tuple(sorted({attr for branch in self.branches for attr in branch.reads}))
 
     # --- the one verb ---------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class Detector:
     def push(self, items: Items) -> Changes:
         """Take items in order of arrival; answer with the changes that they bring."""
         if items.single:
-            return self._push_one(items)  # type: ignore[arg-type]  # `single` says that it is a OneRow
+            return self._push_one(items)  # type: ignore[arg-type]  # `single` says that it is a LentRow
         items.check()
         if items.kinds is None:
             return self._said(self._push_rows(items))
@@ -121,7 +121,7 @@ class Detector:
         self._forget()
         return changes
 
-    def _push_one(self, one: OneRow) -> Changes:
+    def _push_one(self, one: LentRow) -> Changes:
         """Feed one event that lies where the last one lay, by the shortest way."""
         if one is not self._lender:
             self._open(one)
@@ -168,7 +168,7 @@ class Detector:
 
     @property
     def inner(self) -> tuple[Operator, ...]:
-        """A detector stands alone."""
+        """A detector works on no other operator."""
         return ()
 
     def _frontier(self) -> int:
@@ -271,7 +271,7 @@ class Detector:
 
     def _keep(self, items: Items, first: int, accepted: int) -> None:
         """Keep what an answer may show."""
-        if items.single:
+        if items.is_row:
             self.payload.add_row(first, items.time, items.row, items.source)  # type: ignore[attr-defined]
         else:
             self.payload.add(first, items, self._wanted(items, accepted), self.time.clock)
@@ -306,7 +306,7 @@ class Detector:
         numbers = np.arange(first, first + len(items), dtype=np.int64)
         return Items(items.types, items.start, items.end, high, numbers, items.columns, items.payload, items.kinds)
 
-    def _ranked_one(self, one: OneRow, twin: OneRow, number: int) -> OneRow:
+    def _ranked_one(self, one: LentRow, twin: LentRow, number: int) -> LentRow:
         """The same for one event."""
         assert twin.eid_high is not None and twin.eid_low is not None
         hashed = one.types[0] in self._repeated_codes
@@ -374,15 +374,6 @@ def _ragged(first: Ints, counts: Ints, members: Ints) -> Members:
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     index = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts) + np.repeat(first, counts)
     return Members(offsets, members[index.astype(np.int64)])
-
-
-def _nothing(plan: Plan, functions: Mapping[str, Function]) -> ChangeBatch:
-    """No changes; shared, so nobody may write to it."""
-    empty = np.zeros(0, np.int64)
-    members = Members(np.zeros(1, np.int64), empty)
-    repeated = {index: members for index, variable in enumerate(plan.variables) if variable.repeated}
-    fixed = [empty for _ in plan.variables]
-    return ChangeBatch(plan, empty.astype(np.int8), empty, fixed, repeated, View([]), functions)
 
 
 def _joined(pieces: list[ChangeBatch]) -> ChangeBatch:

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from tocsin.codec import Part
 from tocsin.engine.changes import Changes
-from tocsin.engine.snapshot import Part
 from tocsin.items import Items
 
 

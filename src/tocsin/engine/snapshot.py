@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from tocsin.codec import Part
 from tocsin.encode.content import Words, mixed, words_of
 from tocsin.engine.payload import Rows, whole
 from tocsin.errors import StateError
@@ -31,16 +31,6 @@ SUMMARY = "summary"
 BUCKETS = 64  # key ranges
 EVERYWHERE = -1  # the range of events that belong to every key
 INNER = ("#number", "#high", "#low")
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A piece of state. `version` grows whenever its content changes; `range` is its key range (None: summary)."""
-
-    id: str
-    version: int
-    data: bytes
-    range: int | None = None
 
 
 # --- saving ------------------------------------------------------------------------------------------------------

@@ -11,19 +11,18 @@ conservative such an answer is confirmed silently or withdrawn, and new ones are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from tocsin.encode.row import OneRow
-from tocsin.engine import snapshot as saved
-from tocsin.engine.changes import Changes
-from tocsin.engine.detector import Counters, Detector
-from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import Ints, Items
+from tocsin.codec import Part, decode, encode, nested, only_part, within
+from tocsin.engine.changes import ChangeBatch, Changes
+from tocsin.engine.detector import Detector
+from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.snapshot import load
+from tocsin.events import END_OF_TIME
+from tocsin.items import Codes, Ints, Items
 from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
 from tocsin.plan.rewrite import all_blocks
@@ -79,28 +78,23 @@ class Costs:
 
 
 class Auto:
-    """A detector that chooses its strategy; used like one. `make` gives a new one that holds answers, or not."""
+    """An operator that chooses between two detectors. `make` gives a new one that holds its answers, or does not."""
 
     def __init__(self, plan: Plan, types: tuple[str, ...], make: Callable[[bool], Detector], late: int | None) -> None:
-        def whole(held: bool) -> Detector:
-            """Without forgetting by type: what one strategy no longer needs, the other may."""
-            detector = make(held)
-            detector.by_type = False
-            return detector
-
-        self.make, self.inner, self.late = whole, whole(False), late
+        self._plan, self.make, self.late = plan, make, late
+        self.detector = make(False)
         self.price = PRICE * (plan.within or 0)
         refuting = refuting_types(plan)
-        self.can_choose = bool(refuting and self.price) and late is not None
-        self.chooses = self.can_choose  # not while it is brought to where another one was
-        self.codes = np.array([*(type in refuting for type in types), False])
+        self._may_choose = self.can_choose = bool(refuting and self.price) and late is not None
+        self.codes = np.array([*(type in refuting for type in types), False, False])  # EVERY, UNREAD
         self.held = False
         self.switches = self.matches = self.retracted = self._pruned = self._late = self._looks = 0
         self.costs, self._asked = Costs(late or 0), 0
-        self.ledger: dict[Key, tuple[int, Changes, int]] = {}  # answered, not yet certain: end, and where it stands
+        self.ledger: dict[Key, tuple[int, ChangeBatch, int]] = {}  # answered, not yet certain: end, and where it stands
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
+    @property
+    def inner(self) -> tuple[Operator, ...]:
+        return (self.detector,)
 
     def __str__(self) -> str:
         if not self.can_choose:
@@ -109,57 +103,48 @@ class Auto:
         told = f"{100 * self.costs.share:.0f} of 100 answers are refuted, and waiting for certainty takes"
         return f"auto: {chosen}, as {told} {self.costs.delay:.0f} ticks on average"
 
-    # --- the verbs of a detector; each gives all its changes ---
-
-    def push(self, items: Items) -> list[Changes]:
-        changes = self.inner.push(items)
-        self._see(items.types)
-        return self._judged(self._passed(changes))
-
-    def push_one(self, one: OneRow) -> list[Changes]:
-        changes = self.inner.push_one(one)
-        self._see(one.types)
-        return self._judged([] if changes is None and not self.ledger else self._passed(changes))
-
-    def promise(self, type: str | None, time: int) -> list[Changes]:
-        return self._passed(self.inner.promise(type, time))
-
-    def tick(self, clock: int) -> list[Changes]:
-        return self._passed(self.inner.tick(clock))
-
-    def advance(self, time: int) -> list[Changes]:
-        return self._passed(self.inner.advance(time))
-
-    def count(self) -> Counters:
+    @property
+    def counters(self) -> Counters:
         """What was counted: answers as they were given, not as each strategy would have given them."""
-        total = self.inner.count()
+        total = self.detector.counters
         total.matches, total.retracted = self.matches, self.retracted
         return total
 
+    def push(self, items: Items) -> Changes:
+        """Answer as the chosen strategy does; then look whether the other one would cost less."""
+        if items.single and self.ledger:  # the short way does not say how far time has passed
+            items = items.copy()  # type: ignore[attr-defined]
+        found = self.detector.push(items)
+        said = self._passed(found)
+        if items.kinds is None:
+            self._see(items.types)
+            said += self._judged()
+        return Changes(said, found.frontier, found.late)
+
     # --- choosing ---
 
-    def _see(self, types: Any) -> None:
+    def _see(self, types: Codes) -> None:
         """Count the events that can refute an answer (of many, by a sample), and those of them that came late."""
-        if not self.chooses:
+        if not self.can_choose:
             return
         step = len(types) // MANY + 1
         events = int(np.count_nonzero(self.codes[types[::step]])) * step
-        late = self.inner.late_refuting
+        late, _ = self.detector.refuted
         self.costs.see(events, late - self._late)
         self._late, self._asked = late, self._asked + events
 
-    def _measure(self, changes: Changes) -> None:
+    def _measure(self, changes: ChangeBatch) -> None:
         """What the answers cost, and would have cost."""
-        if not self.chooses or not len(changes) or self.inner.ended:
+        if not self.can_choose or self.detector.time.ended:
             return
         given = np.flatnonzero(changes.op > 0)
         refuted = len(changes) - len(given)
         if self.held:
-            pruned = self.inner.count().held_pruned
+            _, pruned = self.detector.refuted
             refuted, self._pruned = pruned - self._pruned, pruned
         self.costs.answer(len(given), len(given) * self._wait(changes, given), refuted)
 
-    def _wait(self, changes: Changes, given: Ints) -> float:
+    def _wait(self, changes: ChangeBatch, given: Ints) -> float:
         """How long an answer waits for certainty, or would: by a sample; once that is known, of every eighth batch."""
         assert self.late is not None
         self._looks += 1
@@ -169,115 +154,129 @@ class Auto:
         ends, known = seen.span[1], seen.known_at
         return float(np.maximum(known - ends if self.held else ends + self.late - known, 0).mean())
 
-    def _judged(self, changes: list[Changes]) -> list[Changes]:
-        if self._asked < ENOUGH or not self.chooses:
-            return changes
+    def _judged(self) -> list[ChangeBatch]:
+        """Change the strategy if the other one is better by now: what that brings."""
+        if self._asked < ENOUGH or not self.can_choose:
+            return []
         self._asked = 0
         waiting, correcting = self.costs.delay, self.costs.share * self.price
         if self.held and correcting * CLEAR < waiting:
-            return changes + self.correct()
+            return self._switch(held=False)
         if not self.held and waiting < correcting:
-            return changes + self.hold()
-        return changes
+            return self._switch(held=True)
+        return []
 
-    def hold(self) -> list[Changes]:
-        """From now on answers wait. What was given, and is not certain by the new rules, goes to the ledger.
+    def _switch(self, *, held: bool) -> list[ChangeBatch]:
+        """Go on with the other strategy: retract what it does not stand by, give what it adds.
 
-        What is certain may not have been given yet: the clock had not passed, but nothing could come any more.
+        Both are asked what they answer to the stored events. What was given before is what is certain, and what the
+        ledger has or, if answers were given at once, all that stands.
         """
-        parts = self.inner.parts()
-        given, new = self._anew(self.make(False), parts), self.make(True)
-        certain = self._anew(new, parts)
-        self.ledger = {key: entry for key, entry in given.items() if key not in certain}
-        self.inner, self.held, self.switches, self._pruned = new, True, self.switches + 1, 0
-        self._late = new.late_refuting
-        due = [(piece, row) for key, (_, piece, row) in certain.items() if key not in given]
-        return self._counted([piece.pick(np.array([row])) for piece, row in due])
+        parts = self.detector.snapshot()
+        at_once, certain = (self._anew(self.make(way), parts) for way in (False, True))
+        if held:
+            given = at_once[1]
+            self.ledger = {key: entry for key, entry in given.items() if key not in certain[1]}
+            refuted, fresh = [], [entry for key, entry in certain[1].items() if key not in given]
+        else:
+            refuted = self._retracted([key for key in self.ledger if key not in at_once[1]])
+            known = self.ledger.keys() | certain[1].keys()
+            fresh = [entry for key, entry in at_once[1].items() if key not in known]
+            self.ledger = {}
+        self.detector, self.held, self.switches = (certain if held else at_once)[0], held, self.switches + 1
+        self._late, self._pruned = self.detector.refuted
+        return self._counted([*refuted, *(batch.pick(np.array([row])) for _, batch, row in fresh)])
 
     @staticmethod
-    def _anew(detector: Detector, parts: list[saved.Part]) -> dict[Key, tuple[int, Changes, int]]:
-        """The answers of a new detector to what is stored: those that stand."""
-        answers: list[Changes] = []
-        saved.load(detector, parts, answers)
-        standing: dict[Key, tuple[int, Changes, int]] = {}
-        for piece in answers:
-            if not len(piece):
+    def _anew(detector: Detector, parts: list[Part]) -> tuple[Detector, dict[Key, tuple[int, ChangeBatch, int]]]:
+        """A new detector with the stored events, and its answers to them: those that stand."""
+        answers: list[ChangeBatch] = []
+        load(detector, parts, answers)
+        standing: dict[Key, tuple[int, ChangeBatch, int]] = {}
+        for batch in answers:
+            if not len(batch):
                 continue
-            ends = piece.span[1].tolist() if piece.visible else [END_OF_TIME] * len(piece)
-            for row, (key, op) in enumerate(zip(_keys(piece), piece.op.tolist(), strict=True)):
+            ends = batch.span[1].tolist() if batch.visible else [END_OF_TIME] * len(batch)
+            for row, (key, op) in enumerate(zip(_keys(batch), batch.op.tolist(), strict=True)):
                 if op > 0:
-                    standing[key] = (ends[row], piece, row)
+                    standing[key] = (ends[row], batch, row)
                 else:
                     standing.pop(key, None)
-        return standing
-
-    def correct(self) -> list[Changes]:
-        """From now on answers are given at once: also those that waited; what was given and does not hold goes."""
-        self.held, self.switches = False, self.switches + 1
-        self.inner.rehold(frozenset())
-        given = self.inner.promise(None, BEGINNING)
-        keys = _keys(given)
-        again = {key for key in keys if key in self.ledger}
-        refuted = self._withdrawn([key for key in self.ledger if key not in again])
-        fresh = [row for row, key in enumerate(keys) if key not in again]
-        self.ledger = {}
-        return self._counted([*refuted, given.pick(np.array(fresh, np.int64))])
+        return detector, standing
 
     # --- the ledger ---
 
-    def _passed(self, changes: Changes | None) -> list[Changes]:
-        """The changes without answers that were given before; and the ones that are certainly wrong, withdrawn."""
-        out = [] if changes is None else [changes]
-        if changes is not None:
-            self._measure(changes)
+    def _passed(self, changes: Changes) -> list[ChangeBatch]:
+        """The changes without answers that were given before; and the ones that are certainly wrong, retracted."""
+        out: list[ChangeBatch] = []
+        for batch in changes:
+            self._measure(batch)
+            if self.held and self.ledger:
+                fresh = [row for row, key in enumerate(_keys(batch)) if self.ledger.pop(key, None) is None]
+                batch = batch.pick(np.array(fresh, np.int64))
+            out.append(batch)
         if self.held and self.ledger:
-            if changes is not None and len(changes):
-                fresh = [row for row, key in enumerate(_keys(changes)) if self.ledger.pop(key, None) is None]
-                out = [changes.pick(np.array(fresh, np.int64))]
-            frontier = self.inner.frontier
-            out += self._withdrawn([key for key, entry in self.ledger.items() if entry[0] <= frontier])
+            out += self._retracted([key for key, entry in self.ledger.items() if entry[0] <= changes.frontier])
         return self._counted(out)
 
-    def _counted(self, changes: list[Changes]) -> list[Changes]:
-        for piece in changes:
-            given = int(np.count_nonzero(piece.op > 0))
+    def _counted(self, batches: list[ChangeBatch]) -> list[ChangeBatch]:
+        for batch in batches:
+            given = int(np.count_nonzero(batch.op > 0))
             self.matches += given
-            self.retracted += len(piece) - given
-        return changes
+            self.retracted += len(batch) - given
+        return [batch for batch in batches if len(batch)]
 
-    # --- continued elsewhere; the detector within is saved and restored as any other ---
-
-    def saved(self) -> tuple[list[Any], list[Any], pa.RecordBatch | None]:
-        """What was chosen and why, the ledger, and the rows of its events."""
-        chosen = [self.held, self.switches, self.matches, self.retracted, self._asked, asdict(self.costs)]
-        return chosen, *packed(([list(key), end], piece, row) for key, (end, piece, row) in self.ledger.items())
-
-    def choose(self, chosen: list[Any]) -> None:
-        """Choose as another one did, and nothing else until `resume`; then its detector or its events are restored."""
-        self.held, self.switches, *_ = chosen
-        self.chooses, self.inner = False, self.make(self.held or self.switches > 0)
-        if self.switches and not self.held:  # one that has held its answers before
-            self.inner.rehold(frozenset())
-
-    def resume(self, chosen: list[Any], entries: list[Any], rows: pa.RecordBatch | None, plan: Plan) -> None:
-        """Be as another one was when it was saved."""
-        self.held, self.switches, self.matches, self.retracted, self._asked, costs = chosen
-        self.costs, self._pruned, self.chooses = Costs(**costs), self.inner.count().held_pruned, self.can_choose
-        self._late = self.inner.late_refuting
-        found = unpacked(entries, rows, plan, self.inner.functions)
-        self.ledger = {(high, low): (end, piece, 0) for ((high, low), end), piece in found}
-
-    def _withdrawn(self, keys: list[Key]) -> list[Changes]:
+    def _retracted(self, keys: list[Key]) -> list[ChangeBatch]:
         """Answers that turned out wrong, as changes."""
         out = []
         for key in keys:
-            _, changes, row = self.ledger.pop(key)
-            piece = changes.pick(np.array([row]))
-            out.append(replace(piece, op=-piece.op))
+            _, batch, row = self.ledger.pop(key)
+            one = batch.pick(np.array([row]))
+            out.append(replace(one, op=-one.op))
         return out
 
+    # --- state ---
 
-def _keys(changes: Changes) -> list[Key]:
+    def snapshot(self, since: int = 0) -> list[Part]:
+        return [Part("auto", 0, self.choice), *nested("inner", self.detector.snapshot(since))]
+
+    def restore(self, parts: Iterable[Part]) -> None:
+        parts = list(parts)
+        choice = only_part("auto", parts).data
+        detector = self.make(decode(choice, "auto").words["held"])
+        detector.restore(within("inner", parts))
+        self.detector = detector
+        self.resume(choice)
+
+    @property
+    def choice(self) -> bytes:
+        """What was chosen and why, and the answers that were given and are not certain yet: all but the events."""
+        entries, rows = packed(([list(key), end], batch, row) for key, (end, batch, row) in self.ledger.items())
+        words = {
+            "held": self.held,
+            "counts": [self.switches, self.matches, self.retracted, self._asked],
+            "costs": asdict(self.costs),
+            "ledger": entries,
+        }
+        return encode("auto", words, {} if rows is None else {"rows": rows})
+
+    def follow(self, choice: bytes) -> None:
+        """Before events are replayed: take the strategy that was chosen, and choose nothing until `resume`."""
+        self.held, self.can_choose = decode(choice, "auto").words["held"], False
+        self.detector = self.make(self.held)
+
+    def resume(self, choice: bytes) -> None:
+        """After events were replayed: go on from what was chosen."""
+        stored = decode(choice, "auto")
+        words, rows = stored.words, stored.batch("rows") if "rows" in stored.tables else None
+        found = unpacked(words["ledger"], rows, self._plan, self.detector.functions)
+        self.ledger = {(high, low): (end, batch, 0) for ((high, low), end), batch in found}
+        self.held, self.can_choose, self.costs = words["held"], self._may_choose, Costs(**words["costs"])
+        self.switches, self.matches, self.retracted, self._asked = words["counts"]
+        self._late, self._pruned = self.detector.refuted
+
+
+def _keys(changes: ChangeBatch) -> list[Key]:
     if not len(changes):
         return []
     high, low = changes.identity

@@ -1,64 +1,78 @@
-"""Ordered release: held answers leave in order of time, each when nothing earlier can come any more."""
+"""Ordered release: held answers leave in order of time, each when nothing earlier can come any more.
+
+Paper: Li et al. 2010, 4.6: results in order of their last event, then of the one before it, and so on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from tocsin.engine.changes import Changes
+from tocsin.codec import Part, decode, encode, nested, only_part, within
+from tocsin.engine.changes import ChangeBatch, Changes
+from tocsin.engine.operator import Counters, Operator
 from tocsin.functions import Function
+from tocsin.items import Items
 from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
 
 
-@dataclass(slots=True)
-class InOrder:
-    """Answers that wait for those before them. The order is that of the last event, then of the one before it, ..."""
+class Release:
+    """Answers of `inner` that wait for those before them."""
 
-    waiting: list[tuple[tuple[int, ...], int, Changes, int]] = field(default_factory=list)
-    numbers: count[int] = field(default_factory=count)
+    def __init__(self, inner: Operator, plan: Plan, functions: Mapping[str, Function]) -> None:
+        self.inner: tuple[Operator, ...] = (inner,)
+        self._next, self._plan, self._functions = inner, plan, functions
+        self.waiting: list[tuple[tuple[int, ...], int, ChangeBatch, int]] = []
+        self._numbers = count()
 
-    def take(self, changes: list[Changes], frontier: int) -> list[Changes]:
-        """Take in answers; give those that end at or before the frontier."""
-        for piece in changes:
-            for row, key in enumerate(_keys(piece)):
-                heappush(self.waiting, (key, next(self.numbers), piece, row))
-        out: list[Changes] = []
-        while self.waiting and self.waiting[0][0][0] <= frontier:
-            _, _, piece, row = heappop(self.waiting)
-            out.append(piece.pick(np.array([row])))
-        return out
+    @property
+    def counters(self) -> Counters:
+        return self._next.counters
 
-    def saved(self) -> tuple[list[Any], pa.RecordBatch | None]:
-        """What waits, in plain values, and the rows of its events."""
+    def push(self, items: Items) -> Changes:
+        """Take in what the inner operator answers; give the answers that end at or before its frontier."""
+        if items.single:  # the short way does not say how far time has passed
+            items = items.copy()  # type: ignore[attr-defined]
+        found = self._next.push(items)
+        for batch in found:
+            for row, key in enumerate(_keys(batch)):
+                heappush(self.waiting, (key, next(self._numbers), batch, row))
+        out: list[ChangeBatch] = []
+        while self.waiting and self.waiting[0][0][0] <= found.frontier:
+            _, _, batch, row = heappop(self.waiting)
+            out.append(batch.pick(np.array([row])))
+        return Changes(out, found.frontier, found.late)
+
+    def snapshot(self, since: int = 0) -> list[Part]:
         waiting = sorted(self.waiting, key=lambda each: each[:2])
-        return packed((list(key), piece, row) for key, _, piece, row in waiting)
+        entries, rows = packed((list(key), batch, row) for key, _, batch, row in waiting)
+        own = Part("release", 0, encode("release", {"waiting": entries}, {} if rows is None else {"rows": rows}))
+        return [own, *nested("inner", self._next.snapshot(since))]
 
-    def restore(
-        self, entries: list[Any], rows: pa.RecordBatch | None, plan: Plan, functions: Mapping[str, Function]
-    ) -> None:
-        """Wait for the same again."""
-        for key, piece in unpacked(entries, rows, plan, functions):
-            heappush(self.waiting, (tuple(key), next(self.numbers), piece, 0))
+    def restore(self, parts: Iterable[Part]) -> None:
+        parts = list(parts)
+        stored = decode(only_part("release", parts).data, "release")
+        rows = stored.batch("rows") if "rows" in stored.tables else None
+        found = list(unpacked(stored.words["waiting"], rows, self._plan, self._functions))
+        self._next.restore(within("inner", parts))
+        self.waiting = [(tuple(key), next(self._numbers), batch, 0) for key, batch in found]  # sorted, so it is a heap
 
 
-def _keys(piece: Changes) -> list[tuple[int, ...]]:
+def _keys(batch: ChangeBatch) -> list[tuple[int, ...]]:
     """For each change its last end, and then the ends of its events from the last variable to the first."""
-    if not len(piece):
+    if not len(batch):
         return []
-    columns = [piece.span[1]]
-    for index in reversed(piece.visible):
-        if index in piece.repeated:
-            members = piece.repeated[index]
-            ends = piece.rows.end[piece.rows.at(members.events)]
+    columns = [batch.span[1]]
+    for index in reversed(batch.visible):
+        if index in batch.repeated:
+            members = batch.repeated[index]
+            ends = batch.rows.end[batch.rows.at(members.events)]
             columns.append(np.maximum.reduceat(np.append(ends, 0), members.offsets[:-1]) if len(ends) else columns[0])
         else:
-            at = piece.rows.at(piece.fixed[index])
-            columns.append(np.where(piece.fixed[index] >= 0, piece.rows.end[at], 0))
+            at = batch.rows.at(batch.fixed[index])
+            columns.append(np.where(batch.fixed[index] >= 0, batch.rows.end[at], 0))
     return list(zip(*(column.tolist() for column in columns), strict=True))

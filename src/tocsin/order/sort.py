@@ -1,22 +1,28 @@
-"""Slack: events wait until nothing can come before them any more, and leave in order of time.
+"""Sorting (slack, K-slack): events wait until nothing can come before them any more, and leave in order of time.
 
 The delay is a time, or a number of events, or adapts: it grows to what is observed. An event leaves once it ends more
 than the delay before the clock; what comes later than that has missed its turn.
+
+Paper: Li et al. 2010, 4.3, and Liu et al. 2009, V: the K-slack buffer in front of an in-order engine.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from math import ceil
 
 import numpy as np
 
-from tocsin.encode.merge import cut, in_time, interleaved, join, parted, some_in_time
+from tocsin.codec import Part, decode, encode, nested, only_part, within
+from tocsin.encode.merge import cut, in_time, interleaved, join, parted, runs, sliced, some_in_time
+from tocsin.encode.stored import RowReader, stored_rows
+from tocsin.engine.changes import Changes
+from tocsin.engine.operator import Counters, Operator
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import Bools, Ints, Items, clock_before, is_sorted
+from tocsin.items import EVERY, Bools, Ints, ItemKind, Items, clock_before, guarantee, is_sorted
 from tocsin.order.strategy import Strategy
 
 REMEMBERED = 4096  # delays that the adaptive slack looks back at
@@ -24,28 +30,64 @@ SMALL = 8192  # rows that are joined with those before them
 MANY = 64  # rows that are worth a look as a whole
 
 
-@dataclass(slots=True)
-class Sorter:
-    """Holds rows back. `late`: the delay in ticks, as it stands now."""
+class Sort:
+    """Holds rows back until it is their turn, then passes them on to `inner` in order of time.
 
-    strategy: Strategy
-    late: int = 0
-    clock: int = BEGINNING
-    left: int = BEGINNING  # everything that ends before this has left
-    held: list[Items] = field(default_factory=list)
-    delays: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    ranked: list[int] = field(default_factory=list)  # the same delays in order of size
+    late   the delay in ticks, as it stands now
+    tells  whether the inner operator is told how far time has passed, beyond the events that it sees
+    """
 
-    def __post_init__(self) -> None:
-        self.late = self.strategy.late or 0
-        self.ranked = sorted(self.delays)
+    def __init__(self, inner: Operator, strategy: Strategy, reader: RowReader, *, tells: bool) -> None:
+        self.inner: tuple[Operator, ...] = (inner,)
+        self._next, self.strategy, self.tells, self._reader = inner, strategy, tells, reader
+        self.late = strategy.late or 0
+        self.clock = BEGINNING
+        self.left = BEGINNING  # everything that ends before this has left
+        self.held: list[Items] = []
+        self.delays: deque[int] = deque(maxlen=REMEMBERED)
+        self.ranked: list[int] = []  # the same delays in order of size
 
     @property
-    def count(self) -> int:
-        """How many rows wait."""
-        return sum(int(np.count_nonzero(self._wanted(items))) for items in self.held)
+    def counters(self) -> Counters:
+        total = self._next.counters
+        total.waiting += sum(int(np.count_nonzero(self._wanted(items))) for items in self.held)
+        return total
 
-    def push(self, items: Items) -> tuple[list[Items], Ints]:
+    def push(self, items: Items) -> Changes:
+        """Take rows in; pass on those whose turn has come. `late` of the changes are places of rows that missed it."""
+        if items.single:
+            items = items.copy()  # type: ignore[attr-defined]  # `single` says that it is a LentRow
+        said, at = Changes(late=[]), 0
+        for are_rows, run in runs(items):
+            found = self._push_rows(run) if are_rows else self._hear(run)
+            said.add(found)
+            said.late = [*said.late, *(at + place for place in found.late)]
+            at += len(run)
+        return said
+
+    def _push_rows(self, items: Items) -> Changes:
+        leaving, missed = self._sorted(items)
+        said = Changes(late=missed.tolist())
+        for piece in leaving:
+            said.add(self._next.push(piece))
+        if self.tells and self.left > BEGINNING:
+            said.add(self._next.push(guarantee(self.left - 1)))
+        return said
+
+    def _hear(self, items: Items) -> Changes:
+        """Let rows leave that a guarantee about all types covers; the clock of arrival is of no use further on."""
+        assert items.kinds is not None
+        said = Changes()
+        for at, (kind, type) in enumerate(zip(items.kinds.tolist(), items.types.tolist(), strict=True)):
+            if kind == ItemKind.TICK:
+                continue
+            covers = kind == ItemKind.END or (kind == ItemKind.GUARANTEE and type == EVERY)
+            for piece in self._advance(int(items.end[at])) if covers else ():
+                said.add(self._next.push(piece))
+            said.add(self._next.push(sliced(items, at, 1)))
+        return said
+
+    def _sorted(self, items: Items) -> tuple[list[Items], Ints]:
         """The rows that leave, in order; and the places of the given rows that have missed their turn."""
         end = items.end
         in_order = len(end) > 0 and bool(end[0] >= self.clock) and is_sorted(end)
@@ -61,10 +103,6 @@ class Sorter:
         """The rows that are worth holding: those that somebody reads; all of them where events are counted."""
         return (items.types >= 0) | (self.strategy.events is not None)
 
-    def hold(self, items: Items) -> None:
-        """Hold rows back, whatever their order."""
-        self._hold(in_time(items))
-
     def _hold(self, items: Items) -> None:
         """Pieces in order of time; small ones are joined, so that there are never many."""
         if not len(items):
@@ -73,16 +111,10 @@ class Sorter:
             items = in_time(join([self.held.pop(), items]))
         self.held.append(items)
 
-    def advance(self, time: int) -> list[Items]:
-        """Nothing that ends at or before `time` comes any more: that much leaves."""
+    def _advance(self, time: int) -> list[Items]:
+        """Advance the watermark to `time` and release the held rows that end at or before it."""
         self.clock = max(self.clock, min(time, END_OF_TIME))
         self.left = max(self.left, min(time + 1, END_OF_TIME))
-        return self._leave(self.left)
-
-    def continue_from(self, old: Sorter) -> list[Items]:
-        """Be where another one is, given all its rows and more; those that it let go leave."""
-        self.late, self.clock, self.left = old.late, old.clock, old.left
-        self.delays, self.ranked = old.delays.copy(), old.ranked.copy()
         return self._leave(self.left)
 
     def _missed(self, end: Ints, *, in_order: bool) -> Bools:
@@ -148,3 +180,22 @@ class Sorter:
         self.left = max(self.left, turn)
         leaving, self.held = parted(self.held, turn)
         return leaving
+
+    # --- state ---
+
+    def snapshot(self, since: int = 0) -> list[Part]:
+        words = {"late": self.late, "clock": self.clock, "left": self.left, "delays": list(self.delays)}
+        rows = {str(at): stored_rows(items) for at, items in enumerate(self.held)}
+        own = Part("sort", 0, encode("sort", words, rows))
+        return [own, *nested("inner", self._next.snapshot(since))]
+
+    def restore(self, parts: Iterable[Part]) -> None:
+        parts = list(parts)
+        stored = decode(only_part("sort", parts).data, "sort")
+        words = stored.words
+        held = self._reader.all(stored.tables.values())
+        self._next.restore(within("inner", parts))
+        self.late, self.clock, self.left = words["late"], words["clock"], words["left"]
+        self.delays.extend(words["delays"])
+        self.ranked = sorted(self.delays)
+        self.held = held

@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns
+from tocsin.engine.changes import Changes
 from tocsin.engine.inspect import describe
 from tocsin.engine.tables import joined, net, with_times
 from tocsin.errors import QueryError, TocsinError
-from tocsin.events import END_OF_TIME
-from tocsin.graph.query_graph import Pipeline
+from tocsin.graph.query_graph import QueryGraph, detectors_in
+from tocsin.items import end as end_of_stream
 from tocsin.lang.fluent import P, Q
 from tocsin.lang.parser import parse_all
 from tocsin.lang.syntax import Query as Syntax
@@ -32,7 +33,7 @@ from tocsin.run.matches import Matches
 from tocsin.run.prepare import known_of
 from tocsin.run.schema_from_query import guessed_schema
 from tocsin.run.schemas import check_unit, declare, schema_of
-from tocsin.run.session import Session
+from tocsin.run.session import Session, shown_counters
 from tocsin.schema import Field, Schema
 
 Order = str | Strategy
@@ -123,8 +124,8 @@ class Query:
     def source(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> str:
         """The generated kernels, as Python source."""
         known, _ = self._known(schema, time_unit, columns)
-        pipeline = Pipeline(self.plans(known), known, Columns(), jit=False)
-        programs = [branch.program for stage in pipeline.stages for branch in stage.detector.branches]
+        graph = QueryGraph(self.plans(known), known, Columns(), jit=False)
+        programs = [branch.program for detector in detectors_in(graph) for branch in detector.branches]
         return "\n\n".join(program.source.rstrip() for program in programs)
 
     def _known(self, given: Any, time_unit: str | None, columns: Mapping[str, Any]) -> tuple[Schema, tuple[str, ...]]:
@@ -182,15 +183,15 @@ class Query:
         plans = plans_of(self.queries, known)
         strategy = parse_strategy(order, known)
         limit = as_bytes(memory_limit)
-        pipeline = Pipeline(plans, known, given.columns, jit=jit, order=strategy, memory_limit=limit)
-        table = usable(given, pipeline.wanted)
+        graph = QueryGraph(plans, known, given.columns, jit=jit, order=strategy, memory_limit=limit)
+        table = usable(given, graph.wanted)
         if strategy.kind == "in-order" and table.num_columns:
             table = in_time_order(table, given.columns)
         shown = tuple(range(len(self.queries))) if all else self.answers
-        found = run_whole(pipeline, table, given.columns, shown, watch)
+        found = run_whole(graph, table, given.columns, shown, watch)
         bad.write()
         tables = [with_times(each, time_type(given)) for each in found]
-        counters = {**pipeline.counters(), "skipped": bad.count, "matches": sum(each.num_rows for each in tables)}
+        counters = {**shown_counters(graph), "skipped": bad.count, "matches": sum(each.num_rows for each in tables)}
         return Matches(tables, counters, notes + notes_of(plans))
 
     def stream(
@@ -233,12 +234,12 @@ class Query:
             known = replace(known, unit=time_unit)
         named = frozenset(sources)
 
-        def build(found: Schema) -> Pipeline:
+        def build(found: Schema) -> QueryGraph:
             found, plans = (found, plans_of(self.queries, found)) if known else expecting(self.queries, found)
             if endless:
                 check_endless(plans)
             strategy = parse_strategy(order, found)
-            return Pipeline(
+            return QueryGraph(
                 plans, found, columns, jit=jit, order=strategy, sources=named, memory_limit=as_bytes(memory_limit)
             )
 
@@ -330,31 +331,27 @@ def time_type(given: Input) -> pa.DataType | None:
 
 
 def run_whole(
-    pipeline: Pipeline, table: pa.Table, columns: Columns, shown: tuple[int, ...], watch: Watcher | None
+    graph: QueryGraph, table: pa.Table, columns: Columns, shown: tuple[int, ...], watch: Watcher | None
 ) -> list[pa.Table]:
     """Feed a whole table in chunks, then end the stream; the matches of each shown query."""
-    found: list[list[pa.Table]] = [[] for _ in shown]
+    found: dict[int, list[pa.Table]] = {stage: [] for stage in shown}
     matches = 0
 
-    def collect(changes: list[list[Any]]) -> None:
+    def collect(changes: Changes) -> None:
         nonlocal matches
-        for place, stage in enumerate(shown):
-            for each in changes[stage]:
-                if len(each):
-                    matches += len(each)
-                    found[place].append(each.table())
+        for batch in changes:
+            if batch.stage in found:
+                matches += len(batch)
+                found[batch.stage].append(batch.table())
 
     if table.num_rows:
-        table = with_dictionaries(table, pipeline.wanted, columns)
+        table = with_dictionaries(table, graph.wanted, columns)
         for first in range(0, table.num_rows, CHUNK):
-            collect(pipeline.push(one_batch(table.slice(first, CHUNK))))
+            collect(graph.push(graph.encode(one_batch(table.slice(first, CHUNK)))))
             if watch is not None:
                 watch(min(first + CHUNK, table.num_rows), matches)
-    last = pipeline.advance(END_OF_TIME)
-    collect(last)
-    return [
-        net(joined(tables)) if tables else last[stage][-1].table() for tables, stage in zip(found, shown, strict=True)
-    ]
+    collect(graph.push(end_of_stream()))
+    return [net(joined(tables)) if tables else graph.nothing(stage).table() for stage, tables in found.items()]
 
 
 __all__ = ["CHUNK", "Query", "as_schema", "plans_of", "query"]

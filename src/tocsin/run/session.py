@@ -1,35 +1,38 @@
 """A live session: events in as they come, their matches out at once; it can be saved and continued elsewhere.
 
-Without a declared schema the session learns the attributes from the events. When an event brings something new, the
-detectors are built again and shown the events that still matter, so the answers are those of the full schema.
+Without a declared schema the session learns the attributes from the events. When an event brings something new, a new
+graph is built for the larger schema and takes up the state of the old one.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Self
 
 import pyarrow as pa
 
-from tocsin.encode.batch import frame, one_batch
+from tocsin.codec import Part, decode, encode, nested, only_part, pack, reading, unpack, within
+from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts, from_values
-from tocsin.encode.row import OneRow, RowEncoder
+from tocsin.encode.row import LentRow, RowEncoder
 from tocsin.encode.times import ticks
+from tocsin.engine.changes import QUIET, Changes
+from tocsin.engine.inspect import debts
 from tocsin.engine.tables import instants, with_times
 from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
-from tocsin.graph.query_graph import QUIET, Pipeline
+from tocsin.graph.query_graph import QueryGraph, detectors_in
+from tocsin.items import Items, advanced, end
 from tocsin.run.inputs import as_table
 from tocsin.run.matches import Matches
 from tocsin.run.schemas import merged
-from tocsin.run.state import FORMAT, Archive, get_pipeline, get_schema, put_pipeline, put_schema
+from tocsin.run.state import schema_from, schema_words
 from tocsin.schema import Schema
 
 NOTHING = Matches([])
-Build = Callable[[Schema], Pipeline]
+Build = Callable[[Schema], QueryGraph]
 
 
 class Session:
@@ -50,8 +53,7 @@ class Session:
         self._schema = schema
         self._shown = shown
         self._on_match = on_match
-        self._pipeline = build(schema) if schema is not None else None
-        self._log: deque[tuple[int, Any]] = deque()  # (last end, events) that may still matter to a new schema
+        self._graph = build(schema) if schema is not None else None
         self._rows: RowEncoder | None = None
         self._at_once = False
         self._time: pa.DataType | None = None
@@ -70,21 +72,26 @@ class Session:
     @property
     def counters(self) -> dict[str, int]:
         """What was seen so far."""
-        return {} if self._pipeline is None else self._pipeline.counters()
+        return {} if self._graph is None else shown_counters(self._graph)
 
     @property
     def strategy(self) -> str:
         """How late events are dealt with, in words; for `auto` what it has chosen, and why."""
-        return "" if self._pipeline is None else self._pipeline.strategy
+        return "" if self._graph is None else self._graph.strategy
 
     def debts(self) -> list[dict[str, Any]]:
         """The answers that wait: their events (by eid), and for each type up to when it must be promised.
 
         An answer may come sooner than its debt says, and fail on the way. What lies on disk is not listed.
         """
-        if self._pipeline is None:
+        if self._graph is None:
             return []
-        owed = [(stage.plan.name, debt) for stage in self._pipeline.stages for debt in stage.detector.debts()]
+        owed = [
+            (stage.plan.name, debt)
+            for stage in self._graph.stages
+            for detector in detectors_in(stage.operator)
+            for debt in debts(detector)
+        ]
         times = [instants(list(debt.missing.values()), self._time) for _, debt in owed]
         return [
             {"query": name, "events": list(debt.events), "missing": dict(zip(debt.missing, shown, strict=True))}
@@ -103,48 +110,37 @@ class Session:
         batch = as_batch(events)
         if not batch.num_rows:
             return NOTHING
-        pipeline = self._ready(batch)
-        changes = pipeline.push(batch)
-        self.late = list(pipeline.late)
-        if not self._declared:
-            self._remember(batch, pipeline)
-        if type(events) is dict and (self._rows is None or self._rows.encoder is not pipeline.encoder):
-            self._rows = RowEncoder(pipeline.encoder, pipeline.encoder.now)
-            self._at_once = pipeline.at_once and pipeline.order.kind == "in-order"
+        graph = self._ready(batch)
+        changes = graph.push(graph.encode(batch))
+        self.late = list(changes.late)
+        if type(events) is dict and (self._rows is None or self._rows.encoder is not graph.encoder):
+            self._rows = RowEncoder(graph.encoder, graph.encoder.now)
+            self._at_once = graph.at_once
         return self._matches(changes)
 
     def _pass(self, end: int) -> Matches:
-        """An event that no query reads, where no answer waits: time passes, nothing else."""
-        assert self._pipeline is not None
-        self.late = [] if self._pipeline.passes(end) else [0]
+        """Take note of an event that no query reads, where no answer waits: time passes, nothing else."""
+        assert self._graph is not None
+        self.late = [] if self._graph.passes(end) else [0]
         return NOTHING
 
-    def _push_one(self, one: OneRow) -> Matches:
-        """The short way for one plain event."""
-        pipeline = self._pipeline
-        assert pipeline is not None
-        changes = pipeline.push_one(one)
-        if changes is None:
-            self.late = [0]
-            return NOTHING
-        if self.late:
-            self.late = []
-        if not self._declared:
-            self._keep(one.time, one.row, pipeline)
+    def _push_one(self, one: LentRow) -> Matches:
+        """Push one plain event by the short way."""
+        assert self._graph is not None
+        changes = self._graph.push(one)
         if changes is QUIET:
+            if self.late:
+                self.late = []
             return NOTHING
-        for stage in changes:
-            for each in stage:
-                if len(each):
-                    return self._matches(changes)
-        return NOTHING
+        self.late = list(changes.late)
+        return self._matches(changes) if changes.batches else NOTHING
 
     def advance(self, time: int | datetime) -> Matches:
         """Promise that no event that ends at or before `time` will come; what waited for that is answered."""
         self._open()
         ticks = self._ticks(time)
         self._advanced = max(self._advanced, ticks)
-        return Matches([]) if self._pipeline is None else self._matches(self._pipeline.advance(ticks))
+        return self._told(advanced(ticks) if ticks < END_OF_TIME else end())
 
     def promise(self, type: str | None, time: int | datetime, *, source: str | None = None) -> Matches:
         """Promise that every later event of a type (None: of all) from a source (None: from any) ends after `time`.
@@ -152,15 +148,18 @@ class Session:
         Answers that waited for that are given. A promise that says less than an earlier one changes nothing.
         """
         self._open()
-        ticks = self._ticks(time)
+        ticks, source = self._ticks(time), None if source is None else str(source)
         self._promised[type, source] = max(ticks, self._promised.get((type, source), BEGINNING))
-        return Matches([]) if self._pipeline is None else self._matches(self._pipeline.promise(type, ticks, source))
+        return NOTHING if self._graph is None else self._told(self._graph.guarantee(type, ticks, source))
 
     def close(self) -> Matches:
         """End the stream; the last matches."""
         self._open()
         self._closed = True
-        return Matches([]) if self._pipeline is None else self._matches(self._pipeline.advance(END_OF_TIME))
+        return self._told(end())
+
+    def _told(self, items: Items) -> Matches:
+        return Matches([]) if self._graph is None else self._matches(self._graph.push(items))
 
     def follow(self, events: Iterable[Any]) -> Iterator[dict[str, Any]]:
         """Matches as they are found in an iterable of events (or of lists or batches), then those of its end."""
@@ -173,41 +172,32 @@ class Session:
     def save(self) -> bytes:
         """Everything that the session knows, to be continued elsewhere by `query.stream(state=...)`."""
         self._open()
-        archive = Archive()
-        promised = [[*pair, time] for pair, time in self._promised.items()]
-        archive.put(
-            "session", {"format": FORMAT, "advanced": self._advanced, "promised": promised, "log": len(self._log)}
-        )
-        archive.put("time", None if self._time is None else [str(self._time), getattr(self._time, "tz", None)])
-        put_schema(archive, self._schema if self._pipeline is not None else None)
-        for place, (_, events) in enumerate(self._log):
-            archive.put_rows(f"log/{place}", as_batch(events))
-        if self._pipeline is not None:
-            put_pipeline(archive, self._pipeline)
-        return archive.bytes()
+        graph = self._graph
+        words = {
+            "advanced": self._advanced,
+            "promised": [[*pair, time] for pair, time in self._promised.items()],
+            "time": None if self._time is None else [str(self._time), getattr(self._time, "tz", None)],
+            "schema": None if graph is None or self._schema is None else schema_words(self._schema),
+        }
+        own = Part("session", 0, encode("session", words))
+        return pack([own, *([] if graph is None else nested("graph", graph.snapshot()))])
 
     def restore(self, state: bytes) -> None:
         """Take up a saved state; the session must be new and of the same queries."""
-        if self._pipeline is not None and self._pipeline.seen:
+        if self._graph is not None and self._graph.seen:
             raise StateError("this session has seen events already", hint="restore into a new session")
-        archive = Archive(state)
-        head = archive.get("session")
-        if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise StateError("the state was saved by another version", hint="restore it with the version that saved it")
-        self._advanced = head["advanced"]
-        self._promised = {(type, source): time for type, source, time in head.get("promised", ())}
-        rows = [archive.get_rows(f"log/{place}") for place in range(head["log"])]
-        self._log = deque((_last_end(batch, self._columns), batch) for batch in rows)
-        time = archive.get("time")
-        self._time = None if time is None else pa.timestamp("us", time[1])
-        schema = get_schema(archive)
-        if schema is None:
-            return
-        if not self._declared:
-            self._schema = schema
-            self._pipeline = self._build(_open_schema(schema))
-        if self._pipeline is not None:
-            get_pipeline(archive, self._pipeline)
+        parts = unpack(state)
+        words = decode(only_part("session", parts).data, "session").words
+        schema = None if words["schema"] is None else schema_from(words["schema"])
+        with reading():
+            promised = {(type, source): time for type, source, time in words["promised"]}
+            time = None if words["time"] is None else pa.timestamp("us", words["time"][1])
+        graph = self._graph
+        if schema is not None:
+            graph = self._build(_open_schema(schema)) if not self._declared or graph is None else graph
+            graph.restore(within("graph", parts))
+        self._graph, self._advanced, self._promised, self._time = graph, words["advanced"], promised, time
+        self._schema = self._schema if self._declared else schema
 
     def _open(self) -> None:
         if self._closed:
@@ -215,54 +205,39 @@ class Session:
 
     # --- learning the schema ---
 
-    def _ready(self, batch: pa.RecordBatch) -> Pipeline:
-        """The pipeline for a batch, built or built again if the batch shows something new."""
-        if self._time is None and self._pipeline_fresh():
+    def _ready(self, batch: pa.RecordBatch) -> QueryGraph:
+        """The graph for a batch, built or built again if the batch shows something new."""
+        if self._time is None and (self._graph is None or self._graph.seen == 0):
             self._time = _instant(batch, self._columns)
-        if self._declared and self._pipeline is not None:
-            return self._pipeline
+        if self._declared and self._graph is not None:
+            return self._graph
         news = infer_schema(batch.schema, self._columns)
         known = news if self._schema is None else merged(self._schema, news)
-        if self._pipeline is not None and known == self._schema:
-            return self._pipeline
+        if self._graph is not None and known == self._schema:
+            return self._graph
         if self._schema is not None and news.unit != self._schema.unit:
             raise InputError("the time is a timestamp in some events and a number in others")
+        self._graph = self._rebuilt(known)
         self._schema = known
-        self._pipeline = self._rebuilt(known)
-        return self._pipeline
+        return self._graph
 
-    def _pipeline_fresh(self) -> bool:
-        return self._pipeline is None or self._pipeline.seen == 0
-
-    def _rebuilt(self, schema: Schema) -> Pipeline:
-        """A new pipeline that has seen what the old one remembers; its answers to that were given before."""
-        pipeline = self._build(_open_schema(schema))
-        if self._pipeline is not None:
-            pipeline.continue_from(self._pipeline, (as_batch(events) for _, events in self._log))
-        for (type, source), time in self._promised.items():  # also those that nobody cared for before
-            pipeline.promise(type, time, source)
+    def _rebuilt(self, schema: Schema) -> QueryGraph:
+        """Build a graph for a larger schema; it takes up the state of the old one, and what was promised before."""
+        graph = self._build(_open_schema(schema))
+        if self._graph is not None:
+            graph.restore(self._graph.snapshot())
+        for (type, source), time in self._promised.items():  # also those about types that nobody read before
+            graph.push(graph.guarantee(type, time, source))
         if self._advanced > BEGINNING:
-            pipeline.advance(self._advanced)
-        return pipeline
-
-    def _remember(self, batch: pa.RecordBatch, pipeline: Pipeline) -> None:
-        """Keep what a new pipeline would need: two windows back from the clock, or everything without a window."""
-        if self.late:
-            keep = pa.array([row for row in range(batch.num_rows) if row not in set(self.late)], pa.int64())
-            batch = batch.take(keep)
-        if batch.num_rows:
-            self._keep(_last_end(batch, self._columns), batch, pipeline)
-
-    def _keep(self, end: int, events: Any, pipeline: Pipeline) -> None:
-        self._log.append((end, events))
-        horizon = pipeline.forgotten
-        while horizon is not None and self._log and self._log[0][0] < horizon:
-            self._log.popleft()
+            graph.push(advanced(self._advanced))
+        return graph
 
     # --- results ---
 
-    def _matches(self, changes: list[list[Any]]) -> Matches:
-        tables = [each.table() for stage in self._shown for each in changes[stage] if len(each)]
+    def _matches(self, changes: Changes) -> Matches:
+        tables = [batch.table() for stage in self._shown for batch in changes if batch.stage == stage]
+        if not tables:
+            return NOTHING
         found = Matches([with_times(table, self._time) for table in tables], self.counters)
         if self._on_match is not None:
             for match in found:
@@ -304,5 +279,14 @@ def _instant(batch: pa.RecordBatch, columns: Columns) -> pa.DataType | None:
     return pa.timestamp("us") if pa.types.is_string(type) else None
 
 
-def _last_end(batch: pa.RecordBatch, columns: Columns) -> int:
-    return int(frame(batch, columns.resolve(batch.schema.names)).end.max())
+def shown_counters(graph: QueryGraph) -> dict[str, int]:
+    """What was counted, as people read it."""
+    counted = graph.counters
+    total = {"events": counted.seen, "relevant": counted.relevant, "late": counted.late}
+    total |= {"duplicates": counted.duplicates, "matches": counted.matches, "retracted": counted.retracted}
+    total["waiting"] = counted.waiting
+    if graph.order.kind == "auto":
+        total["switches"] = graph.switches
+    if broken := graph.intake.broken.total():
+        total["broken"] = broken
+    return total

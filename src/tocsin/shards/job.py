@@ -9,11 +9,9 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from tocsin.encode.columns import Columns
-from tocsin.engine.changes import Changes
-from tocsin.engine.detector import Detector
+from tocsin.engine.changes import ChangeBatch
 from tocsin.functions import Function
-from tocsin.graph.query_graph import AnyDetector, Pipeline
-from tocsin.order.auto import Auto
+from tocsin.graph.query_graph import QueryGraph
 from tocsin.order.strategy import IN_ORDER, Strategy
 from tocsin.plan.block import Plan
 from tocsin.plan.expr import Agg, Bound, Col, User, walk
@@ -25,7 +23,6 @@ from tocsin.shards.result import shaped
 from tocsin.shards.routes import Group, Unit, at_home, own_columns, with_own
 from tocsin.shards.ship import Shipment, packed
 from tocsin.shards.slices import Slices
-from tocsin.spill.detector import Spilling
 
 
 @dataclass(frozen=True)
@@ -77,14 +74,14 @@ class Job:
     def of_shard(self, number: int) -> Shards:
         return next(each for each in self.shards if each.first <= number < each.first + each.count)
 
-    def pipeline(self, group: Group, units: Iterable[Unit]) -> tuple[Pipeline, list[int]]:
-        """Detectors of some units of a group, and the number of the plan behind each stage."""
+    def graph(self, group: Group, units: Iterable[Unit]) -> tuple[QueryGraph, list[int]]:
+        """The graph of some units of a group, and the number of the plan behind each stage."""
         self.kernels.unpack()
         own = own_columns(group)
         plans = [plan for unit in units for plan in at_home(unit, own)]
         numbers = [number for unit in units for number in unit.numbers]
         schema = with_own(self.schema, own.values()) if own else self.schema
-        return Pipeline(
+        return QueryGraph(
             plans,
             schema,
             self.columns,
@@ -94,13 +91,11 @@ class Job:
             functions=self.functions,
         ), numbers
 
-    def answers(self, numbers: list[int], changes: list[list[Changes]]) -> Iterator[pa.RecordBatch]:
+    def answers(self, numbers: list[int], changes: Iterable[ChangeBatch]) -> Iterator[pa.RecordBatch]:
         """The changes of the plans that answer, in the shape of the result."""
-        for number, several in zip(numbers, changes, strict=True):
-            if number in self.shown:
-                for each in several:
-                    if len(each):
-                        yield shaped(each, self.result, self.time)
+        for batch in changes:
+            if numbers[batch.stage] in self.shown and len(batch):
+                yield shaped(batch, self.result, self.time)
 
     def reports(self, kind: str, details: list[str]) -> Iterator[pa.RecordBatch]:
         """Rows of the result that are no matches: late or unusable events, metrics."""
@@ -114,17 +109,10 @@ class Job:
         """The same with all its kernels on board."""
         if not self.jit:
             return self
-        made = [self.pipeline(each.group, each.group.units)[0] for each in self.shards]
-        detectors = [each for pipeline in made for stage in pipeline.stages for each in kernels_of(stage.detector)]
-        chained = any(pipeline.chained for pipeline in made)
+        made = [self.graph(each.group, each.group.units)[0] for each in self.shards]
+        detectors = [each for graph in made for number in range(len(graph.plans)) for each in graph.detectors(number)]
+        chained = any(graph.queries.chained for graph in made)
         return replace(self, kernels=packed(detectors, eids=self.columns.eid is not None or chained))
-
-
-def kernels_of(detector: AnyDetector) -> list[Detector]:
-    """The detectors that one is made of, or may be made of later."""
-    if isinstance(detector, Auto):
-        return [detector.make(False), detector.make(True)]
-    return [detector.live] if isinstance(detector, Spilling) else [detector]
 
 
 # --- what must travel ----------------------------------------------------------------------------------------------

@@ -24,10 +24,10 @@ from tocsin.encode.batch import one_batch
 from tocsin.encode.times import ticks
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.graph.query_graph import Pipeline
-from tocsin.items import Ints, is_sorted
+from tocsin.graph.query_graph import QueryGraph
+from tocsin.items import Ints, Items, advanced, end, is_sorted, tick
 from tocsin.shards.blocks import COPY, Note, as_bytes, as_table, coded, described, uncoded
-from tocsin.shards.choices import Choice, begin, choices, resume
+from tocsin.shards.choices import choices, follow, resume
 from tocsin.shards.identity import FORMAT, Known, admit, check_format, check_layout
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.routes import Unit, reach_of
@@ -79,7 +79,7 @@ class Head:
     layout: list[int] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     order: str = ""  # the strategy, where it is not to sort
-    choices: list[Choice] = field(default_factory=list)  # what detectors chose that may
+    choices: list[str] = field(default_factory=list)  # what detectors chose that may
 
     @property
     def clock(self) -> int:
@@ -107,12 +107,21 @@ class Head:
 
 @dataclass(slots=True)
 class Cohort:
-    """Units that began with the same block, in one pipeline; `held` are rows that wait for the guarantee."""
+    """Units that began with the same block, in one graph; `held` are rows that wait for the guarantee."""
 
     since: int
-    pipeline: Pipeline
+    graph: QueryGraph
     numbers: list[int]
     held: list[pa.RecordBatch] = field(default_factory=list)
+
+    def answers(self, job: Job, items: Items) -> Iterator[pa.RecordBatch]:
+        """What some items bring, in the shape of the result."""
+        yield from job.answers(self.numbers, self.graph.push(items))
+
+
+def _passed(guarantee: int) -> Items:
+    """The items that say that no event will end before the guarantee, or that the stream has ended."""
+    return end() if guarantee >= END_OF_TIME else advanced(guarantee - 1)
 
 
 class Live:
@@ -123,11 +132,11 @@ class Live:
         by_since: dict[int, list[Unit]] = {}
         for unit in shards.group.units:
             by_since.setdefault(head.units[unit.name].since, []).append(unit)
-        self.cohorts = [Cohort(since, *job.pipeline(shards.group, units)) for since, units in sorted(by_since.items())]
+        self.cohorts = [Cohort(since, *job.graph(shards.group, units)) for since, units in sorted(by_since.items())]
 
     @property
-    def pipelines(self) -> list[Pipeline]:
-        return [cohort.pipeline for cohort in self.cohorts]
+    def graphs(self) -> list[QueryGraph]:
+        return [cohort.graph for cohort in self.cohorts]
 
     def take(self, rows: Sequence[tuple[int, pa.Table]], guarantee: int, clock: int) -> Iterator[pa.RecordBatch]:
         """Blocks of rows with their numbers. Sorted, all that ends before the guarantee is looked at; else all."""
@@ -138,10 +147,9 @@ class Live:
             cohort.held += [one_batch(table) for number, table in rows if number >= cohort.since and table.num_rows]
             ripe, cohort.held = released(cohort.held, guarantee, self.job)
             if ripe is not None:
-                yield from self.job.answers(cohort.numbers, cohort.pipeline.push(ripe))
+                yield from cohort.answers(self.job, cohort.graph.encode(ripe))
             if guarantee > BEGINNING:
-                time = END_OF_TIME if guarantee >= END_OF_TIME else guarantee - 1
-                yield from self.job.answers(cohort.numbers, cohort.pipeline.advance(time))
+                yield from cohort.answers(self.job, _passed(guarantee))
 
     def _as_they_come(
         self, rows: Sequence[tuple[int, pa.Table]], guarantee: int, clock: int
@@ -150,11 +158,10 @@ class Live:
         for cohort in self.cohorts:
             for number, table in rows:
                 if number >= cohort.since and table.num_rows:
-                    yield from self.job.answers(cohort.numbers, cohort.pipeline.push(self._arranged(table)))
-            yield from self.job.answers(cohort.numbers, cohort.pipeline.tick(clock))
+                    yield from cohort.answers(self.job, cohort.graph.encode(self._arranged(table)))
+            yield from cohort.answers(self.job, tick(clock))
             if guarantee > BEGINNING:
-                time = END_OF_TIME if guarantee >= END_OF_TIME else guarantee - 1
-                yield from self.job.answers(cohort.numbers, cohort.pipeline.advance(time))
+                yield from cohort.answers(self.job, _passed(guarantee))
 
     def _arranged(self, table: pa.Table) -> pa.RecordBatch:
         """The rows of a block in the order in which detectors see them."""
@@ -168,7 +175,7 @@ class Live:
     def waiting(self) -> int:
         """Rows that wait for their turn, or answers that are not certain yet."""
         if not self.job.strategy.sorts:
-            return sum(cohort.pipeline.counters()["waiting"] for cohort in self.cohorts)
+            return sum(cohort.graph.counters.waiting for cohort in self.cohorts)
         return max((sum(rows.num_rows for rows in cohort.held) for cohort in self.cohorts), default=0)
 
 
@@ -295,11 +302,11 @@ class Shard:
         missed = None if live is None else self._missed(live)
         if live is None or missed is None:
             live, missed = Live(self.job, self.shards, head), head.blocks
-        begin(live.pipelines, head.choices)
+        follow(live.graphs, head.choices)
         rows = [(block.number, self._rows(block)) for block in missed if block.size]
         for _ in live.take(rows, head.guarantee, head.clock):
             pass  # these answers were given when the rows came
-        resume(live.pipelines, head.choices)
+        resume(live.graphs, head.choices)
         return live
 
     def _missed(self, live: Live) -> list[Block] | None:
@@ -312,7 +319,7 @@ class Shard:
 
     def _commit(self, live: Live) -> None:
         self._forget()
-        self.head.choices = choices(live.pipelines)
+        self.head.choices = choices(live.graphs)
         self.store.write_head(self.head.data())
         live.next, live.token = self.head.next, self.head.token
         shard = (self.head.stream, self.number)

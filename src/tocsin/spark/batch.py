@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tocsin.encode.arrow import BadRowError
-from tocsin.engine.changes import Changes
-from tocsin.events import END_OF_TIME
-from tocsin.graph.query_graph import Pipeline
+from tocsin.engine.changes import ChangeBatch, Changes
+from tocsin.graph.query_graph import QueryGraph
+from tocsin.items import end
 from tocsin.shards.blocks import COPY, SHARD, described, judged, larger, unusable_row
 from tocsin.shards.job import Job, Shards
 from tocsin.spark.frames import Frame, column
@@ -38,22 +38,22 @@ def worker(job: Job) -> Work:
     def run(batches: Batches) -> Batches:
         shards = job.of_shard(_shard())
         number = _shard() - shards.first
-        pipeline, numbers = job.pipeline(shards.group, shards.group.units)
+        graph, numbers = job.graph(shards.group, shards.group.units)
         for batch in larger(batches):
             good, bad = _sorted_out(batch, job)
             yield from job.reports("bad", bad)
-            yield from answered(job, shards, number, pipeline, numbers, good)
-        yield from answered(job, shards, number, pipeline, numbers, None)
+            yield from answered(job, shards, number, graph, numbers, good)
+        yield from answered(job, shards, number, graph, numbers, None)
 
     return run
 
 
 def answered(
-    job: Job, shards: Shards, number: int, pipeline: Pipeline, numbers: list[int], rows: pa.RecordBatch | None
+    job: Job, shards: Shards, number: int, graph: QueryGraph, numbers: list[int], rows: pa.RecordBatch | None
 ) -> Batches:
     """What some rows bring in this shard, or (None) the end of the history."""
     try:
-        found = pipeline.advance(END_OF_TIME) if rows is None else pipeline.push(rows)
+        found = graph.push(end() if rows is None else graph.encode(rows))
     except BadRowError as error:
         assert rows is not None
         raise unusable_row(rows, error.row, error.reason) from None
@@ -66,11 +66,10 @@ def _shard() -> int:
     return context.partitionId()
 
 
-def _owned(shards: Shards, number: int, changes: list[list[Changes]]) -> list[list[Changes]]:
-    """Without what other slices will say."""
-    if shards.slices is None:
-        return changes
-    return [[shards.slices.owned(each, number) for each in several if len(each)] for several in changes]
+def _owned(shards: Shards, number: int, changes: Changes) -> Iterator[ChangeBatch]:
+    """The changes without what other slices will say."""
+    for batch in changes:
+        yield batch if shards.slices is None else shards.slices.owned(batch, number)
 
 
 def _sorted_out(batch: pa.RecordBatch, job: Job) -> tuple[pa.RecordBatch, list[str]]:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 
 from tocsin.encode.arrow import is_text
 from tocsin.encode.columns import Columns, arrow_type
-from tocsin.graph.query_graph import Pipeline
+from tocsin.graph.query_graph import QueryGraph
 from tocsin.plan.block import Plan
 from tocsin.run.badrows import BadRows
 from tocsin.run.files import find
@@ -176,7 +176,7 @@ def _read(spark: SparkSession, query: Query, input: str, columns: Columns, bad: 
     else:
         known, notes = known_of(whole, own, query.queries)
     plans = plans_of(query.queries, known)
-    table = usable(given, Pipeline(plans, known, own, jit=False).wanted)
+    table = usable(given, QueryGraph(plans, known, own, jit=False).wanted)
     if not table.num_rows:
         return None
     texts = type_texts(table, own).value_counts()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tocsin.engine import runtime as rt
-from tocsin.engine.changes import Changes
+from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.detector import Detector
 from tocsin.engine.ledger import Ledger
 from tocsin.errors import TocsinError, TocsinWarning
@@ -71,7 +71,7 @@ class Keeping:
         self.recall = Recall(detector, self.shelf, self.frames)
         self.cut = BEGINNING  # answers whose first event ends before this are owned by frames
         self.edge = BEGINNING  # events that end before this are stored in pieces
-        self._owed: list[Changes] = []  # answers that an error kept from being given
+        self._owed: list[ChangeBatch] = []  # answers that an error kept from being given
         self.counts = (0, 0, 0)  # events seen, matches given, matches withdrawn
         self._grown = 0  # bytes that came to the live detector since it was measured, about
         self._live_bytes = 0
@@ -135,7 +135,7 @@ class Keeping:
             grip.forget(self.live, self.cut - reach.behind, self.cut)
             self.measure()
             numbers, ends = grip.events(self.live)
-        newest = self.live.clock - reach.ahead
+        newest = self.live.time.clock - reach.ahead
         leaving = len(ends) - int(len(ends) * min(1.0, ROOM * self.limit / max(1, self._live_bytes)))
         if not leaving or self._live_bytes <= self._most_live:
             return
@@ -145,7 +145,7 @@ class Keeping:
             return
         self._window_rows = int(np.count_nonzero(ends >= newest))
         window = self._window_rows * self._live_bytes / len(ends)
-        more = ROOM * self.limit / (2 if self.live.holds else 1)  # frames with held answers need room as well
+        more = ROOM * self.limit / (2 if self.live.time.holds else 1)  # frames with held answers need room as well
         self._most_live = min(MOST_LIVE * self.limit, max(LIVE * self.limit, window + more))
         edge = cut + reach.ahead
         frames = self._new_frames(owned, cut)
@@ -165,7 +165,7 @@ class Keeping:
     def _new_frames(self, ends: Ints, cut: int) -> list[Frame]:
         """The time up to the cut as frames of about equal size."""
         size = self._live_bytes / len(ends)
-        wide = self._window_rows if self.live.holds else 0
+        wide = self._window_rows if self.live.time.holds else 0
         rows = max(1, int(self.limit * FRAME / size), min(wide, int(self.limit / 5 / size)), self._window_rows // 8)
         self._frame_rows = rows
         lows = [self.cut, *(low for low in np.unique(ends[rows::rows]).tolist() if self.cut < low < cut)]
@@ -201,11 +201,11 @@ class Keeping:
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def _live_owned(self, changes: Changes) -> Changes:
+    def _live_owned(self, changes: ChangeBatch) -> ChangeBatch:
         """The answers of the live detector without those that frames own."""
         return changes if self.cut == BEGINNING else only(changes, lambda first: first >= self.cut)
 
-    def _kept(self, several: Iterable[Changes]) -> list[Changes]:
+    def _kept(self, several: Iterable[ChangeBatch]) -> list[ChangeBatch]:
         """Answers as they are given: counted, and hidden justifications summed up."""
         kept = []
         for changes in several:
@@ -224,9 +224,9 @@ class Keeping:
     def _knowledge(self) -> Knowledge:
         """What the live detector knows; a delay that is known is a promise about every type."""
         live = self.live
-        delay = BEGINNING if live.slack >= rt.UNLIMITED else max(BEGINNING, live.clock - live.slack - 1)
-        promises = {type: max(delay, live.promises.get(type, BEGINNING)) for type in sorted(live._my_types())}
-        return Knowledge(live.clock, promises, live.ended)
+        delay = BEGINNING if live.time.slack >= rt.UNLIMITED else max(BEGINNING, live.time.clock - live.time.slack - 1)
+        promises = {type: max(delay, live.time.guarantees.get(type, BEGINNING)) for type in live.all_types}
+        return Knowledge(live.time.clock, promises, live.time.ended)
 
     def _is_finished(self, frame: Frame, now: Knowledge) -> bool:
         """Whether no event that may still come concerns the frame."""

@@ -15,19 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tocsin.encode.merge import sliced, take
-from tocsin.encode.row import OneRow
-from tocsin.engine.changes import Changes
-from tocsin.engine.detector import Counters
-from tocsin.engine.snapshot import Part
+from tocsin.codec import Part
+from tocsin.encode.merge import runs, sliced, take
+from tocsin.engine.changes import QUIET, ChangeBatch, Changes
+from tocsin.engine.operator import Counters, Operator
 from tocsin.errors import TocsinError
-from tocsin.items import Bools, Items, clock_before
+from tocsin.items import Bools, ItemKind, Items, clock_before
 from tocsin.spill import internals as grip
 from tocsin.spill import snapshot as spillstate
 from tocsin.spill.budget import MANY, Spilled
@@ -39,7 +36,7 @@ STEP = 0.15  # of the memory limit: what is taken before room is made again
 
 
 class Spilling(CatchingUp):
-    """A detector for events in any order, within a memory limit in bytes; its verbs give lists of changes.
+    """A detector for events in any order, within a memory limit in bytes.
 
     The limit is for stored events, waiting answers and rows; tables for keys and output come on top, and so does what a
     window needs beyond it. Without a window nothing can go. A detector that is given away belongs to this one.
@@ -49,51 +46,43 @@ class Spilling(CatchingUp):
     also as early as is possible with reading one event for four that come).
     """
 
-    # --- verbs -------------------------------------------------------------------------------------------------------
+    # --- the one verb ------------------------------------------------------------------------------------------------
 
-    def push(self, items: Items) -> list[Changes]:
-        """Take a batch in arrival order. An error of the disk comes before anything of the batch is taken."""
+    def push(self, items: Items) -> Changes:
+        """Take items in order of arrival. An error of the disk comes before anything of the batch is taken."""
+        if items.single:
+            if self._can_take_one(items.time):  # type: ignore[attr-defined]  # `single` says that it is a LentRow
+                return self._push_one(items)
+            items = items.copy()  # type: ignore[attr-defined]
         self._make_room()
-        return self._given(lambda found: self._push(items, found))
+        return Changes(self._given(lambda found: self._push_all(items, found)), self._frontier())
 
-    def push_one(self, one: OneRow) -> list[Changes]:
-        """The same for one event, by a shorter way where it concerns the live detector only."""
-        if (
+    def _can_take_one(self, time: int) -> bool:
+        """Whether an event concerns the live detector only, and nothing else is to be done."""
+        return not (
             self._grown + self._live_bytes > self._most_live
-            or not self._is_apart(one.time)
+            or not self._is_apart(time)
             or self._owed
             or (self.frames.all and self._is_busy)
-        ):
-            return self.push(one.copy())
+        )
+
+    def _push_one(self, one: Items) -> Changes:
         self._grown += grip.SINGLE + 8 * sum(branch.program.words for branch in self.live.branches)
         self._see(1)
-        changes = self.live.push_one(one)
-        return [] if changes is None else self._kept([self._live_owned(changes)])
+        found = self.live.push(one)
+        return found if found is QUIET else Changes(self._kept(map(self._live_owned, found)), self._frontier())
 
     @property
     def _is_busy(self) -> bool:
         """Whether frames must be looked after: always if answers are held there, else now and then."""
-        return self.live.holds or not self.live.next % MANY
+        return self.live.time.holds or not self.live.next % MANY
 
-    def promise(self, type: str | None, time: int) -> list[Changes]:
-        """Every later event of a type (None: of all) ends after `time`."""
-        return self._given(lambda found: self._pass_time(lambda: self.live.promise(type, time), found))
+    @property
+    def inner(self) -> tuple[Operator, ...]:
+        """The detector for what lies in memory; frames on disk get one of their own for as long as it takes."""
+        return (self.live,)
 
-    def tick(self, clock: int) -> list[Changes]:
-        """The clock of the stream stands here, though events that end before it may still come."""
-        return self._given(lambda found: self._pass_time(lambda: self.live.tick(clock), found))
-
-    def __getattr__(self, name: str) -> Any:
-        """What the live detector knows, such as the attributes it reads."""
-        if name == "live":  # while it is being made
-            raise AttributeError(name)
-        return getattr(self.live, name)
-
-    def advance(self, time: int) -> list[Changes]:
-        """Let time pass without an event: none will end before it. END_OF_TIME ends the stream."""
-        return self._given(lambda found: self._pass_time(lambda: self.live.advance(time), found))
-
-    def _given(self, work: Callable[[list[Changes]], None]) -> list[Changes]:
+    def _given(self, work: Callable[[list[ChangeBatch]], None]) -> list[ChangeBatch]:
         """What some work finds; if it fails on the way, that is given the next time."""
         found, self._owed = self._owed, []
         try:
@@ -103,19 +92,27 @@ class Spilling(CatchingUp):
             raise
         return found
 
-    def _push(self, items: Items, found: list[Changes]) -> None:
+    def _push_all(self, items: Items, found: list[ChangeBatch]) -> None:
+        for are_rows, run in runs(items):
+            if are_rows:
+                self._push_rows(run, found)
+            else:
+                self._hear(run, found)
+
+    def _push_rows(self, items: Items, found: list[ChangeBatch]) -> None:
         step = self._step(items)
         for begin in range(0, max(1, len(items)), step):
             if begin:
                 with suppress(TocsinError):  # it is tried again before the next batch
                     self._make_room()
             part = items if step >= len(items) else sliced(items, begin, min(step, len(items) - begin))
-            self._take(part, begin, found)
+            self._take(part, found)
             self._catch_up(found, more=self.patience is None)
 
-    def _pass_time(self, work: Callable[[], Changes], found: list[Changes]) -> None:
+    def _hear(self, items: Items, found: list[ChangeBatch]) -> None:
+        """Tell the live detector, then the frames, how far time has passed."""
         idle, self._told_at = self._told_at == self.live.next, self.live.next
-        found += self._kept([self._live_owned(work())])
+        found += self._kept(map(self._live_owned, self.live.push(items)))
         self._catch_up(found, idle=idle)
 
     def _step(self, items: Items) -> int:
@@ -132,10 +129,10 @@ class Spilling(CatchingUp):
         """Whether an event concerns the live detector only."""
         return end >= self.edge
 
-    def _take(self, items: Items, offset: int, found: list[Changes]) -> None:
+    def _take(self, items: Items, found: list[ChangeBatch]) -> None:
         """The live detector takes everything: what concerns frames only is of no use there, and soon forgotten."""
         base, apart = self.live.next, not len(items) or self._is_apart(int(items.end.min()))
-        mine = None if apart else self._mine[items.types] & ~self._too_late(items)
+        mine = None if apart else self.live.known_types[items.types] & ~self._too_late(items)
         if mine is not None:
             self._wake_for_withdrawals(items, mine, found)
         self._see(len(items))
@@ -143,9 +140,7 @@ class Spilling(CatchingUp):
         if mine is not None:
             self._set_aside(items, base, mine & (items.end < self.edge))
             self._defer(items, base, mine, found)
-        found += self._kept([self._live_owned(changes)])
-        if len(changes.late):
-            found.append(replace(self.live._nothing, late=changes.late + offset))
+        found += self._kept(map(self._live_owned, changes))
 
     def _see(self, count: int) -> None:
         seen, matches, retracted = self.counts
@@ -159,14 +154,8 @@ class Spilling(CatchingUp):
 
     def _too_late(self, items: Items) -> Bools:
         """Rows that end too far behind the clock of their arrival."""
-        late: Bools = items.end < clock_before(self.live.clock, items.end) - self.live.slack
+        late: Bools = items.end < clock_before(self.live.time.clock, items.end) - self.live.time.slack
         return late
-
-    @cached_property
-    def _mine(self) -> Bools:
-        """By the code of a type, whether the query knows it; the last is for no type."""
-        mine = self.live._my_types()
-        return np.array([type in mine for type in self.live.types] + [False])
 
     def _set_aside(self, items: Items, base: int, rows: Bools) -> None:
         """Store events where frames will find them."""
@@ -174,11 +163,11 @@ class Spilling(CatchingUp):
         if len(at):
             at = at[np.argsort(items.end[at], kind="stable")]
             high, low = (None if array is None else array[at] for array in (items.eid_high, items.eid_low))
-            signs = None if items.signs is None else items.signs[at]
-            table = record(items.payload.take(pa.array(at)), base + at, high, low, signs)
+            signs = items.signs
+            table = record(items.payload.take(pa.array(at)), base + at, high, low, None if signs is None else signs[at])
             self.shelf.keep(table, self.live.next + 1)
 
-    def _defer(self, items: Items, base: int, mine: Bools, found: list[Changes]) -> None:
+    def _defer(self, items: Items, base: int, mine: Bools, found: list[ChangeBatch]) -> None:
         """Frames that are awake take events at once; for the others they are counted."""
         at = np.flatnonzero(mine)
         if not len(at) or not self.frames.all:
@@ -191,16 +180,16 @@ class Spilling(CatchingUp):
                 continue
             low, high = self.frames.region([frame])
             rows = mine & (items.end >= low) & (items.end <= high)
-            found += self._kept([only(frame.detector.push(take(items, rows)), frame.owns)])
+            found += self._kept(only(each, frame.owns) for each in frame.detector.push(take(items, rows)))
             frame.known = self.live.next
             frame.hold(grip.held(frame.detector))
         self.spill_counts.deferred_most = max(self.spill_counts.deferred_most, self._deferred)
 
-    def _wake_for_withdrawals(self, items: Items, mine: Bools, found: list[Changes]) -> None:
+    def _wake_for_withdrawals(self, items: Items, mine: Bools, found: list[ChangeBatch]) -> None:
         """An event that is taken back is taken back at once: what it leaves behind is not stored."""
-        if items.signs is None:
+        if items.kinds is None:
             return
-        at = np.flatnonzero(mine & (items.signs < 0))
+        at = np.flatnonzero(mine & (items.kinds == ItemKind.WITHDRAWAL))
         if len(at):
             for frame, _ in self.frames.touched(items.end[at]):
                 if frame.detector is None:
@@ -212,24 +201,18 @@ class Spilling(CatchingUp):
 
     # --- what others ask ---------------------------------------------------------------------------------------------
 
-    @property
-    def frontier(self) -> int:
+    def _frontier(self) -> int:
         """No later change is of a match that ends at or before this."""
         waiting = [frame.low for frame in self.frames if frame.pending or frame.held]
         back = self.frames.reach.ahead if any(variable.hidden for variable in self.plan.variables) else 0
-        return min([self.live.frontier, *(low - 1 - back for low in waiting)])
+        return min([self.live._frontier(), *(low - 1 - back for low in waiting)])
 
     @property
     def counters(self) -> Counters:
         """What was seen and is kept; duplicates of events that were spilled are not counted."""
-        live = self.live.counters.live + self.shelf.rows
-        return replace(self.count(), live=live)
-
-    def count(self) -> Counters:
-        """The same without looking at what is kept."""
-        total, (seen, matches, retracted) = self.live.count(), self.counts
-        waiting = total.waiting + sum(frame.held for frame in self.frames)
-        return replace(total, seen=seen, matches=matches, retracted=retracted, waiting=waiting)
+        total, (seen, matches, retracted) = self.live.counters, self.counts
+        waiting, live = total.waiting + sum(frame.held for frame in self.frames), total.live + self.shelf.rows
+        return replace(total, seen=seen, matches=matches, retracted=retracted, waiting=waiting, live=live)
 
     @property
     def spilled(self) -> Spilled:
@@ -243,18 +226,19 @@ class Spilling(CatchingUp):
             deferred=self._deferred,
         )
 
-    def live_texts(self) -> set[int]:
+    @property
+    def texts_in_use(self) -> set[int]:
         """Codes of texts that are still used."""
         awake = [frame.detector for frame in self.frames if frame.detector is not None]
-        return {code for detector in (self.live, *awake, *self.recall.spare) for code in detector.live_texts()}
+        return {code for detector in (self.live, *awake, *self.recall.spare) for code in detector.texts_in_use}
 
     def close(self) -> None:
         """Remove what is on disk."""
         self.shelf.store.close()
 
-    def parts(self, changed_since: int = 0) -> list[Part]:
+    def snapshot(self, since: int = 0) -> list[Part]:
         """The state as parts that need no file: those that changed since a version, and the summaries."""
-        return spillstate.save(self, changed_since)
+        return spillstate.save(self, since)
 
     def restore(self, parts: Iterable[Part]) -> None:
         """Take up a saved state, also one that was saved without spilling; this must be new."""

@@ -121,7 +121,8 @@ class Reader:
         items = self._encoder(payload, strings).encode(payload)
         if HIGH in inner:
             items.eid_high, items.eid_low = ints(rows, HIGH), ints(rows, LOW)
-        items.signs = rows.column(SIGN).to_numpy(zero_copy_only=False).astype(np.int8) if SIGN in inner else None
+        if SIGN in inner:
+            items.kinds = (rows.column(SIGN).to_numpy(zero_copy_only=False) < 0).astype(np.int8)  # WITHDRAWAL is 1
         return items
 
     def _encoder(self, payload: pa.RecordBatch, strings: Strings) -> Encoder:

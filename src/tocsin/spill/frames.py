@@ -17,7 +17,7 @@ import numpy as np
 from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.detector import Detector
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import Bools, Ints
+from tocsin.items import EVERY, NO_SOURCE, Bools, Ints, ItemKind, Items, control
 from tocsin.plan.block import Plan, WindowLow
 from tocsin.plan.facts import root_scopes
 from tocsin.spill.internals import Held
@@ -56,6 +56,15 @@ class Knowledge:
     def behind(self) -> int:
         """No event will end at or before this."""
         return END_OF_TIME if self.ended else min(self.promises.values(), default=BEGINNING)
+
+    def items(self, types: tuple[str, ...]) -> Items:
+        """The same as a detector is told it."""
+        said = [(ItemKind.TICK, EVERY, NO_SOURCE, self.clock, self.clock)]
+        for type, time in self.promises.items():
+            said.append((ItemKind.GUARANTEE, types.index(type), NO_SOURCE, time, time))
+        if self.ended:
+            said.append((ItemKind.END, EVERY, NO_SOURCE, END_OF_TIME, END_OF_TIME))
+        return control(*said)
 
 
 @dataclass(slots=True)
@@ -99,10 +108,6 @@ class Frame:
             return False
         furthest = max(guarantees.values())
         return any((furthest if type is None else guarantees[type]) >= until for type, until in self.wakes)
-
-    def known_before(self, now: Knowledge) -> bool:
-        """Whether time has passed since it was up to date."""
-        return self.at != now
 
     def saved(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in SAVED}

@@ -13,7 +13,7 @@ from tocsin.encode.batch import one_batch
 from tocsin.engine import runtime as rt
 from tocsin.engine.branch import Branch
 from tocsin.engine.changes import ChangeBatch
-from tocsin.engine.detector import Detector, compile_plan
+from tocsin.engine.detector import Detector
 from tocsin.engine.payload import Chunk, Payload, View, distinct
 from tocsin.events import BEGINNING
 from tocsin.items import Ints, Items
@@ -25,9 +25,9 @@ NO_WINDOW = -(1 << 61)  # a window in which nothing fits
 
 def another(detector: Detector) -> Detector:
     """A new detector for the same query: what is too late was decided before."""
-    made = compile_plan(
-        detector.plan, detector.types, detector.strings, jit=detector.jit, ordered=False, hold=detector.hold,
-        immediate=detector.immediate, functions=detector.functions,
+    made = Detector(
+        detector.plan, detector.types, detector.strings, jit=detector.jit, ordered=False, hold=detector.time.hold,
+        immediate=detector.time.immediate, functions=detector.functions,
     )  # fmt: skip
     made.ledger = None  # answers are counted where those of all detectors come together
     made.eids = detector.eids
@@ -37,7 +37,7 @@ def another(detector: Detector) -> Detector:
 def emptied(detector: Detector) -> Detector:
     """A detector without its state, to be used again."""
     detector.next = detector.withdrawn = 0
-    detector.clock, detector.ended, detector.promises = BEGINNING, False, {}
+    detector.time.clock, detector.time.ended, detector.time.guarantees = BEGINNING, False, {}
     detector.payload = Payload(ordered=False)
     for branch in detector.branches:
         branch._ready = False
@@ -116,7 +116,7 @@ class Held:
 def held(detector: Detector) -> Held:
     first, until, types = [], [], []
     for branch in detector.branches:
-        if not detector.holds or not branch._ready or not branch.waiting:
+        if not detector.time.holds or not branch._ready or not branch.waiting:
             continue
         entries = branch.waiting_answers()
         first.append(branch.bound(entries)[:, 1::2].min(axis=1))
@@ -203,7 +203,7 @@ def _some(chunk: Chunk, at: Ints) -> Chunk:
 
 def feed(detector: Detector, items: Items) -> None:
     """Push events whose answers were given before."""
-    if detector.holds:  # what waits must be found again
+    if detector.time.holds:  # what waits must be found again
         detector.push(items)
         return
     with _without_answers(detector, items):

@@ -75,18 +75,17 @@ class Recall:
         self.peak = grip.used(detector)
         changes: list[ChangeBatch] = []
         told: list[Frame] = []
-        at = waiting[0].at if self.live.holds else self._before(waiting)
-        detector.know(at.clock, at.promises, ended=False)
+        at = waiting[0].at if self.live.time.holds else self._before(waiting)
+        detector.push(at.items(detector.types))
         for frame in [*waiting, None]:
-            known, then = (next, now) if frame is None else (frame.known, frame.at if self.live.holds else at)
+            known, then = (next, now) if frame is None else (frame.known, frame.at if self.live.time.holds else at)
             some = pending.before(known)
             if some is not None:
-                changes.append(only(detector.push(some), owned_by(told)))
+                changes += [only(each, owned_by(told)) for each in detector.push(some)]
             if frame is None:
                 self.peak = max(self.peak, grip.used(detector))
             if then != at:
-                said = detector.know(then.clock, then.promises, ended=then.ended)
-                changes.append(only(said, owned_by(told)))
+                changes += [only(each, owned_by(told)) for each in detector.push(then.items(detector.types))]
                 at = then
             if frame is not None:
                 told.append(frame)
@@ -118,7 +117,7 @@ class Recall:
             known.append(rows if wanted is None else self._among(rows, wanted))
         if any(SIGN in rows.schema.names for rows in known):
             known = without_withdrawn(known)
-        for table in joined(known, sort=self.live.holds):
+        for table in joined(known, sort=self.live.time.holds):
             grip.feed(detector, self._reader.items(one_batch(table), self.live.strings))
         self.rows_read += sum(piece.count for piece in pieces)
         if pending is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import takewhile
 
-from tocsin.engine.changes import Changes
+from tocsin.engine.changes import ChangeBatch
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.spill import internals as grip
 from tocsin.spill.budget import MANY, Keeping
@@ -24,7 +24,7 @@ REGION = 0.35  # of the memory limit, for a detector that is filled from disk
 class CatchingUp(Keeping):
     """Frames brought up to date."""
 
-    def _catch_up(self, found: list[Changes], *, idle: bool = False, more: bool = False) -> None:
+    def _catch_up(self, found: list[ChangeBatch], *, idle: bool = False, more: bool = False) -> None:
         """Bring up to date the frames that are worth it, those first that most events wait for, then the youngest.
 
         `idle`: no event came since time was told before, so there is nothing better to do. `more` of a batch will come.
@@ -34,7 +34,7 @@ class CatchingUp(Keeping):
         now = self._knowledge()
         if now.ended:
             self.measure()  # the live detector has nothing left
-        guarantees = self._guarantees(now) if self.live.holds else {}
+        guarantees = self._guarantees(now) if self.live.time.holds else {}
         self._tell_awake(now, guarantees, found)
         due = self._worth(now, guarantees)
         if idle:
@@ -52,7 +52,7 @@ class CatchingUp(Keeping):
         """Frames for which enough events wait, or one for long enough; or an answer, if patience is given."""
         since, window = self.live.next - self._patience, self._window_rows
         due = []
-        for frame in self.frames if self.patience is not None or not self.live.final else ():
+        for frame in self.frames if self.patience is not None or not self.live.time.final else ():
             if frame.pending and frame.detector is None:
                 many = max(MANY, (frame.rows + window) // 8) if self.many is None else self.many
                 if frame.pending >= many or frame.since < since:
@@ -80,7 +80,7 @@ class CatchingUp(Keeping):
     def _is_full(self, group: list[Frame]) -> bool:
         return bool(group) and not self._fits(group, 0.8 * self._room(group))
 
-    def _spend(self, now: Knowledge, guarantees: Mapping[str, int], found: list[Changes]) -> None:
+    def _spend(self, now: Knowledge, guarantees: Mapping[str, int], found: list[ChangeBatch]) -> None:
         """Every event that comes pays for reading others: spend that where most events or answers wait."""
         while self._credit >= self._price:
             asleep = (frame for frame in self.frames if frame.detector is None and frame.at is not now)
@@ -103,14 +103,13 @@ class CatchingUp(Keeping):
 
     def _pays(self, frame: Frame, guarantees: Mapping[str, int]) -> bool:
         """Whether bringing a frame up to date may bring answers; if all are held, only guarantees do."""
-        return self._is_due(frame, guarantees) or (frame.pending > 0 and not self.live.final)
+        return self._is_due(frame, guarantees) or (frame.pending > 0 and not self.live.time.final)
 
-    def _tell_awake(self, now: Knowledge, guarantees: Mapping[str, int], found: list[Changes]) -> None:
+    def _tell_awake(self, now: Knowledge, guarantees: Mapping[str, int], found: list[ChangeBatch]) -> None:
         """Let frames that are awake know of the time; one that waits for nothing goes to sleep."""
         for frame in self.frames:
             if frame.detector is not None and (now.ended or (guarantees and frame.is_due(guarantees))):
-                changes = frame.detector.know(now.clock, now.promises, ended=now.ended)
-                found += self._kept([only(changes, frame.owns)])
+                found += self._kept(only(each, frame.owns) for each in frame.detector.push(now.items(self.live.types)))
                 frame.at = now
                 frame.hold(grip.held(frame.detector))
             if frame.detector is not None and not frame.held:
@@ -146,7 +145,7 @@ class CatchingUp(Keeping):
         """How many frames an event concerns, about."""
         return 1 + self._window_rows * len(self.frames) / max(1, self.shelf.rows)
 
-    def _load(self, group: list[Frame], now: Knowledge, found: list[Changes], *, stay: bool = False) -> None:
+    def _load(self, group: list[Frame], now: Knowledge, found: list[ChangeBatch], *, stay: bool = False) -> None:
         """Bring neighbouring frames up to date; one whose answers wait for guarantees stays awake if there is room."""
         expected = self.recall.size(group, self._overlap)
         self._free(expected)
@@ -168,8 +167,8 @@ class CatchingUp(Keeping):
         """What answers may rely on, by type."""
         if now.ended:
             return dict.fromkeys(now.promises, END_OF_TIME)
-        free = END_OF_TIME if self.live.immediate else now.clock - 1
-        return {type: time if type in self.live.hold else max(time, free) for type, time in now.promises.items()}
+        free = END_OF_TIME if self.live.time.immediate else now.clock - 1
+        return {type: time if type in self.live.time.hold else max(time, free) for type, time in now.promises.items()}
 
 
 def _urgency(frame: Frame) -> tuple[int, int]:

@@ -10,7 +10,8 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from tocsin.engine.snapshot import Part, opened, sealed
+from tocsin.codec import Part
+from tocsin.engine.snapshot import opened, sealed
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING
 from tocsin.spill import internals as grip
@@ -23,7 +24,7 @@ SUMMARY, PIECE = "spill", "spill."
 
 def save(keeping: Keeping, changed_since: int) -> list[Part]:
     version = keeping.live.next
-    parts = [*keeping.live.parts(changed_since), Part(SUMMARY, version, sealed(_summary(keeping)))]
+    parts = [*keeping.live.snapshot(changed_since), Part(SUMMARY, version, sealed(_summary(keeping)))]
     for piece in keeping.shelf.pieces:
         if piece.version > changed_since:
             data = sealed(keeping.shelf.store.data(piece).to_pybytes())

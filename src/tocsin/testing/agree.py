@@ -132,12 +132,12 @@ class Bench:
     def log(self, trial: Trial, events: Sequence[Event]) -> Iterator[tuple[int, Binding, Shown]]:
         """Every change in turn: its sign, its binding, its span and SELECT columns."""
         arranged = trial.arranged(events)
-        for piece in changes(self.plan(trial.mode.off), arranged, trial.mode, functions=self.functions):
-            if len(piece):
-                starts, ends = (end.tolist() for end in piece.span)
-                columns = {out.name: piece.selected(out).to_pylist() for out in piece.plan.outputs}
-                for at, (op, binding) in enumerate(piece.bindings()):
-                    yield op, binding, (starts[at], ends[at], {name: column[at] for name, column in columns.items()})
+        said = changes(self.plan(trial.mode.off), arranged, trial.mode, functions=self.functions)
+        for batch in (batch for each in said for batch in each):
+            starts, ends = (end.tolist() for end in batch.span)
+            columns = {out.name: batch.selected(out).to_pylist() for out in batch.plan.outputs}
+            for at, (op, binding) in enumerate(batch.bindings()):
+                yield op, binding, (starts[at], ends[at], {name: column[at] for name, column in columns.items()})
 
 
 def difference(match: Match, shown: Shown) -> str | None:

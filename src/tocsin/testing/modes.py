@@ -12,10 +12,10 @@ from random import Random
 
 from tocsin.encode import Columns, Encoder, from_dicts, infer_schema
 from tocsin.engine.changes import Changes
-from tocsin.engine.detector import Detector, compile_plan
-from tocsin.events import END_OF_TIME, Event
+from tocsin.engine.detector import Detector
+from tocsin.events import Event
 from tocsin.functions import Function
-from tocsin.items import Strings
+from tocsin.items import Strings, end, guarantee
 from tocsin.lang.syntax import Query
 from tocsin.plan.bind import bind
 from tocsin.plan.block import Plan
@@ -87,9 +87,9 @@ def changes(
     def new() -> Detector:
         late = smallest_slack(listed) if mode.late else None
         hold = held_types(types, mode.hold)
-        return compile_plan(
+        return Detector(
             plan, types, strings, jit=mode.jit, ordered=mode.ordered, late=late, hold=hold, immediate=mode.immediate,
-            functions=functions,
+            functions=functions, eager=mode.tidy,
         )  # fmt: skip
 
     detector = new()
@@ -98,20 +98,14 @@ def changes(
     for push, first in enumerate(range(0, len(listed), step)):
         if mode.restart in (push, EVERY):
             detector = restarted(detector, new())
-        yield _tidied(detector, detector.push(encoder.encode(rows.slice(first, step))), mode)
+        yield detector.push(encoder.encode(rows.slice(first, step)))
         for type, time in promises(listed[first + step :], types, mode.promises, push):
-            yield _tidied(detector, detector.promise(type, time), mode)
+            yield detector.push(guarantee(time, encoder.type_code(type)))
     if mode.restart == EVERY:
         detector = restarted(detector, new())
-    yield detector.advance(END_OF_TIME)
+    yield detector.push(end())
     if not mode.ordered and (detector.counters.live or detector.counters.waiting or detector.payload.count):
         raise AssertionError("the stream has ended, and something is still kept")
-
-
-def _tidied(detector: Detector, said: Changes, mode: Mode) -> Changes:
-    if mode.tidy:
-        detector.tidy()
-    return said
 
 
 def held_types(types: Sequence[str], hold: int | None) -> frozenset[str]:
@@ -146,7 +140,7 @@ def promises(
 
 def restarted(detector: Detector, new: Detector) -> Detector:
     """A new detector with the state of another."""
-    new.restore(detector.parts())
+    new.restore(detector.snapshot())
     return new
 
 

@@ -153,13 +153,13 @@ def _slice(files: Files, job: Job, number: int) -> Iterator[pa.RecordBatch]:
     shards = job.shards[0]
     slices = shards.slices
     assert slices is not None
-    pipeline, numbers = job.pipeline(shards.group, shards.group.units)
+    graph, numbers = job.graph(shards.group, shards.group.units)
     low = slices.first + number * slices.length - slices.back
     high = slices.first + (number + 1) * slices.length + slices.ahead
     for rows in in_order(files, files.between(low, high), job):
         for first in range(0, rows.num_rows, PUSHED):
-            yield from answered(job, shards, number, pipeline, numbers, rows.slice(first, PUSHED))
-    yield from answered(job, shards, number, pipeline, numbers, None)
+            yield from answered(job, shards, number, graph, numbers, rows.slice(first, PUSHED))
+    yield from answered(job, shards, number, graph, numbers, None)
 
 
 def in_order(files: Files, pieces: list[Piece], job: Job) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,72 @@
+"""Composites: the matches of a query as events of the type that has its name, made by columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tocsin.encode.batch import PAYLOAD, Encoder
+from tocsin.encode.columns import RESERVED
+from tocsin.encode.eids import eids
+from tocsin.engine.changes import ChangeBatch
+from tocsin.errors import TocsinError
+from tocsin.items import Items, Strings
+from tocsin.plan.block import Plan
+from tocsin.schema import Field
+
+
+@dataclass(frozen=True, slots=True)
+class Composites:
+    """Turns the answers of `source` into events for a query of the same graph; a retraction withdraws the event.
+
+    encoder  that of the reading query: it gives codes to the type and to texts, and knows what is read
+    """
+
+    source: Plan
+    encoder: Encoder
+
+    @staticmethod
+    def of(source: Plan, reader: Plan, types: tuple[str, ...], strings: Strings, wanted: tuple[str, ...]) -> Composites:
+        """Check that what `source` selects can stand beside the columns that every event has."""
+        if clash := {output.name for output in source.outputs} & set(RESERVED):
+            raise TocsinError(
+                f"query {source.name!r} selects a column {min(clash)!r}, which every event has already",
+                hint=f"give it another name: SELECT ... AS my_{min(clash)}",
+            )
+        return Composites(source, Encoder(reader.schema, types, strings, PAYLOAD, wanted))
+
+    def items(self, changes: ChangeBatch) -> Items:
+        """The events of a batch of answers."""
+        count, encoder = len(changes), self.encoder
+        start, end = changes.span
+        names = changes.match_id
+        high, low, _ = eids(names)
+        selected = {output.name: changes.selected(output) for output in self.source.outputs}
+        rows = pa.RecordBatch.from_arrays(list(selected.values()), list(selected)) if selected else None
+        name = str(self.source.name)
+        head = {"type": pa.repeat(name, count), "start": pa.array(start), "end": pa.array(end), "eid": names}
+        return Items(
+            types=np.full(count, encoder.type_code(name), np.int32),
+            start=start,
+            end=end,
+            eid_high=high,
+            eid_low=low,
+            columns=encoder.attributes(rows, count),
+            payload=encoder.shown(head, rows, count),
+            kinds=(changes.op < 0).astype(np.int8) if (changes.op < 0).any() else None,  # WITHDRAWAL is 1
+        )
+
+
+def check_kinds(reader: Plan, source: Plan, common: Mapping[str, Field], reads: tuple[str, ...]) -> None:
+    """Refuse an attribute that is of one kind in the events and of another in the matches that stand beside them."""
+    name = str(source.name)
+    for attr, own in reader.schema.types.get(name, {}).items():
+        other = common.get(attr)
+        if other is not None and attr in reads and (other.kind, other.scale) != (own.kind, own.scale):
+            raise TocsinError(
+                f"{attr!r} is {own.kind} in query {name!r} and {other.kind} in the events",
+                hint=f"give the column another name: SELECT ... AS {name.lower()}_{attr}",
+            )

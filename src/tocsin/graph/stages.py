@@ -1,0 +1,233 @@
+"""Stages: queries that feed each other. The matches of one are events for those after it.
+
+In order, a stage that reads matches sees rows only once the frontier of the queries that it listens to has passed them,
+so it sees everything in order. Without order nothing is held back: a match that is retracted is an event that is
+withdrawn, and the frontier of a query is a guarantee about the type that has its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tocsin.codec import Part, decode, encode, nested, only_part, within
+from tocsin.encode.auto_eids import AutoEids
+from tocsin.encode.merge import in_time, join, parted, runs, take, with_text_eids
+from tocsin.encode.stored import RowReader, stored_rows
+from tocsin.engine.changes import QUIET, Changes
+from tocsin.engine.operator import Counters, Operator
+from tocsin.errors import StateError
+from tocsin.events import BEGINNING, END_OF_TIME
+from tocsin.graph.composites import Composites
+from tocsin.items import EVERY, NO_SOURCE, ItemKind, Items, control, end, guarantee
+from tocsin.plan.block import Plan
+from tocsin.plan.facts import types_of
+
+
+@dataclass(slots=True)
+class Stage:
+    """One query of a graph: its operator, the earlier stages it listens to, and the rows it must not see yet.
+
+    frontier  no later change is of a match that ends at or before this
+    told      what the operator was told is guaranteed, by type
+    """
+
+    plan: Plan
+    operator: Operator
+    sources: dict[int, Composites]
+    reader: RowReader
+    held: list[Items] = field(default_factory=list)
+    frontier: int = BEGINNING
+    told: dict[str, int] = field(default_factory=dict)
+
+    def push(self, items: Items) -> Changes:
+        found = self.operator.push(items)
+        self.frontier = max(self.frontier, found.frontier)
+        return found
+
+    def release(self, frontier: int) -> list[Items]:
+        """The held rows that end at or before the frontier, in order of time."""
+        ripe, self.held = parted([in_time(items) for items in self.held], frontier + 1)
+        return ripe
+
+    def learn(self, known: dict[str, int]) -> Items | None:
+        """What is guaranteed by type, as items; None if nothing of it is new."""
+        grown = {type: time for type, time in known.items() if time > self.told.get(type, BEGINNING)}
+        self.told |= grown
+        codes = self.reader.types
+        said = [(ItemKind.GUARANTEE, codes.index(type), NO_SOURCE, time, time) for type, time in grown.items()]
+        return control(*said) if said else None
+
+
+class Stages:
+    """All queries of a graph, as one operator: what is pushed goes to each that reads it.
+
+    ordered  the items come in order of time
+    late     otherwise, by how many ticks events may come behind the clock; None: nobody knows
+    """
+
+    def __init__(self, stages: Sequence[Stage], *, ordered: bool, late: int | None) -> None:
+        self.stages, self.ordered, self.late = list(stages), ordered, late
+        self.chained = any(stage.sources for stage in self.stages)
+        self.names = AutoEids()
+        self.clock = BEGINNING
+        self.known: dict[str, int] = {}  # what is guaranteed of events, by type
+
+    @property
+    def inner(self) -> tuple[Operator, ...]:
+        return tuple(stage.operator for stage in self.stages)
+
+    @property
+    def counters(self) -> Counters:
+        """What all queries counted together; duplicates are those of the first."""
+        each = [stage.operator.counters for stage in self.stages]
+        total = each[0]
+        for more in each[1:]:
+            total.matches, total.retracted = total.matches + more.matches, total.retracted + more.retracted
+            total.waiting, total.live = total.waiting + more.waiting, total.live + more.live
+        return total
+
+    def push(self, items: Items) -> Changes:
+        """Feed every query; the changes of each bear its number as `stage`."""
+        if items.single and not self.chained:
+            return self._push_one(items)
+        said = Changes()
+        for are_rows, run in runs(items.copy() if items.single else items):  # type: ignore[attr-defined]
+            self._hear(run, are_rows)
+            before: list[Changes] = []
+            for number, stage in enumerate(self.stages):
+                before.append(self._feed(stage, run, are_rows, before))
+                for batch in before[-1]:
+                    batch.stage = number
+                said.batches += before[-1].batches
+        said.frontier = min(stage.frontier for stage in self.stages)
+        return said
+
+    def _push_one(self, one: Items) -> Changes:
+        if len(self.stages) == 1:
+            return self.stages[0].operator.push(one)
+        said: Changes | None = None
+        for number, stage in enumerate(self.stages):
+            found = stage.operator.push(one)
+            if found.batches:
+                for batch in found:
+                    batch.stage = number
+                said = found if said is None else Changes([*said.batches, *found.batches])
+        return QUIET if said is None else said
+
+    def _feed(self, stage: Stage, items: Items, are_rows: bool, before: list[Changes]) -> Changes:
+        """Give a stage its part of some items of one sort, and the matches that they brought before it."""
+        if not stage.sources:
+            return stage.push(items)
+        ended = not are_rows and ItemKind.END in (items.kinds if items.kinds is not None else ())
+        if are_rows:
+            stage.held.append(self._named(items))
+        for number, composites in stage.sources.items():
+            stage.held += [composites.items(batch) for batch in before[number] if len(batch)]
+        return self._feed_in_order(stage, ended) if self.ordered else self._feed_all(stage, items, are_rows, ended)
+
+    def _named(self, items: Items) -> Items:
+        """Events as they stand beside matches: with eids, which are texts. The same for all stages."""
+        if self._last is None or self._last[0] is not items:
+            self._last = items, with_text_eids(self.names.named(take(items, items.types >= 0)))
+            self.names.forget(self._passed())
+        return self._last[1]
+
+    def _passed(self) -> int:
+        """No event that ends at or before this will come: by the clock, or because it is guaranteed of all types."""
+        if self.ordered:
+            return self.clock - 1
+        plain = {type for stage in self.stages for type in self._plain(stage)}
+        guaranteed = min((self.known.get(type, BEGINNING) for type in plain), default=BEGINNING)
+        return max(guaranteed, BEGINNING if self.late is None else self.clock - self.late - 1)
+
+    _last: tuple[Items, Items] | None = None
+
+    def _feed_in_order(self, stage: Stage, ended: bool) -> Changes:
+        """Give a stage the rows that the frontier of its sources has passed, and tell it so."""
+        frontier = END_OF_TIME if ended else min(self.stages[source].frontier for source in stage.sources)
+        said = Changes()
+        for items in stage.release(frontier):
+            said.add(stage.push(items))
+        if ended:
+            said.add(stage.push(end()))
+        elif frontier > BEGINNING:
+            said.add(stage.push(guarantee(frontier)))
+        return said
+
+    def _feed_all(self, stage: Stage, items: Items, are_rows: bool, ended: bool) -> Changes:
+        """Give a stage all its rows, and what is guaranteed of each type that it reads."""
+        held, stage.held = stage.held, []
+        said = Changes()
+        if held:
+            said.add(stage.push(join(held)))
+        if ended:
+            said.add(stage.push(end()))
+            return said
+        behind = BEGINNING if self.late is None else self.clock - self.late - 1
+        known = {type: max(behind, self.known.get(type, BEGINNING)) for type in self._plain(stage)}
+        known |= {str(self.stages[source].plan.name): self.stages[source].frontier for source in stage.sources}
+        ticks = None if are_rows else _ticks(items)
+        told = [each for each in (ticks, stage.learn(known)) if each is not None]
+        if told:
+            said.add(stage.push(join(told)))
+        return said
+
+    def _plain(self, stage: Stage) -> set[str]:
+        """The types that a stage reads and that are no matches."""
+        return set(types_of(stage.plan)) - {str(self.stages[source].plan.name) for source in stage.sources}
+
+    def _hear(self, items: Items, are_rows: bool) -> None:
+        """Take note of the clock, and of what is guaranteed of events."""
+        if not self.chained:
+            return
+        if are_rows:
+            self.clock = max(self.clock, int(items.end.max(initial=BEGINNING)))
+            return
+        assert items.kinds is not None
+        types = self.stages[0].reader.types
+        for kind, type, time in zip(items.kinds.tolist(), items.types.tolist(), items.end.tolist(), strict=True):
+            if kind == ItemKind.GUARANTEE:
+                for each in types if type == EVERY else types[type : type + 1]:
+                    self.known[each] = max(time, self.known.get(each, BEGINNING))
+            elif kind == ItemKind.TICK:
+                self.clock = max(self.clock, time)
+
+    # --- state ---
+
+    def snapshot(self, since: int = 0) -> list[Part]:
+        words = {"clock": self.clock, "known": self.known, "queries": [stage.plan.fingerprint for stage in self.stages]}
+        parts = [Part("stages", 0, encode("stages", words, arrays=self.names.saved()))]
+        for number, stage in enumerate(self.stages):
+            own = {"frontier": stage.frontier, "told": stage.told}
+            rows = {str(at): stored_rows(items) for at, items in enumerate(stage.held)}
+            parts.append(Part(f"{number}/stage", 0, encode("stage", own, rows)))
+            parts += nested(f"{number}/operator", stage.operator.snapshot(since))
+        return parts
+
+    def restore(self, parts: Iterable[Part]) -> None:
+        parts = list(parts)
+        stored = decode(only_part("stages", parts).data, "stages")
+        check_queries(stored.words["queries"], [stage.plan.fingerprint for stage in self.stages])
+        own = [decode(only_part(f"{at}/stage", parts).data, "stage") for at in range(len(self.stages))]
+        for number, (stage, mine) in enumerate(zip(self.stages, own, strict=True)):
+            held = stage.reader.all(mine.tables.values())
+            stage.operator.restore(within(f"{number}/operator", parts))
+            stage.held, stage.frontier, stage.told = held, mine.words["frontier"], dict(mine.words["told"])
+        self.clock, self.known = stored.words["clock"], dict(stored.words["known"])
+        self.names.restore(stored.arrays)
+
+
+def check_queries(saved: list[str], mine: list[str]) -> None:
+    """Refuse a state that other queries have saved."""
+    if saved != mine:
+        raise StateError("the state was saved by other queries", hint="restore it with the queries that saved it")
+
+
+def _ticks(items: Items) -> Items | None:
+    """The ticks among some items."""
+    assert items.kinds is not None
+    ticks = items.kinds == ItemKind.TICK
+    return take(items, np.flatnonzero(ticks)) if ticks.any() else None
