@@ -46,7 +46,7 @@ def prepare(query: str, table: pa.Table, *, jit: bool = True, ordered: bool = Tr
 def compiled(query: str, schema: pa.Schema, *, jit: bool = True, ordered: bool = True) -> tuple[Callable[[], Any], Any]:
     """A maker of detectors for the query, and the encoder that feeds them."""
     from tocsin.encode import Columns, Encoder, infer_schema
-    from tocsin.engine.detector import compile_plan
+    from tocsin.engine.detector import Detector
     from tocsin.items import Strings
     from tocsin.lang.parser import parse
     from tocsin.lang.syntax import leaves_of
@@ -59,7 +59,7 @@ def compiled(query: str, schema: pa.Schema, *, jit: bool = True, ordered: bool =
     plan = optimize(bind(syntax, known))
 
     def fresh() -> Any:
-        return compile_plan(plan, types, strings, jit=jit, ordered=ordered)
+        return Detector(plan, types, strings, jit=jit, ordered=ordered)
 
     return fresh, Encoder(known, types, strings, columns, ("key", "v"))
 
@@ -83,7 +83,7 @@ def work_from_arrow(prepared: Prepared) -> Callable[[], int]:
 
 def matches(changes: Any) -> int:
     """Insertions minus withdrawals."""
-    return int(np.sum(changes.op, dtype=np.int64))
+    return sum(int(np.sum(batch.op, dtype=np.int64)) for batch in changes)
 
 
 # --- W5: latency ---------------------------------------------------------------------------------------------------

@@ -22,9 +22,8 @@ import pyarrow as pa
 
 from tocsin.encode import Columns, Encoder, infer_schema
 from tocsin.engine.changes import Changes
-from tocsin.engine.detector import Detector, compile_plan
-from tocsin.events import END_OF_TIME
-from tocsin.items import Items, Strings
+from tocsin.engine.detector import Detector
+from tocsin.items import Items, Strings, end
 from tocsin.lang.parser import parse
 from tocsin.plan.bind import bind
 from tocsin.plan.facts import types_of
@@ -62,12 +61,12 @@ def prepared(path: Path, held: bool) -> tuple[Detector, Iterator[Items]]:
     plan, strings = optimize(bind(query, schema, {}), frozenset()), Strings()
     types = types_of(plan)
     late, hold = (events // 2, types) if held else (None, ())
-    detector = compile_plan(plan, types, strings, ordered=False, late=late, hold=hold)
+    detector = Detector(plan, types, strings, ordered=False, late=late, hold=hold)
     encoder = Encoder(schema, types, strings, wanted=detector.reads)
     return detector, (encoder.encode(file.get_batch(at)) for at in range(file.num_record_batches))
 
 
-def checksum(several: list[Changes]) -> tuple[int, int]:
+def checksum(several: Changes) -> tuple[int, int]:
     """The number of matches less those withdrawn, and the sum of their signed identities."""
     count, total = 0, 0
     for changes in several:
@@ -88,9 +87,8 @@ def arm(name: str, path: Path, limit: int) -> dict[str, object]:
             state = max(state, grip.used(detector))
         began = time.process_time()
         if items is None:
-            found = spilling.advance(END_OF_TIME) if spilling else [detector.advance(END_OF_TIME)]
-        else:
-            found = spilling.push(items) if spilling else [detector.push(items)]
+            items = end()
+        found = (spilling or detector).push(items)
         detecting += time.process_time() - began
         n, words = checksum(found)
         count, total = count + n, (total + words) % 2**64

@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.content import auto_eid, content_hash, occurrences
-from tocsin.events import END_OF_TIME, Eid, Event
-from tocsin.graph.query_graph import Pipeline
+from tocsin.events import Eid, Event
+from tocsin.graph.query_graph import QueryGraph
+from tocsin.items import end
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
 from tocsin.plan.block import Plan
@@ -390,14 +391,14 @@ def known_bindings(asked: Asked, events: Sequence[Event]) -> dict[str, tuple[str
     """The bindings behind match ids: those that the embedded engine finds, with the query of each."""
     frame = asked.frame
     listed = sorted(events, key=lambda event: event.end)
-    pipeline = Pipeline(asked.plans, frame.schema, frame.columns, jit=False)
+    graph = QueryGraph(asked.plans, frame.schema, frame.columns, jit=False)
     rows = pa.RecordBatch.from_pylist([row_of(event, frame) for event in listed], schema=frame.rows)
-    said = [pipeline.push(rows)] if listed else []
-    said.append(pipeline.advance(END_OF_TIME))
+    said = [graph.push(graph.encode(rows))] if listed else []
+    said.append(graph.push(end()))
     names = eids_of(asked, events)
     found: dict[str, tuple[str, Binding]] = {}
     for stage, plan in enumerate(asked.plans):
-        for changes in (each for step in said for each in step[stage] if len(each)):
+        for changes in (batch for step in said for batch in step if batch.stage == stage):
             for key, (_, binding) in zip(changes.match_id.to_pylist(), changes.bindings(), strict=True):
                 spelled = tuple((var, tuple(names[str(eid)] for eid in eids)) for var, eids in binding)
                 found[key] = plan.name or "", spelled

@@ -10,9 +10,8 @@ import pytest
 import tocsin
 from tocsin.encode import Encoder, from_dicts
 from tocsin.engine.changes import Changes
-from tocsin.engine.detector import Detector, compile_plan
-from tocsin.events import END_OF_TIME
-from tocsin.items import Strings
+from tocsin.engine.detector import Detector
+from tocsin.items import Strings, end
 from tocsin.order.auto import Auto, refuting_types
 from tocsin.plan.bind import bind
 from tocsin.plan.facts import types_of
@@ -48,16 +47,18 @@ def run(seed: int) -> int:
     types, strings, late = types_of(plan), Strings(), smallest_slack(events)
 
     def make(held: bool) -> Detector:
-        return compile_plan(plan, types, strings, jit=False, ordered=False, late=late, hold=types if held else ())
+        return Detector(
+            plan, types, strings, jit=False, ordered=False, late=late, hold=types if held else (), by_type=False
+        )
 
     auto, watched = Auto(plan, types, make, late), Watched()
-    auto.chooses = False  # it is told
-    encoder = Encoder(plan.schema, types, strings, wanted=auto.reads)
+    auto.can_choose = False  # it is told
+    encoder = Encoder(plan.schema, types, strings, wanted=auto.detector.reads)
     for event in events:
         watched.take(auto.push(encoder.encode(from_dicts([event]))), held=auto.held)
         if random.random() < 0.25:
-            watched.take(auto.correct() if auto.held else auto.hold(), held=auto.held)
-    watched.take(auto.advance(END_OF_TIME), held=auto.held)
+            watched.take(auto._switch(held=not auto.held), held=auto.held)
+    watched.take(auto.push(end()), held=auto.held)
     found = {binding for binding, count in watched.net.items() if count}
     assert found == {match.binding for match in matches(query, events)}, query
     return auto.switches

@@ -13,9 +13,9 @@ from random import Random
 import pytest
 
 from tocsin.encode import Encoder, from_dicts
-from tocsin.engine.detector import Detector, compile_plan
+from tocsin.engine.detector import Detector
 from tocsin.events import Event
-from tocsin.items import Strings
+from tocsin.items import Strings, guarantee
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Not, Query, leaves_of
 from tocsin.plan.bind import bind
@@ -91,9 +91,7 @@ class Held:
         plan = optimize(bind(query, POINTS), frozenset())
         self.types = types_of(plan)
         strings = Strings()
-        self.detector: Detector = compile_plan(
-            plan, self.types, strings, jit=False, ordered=False, hold=frozenset(self.types)
-        )
+        self.detector = Detector(plan, self.types, strings, jit=False, ordered=False, hold=frozenset(self.types))
         self.encoder = Encoder(plan.schema, self.types, strings, wanted=self.detector.reads)
         self.answered: set[Binding] = set()
 
@@ -101,7 +99,7 @@ class Held:
         self._take(self.detector.push(self.encoder.encode(from_dicts([event]))))
 
     def promise(self, type: str, time: int) -> None:
-        self._take(self.detector.promise(type, time))
+        self._take(self.detector.push(guarantee(time, self.encoder.type_code(type))))
 
     def _take(self, changes: object) -> None:
         for op, binding in changes.bindings():  # type: ignore[attr-defined]

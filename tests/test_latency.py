@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import tocsin
 from tocsin.encode import Columns, Encoder, from_dicts, infer_schema
 from tocsin.encode.content import auto_eid, content_hash, row_hash
-from tocsin.encode.row import OneRow, RowEncoder
+from tocsin.encode.row import LentRow, RowEncoder
 from tocsin.engine import ledger, payload
 from tocsin.engine.detector import Detector
 from tocsin.engine.payload import Payload
@@ -87,26 +87,26 @@ def test_the_short_way_answers_like_the_long_way(
 ) -> None:
     """Push by push, with the moment at which each match was known."""
     ways = {"short": 0, "all": 0}
-    push, push_one = Detector.push, Detector.push_one
+    push_one, push_rows = Detector._push_one, Detector._push_rows
 
-    def counted(self: Detector, one: OneRow) -> Any:
+    def counted(self: Detector, one: LentRow) -> Any:
         ways["all"] += 1
         return push_one(self, one)
 
     def long(self: Detector, items: Any) -> Any:
-        ways["short"] -= isinstance(items, OneRow)
-        return push(self, items)
+        ways["short"] -= isinstance(items, LentRow)
+        return push_rows(self, items)
 
     for number in range(100 + 12 * block, 100 + 12 * block + 12):
         query, rows = drawn(number, eid=eid, intervals=number % 2 == 0)
         if order == "any":
             Random(number).shuffle(rows)
         with monkeypatch.context() as patched:
-            patched.setattr(Detector, "push_one", counted)
-            patched.setattr(Detector, "push", long)
+            patched.setattr(Detector, "_push_one", counted)
+            patched.setattr(Detector, "_push_rows", long)
             short = followed(stream(query, order=order), rows)
         with monkeypatch.context() as patched:
-            patched.setattr(Detector, "push_one", lambda self, one: push(self, one.copy()))
+            patched.setattr(Detector, "_push_one", lambda self, one: self.push(one.copy()))
             assert followed(stream(query, order=order), rows) == short, f"{query}\n{rows}"
     assert ways["all"] + ways["short"] > ways["all"] // 4  # many did take the short way
 
@@ -174,7 +174,7 @@ def test_what_expires_never_becomes_arrow(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(RowEncoder, "items", lambda self, rows: made.append(len(rows)) or items(self, rows))
     for at in range(3000):
         assert len(session.push({"type": "A", "time": at, "v": at})) == 0
-    kept = session._pipeline.stages[0].detector.payload  # type: ignore[union-attr]
+    kept = session._graph.stages[0].operator.payload  # type: ignore[union-attr]
     assert made == [] and len(kept.tail) - kept.head <= 32 and len(kept.tail) < 2500
     assert len(session.push({"type": "B", "time": 3000, "v": 0})) == 10
     assert sum(made) <= 32
@@ -190,7 +190,7 @@ def test_very_many_single_rows_become_chunks(order: Any, monkeypatch: pytest.Mon
     ]
     session = query.stream(jit=False, order=order, schema={"*": {"v": "int"}})
     found = [match for row in rows for match in session.push(row)]
-    kept = session._pipeline.stages[0].detector.payload  # type: ignore[union-attr]
+    kept = session._graph.stages[0].operator.payload  # type: ignore[union-attr]
     assert 0 < len(kept.chunks) < 40
     assert len(found) == 900
     assert same(found, list(query.detect(rows, jit=False)))
@@ -309,7 +309,7 @@ def test_the_ledger_forgets_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
     rows = [{"type": "AXXB"[at % 4], "time": at // 2} for at in range(2000)]
     session = query.stream(jit=False)
     found = list(session.follow(rows))
-    book = session._pipeline.stages[0].detector.ledger  # type: ignore[union-attr]
+    book = session._graph.stages[0].operator.ledger  # type: ignore[union-attr]
     assert book is not None and len(book.counts) < 200 < len(found)
     assert same(found, list(query.detect(rows, jit=False)))
 

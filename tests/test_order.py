@@ -18,19 +18,23 @@ import pytest
 
 import tocsin
 from tocsin.app.judge import Engine, settled
+from tocsin.codec import pack, unpack
 from tocsin.encode import Columns, from_dicts
+from tocsin.engine.changes import Changes
+from tocsin.engine.inspect import debts, stored
 from tocsin.errors import InputError, StateError, TocsinError, TocsinWarning
-from tocsin.events import END_OF_TIME, Event
-from tocsin.graph.query_graph import Pipeline
+from tocsin.events import Event
+from tocsin.graph.query_graph import QueryGraph, detectors_in
+from tocsin.items import end
 from tocsin.lang.parser import parse, parse_all
 from tocsin.lang.syntax import Query
 from tocsin.order.auto import Auto
 from tocsin.order.guarantees import Guarantees
+from tocsin.order.sort import Sort
 from tocsin.order.strategy import KINDS, Strategy, parse_strategy
 from tocsin.plan.facts import types_of
 from tocsin.run.query import plans_of
 from tocsin.run.session import Session
-from tocsin.run.state import Archive, get_pipeline, put_pipeline
 from tocsin.schema import Schema
 from tocsin.testing.cases import Case, admitted, oracle_answer, read_cases
 from tocsin.testing.disorder import disordered, smallest_sufficient_slack
@@ -175,7 +179,7 @@ def test_without_sources_nothing_follows_from_one_of_them() -> None:
     assert known.of("A", "s3") == 9
 
 
-# --- the pipeline, driven item by item -----------------------------------------------------------------------------
+# --- the graph, driven item by item --------------------------------------------------------------------------------
 
 SOURCES = ("s1", "s2")
 
@@ -216,40 +220,39 @@ class Asked:
         self.named = any(event.source for event in self.events)
         self.types = types_of(self.plans[0])
 
-    def new(self, order: str | Strategy) -> Pipeline:
+    def new(self, order: str | Strategy) -> QueryGraph:
         strategy = parse_strategy(order, self.schema)
         columns = Columns(source="source" if self.named else None)
-        return Pipeline(
+        return QueryGraph(
             self.plans, self.schema, columns, jit=False, order=strategy, sources=SOURCES if self.named else ()
         )
 
     def run(self, order: str | Strategy, *, restarts: float = 0.0, batch: int = 1) -> Run:
-        """Item by item; with `restarts` the pipeline is saved and taken up again before such a share of them."""
+        """Item by item; with `restarts` the graph is saved and taken up again before such a share of them."""
         random = Random(7)  # the same moments each time
-        pipeline, log, aside, at = self.new(order), [], [], 0
+        graph, log, aside, at = self.new(order), [], [], 0
         rows = from_dicts(self.events) if self.events else None
         for place, item in enumerate(self.items):
             if random.random() < restarts:
-                pipeline = self.restarted(pipeline, order)
+                graph = self.restarted(graph, order)
             if isinstance(item, Promise):
-                changes = pipeline.promise(item.type, item.time, item.source)
+                changes = graph.push(graph.guarantee(item.type, item.time, item.source))
             else:
                 assert rows is not None
-                changes = pipeline.push(rows.slice(at, 1))
-                aside += [place] if pipeline.late and item.type in self.types else []  # else nobody cares
+                changes = graph.push(graph.encode(rows.slice(at, 1)))
+                aside += [place] if changes.late and item.type in self.types else []  # else nobody cares
                 at += 1
             log.append(bindings(changes))
         if restarts:
-            pipeline = self.restarted(pipeline, order)
-        state = getattr(pipeline.stages[-1].detector, "state", dict)()
-        strategy = pipeline.strategy
-        log.append(bindings(pipeline.advance(END_OF_TIME)))
+            graph = self.restarted(graph, order)
+        state = stored(next(detectors_in(graph.stages[-1].operator)))
+        strategy = graph.strategy
+        log.append(bindings(graph.push(end())))
         return Run(log, aside, state, strategy)
 
-    def restarted(self, pipeline: Pipeline, order: str | Strategy) -> Pipeline:
-        archive, new = Archive(), self.new(order)
-        put_pipeline(archive, pipeline)
-        get_pipeline(Archive(archive.bytes()), new)
+    def restarted(self, graph: QueryGraph, order: str | Strategy) -> QueryGraph:
+        new = self.new(order)
+        new.restore(unpack(pack(graph.snapshot())))
         return new
 
     def taken(self, run: Run) -> list[Event]:
@@ -267,8 +270,8 @@ class Asked:
         return f"{self.query}\n" + "\n".join(map(str, self.items))
 
 
-def bindings(changes: list[list[Any]]) -> list[Change]:
-    return [change for piece in changes[-1] for change in piece.bindings()]
+def bindings(changes: Changes, stage: int = 0) -> list[Change]:
+    return [change for batch in changes if batch.stage == stage for change in batch.bindings()]
 
 
 def drawn(seed: str, *, most: int | None = None) -> Asked:
@@ -624,7 +627,7 @@ def test_promises_that_say_nothing_new_are_counted() -> None:
     assert len(session.promise("C", 2)) == 0
     assert len(session.promise("Unknown", 50)) == 0
     assert len(session.promise("C", 7)) == 1
-    known = session._pipeline.guarantees  # type: ignore[union-attr]
+    known = session._graph.intake.guarantees  # type: ignore[union-attr]
     assert (known.backwards, known.unknown) == (1, 1)
 
 
@@ -742,10 +745,10 @@ def test_a_session_learns_restarts_and_batches_without_a_trace(order: str) -> No
 
 def swung(session: Session, place: int) -> Counter[tuple[int, str]]:
     """Have a session that chooses its strategy change its mind at every third item."""
-    auto = None if session._pipeline is None else session._pipeline.stages[0].detector
+    auto = None if session._graph is None else session._graph.stages[0].operator
     if not isinstance(auto, Auto) or auto.held == (place // 3 % 2 == 1):
         return Counter()
-    changes = auto.correct() if auto.held else auto.hold()
+    changes = auto._switch(held=not auto.held)
     return Counter(
         pair for piece in changes for pair in zip(piece.op.tolist(), piece.match_id.to_pylist(), strict=True)
     )
@@ -807,8 +810,8 @@ def test_an_adaptive_slack_reports_how_long_it_is() -> None:
     session = opened("EVENT SEQ(A a, B b) WITHIN 50", "slack(adaptive)")
     for time in (10, 20, 15, 30, 22):
         session.push(row(Event("A", time, time, f"e{time}")))
-    sorter = session._pipeline.sorter  # type: ignore[union-attr]
-    assert sorter is not None and sorter.late == 8
+    [sort] = session._graph.intake.inner  # type: ignore[union-attr]
+    assert isinstance(sort, Sort) and sort.late == 8
 
 
 def test_single_events_find_their_way_when_time_was_promised() -> None:
@@ -835,26 +838,21 @@ class Recording(Engine):
         super().__init__(jit=False)
         self.steps: list[Counter[Change]] = []
 
-    def _steps(self, pipeline: Pipeline, items: Sequence[Item], options: Any) -> Any:
-        for changes in super()._steps(pipeline, items, options):
-            self.steps.append(Counter(bindings(changes)))
+    def _steps(self, graph: QueryGraph, items: Sequence[Item], options: Any) -> Any:
+        for changes in super()._steps(graph, items, options):
+            self.steps.append(Counter(bindings(changes, len(graph.plans) - 1)))
             yield changes
 
 
 class Restarting(Recording):
     """The same, saved and taken up again after every step."""
 
-    def _steps(self, pipeline: Pipeline, items: Sequence[Item], options: Any) -> Any:
-        for changes in super()._steps(pipeline, items, options):
+    def _steps(self, graph: QueryGraph, items: Sequence[Item], options: Any) -> Any:
+        for changes in super()._steps(graph, items, options):
             yield changes
-            archive = Archive()
-            put_pipeline(archive, pipeline)
-            new = Pipeline(
-                [stage.plan for stage in pipeline.stages], pipeline.schema, pipeline.encoder.columns, jit=False,
-                order=pipeline.order,
-            )  # fmt: skip
-            get_pipeline(Archive(archive.bytes()), new)
-            vars(pipeline).update(vars(new))
+            new = QueryGraph(graph.plans, graph.schema, graph.encoder.columns, jit=False, order=graph.order)
+            new.restore(unpack(pack(graph.snapshot())))
+            vars(graph).update(vars(new))
 
 
 @pytest.mark.parametrize("case", [case for case in ORDER_CASES if "end" not in case.options], ids=str)
@@ -896,14 +894,14 @@ def test_what_is_owed_is_enough() -> None:
     settled = 0
     for number in range(4 * QUICK):
         asked = drawn(f"debts {number}")
-        pipeline = asked.new("conservative")
+        graph = asked.new("conservative")
         if asked.events:
-            pipeline.push(from_dicts(asked.events))
-        [stage] = pipeline.stages
-        while owed := stage.detector.debts():
+            graph.push(graph.encode(from_dicts(asked.events)))
+        [detector] = detectors_in(graph)
+        while owed := debts(detector):
             settled += 1
             for type, time in owed[0].missing.items():
-                pipeline.promise(type, time)
+                graph.push(graph.guarantee(type, time))
             assert owed[0].missing, asked
-            assert owed[0] not in stage.detector.debts(), asked
+            assert owed[0] not in debts(detector), asked
     assert settled > QUICK

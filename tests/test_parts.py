@@ -16,11 +16,11 @@ from random import Random
 import pytest
 
 from tocsin.encode import Encoder, from_dicts
-from tocsin.engine.detector import Detector, compile_plan
+from tocsin.engine.detector import Detector
 from tocsin.engine.snapshot import Part, sealed
 from tocsin.errors import StateError
-from tocsin.events import END_OF_TIME, Event
-from tocsin.items import Strings
+from tocsin.events import Event
+from tocsin.items import Strings, advanced, end
 from tocsin.lang.parser import parse
 from tocsin.plan.bind import bind
 from tocsin.plan.facts import types_of
@@ -55,7 +55,7 @@ class Works:
         self.types, self.strings, self.ordered = types_of(self.plan), Strings(), ordered
 
     def detector(self, parts: Iterable[Part] | None = None) -> Detector:
-        new = compile_plan(self.plan, self.types, self.strings, jit=False, ordered=self.ordered)
+        new = Detector(self.plan, self.types, self.strings, jit=False, ordered=self.ordered)
         if parts is not None:
             new.restore(parts)
         return new
@@ -65,7 +65,7 @@ class Works:
         return net([detector.push(encoder.encode(from_dicts(events)))] if events else [])
 
     def end(self, detector: Detector) -> Counter[Binding]:
-        return net([detector.advance(END_OF_TIME)])
+        return net([detector.push(end())])
 
     def expected(self, events: Sequence[Event]) -> Counter[Binding]:
         return Counter(match.binding for match in matches(self.query, events))
@@ -111,7 +111,7 @@ def test_a_fresh_process_goes_on(name: str, tmp_path: Path) -> None:
     works, events, half = Works(QUERIES[name]), some_events(), 20
     detector = works.detector()
     before = works.push(detector, events[:half])
-    parts = [[part.id, part.version, base64.b64encode(part.data).decode(), part.range] for part in detector.parts()]
+    parts = [[part.id, part.version, base64.b64encode(part.data).decode(), part.range] for part in detector.snapshot()]
     saved = tmp_path / "state.json"
     saved.write_text(json.dumps({"query": QUERIES[name], "half": half, "parts": parts}))
     done = subprocess.run(
@@ -134,7 +134,7 @@ def test_every_prefix(name: str, ordered: bool) -> None:
     for prefix in range(0, len(events) + 1, 3):
         detector = works.detector()
         total = works.push(detector, events[:prefix])
-        detector = works.detector(detector.parts())
+        detector = works.detector(detector.snapshot())
         added(total, works.push(detector, events[prefix:]))
         added(total, works.end(detector))
         assert total == works.expected(events), prefix
@@ -147,7 +147,7 @@ def range_of(works: Works, event: Event) -> int | None:
     """The key range that the detector gives an event."""
     detector = works.detector()
     works.push(detector, [event])
-    return next((part.range for part in detector.parts() if part.range is not None), None)
+    return next((part.range for part in detector.snapshot() if part.range is not None), None)
 
 
 @pytest.mark.parametrize("name", ["pairs", "negation", "last negation", "repetition", "hidden"])
@@ -156,7 +156,7 @@ def test_split_by_key_range_and_merge_again(name: str) -> None:
     thirds = events[:20], events[20:40], events[40:]
     detector = works.detector()
     total = works.push(detector, thirds[0])
-    parts = detector.parts()
+    parts = detector.snapshot()
     ranges = {event.attrs["id"]: range_of(works, replace(event, type="A")) for event in events}
     middle = sorted(range for range in ranges.values() if range is not None)[len(ranges) // 2]
     low = works.detector([part for part in parts if part.range is None or part.range < middle])
@@ -167,8 +167,8 @@ def test_split_by_key_range_and_merge_again(name: str) -> None:
     added(total, works.push(high, [event for event in thirds[1] if event not in lower]))
     clock = max(event.end for event in thirds[1])
     for side in (low, high):
-        added(total, net([side.advance(clock)]))
-    merged = works.detector([*low.parts(), *high.parts()])
+        added(total, net([side.push(advanced(clock - 1))]))
+    merged = works.detector([*low.snapshot(), *high.snapshot()])
     added(total, works.push(merged, thirds[2]))
     added(total, works.end(merged))
     assert total == works.expected(events)
@@ -186,7 +186,7 @@ def test_a_store_that_takes_only_what_changed(name: str, ordered: bool) -> None:
     for first in range(0, len(events), 8):
         added(total, works.push(detector, events[first : first + 8]))
         version = max((part.version for part in store.values()), default=0)
-        for part in detector.parts(changed_since=version):
+        for part in detector.snapshot(version):
             store[part.id] = part
     restored = works.detector(store.values())
     added(total, works.end(restored))
@@ -197,10 +197,10 @@ def test_an_old_part_is_not_saved_again() -> None:
     works, events = Works(QUERY, ordered=False), some_events(40)
     detector = works.detector()
     works.push(detector, events[:30])
-    everything = detector.parts()
+    everything = detector.snapshot()
     version = max(part.version for part in everything)
     works.push(detector, events[30:31])
-    changed = detector.parts(changed_since=version)
+    changed = detector.snapshot(version)
     assert len(changed) <= 2 < len(everything)
     assert all(part.version > version for part in changed if part.range is not None)
 
@@ -212,7 +212,7 @@ def saved_parts(text: str = QUERY) -> list[Part]:
     works = Works(text)
     detector = works.detector()
     works.push(detector, some_events())
-    return detector.parts()
+    return detector.snapshot()
 
 
 def test_another_query_is_refused() -> None:
@@ -291,7 +291,7 @@ def test_state_stays_flat_over_keys_that_never_repeat(name: str) -> None:
         works.push(detector, events)
         arrays = [(branch.H.shape, branch.D.shape, branch.KM.shape, branch.PD.shape) for branch in detector.branches]
         rows = sum(chunk.rows.num_rows for chunk in detector.payload.chunks)
-        saved = sum(len(part.data) for part in detector.parts()) if push % 10 == 9 else 0
+        saved = sum(len(part.data) for part in detector.snapshot()) if push % 10 == 9 else 0
         sizes.append((detector.counters.live, arrays, rows, saved))
     assert max(live for live, *_ in sizes) <= 100
     assert sizes[-1][1] == sizes[20][1]

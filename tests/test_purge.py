@@ -13,10 +13,11 @@ import pytest
 from tocsin.encode import Encoder, from_dicts
 from tocsin.encode.columns import Columns
 from tocsin.encode.row import RowEncoder
-from tocsin.engine.changes import Changes
-from tocsin.engine.detector import Detector, compile_plan
-from tocsin.events import END_OF_TIME, Event
-from tocsin.items import Items, Strings
+from tocsin.engine.changes import QUIET, Changes
+from tocsin.engine.detector import Detector
+from tocsin.engine.inspect import stored
+from tocsin.events import Event
+from tocsin.items import ItemKind, Items, Strings, end, guarantee
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
 from tocsin.plan.bind import bind
@@ -43,7 +44,7 @@ class Works:
         plan = optimize(bind(parse(text), schema), frozenset())
         self.types, strings = types_of(plan), Strings()
         hold = self.types if held else ()
-        self.detector: Detector = compile_plan(plan, self.types, strings, jit=jit, ordered=False, hold=hold, late=late)
+        self.detector = Detector(plan, self.types, strings, jit=jit, ordered=False, hold=hold, late=late)
         self.encoder = Encoder(plan.schema, self.types, strings, wanted=self.detector.reads)
         self.found: list[Binding] = []
 
@@ -54,7 +55,7 @@ class Works:
         return self.encoder.encode(from_dicts(events))
 
     def promise(self, type: str | None, time: int) -> None:
-        self._take(self.detector.promise(type, time))
+        self._take(self.detector.push(guarantee(time, self.encoder.type_code(type))))
 
     def _take(self, changes: Changes) -> None:
         for op, binding in changes.bindings():
@@ -71,7 +72,7 @@ class Works:
 
     @property
     def state(self) -> dict[str, str]:
-        return {name: " ".join(entries) for name, entries in self.detector.state().items()}
+        return {name: " ".join(entries) for name, entries in stored(self.detector).items()}
 
     def matches(self) -> list[str]:
         return [" ".join(eid for _, eids in binding for eid in eids) for binding in self.found]
@@ -188,7 +189,7 @@ def test_without_negation_it_does_not_matter_whether_answers_are_held() -> None:
 def test_after_a_withdrawal_only_the_common_horizon_counts() -> None:
     works = Works("EVENT SEQ(A a, B b) WITHIN 5").run("a1 a2 b3")
     items = works.items([Event("A", 1, 1, "a1", {"id": 0})])
-    items.signs = np.array([-1], np.int8)
+    items.kinds = np.array([ItemKind.WITHDRAWAL], np.int8)
     gone = works.detector.push(items).bindings()
     assert [(op, *(eids for _, eids in binding)) for op, binding in gone] == [(-1, ("a1",), ("b3",))]
     assert works.run("@A>100").state["b"] == "b3"
@@ -256,8 +257,8 @@ def test_single_events_are_forgotten_in_the_same_way() -> None:
     rows = RowEncoder(works.encoder, Columns(eid="eid").resolve(["type", "time", "eid", "id"]))
     for event in list(ticking("B", 1500))[1:]:
         assert rows.read({"type": event.type, "time": event.end, "eid": event.eid, "id": 0})
-        assert works.detector.push_one(rows.one) is None
-        works.detector.promise("C", event.end - 1)
+        assert works.detector.push(rows.one) is QUIET
+        works.detector.push(guarantee(event.end - 1, works.encoder.type_code("C")))
     assert works.detector.counters.live < 200 and works.detector.payload.count < 500
 
 
@@ -317,7 +318,7 @@ def long_run(text: str, seed: int, *, jit: bool) -> tuple[list[Binding], Detecto
             )
         if random.random() < 0.02:
             works.push(events[random.randint(max(0, place - 3), place)])
-    works._take(works.detector.advance(END_OF_TIME))
+    works._take(works.detector.push(end()))
     expected = {match.binding for match in matches(_query(text), events)}
     assert set(works.found) == expected and len(works.found) == len(expected)
     return works.found, works.detector
@@ -367,13 +368,13 @@ def test_counters_tell_what_happened() -> None:
     counters = works.detector.counters
     assert (counters.late_positive, counters.late_negative) == (2, 1)  # a7 and b8; c9
     assert (counters.held, counters.released, counters.held_pruned) == (3, 0, 3)
-    assert (counters.insertions, counters.deletions) == (0, 0)
+    assert (counters.matches, counters.retracted) == (0, 0)
     corrected = Works("EVENT SEQ(A a, !C c, B b) WITHIN 10", held=False)
     for event in history("a1 b5 c3"):
         assert isinstance(event, Event)
         corrected.detector.push(corrected.items([Event(event.type, event.start, event.end, event.eid, {"id": 0})]))
     counters = corrected.detector.counters
-    assert (counters.insertions, counters.deletions, counters.late_negative) == (1, 1, 1)
+    assert (counters.matches, counters.retracted, counters.late_negative) == (1, 1, 1)
 
 
 def test_one_push_says_at_most_one_thing_about_a_binding() -> None:

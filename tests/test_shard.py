@@ -38,7 +38,8 @@ from tests.shard_support import (
     targets,
 )
 from tocsin.errors import InputError, StateError
-from tocsin.events import END_OF_TIME, Event
+from tocsin.events import Event
+from tocsin.items import end
 from tocsin.lang.parser import parse, parse_all
 from tocsin.lang.syntax import Duration, Query, leaves_of
 from tocsin.shards import blocks
@@ -655,11 +656,11 @@ def sliced(asked: Asked, slices: Slices, events: Sequence[Event]) -> Answers:
     for number in range(slices.count):
         mine = [event for event in events if number in targets(shards, row_of(event, asked.frame))]
         mine.sort(key=lambda event: event.end)
-        pipeline, numbers = asked.job.pipeline(shards.group, shards.group.units)
+        graph, numbers = asked.job.graph(shards.group, shards.group.units)
         rows = pa.RecordBatch.from_pylist([row_of(event, asked.frame) for event in mine], schema=asked.frame.rows)
-        said = [pipeline.push(rows)] if mine else []
-        for changes in (*said, pipeline.advance(END_OF_TIME)):
-            owned = [[slices.owned(each, number) for each in several if len(each)] for several in changes]
+        said = [graph.push(graph.encode(rows))] if mine else []
+        for changes in (*said, graph.push(end())):
+            owned = [slices.owned(batch, number) for batch in changes]
             for answer in asked.job.answers(numbers, owned):
                 answers.add(answer)
     return answers

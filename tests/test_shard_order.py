@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 
 from tests.shard_support import Answers, Asked, Stream, arranged, ask, cuts, disagreement, frame_of, nameless, row_of
 from tests.test_shard import drawn, frame_for
-from tocsin.engine.changes import Changes
+from tocsin.engine.changes import ChangeBatch
 from tocsin.errors import StateError, TocsinError
 from tocsin.events import Event
 from tocsin.lang.parser import parse
@@ -41,14 +41,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_ALIVE", 2)
     monkeypatch.setattr(module, "_alive", OrderedDict())
     coin = Random("a change of mind")
-    monkeypatch.setattr(Auto, "_judged", lambda auto, changes: changes + turned(auto, coin))
+    monkeypatch.setattr(Auto, "_judged", lambda auto: turned(auto, coin))
 
 
-def turned(auto: Auto, coin: Random) -> list[Changes]:
+def turned(auto: Auto, coin: Random) -> list[ChangeBatch]:
     """Change its mind now and then, whatever it has measured; another attempt may choose otherwise."""
-    if not auto.chooses or coin.random() > 0.2:
+    if not auto.can_choose or coin.random() > 0.2:
         return []
-    return auto.correct() if auto.held else auto.hold()
+    return auto._switch(held=not auto.held)
 
 
 def with_strategy(asked: Asked, strategy: Strategy, limit: int | None = None) -> Asked:

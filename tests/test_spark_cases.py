@@ -28,8 +28,9 @@ from pyspark.sql import functions as sf
 from tests.shard_support import CHAINS, arranged, chain_history
 from tocsin.encode.columns import Columns, arrow_type, infer_schema
 from tocsin.errors import TocsinError
-from tocsin.events import END_OF_TIME, Event
-from tocsin.graph.query_graph import Pipeline
+from tocsin.events import Event
+from tocsin.graph.query_graph import QueryGraph
+from tocsin.items import end
 from tocsin.lang.parser import parse_all
 from tocsin.run.query import Query, check_endless, plans_of
 from tocsin.spark import Sink, detect, start
@@ -166,12 +167,12 @@ def composites(parts: Sequence[Part]) -> dict[Any, str]:
     names: dict[Any, Any] = {}
     for part in (part for part in parts if len(part.queries) > 1 and part.events):
         known = infer_schema(schema, columns)
-        pipeline = Pipeline(plans_of(part.queries, known), known, columns, jit=False)
+        graph = QueryGraph(plans_of(part.queries, known), known, columns, jit=False)
         rows = [{"type": e.type, "start": e.start, "end": e.end, "eid": e.eid, **e.attrs} for e in part.events]
         rows.sort(key=lambda row: row["end"])
-        said = [pipeline.push(pa.RecordBatch.from_pylist(rows, schema=schema)), pipeline.advance(END_OF_TIME)]
+        said = [graph.push(graph.encode(pa.RecordBatch.from_pylist(rows, schema=schema))), graph.push(end())]
         for stage, query in enumerate(part.queries[:-1]):
-            for changes in (each for step in said for each in step[stage] if len(each)):
+            for changes in (batch for step in said for batch in step if batch.stage == stage):
                 for key, (_, binding) in zip(changes.match_id.to_pylist(), changes.bindings(), strict=True):
                     plain = tuple((var, tuple(names.get(eid, eid) for eid in eids)) for var, eids in binding)
                     names[key] = composite(str(query.name), Match(plain, 0, 0)).eid

@@ -19,11 +19,12 @@ import pytest
 import tocsin
 from tocsin.encode import Columns, Encoder, from_dicts, infer_schema
 from tocsin.encode.row import RowEncoder
-from tocsin.engine.changes import Changes
-from tocsin.engine.detector import Detector, compile_plan
+from tocsin.engine.changes import ChangeBatch
+from tocsin.engine.detector import Detector
 from tocsin.errors import StateError, TocsinError, TocsinWarning
-from tocsin.events import END_OF_TIME, Event
-from tocsin.items import Items, Strings
+from tocsin.events import Event
+from tocsin.items import EVERY as ALL_TYPES
+from tocsin.items import Items, Strings, end, guarantee
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
 from tocsin.plan.bind import bind
@@ -80,7 +81,7 @@ WAYS = (
 # fmt: on
 
 
-def changes(plan: Plan, events: Sequence[Event], way: Way, folder: Path) -> Iterator[Changes | Spilling]:
+def changes(plan: Plan, events: Sequence[Event], way: Way, folder: Path) -> Iterator[ChangeBatch | Spilling]:
     """Everything that a run with spilling says; at last itself."""
     mode, types, strings = way.mode, types_of(plan), Strings()
     rows = from_dicts(events)
@@ -88,7 +89,7 @@ def changes(plan: Plan, events: Sequence[Event], way: Way, folder: Path) -> Iter
         rows = rows.drop_columns(["eid"])
 
     def new() -> Spilling:
-        detector = compile_plan(
+        detector = Detector(
             plan, types, strings, jit=mode.jit, ordered=False, late=smallest_slack(events) if mode.late else None,
             hold=held_types(types, mode.hold), immediate=mode.immediate,
         )  # fmt: skip
@@ -99,14 +100,14 @@ def changes(plan: Plan, events: Sequence[Event], way: Way, folder: Path) -> Iter
     step = mode.batch or max(1, len(events))
     for push, first in enumerate(range(0, len(events), step)):
         if mode.restart is not None:
-            parts = spilling.parts()
+            parts = spilling.snapshot()
             spilling.close()
             spilling = new()
             spilling.restore(parts)
         yield from spilling.push(encoder.encode(rows.slice(first, step)))
         for type, time in promises(events[first + step :], types, mode.promises, push):
-            yield from spilling.promise(type, time)
-    yield from spilling.advance(END_OF_TIME)
+            yield from spilling.push(guarantee(time, encoder.type_code(type)))
+    yield from spilling.push(end())
     assert not spilling.frames.all and not spilling.shelf.pieces and not spilling.shelf.store.size
     yield spilling
     spilling.close()
@@ -220,7 +221,7 @@ class Run:
         types = types_of(self.plan)
         late = self.most if self.known else None
         hold = types if self.held else ()
-        return compile_plan(self.plan, types, self.strings, jit=self.jit, ordered=False, late=late, hold=hold)
+        return Detector(self.plan, types, self.strings, jit=self.jit, ordered=False, late=late, hold=hold)
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -234,7 +235,7 @@ class Run:
     def expected(self) -> Counter[Binding]:
         """What a detector without a limit says."""
         detector = self.detector()
-        return net([*(detector.push(items) for items in self.batches), detector.advance(END_OF_TIME)])
+        return net([*(detector.push(items) for items in self.batches), detector.push(end())])
 
     @cached_property
     def state(self) -> int:
@@ -246,7 +247,7 @@ class Run:
         return most
 
 
-def played(spilling: Spilling, batches: Sequence[Items]) -> list[Changes]:
+def played(spilling: Spilling, batches: Sequence[Items]) -> list[ChangeBatch]:
     return [changes for items in batches for changes in spilling.push(items)]
 
 
@@ -270,7 +271,7 @@ def test_a_twentieth_of_the_memory_is_enough(run: Run, tmp_path: Path) -> None:
         found = played(spilling, run.batches)
     shown = spilling.spilled
     assert shown.frames_spilled > 3 and shown.bytes_on_disk > 0
-    assert net([*found, *spilling.advance(END_OF_TIME)]) == run.expected
+    assert net([*found, *spilling.push(end())]) == run.expected
     assert spilling.spilled.frames_loaded > 0 and not spilling.spilled.deferred
     assert spilling.counters.seen == len(run.rows)
     assert spilling.counters.matches - spilling.counters.retracted == sum(run.expected.values())
@@ -296,9 +297,9 @@ def test_single_events(tmp_path: Path) -> None:
     found = []
     for row in rows.to_pylist():
         assert single.read(row)
-        found += spilling.push_one(single.one)
+        found += spilling.push(single.one)
     assert spilling.spilled.frames_spilled > 0
-    assert net([*found, *spilling.advance(END_OF_TIME)]) == run.expected
+    assert net([*found, *spilling.push(end())]) == run.expected
 
 
 def test_events_without_names_keep_their_identity(tmp_path: Path) -> None:
@@ -310,7 +311,7 @@ def test_events_without_names_keep_their_identity(tmp_path: Path) -> None:
         arranged = Trial("", way.mode, shuffle=seed, twice=True).arranged(events)
         alone = replace(way, limit=10**9)
         said = [[*changes(plan, arranged, each, tmp_path)] for each in (way, alone)]
-        found, expected = (net(piece for piece in each if isinstance(piece, Changes)) for each in said)
+        found, expected = (net(piece for piece in each if isinstance(piece, ChangeBatch)) for each in said)
         assert found == expected, f"seed {seed}: {query}"
         spilled += sum(piece.spilled.frames_spilled for piece in said[0] if isinstance(piece, Spilling))
     assert spilled > 8
@@ -330,17 +331,17 @@ def test_withdrawn_events_leave_no_trace(tmp_path: Path) -> None:
                 log.insert(random.randint(log.index((event, 1)) + 1, len(log)), (event, -1))
         bench = Bench(query, SCHEMA)
         plan, strings = bench.plan(frozenset()), Strings()
-        detector = compile_plan(plan, types_of(plan), strings, jit=False, ordered=False)
+        detector = Detector(plan, types_of(plan), strings, jit=False, ordered=False)
         spilling = Spilling(detector, 1, tmp_path, many=2, patience=3)
         encoder = Encoder(SCHEMA, types_of(plan), strings, wanted=detector.reads)
-        rows, signs = from_dicts([event for event, _ in log]), np.array([sign for _, sign in log], np.int8)
+        rows, kinds = from_dicts([event for event, _ in log]), np.array([sign < 0 for _, sign in log], np.int8)
         found = []
         for first in range(0, len(log), 2):
             items = encoder.encode(rows.slice(first, 2))
-            found += spilling.push(replace(items, signs=signs[first : first + 2]))
+            found += spilling.push(replace(items, kinds=kinds[first : first + 2]))
         spilled += spilling.spilled.frames_spilled
         expected = {match.binding: 1 for match in bench.oracle([event for event in events if event.eid not in gone])}
-        assert net([*found, *spilling.advance(END_OF_TIME)]) == expected, f"seed {seed}: {query}"
+        assert net([*found, *spilling.push(end())]) == expected, f"seed {seed}: {query}"
     assert spilled > 6
 
 
@@ -365,7 +366,7 @@ def test_a_frame_is_loaded_when_enough_events_wait(tmp_path: Path) -> None:
     run, spilling = small(tmp_path, many=3, patience=1000)
     before = spilling.spilled
     for number in (1, 2):
-        assert spilling.push(late(run, 20, 1000 + number)) == []
+        assert not len(spilling.push(late(run, 20, 1000 + number)))
     waiting = spilling.spilled
     assert waiting.deferred >= 2 and waiting.frames_loaded == before.frames_loaded
     spilling.push(late(run, 20, 1003))
@@ -396,8 +397,9 @@ def test_a_deferred_event_comes_before_later_guarantees(tmp_path: Path) -> None:
     said = [changes for items in late_ones for changes in spilling.push(items)]
     answer = [expected.push(items) for items in late_ones]
     for type, time in (("C", 100), ("A", 100), (None, 150)):
-        said += spilling.promise(type, time)
-        answer.append(expected.promise(type, time))
+        told = guarantee(time, ALL_TYPES if type is None else expected.types.index(type))
+        said += spilling.push(told)
+        answer.append(expected.push(told))
     assert net(said) == net(answer)
     assert all((changes.op > 0).all() for changes in said)
 
@@ -409,8 +411,8 @@ def test_an_idle_stream_waits_for_nothing(tmp_path: Path) -> None:
     found, expected = played(spilling, run.batches), [detector.push(items) for items in run.batches]
     assert spilling.frames.all
     for time in (150, 151):
-        found += spilling.promise(None, time)
-        expected.append(detector.promise(None, time))
+        found += spilling.push(guarantee(time))
+        expected.append(detector.push(guarantee(time)))
     assert net(found) == net(expected) and sum(net(found).values()) > 10
 
 
@@ -418,12 +420,12 @@ def test_guarantees_remove_files(tmp_path: Path) -> None:
     _, spilling = small(tmp_path, many=1000, patience=1000)
     written = spilling.spilled.bytes_on_disk
     assert written > 0
-    spilling.promise(None, 120)
+    spilling.push(guarantee(120))
     less = spilling.spilled.bytes_on_disk
     assert 0 < less < written and spilling.frames.all[0].low > 40
-    spilling.promise(None, 1000)
+    spilling.push(guarantee(1000))
     assert not spilling.frames.all
-    spilling.advance(END_OF_TIME)
+    spilling.push(end())
     assert spilling.spilled.bytes_on_disk == 0 and not list(tmp_path.rglob("*.arrows"))
     spilling.close()
     assert not list(tmp_path.iterdir())
@@ -437,7 +439,7 @@ def test_a_stream_that_comes_backwards(tmp_path: Path) -> None:
     found = played(spilling, run.batches)
     assert len(spilling.frames) > 4
     assert max(piece.level for piece in spilling.shelf.pieces) > 1
-    assert net([*found, *spilling.advance(END_OF_TIME)]) == run.expected
+    assert net([*found, *spilling.push(end())]) == run.expected
 
 
 # --- saved states --------------------------------------------------------------------------------------------------
@@ -449,7 +451,7 @@ def test_a_snapshot_needs_no_file(held: bool, tmp_path: Path) -> None:
     spilling = Spilling(run.detector(), 8000, tmp_path / "one")
     batches = run.batches
     found = played(spilling, batches[:12])
-    parts = spilling.parts()
+    parts = spilling.snapshot()
     assert spilling.spilled.deferred > 0 and spilling.spilled.bytes_on_disk > 0
     spilling.close()
     assert not list((tmp_path / "one").iterdir())
@@ -457,7 +459,7 @@ def test_a_snapshot_needs_no_file(held: bool, tmp_path: Path) -> None:
     again.restore(parts)
     assert again.spilled.deferred == sum(frame.pending for frame in spilling.frames)
     found += played(again, batches[12:])
-    assert net([*found, *again.advance(END_OF_TIME)]) == run.expected
+    assert net([*found, *again.push(end())]) == run.expected
     assert again.counters.matches - again.counters.retracted == sum(run.expected.values())
 
 
@@ -468,15 +470,15 @@ def test_parts_that_did_not_change_are_not_saved_again(tmp_path: Path) -> None:
     saved, version, found, skipped = {}, 0, [], 0
     for items in batches[:14]:
         found += spilling.push(items)
-        parts = spilling.parts(version)
-        skipped += len(spilling.parts()) - len(parts)
+        parts = spilling.snapshot(version)
+        skipped += len(spilling.snapshot()) - len(parts)
         saved |= {part.id: part for part in parts}
         version = next(part.version for part in parts if part.id == "summary")
     assert skipped > 10
     again = Spilling(run.detector(), 8000, tmp_path)
     again.restore(saved.values())
     found += played(again, batches[14:])
-    assert net([*found, *again.advance(END_OF_TIME)]) == run.expected
+    assert net([*found, *again.push(end())]) == run.expected
 
 
 def test_a_state_saved_without_spilling_can_be_taken_up(tmp_path: Path) -> None:
@@ -484,15 +486,15 @@ def test_a_state_saved_without_spilling_can_be_taken_up(tmp_path: Path) -> None:
     detector, batches = run.detector(), run.batches
     found = [detector.push(items) for items in batches[:12]]
     spilling = Spilling(run.detector(), 8000, tmp_path)
-    spilling.restore(detector.parts())
+    spilling.restore(detector.snapshot())
     found += played(spilling, batches[12:])
     assert spilling.spilled.frames_spilled > 0
-    assert net([*found, *spilling.advance(END_OF_TIME)]) == run.expected
+    assert net([*found, *spilling.push(end())]) == run.expected
 
 
 def test_a_state_that_lacks_a_part_is_refused(tmp_path: Path) -> None:
     run, spilling = small(tmp_path, many=10, patience=10)
-    parts = [part for part in spilling.parts() if not part.id.startswith("spill.")]
+    parts = [part for part in spilling.snapshot() if not part.id.startswith("spill.")]
     with pytest.raises(StateError, match="not complete"):
         Spilling(run.detector(), 1, tmp_path).restore(parts)
 
@@ -524,14 +526,14 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         found += spilling.push(items)  # there is room again: the same events once more
     assert len(errors) > 3
     assert all(str(tmp_path) in str(error) and "No space left" in str(error) and error.hint for error in errors)
-    assert net([*found, *spilling.advance(END_OF_TIME)]) == run.expected
+    assert net([*found, *spilling.push(end())]) == run.expected
 
 
 def test_after_a_full_disk_the_last_snapshot_is_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(count=400, most=250)
     spilling, batches = Spilling(run.detector(), 10_000, tmp_path), run.batches
     found = played(spilling, batches[:10])
-    parts = spilling.parts()
+    parts = spilling.snapshot()
     with monkeypatch.context() as patched:
         full_disk(patched)
         with pytest.raises(TocsinError):
@@ -539,7 +541,7 @@ def test_after_a_full_disk_the_last_snapshot_is_as_good(tmp_path: Path, monkeypa
     again = Spilling(run.detector(), 10_000, tmp_path)
     again.restore(parts)
     found += played(again, batches[10:])
-    assert net([*found, *again.advance(END_OF_TIME)]) == run.expected
+    assert net([*found, *again.push(end())]) == run.expected
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -558,7 +560,7 @@ def test_damaged_files_are_noticed(tmp_path: Path) -> None:
         data[len(data) // 2] ^= 1
         file.write_bytes(data)
     with pytest.raises(StateError, match=r"arrows cannot be read\n(.|\n)*checksum(.|\n)*snapshot"):
-        spilling.advance(END_OF_TIME)
+        spilling.push(end())
 
 
 def test_a_file_that_is_gone_is_noticed(tmp_path: Path) -> None:
@@ -567,7 +569,7 @@ def test_a_file_that_is_gone_is_noticed(tmp_path: Path) -> None:
     for file in tmp_path.rglob("*.arrows"):
         file.unlink()
     with pytest.raises(StateError, match=r"cannot be read\n(.|\n)*No such file"):
-        spilling.parts()
+        spilling.snapshot()
 
 
 @pytest.mark.parametrize("text", [THEFT, "SEQ(A a, !C c, B b) WHERE [id]"])
@@ -578,14 +580,14 @@ def test_a_limit_that_is_too_small_is_told_once(text: str, tmp_path: Path) -> No
         found = played(spilling, run.batches)
     assert len(told) == 1
     assert spilling.spilled.frames_spilled == 0
-    assert net([*found, *spilling.advance(END_OF_TIME)]) == run.expected
+    assert net([*found, *spilling.push(end())]) == run.expected
 
 
 def test_what_cannot_be_meant_is_refused() -> None:
     run = Run()
     with pytest.raises(TocsinError, match="leaves no room"):
         Spilling(run.detector(), 0)
-    ordered = compile_plan(run.plan, types_of(run.plan), run.strings, jit=False)
+    ordered = Detector(run.plan, types_of(run.plan), run.strings, jit=False)
     with pytest.raises(TocsinError, match="in order need no disk"):
         Spilling(ordered, 1000)
 
@@ -615,6 +617,6 @@ def test_columns_that_nobody_reads_come_back_from_disk(kind: str) -> None:
     session, found = query.stream(memory_limit="20 kB", **order), set()
     for batch in table.to_batches(max_chunksize=100):
         found |= {row["match_id"] for row in session.push(batch)}
-    assert session._pipeline.stages[0].detector.spilled.frames > 1  # type: ignore[union-attr]
+    assert session._graph.stages[0].operator.spilled.frames > 1  # type: ignore[union-attr]
     assert len(found) > 100
     assert found == set(whole.table()["match_id"].to_pylist())

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tocsin
-from tocsin.engine.detector import compile_plan
+from tocsin.engine.detector import Detector
 from tocsin.errors import QueryError, TocsinError
 from tocsin.events import Event
 from tocsin.functions import Function, function, registered
@@ -175,7 +175,7 @@ NOT_COMPILED = ["several events, not compilable", "not compilable, of numbers", 
 @pytest.mark.parametrize(("name", "compiled"), [*((n, True) for n in COMPILED), *((n, False) for n in NOT_COMPILED)])
 def test_only_what_cannot_be_compiled_runs_the_plain_body(name: str, compiled: bool) -> None:
     plan = optimize(bind(parse(QUERIES[name]), SCHEMA, FUNCTIONS))
-    detector = compile_plan(plan, types_of(plan), Strings(), jit=True, functions=FUNCTIONS)
+    detector = Detector(plan, types_of(plan), Strings(), jit=True, functions=FUNCTIONS)
     assert detector.compiled is compiled
 
 

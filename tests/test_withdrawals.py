@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tocsin.encode import Encoder, from_dicts
-from tocsin.engine.detector import compile_plan
-from tocsin.events import END_OF_TIME, Event
-from tocsin.items import Strings
+from tocsin.engine.detector import Detector
+from tocsin.events import Event
+from tocsin.items import Strings, end
 from tocsin.lang.syntax import Query
 from tocsin.plan.bind import bind
 from tocsin.plan.facts import types_of
@@ -29,15 +29,15 @@ def answers(query: Query, log: list[tuple[Event, int]], batch: int) -> Counter[B
     """The net answers to a log of events and withdrawals."""
     plan, strings = optimize(bind(query, SCHEMA)), Strings()
     types = types_of(plan)
-    detector = compile_plan(plan, types, strings, jit=False, ordered=False)
+    detector = Detector(plan, types, strings, jit=False, ordered=False)
     encoder = Encoder(SCHEMA, types, strings, wanted=detector.reads)
     rows = from_dicts([event for event, _ in log])
-    signs = np.array([sign for _, sign in log], np.int8)
+    kinds = np.array([sign < 0 for _, sign in log], np.int8)  # a withdrawal is 1
     pieces = []
     for first in range(0, len(log), batch):
         items = encoder.encode(rows.slice(first, batch))
-        pieces.append(detector.push(replace(items, signs=signs[first : first + batch])))
-    return net([*pieces, detector.advance(END_OF_TIME)])
+        pieces.append(detector.push(replace(items, kinds=kinds[first : first + batch])))
+    return net([*pieces, detector.push(end())])
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +17,16 @@ import pyarrow as pa
 from benchmarks.disorder.baselines.engine import Engine
 from benchmarks.disorder.baselines.pattern import Change, Event, Given, Pattern, Pog
 from tocsin.encode import Columns, Encoder, infer_schema
-from tocsin.engine.detector import Detector, compile_plan
+from tocsin.encode.stored import RowReader
+from tocsin.engine.changes import Changes
+from tocsin.engine.detector import Detector
+from tocsin.engine.operator import Operator
 from tocsin.errors import TocsinError
-from tocsin.events import END_OF_TIME
-from tocsin.items import Items, Strings
+from tocsin.items import Items, Strings, end, guarantee
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import leaves_of
 from tocsin.order.auto import Auto
-from tocsin.order.sort import Sorter
+from tocsin.order.sort import Sort
 from tocsin.order.strategy import Strategy as Chosen
 from tocsin.order.strategy import parse_strategy
 from tocsin.plan.bind import bind
@@ -56,27 +57,6 @@ class Disk:
     patience: int | None = None
 
 
-class Sorted:
-    """A sorter in front of a detector for ordered input."""
-
-    def __init__(self, sorter: Sorter, detector: Any) -> None:
-        self.sorter, self.detector = sorter, detector
-
-    def push(self, items: Items) -> Any:
-        leaving, _ = self.sorter.push(items)
-        return [self.detector.push(each) for each in leaving]
-
-    def promise(self, _type: str | None, _time: int) -> Any:
-        return None  # the sorter goes by its delay
-
-    def drain(self) -> Any:
-        return [self.detector.push(each) for each in self.sorter.advance(END_OF_TIME)]
-
-    @property
-    def held(self) -> int:
-        return self.sorter.count
-
-
 @dataclass(frozen=True)
 class Ready:
     """A query and its input, ready to be measured."""
@@ -100,7 +80,7 @@ class Ready:
         """Every event by itself."""
         return [self.encoder.encode(batch) for batch in self.table.to_batches(max_chunksize=1)]
 
-    def fresh(self, order: str, disk: Disk | None = None) -> Any:
+    def fresh(self, order: str, disk: Disk | None = None) -> Operator:
         strategy = parse_strategy(order, self.plan.schema)
         if strategy.kind not in HERE:
             raise ValueError(f"{order!r} cannot be measured yet")
@@ -114,13 +94,15 @@ class Ready:
             )
         detector = self._detector(strategy, strategy.held_types(self.types))
         if strategy.kind == "slack":
-            return Sorted(Sorter(strategy), detector)
+            reader = RowReader(self.plan.schema, self.types, self.strings, Strings(), detector.reads)
+            return Sort(detector, strategy, reader, tells=False)
         return detector if disk is None else Spilling(detector, disk.limit, many=disk.many, patience=disk.patience)
 
     def _detector(self, how: Chosen, hold: frozenset[str]) -> Detector:
-        return compile_plan(
-            self.plan, self.types, self.strings, ordered=how.sorts, late=how.late, hold=hold, immediate=how.immediate
-        )
+        return Detector(
+            self.plan, self.types, self.strings, ordered=how.sorts, late=how.late, hold=hold,
+            immediate=how.immediate, by_type=how.kind != "auto",
+        )  # fmt: skip
 
     def work(self, order: str, *, encoded: bool = True) -> Callable[[], int]:
         """The detector is made now; pushing everything is left to the caller's clock. Gives the number of answers.
@@ -133,25 +115,13 @@ class Ready:
         def push_all() -> int:
             found = sum(net_count(detector.push(items)) for items in chunks)
             found += sum(net_count(detector.push(encode(batch))) for batch in batches)
-            return found + sum(map(net_count, ends(detector)))
+            return found + net_count(detector.push(end()))
 
         return push_all
 
 
-def pieces(said: Any) -> list[Any]:
-    """What a push said as a list of changes; some say nothing, one, or several."""
-    return said if isinstance(said, list) else [] if said is None else [said]
-
-
-def net_count(said: Any) -> int:
-    return sum(int(np.sum(each.op, dtype=np.int64)) for each in pieces(said))
-
-
-def ends(detector: Any) -> list[Any]:
-    """What is said at the end of the stream."""
-    if isinstance(detector, Sorted):
-        return [*detector.drain(), detector.detector.advance(END_OF_TIME)]
-    return [detector.advance(END_OF_TIME)]
+def net_count(said: Changes) -> int:
+    return sum(int(np.sum(batch.op, dtype=np.int64)) for batch in said)
 
 
 def ready(query: str, table: pa.Table) -> Ready:
@@ -175,10 +145,12 @@ class Strategy(Engine):
         self.by_eid = {event.eid: event for event in events}
         self.row = {event.number: row for event, row in zip(events, prepared.rows, strict=True)}
 
-    def work(self, given: Given) -> object:
+    def work(self, given: Given) -> Changes | None:
         if isinstance(given, Event):
             return self.detector.push(self.row[given.number])
-        return self.detector.promise(given.type, given.ts) if given.type in self.types else None
+        if given.type not in self.types or isinstance(self.detector, Sort):  # a sorter goes by its delay
+            return None
+        return self.detector.push(guarantee(given.ts, self.types.index(given.type)))
 
     def on_event(self, event: Event) -> list[Change]:
         self.clock = max(self.clock, event.ts)
@@ -189,16 +161,15 @@ class Strategy(Engine):
         return self._translated(self.work(pog))
 
     def flush(self) -> list[Change]:
-        return [change for said in ends(self.detector) for change in self._translated(said)]
+        return self._translated(self.detector.push(end()))
 
     def size(self) -> int:
-        behind = isinstance(self.detector, Sorted)
-        counters = (self.detector.detector if behind else self.detector).counters
-        return int(counters.live + counters.waiting) + (self.detector.held if behind else 0)
+        counters = self.detector.counters
+        return int(counters.live + counters.waiting)
 
-    def _translated(self, said: Any) -> list[Change]:
+    def _translated(self, said: Changes | None) -> list[Change]:
         changes: list[Change] = []
-        for op, binding in (row for each in pieces(said) for row in each.bindings()):
+        for op, binding in said.bindings() if said is not None else ():
             sequence = tuple(self.by_eid[str(eid)] for _, eids in binding for eid in eids)
             changes += self.plus([sequence]) if op > 0 else self.minus([sequence])
         return changes

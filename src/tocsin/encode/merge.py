@@ -206,7 +206,8 @@ def stacked(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        table = pa.concat_tables([_text_eids(each) for each in tables], promote_options="permissive")
+        tables = [_wide(_text_eids(each)) for each in tables]
+        table = pa.concat_tables(tables, promote_options="permissive")
     found = table.unify_dictionaries().combine_chunks().to_batches()
     return found[0] if found else batches[0]
 
@@ -224,6 +225,14 @@ def _plain(table: pa.Table) -> pa.Table:
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             table = table.set_column(place, field.name, table.column(place).cast(field.type.value_type))
+    return table
+
+
+def _wide(table: pa.Table) -> pa.Table:
+    """With decimals that have room for every whole number: an attribute may be whole here and a decimal there."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_decimal(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(pa.decimal128(38, field.type.scale)))
     return table
 
 

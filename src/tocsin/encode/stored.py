@@ -32,7 +32,7 @@ class RowReader:
     def items(self, rows: pa.RecordBatch) -> Items:
         """The items that `stored_rows` stored."""
         own = {name: rows.column(name).to_numpy().copy() for name in OWN if name in rows.schema.names}
-        rows = rows.drop_columns(list(own)) if own else rows
+        rows = without_nulls(rows.drop_columns(list(own)) if own else rows)
         encoder = Encoder.of_payload(self.schema, self.types, self.strings, rows.schema, self.wanted)
         encoder.sources = self.sources
         items = encoder.encode(rows)
@@ -44,6 +44,14 @@ class RowReader:
     def all(self, tables: Iterable[pa.Table]) -> list[Items]:
         """Several pieces, in their order."""
         return [self.items(batch) for table in tables for batch in table.combine_chunks().to_batches()]
+
+
+def without_nulls(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows without the attributes that are null in all of them: those have whatever kind the schema has by now."""
+    empty = [
+        field.name for field, column in zip(rows.schema, rows.columns, strict=True) if column.null_count == len(rows)
+    ]
+    return rows.drop_columns([name for name in empty if name not in ("type", "start", "end", "eid")])
 
 
 def stored_rows(items: Items) -> pa.RecordBatch:

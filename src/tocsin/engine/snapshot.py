@@ -200,6 +200,7 @@ def _read_events(detector: Detector, part: Part) -> pa.Table:
 def _feed(detector: Detector, tables: list[pa.Table], answers: list[ChangeBatch] | None) -> None:
     """Push the saved events in canonical order and drop the answers: they were given before."""
     from tocsin.encode import Encoder
+    from tocsin.encode.stored import without_nulls
 
     table = pa.concat_tables(tables, promote_options="permissive")
     has_eid = (tables[0].schema.metadata or {}).get(b"eid") == b"True"
@@ -211,7 +212,7 @@ def _feed(detector: Detector, tables: list[pa.Table], answers: list[ChangeBatch]
     rows = table.drop_columns(list(INNER)).replace_schema_metadata(None)
     encoder = Encoder.of_payload(detector.plan.schema, detector.types, detector.strings, rows.schema, detector.reads)
     for batch in rows.combine_chunks().to_batches():
-        items = encoder.encode(batch)
+        items = encoder.encode(without_nulls(batch))
         items.eid_high, items.eid_low = (
             (np.ascontiguousarray(high), np.ascontiguousarray(low)) if has_eid else (None, None)
         )

@@ -96,7 +96,11 @@ class Lateness:
         """Judge one event by the shortest way, where nothing was guaranteed."""
         if self.guarantees.promised:
             return self._push_rows(one.copy())
-        return self._next.push(one) if self.admits(one.time) else LATE
+        if not self.admits(one.time):
+            return LATE
+        changes = self._next.push(one)
+        self.late_count += len(changes.late)  # it may miss its turn further on
+        return changes
 
     def admits(self, end: int) -> bool:
         """Whether one event is in time, where nothing was guaranteed; it moves the clock, or is counted."""
