@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tocsin.codec import (
     BLAKE,
     CRC,
+    UNCHECKED,
     VERSION,
     Part,
     check_version,
@@ -79,7 +80,7 @@ WORDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("compress", [False, True])
-@pytest.mark.parametrize("check", [BLAKE, CRC])
+@pytest.mark.parametrize("check", [BLAKE, CRC, UNCHECKED])
 def test_what_goes_in_comes_out(compress: bool, check: int) -> None:
     tables = {"all": TABLE, "some": TABLE.slice(1, 1), "none": TABLE.slice(0, 0), "bare": pa.table({})}
     data = encode("test", WORDS, tables, ARRAYS, {"raw": b"\0\1", "": b""}, compress=compress, check=check)
@@ -164,6 +165,14 @@ def test_one_bit_changed_anywhere(check: int) -> None:
             refused(decode, bytes(data), "test")
             data[place] ^= 1 << bit
     assert decode(bytes(data), "test").words["a"] == 1
+
+
+def test_no_digest_where_there_was_one() -> None:
+    """The byte that says which digest there is cannot switch it off."""
+    at = form.HEADER.size - 4
+    for data in SMALL.values():
+        assert data[at] in (BLAKE, CRC)
+        refused(decode, data[:at] + bytes([UNCHECKED]) + data[at + 1 :], "test")
 
 
 def test_another_kind() -> None:

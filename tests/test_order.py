@@ -18,6 +18,7 @@ import pytest
 
 import tocsin
 from tocsin.app.judge import Engine, settled
+from tocsin.codec import pack, unpack
 from tocsin.encode import Columns, from_dicts
 from tocsin.errors import InputError, StateError, TocsinError, TocsinWarning
 from tocsin.events import END_OF_TIME, Event
@@ -30,7 +31,7 @@ from tocsin.order.strategy import KINDS, Strategy, parse_strategy
 from tocsin.plan.facts import types_of
 from tocsin.run.query import plans_of
 from tocsin.run.session import Session
-from tocsin.run.state import Archive, get_pipeline, put_pipeline
+from tocsin.run.state import pipeline_parts, restore_pipeline
 from tocsin.schema import Schema
 from tocsin.testing.cases import Case, admitted, oracle_answer, read_cases
 from tocsin.testing.disorder import disordered, smallest_sufficient_slack
@@ -247,9 +248,8 @@ class Asked:
         return Run(log, aside, state, strategy)
 
     def restarted(self, pipeline: Pipeline, order: str | Strategy) -> Pipeline:
-        archive, new = Archive(), self.new(order)
-        put_pipeline(archive, pipeline)
-        get_pipeline(Archive(archive.bytes()), new)
+        new = self.new(order)
+        restore_pipeline(new, unpack(pack(pipeline_parts(pipeline))))
         return new
 
     def taken(self, run: Run) -> list[Event]:
@@ -847,13 +847,12 @@ class Restarting(Recording):
     def _steps(self, pipeline: Pipeline, items: Sequence[Item], options: Any) -> Any:
         for changes in super()._steps(pipeline, items, options):
             yield changes
-            archive = Archive()
-            put_pipeline(archive, pipeline)
+            saved = pack(pipeline_parts(pipeline))
             new = Pipeline(
                 [stage.plan for stage in pipeline.stages], pipeline.schema, pipeline.encoder.columns, jit=False,
                 order=pipeline.order,
             )  # fmt: skip
-            get_pipeline(Archive(archive.bytes()), new)
+            restore_pipeline(new, unpack(saved))
             vars(pipeline).update(vars(new))
 
 

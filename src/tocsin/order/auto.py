@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from tocsin.encode.row import OneRow
 from tocsin.engine import snapshot as saved
@@ -199,17 +198,7 @@ class Auto:
         """The answers of a new detector to what is stored: those that stand."""
         answers: list[Changes] = []
         saved.load(detector, parts, answers)
-        standing: dict[Key, tuple[int, Changes, int]] = {}
-        for piece in answers:
-            if not len(piece):
-                continue
-            ends = piece.span[1].tolist() if piece.visible else [END_OF_TIME] * len(piece)
-            for row, (key, op) in enumerate(zip(_keys(piece), piece.op.tolist(), strict=True)):
-                if op > 0:
-                    standing[key] = (ends[row], piece, row)
-                else:
-                    standing.pop(key, None)
-        return standing
+        return _standing(answers)
 
     def correct(self) -> list[Changes]:
         """From now on answers are given at once: also those that waited; what was given and does not hold goes."""
@@ -247,10 +236,10 @@ class Auto:
 
     # --- continued elsewhere; the detector within is saved and restored as any other ---
 
-    def saved(self) -> tuple[list[Any], list[Any], pa.RecordBatch | None]:
-        """What was chosen and why, the ledger, and the rows of its events."""
+    def saved(self) -> tuple[list[Any], bytes]:
+        """What was chosen and why, and the ledger."""
         chosen = [self.held, self.switches, self.matches, self.retracted, self._asked, asdict(self.costs)]
-        return chosen, *packed(([list(key), end], piece, row) for key, (end, piece, row) in self.ledger.items())
+        return chosen, packed([(piece, row) for _, piece, row in self.ledger.values()])
 
     def choose(self, chosen: list[Any]) -> None:
         """Choose as another one did, and nothing else until `resume`; then its detector or its events are restored."""
@@ -259,13 +248,13 @@ class Auto:
         if self.switches and not self.held:  # one that has held its answers before
             self.inner.rehold(frozenset())
 
-    def resume(self, chosen: list[Any], entries: list[Any], rows: pa.RecordBatch | None, plan: Plan) -> None:
+    def resume(self, chosen: list[Any], ledger: bytes, plan: Plan) -> None:
         """Be as another one was when it was saved."""
         self.held, self.switches, self.matches, self.retracted, self._asked, costs = chosen
         self.costs, self._pruned, self.chooses = Costs(**costs), self.inner.count().held_pruned, self.can_choose
         self._late = self.inner.late_refuting
-        found = unpacked(entries, rows, plan, self.inner.functions)
-        self.ledger = {(high, low): (end, piece, 0) for ((high, low), end), piece in found}
+        given = unpacked(ledger, plan, self.inner.functions)
+        self.ledger = {} if given is None else _standing([given])
 
     def _withdrawn(self, keys: list[Key]) -> list[Changes]:
         """Answers that turned out wrong, as changes."""
@@ -275,6 +264,21 @@ class Auto:
             piece = changes.pick(np.array([row]))
             out.append(replace(piece, op=-piece.op))
         return out
+
+
+def _standing(answers: list[Changes]) -> dict[Key, tuple[int, Changes, int]]:
+    """The answers that were given and not withdrawn: when each ends, and where it stands."""
+    standing: dict[Key, tuple[int, Changes, int]] = {}
+    for piece in answers:
+        if not len(piece):
+            continue
+        ends = piece.span[1].tolist() if piece.visible else [END_OF_TIME] * len(piece)
+        for row, (key, op) in enumerate(zip(_keys(piece), piece.op.tolist(), strict=True)):
+            if op > 0:
+                standing[key] = (ends[row], piece, row)
+            else:
+                standing.pop(key, None)
+    return standing
 
 
 def _keys(changes: Changes) -> list[Key]:

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from tocsin.engine.changes import Changes
+from tocsin.events import BEGINNING
 from tocsin.functions import Function
 from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
@@ -35,17 +34,15 @@ class InOrder:
             out.append(piece.pick(np.array([row])))
         return out
 
-    def saved(self) -> tuple[list[Any], pa.RecordBatch | None]:
-        """What waits, in plain values, and the rows of its events."""
-        waiting = sorted(self.waiting, key=lambda each: each[:2])
-        return packed((list(key), piece, row) for key, _, piece, row in waiting)
+    def saved(self) -> bytes:
+        """What waits, as bytes."""
+        return packed([(piece, row) for _, _, piece, row in sorted(self.waiting, key=lambda each: each[:2])])
 
-    def restore(
-        self, entries: list[Any], rows: pa.RecordBatch | None, plan: Plan, functions: Mapping[str, Function]
-    ) -> None:
+    def restore(self, data: bytes, plan: Plan, functions: Mapping[str, Function]) -> None:
         """Wait for the same again."""
-        for key, piece in unpacked(entries, rows, plan, functions):
-            heappush(self.waiting, (tuple(key), next(self.numbers), piece, 0))
+        changes = unpacked(data, plan, functions)
+        if changes is not None:
+            self.take([changes], BEGINNING)
 
 
 def _keys(piece: Changes) -> list[tuple[int, ...]]:

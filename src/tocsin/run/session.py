@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from tocsin.codec import nested, pack, unpack, within
 from tocsin.encode.batch import frame, one_batch
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts, from_values
@@ -25,7 +26,7 @@ from tocsin.graph.query_graph import QUIET, Pipeline
 from tocsin.run.inputs import as_table
 from tocsin.run.matches import Matches
 from tocsin.run.schemas import merged
-from tocsin.run.state import FORMAT, Archive, get_pipeline, get_schema, put_pipeline, put_schema
+from tocsin.run.state import Known, pipeline_parts, restore_pipeline
 from tocsin.schema import Schema
 
 NOTHING = Matches([])
@@ -173,41 +174,32 @@ class Session:
     def save(self) -> bytes:
         """Everything that the session knows, to be continued elsewhere by `query.stream(state=...)`."""
         self._open()
-        archive = Archive()
-        promised = [[*pair, time] for pair, time in self._promised.items()]
-        archive.put(
-            "session", {"format": FORMAT, "advanced": self._advanced, "promised": promised, "log": len(self._log)}
-        )
-        archive.put("time", None if self._time is None else [str(self._time), getattr(self._time, "tz", None)])
-        put_schema(archive, self._schema if self._pipeline is not None else None)
-        for place, (_, events) in enumerate(self._log):
-            archive.put_rows(f"log/{place}", as_batch(events))
+        log = [as_batch(events) for _, events in self._log]
+        schema = self._schema if self._pipeline is not None else None
+        parts = [Known(self._advanced, self._promised, schema, self._time, log).part()]
         if self._pipeline is not None:
-            put_pipeline(archive, self._pipeline)
-        return archive.bytes()
+            parts += nested("graph", pipeline_parts(self._pipeline))
+        return pack(parts)
 
     def restore(self, state: bytes) -> None:
-        """Take up a saved state; the session must be new and of the same queries."""
+        """Take up a saved state; the session must be new and of the same queries.
+
+        The queries are made anew with the saved state, so a state that is refused leaves the session as it was.
+        """
         if self._pipeline is not None and self._pipeline.seen:
             raise StateError("this session has seen events already", hint="restore into a new session")
-        archive = Archive(state)
-        head = archive.get("session")
-        if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise StateError("the state was saved by another version", hint="restore it with the version that saved it")
-        self._advanced = head["advanced"]
-        self._promised = {(type, source): time for type, source, time in head.get("promised", ())}
-        rows = [archive.get_rows(f"log/{place}") for place in range(head["log"])]
-        self._log = deque((_last_end(batch, self._columns), batch) for batch in rows)
-        time = archive.get("time")
-        self._time = None if time is None else pa.timestamp("us", time[1])
-        schema = get_schema(archive)
-        if schema is None:
-            return
-        if not self._declared:
-            self._schema = schema
-            self._pipeline = self._build(_open_schema(schema))
-        if self._pipeline is not None:
-            get_pipeline(archive, self._pipeline)
+        parts = unpack(state)
+        known = Known.read(parts)
+        log = deque((_last_end(batch, self._columns), batch) for batch in known.log)
+        pipeline, schema = self._pipeline, self._schema
+        if known.schema is not None:
+            schema = schema if self._declared else known.schema
+            assert schema is not None
+            pipeline = self._build(schema if self._declared else _open_schema(schema))
+            restore_pipeline(pipeline, within("graph", parts))
+        self._pipeline, self._schema = pipeline, schema
+        self._advanced, self._promised, self._time = known.advanced, dict(known.promised), known.time
+        self._log = log
 
     def _open(self) -> None:
         if self._closed:
