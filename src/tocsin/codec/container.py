@@ -31,7 +31,7 @@ VERSION = 2  # of all that is stored, whatever its kind; 0.2 was the first relea
 HEADER = struct.Struct("<6sH16sQIB3x")  # magic, version, digest, length of all, length of the head, digest used
 DIGEST = slice(8, 24)
 ALIGNED = 64  # where sections begin, so that Arrow and NumPy read them in place
-# Digests: for what is kept long, for what is stored with every batch, and none for what only travels to another process,
+# Digests: for what is kept long, for what is stored with every batch, and none for what only travels between processes,
 # where the carrier looks after it. They differ in several bits, so that damage does not make one of another.
 BLAKE, CRC, UNCHECKED = 0x5A, 0xA5, 0x3C
 LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")

@@ -25,7 +25,7 @@ PACKED = pa.schema([("shard", pa.int32()), ("note", pa.string()), ("block", pa.b
 
 
 def as_bytes(rows: pa.Table | pa.RecordBatch, *, stored: bool = False) -> bytes:
-    """Rows as bytes, compressed. What is stored has a digest, the quicker one, since there is a block for every batch."""
+    """Rows as bytes, compressed; what is stored has the quicker digest, since there is a block for every batch."""
     return encode(KIND, {}, {"rows": rows}, compress=True, check=CRC if stored else UNCHECKED)
 
 
