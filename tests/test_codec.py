@@ -19,13 +19,12 @@ from hypothesis import strategies as st
 from tocsin.codec import (
     BLAKE,
     CRC,
+    UNCHECKED,
     VERSION,
     Part,
     check_version,
     decode,
-    decode_items,
     encode,
-    encode_items,
     nested,
     only_part,
     pack,
@@ -34,11 +33,7 @@ from tocsin.codec import (
     within,
 )
 from tocsin.codec import container as form
-from tocsin.encode import Encoder, from_dicts
-from tocsin.encode.merge import sliced, take
 from tocsin.errors import StateError
-from tocsin.items import Items, Strings
-from tocsin.schema import Field, Kind, Schema
 
 TABLE = pa.table(
     {
@@ -79,7 +74,7 @@ WORDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("compress", [False, True])
-@pytest.mark.parametrize("check", [BLAKE, CRC])
+@pytest.mark.parametrize("check", [BLAKE, CRC, UNCHECKED])
 def test_what_goes_in_comes_out(compress: bool, check: int) -> None:
     tables = {"all": TABLE, "some": TABLE.slice(1, 1), "none": TABLE.slice(0, 0), "bare": pa.table({})}
     data = encode("test", WORDS, tables, ARRAYS, {"raw": b"\0\1", "": b""}, compress=compress, check=check)
@@ -166,6 +161,14 @@ def test_one_bit_changed_anywhere(check: int) -> None:
     assert decode(bytes(data), "test").words["a"] == 1
 
 
+def test_no_digest_where_there_was_one() -> None:
+    """The byte that says which digest there is cannot switch it off."""
+    at = form.HEADER.size - 4
+    for data in SMALL.values():
+        assert data[at] in (BLAKE, CRC)
+        refused(decode, data[:at] + bytes([UNCHECKED]) + data[at + 1 :], "test")
+
+
 def test_another_kind() -> None:
     error = refused(decode, SMALL[BLAKE], "shard head")
     assert "another kind" in error.message
@@ -250,78 +253,3 @@ def test_parts_of_an_inner_operator() -> None:
 def test_a_part_that_is_missing_or_doubled() -> None:
     assert "not complete" in refused(only_part, "x", PARTS).message
     assert "several" in refused(only_part, "summary", PARTS + PARTS).message
-
-
-# --- items ---------------------------------------------------------------------------------------------------------
-
-FIELDS = {
-    "id": Field("id", Kind.INT),
-    "f": Field("f", Kind.FLOAT),
-    "s": Field("s", Kind.TEXT),
-    "t": Field("t", Kind.TIME),
-    "d": Field("d", Kind.DECIMAL, 2),
-    "b": Field("b", Kind.BOOL),
-}
-SCHEMA = Schema(types={"A": {}, "B": {}}, common=FIELDS)
-TYPES = ("A", "B")
-
-
-def rows(*, eid: bool = True, nulls: bool = True, spans: bool = True) -> list[dict[str, Any]]:
-    made = []
-    for at in range(7):
-        row: dict[str, Any] = {"type": "ABC"[at % 3], "start": at - (at % 2) * spans, "end": at, "eid": f"e{at}"}
-        row |= {
-            "id": at,
-            "f": at / 3,
-            "s": "xyx"[at % 3],
-            "t": datetime(2024, 1, 1 + at, tzinfo=UTC),
-            "d": Decimal(at) / 4,
-        }
-        row |= {"b": at % 2 == 0}
-        if nulls and at == 3:
-            row |= dict.fromkeys(FIELDS)
-        if not eid:
-            del row["eid"]
-        made.append(row)
-    return made
-
-
-def same_items(one: Items, other: Items, mine: Strings, its: Strings) -> None:
-    assert one.payload.equals(other.payload)
-    for name in ("types", "start", "end", "eid_high", "eid_low", "signs"):
-        a, b = getattr(one, name), getattr(other, name)
-        assert (a is None) == (b is None), name
-        if a is not None:
-            assert a.dtype == b.dtype
-            np.testing.assert_array_equal(a, b)
-    assert list(one.columns) == list(other.columns)
-    for name, column in one.columns.items():
-        twin = other.columns[name]
-        assert (column.kind, column.scale) == (twin.kind, twin.scale)
-        assert (column.valid is None) == (twin.valid is None)
-        valid = np.ones(len(one), bool) if column.valid is None else column.valid
-        if twin.valid is not None:
-            np.testing.assert_array_equal(valid, twin.valid)
-        assert column.values.dtype == twin.values.dtype
-        if column.kind is Kind.TEXT:
-            assert [mine.text(c) for c in column.values.tolist()] == [its.text(c) for c in twin.values.tolist()]
-        else:
-            np.testing.assert_array_equal(column.values[valid], twin.values[valid])
-
-
-@pytest.mark.parametrize("spans", [True, False])
-@pytest.mark.parametrize("nulls", [True, False])
-@pytest.mark.parametrize("eid", [True, False])
-def test_items_come_back_with_the_codes_of_another_process(eid: bool, nulls: bool, spans: bool) -> None:
-    mine, its = Strings(), Strings()
-    its.code("something before")
-    items = Encoder(SCHEMA, TYPES, mine).encode(from_dicts(rows(eid=eid, nulls=nulls, spans=spans)))
-    items.signs = np.array([1, -1] * 3 + [1], np.int8) if nulls else None
-    for some in (items, take(items, np.array([5, 0, 3])), sliced(items, 2, 3), sliced(items, 0, 0)):
-        data = encode_items(some, TYPES, mine)
-        back = decode_items(data, TYPES, its)
-        same_items(some, back, mine, its)
-        assert (some.start is some.end) == (back.start is back.end)
-    other = decode_items(data := encode_items(items, TYPES, mine), ("B", "new", "A"), its)
-    assert other.types.tolist() == [{0: 2, 1: 0, -1: -1}[code] for code in items.types.tolist()]
-    refused(decode_items, data[:-1], TYPES, its)

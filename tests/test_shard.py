@@ -37,6 +37,7 @@ from tests.shard_support import (
     stretch,
     targets,
 )
+from tocsin.codec import VERSION, encode
 from tocsin.errors import InputError, StateError
 from tocsin.events import Event
 from tocsin.items import end
@@ -45,9 +46,10 @@ from tocsin.lang.syntax import Duration, Query, leaves_of
 from tocsin.shards import blocks
 from tocsin.shards import shard as module
 from tocsin.shards.blocks import SHARD, Packer
+from tocsin.shards.identity import Identity
 from tocsin.shards.job import Shards
 from tocsin.shards.routes import reach_of
-from tocsin.shards.shard import Shard
+from tocsin.shards.shard import Head, Shard
 from tocsin.shards.slices import Slices, cut, margins
 from tocsin.shards.watermark import Slack
 from tocsin.spark.frames import Frame
@@ -189,8 +191,9 @@ def test_state_is_bounded(text: str) -> None:
             kept = [row for data in store.blocks.values() for row in blocks.as_table(data).to_pylist()]
             # a merged block may be as long again as what is needed
             assert all(row["end"] >= time - 2 - 3 * (reach + 6) for row in kept)
-            assert len(json.loads(store.head or b"{}")["blocks"]) <= reach + 6
-            assert set(store.blocks) == {b["number"] for b in json.loads(store.head or b"{}")["blocks"] if b["size"]}
+            listed = Head.read(store.head or b"").blocks
+            assert len(listed) <= reach + 6
+            assert set(store.blocks) == {block.number for block in listed if block.size}
 
 
 def test_a_long_batch_leaves_only_its_end() -> None:
@@ -208,9 +211,9 @@ def test_a_long_batch_leaves_only_its_end() -> None:
             batch = events[first : first + size]
             stream.batch([row_of(event, frame) for event in batch])
             for store in stream.stores.values() if size > 50 else ():
-                last = json.loads(store.head or b"{}")["blocks"][-1]
-                kept = blocks.as_table(store.blocks[last["number"]]).to_pylist()
-                assert last["cut"]
+                last = Head.read(store.head or b"").blocks[-1]
+                kept = blocks.as_table(store.blocks[last.number]).to_pylist()
+                assert last.cut
                 assert all(row["end"] >= batch[-1].end - 2 - reach - 1 for row in kept)
         stream.close()
         said.append(sorted(row["match_id"] for row in stream.answers.matches))
@@ -444,9 +447,9 @@ def test_rows_without_a_source_are_a_source() -> None:
     stream = Stream(ask([parse(PAIR)], frame, buckets=2), Slack(0), Random(7))
     none = Event("A", 5, 5, 1, {"id": 1})
     stream.batch([row_of(none, frame), row_of(replace(none, type="B", start=30, end=30, eid=2, source="x"), frame)])
-    head = json.loads(stream.stores[0].head or b"")
-    assert head["clocks"] == {"": 5, "x": 30}
-    assert head["guarantee"] == 5
+    head = Head.read(stream.stores[0].head or b"")
+    assert head.clocks == {"": 5, "x": 30}
+    assert head.guarantee == 5
 
 
 # --- queries come and change -----------------------------------------------------------------------------------------
@@ -571,9 +574,9 @@ def test_what_was_stored_can_be_opened() -> None:
 
 
 @pytest.mark.parametrize("head", [
-    b"", b"{}", b"null", b"7", b'"text"', b"[]", b"\xff\xfe", b'{"format": 1}',
-    b'{"format": 1, "stream": "x", "more": 1}',
-    b'{"format": 1, "stream": "x", "blocks": [{"number": 1}], "units": {}}',
+    b"", b"{}", b"null", b"7", b'"text"', b"[]", b"\xff\xfe", encode("shard", {}),
+    encode("shard", {"stream": "x", "more": 1}),
+    encode("shard", {"stream": "x", "blocks": [{"number": 1}], "units": {}, "choices": []}),
 ])  # fmt: skip
 def test_a_damaged_head_is_refused(head: bytes) -> None:
     asked, store = stored()
@@ -584,9 +587,39 @@ def test_a_damaged_head_is_refused(head: bytes) -> None:
 
 def test_a_head_of_another_format_is_refused() -> None:
     asked, store = stored()
-    store.head = json.dumps({**json.loads(store.head or b""), "format": 99}).encode()
+    whole = store.head or b""
+    store.head = whole[:6] + bytes([99, 0]) + whole[8:]
     with pytest.raises(StateError, match="format 99"):
         opened(asked, store)
+    store.head = b'{"format": 1, "stream": "x", "blocks": [], "units": {}}'
+    with pytest.raises(StateError, match=r"written by Tocsin 0\.1(.|\n)*upgrading"):
+        opened(asked, store)
+
+
+def test_every_cut_and_every_flipped_bit_of_a_head_is_refused() -> None:
+    asked, store = stored()
+    whole, kept = store.head or b"", dict(store.blocks)
+    for place in range(len(whole)):
+        flipped = bytes([*whole[:place], whole[place] ^ 1 << place % 8, *whole[place + 1 :]])
+        for data in (whole[:place], flipped):
+            store.head = data
+            with pytest.raises(StateError):
+                opened(asked, store)
+            assert (store.head, store.blocks) == (data, kept)  # nothing was written
+    store.head = whole
+    assert opened(asked, store)
+
+
+def test_a_checkpoint_of_another_format_is_refused() -> None:
+    identity = stored()[0].job.identity
+    assert Identity.read(identity.data()) == identity
+    for version, said in ((1, r"Tocsin 0\.1(.|\n)*upgrading"), (99, "format 99"), (None, "format None")):
+        data = json.dumps({**json.loads(identity.data()), "format": version}).encode()
+        with pytest.raises(StateError, match=said):
+            Identity.read(data)
+    for damaged in (b"", b"{}", b"[]", b"null", json.dumps({"format": VERSION}).encode()):
+        with pytest.raises(StateError, match="damaged"):
+            Identity.read(damaged)
 
 
 def test_a_damaged_block_is_refused() -> None:

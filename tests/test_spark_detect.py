@@ -355,6 +355,21 @@ def test_only_select_may_change(spark: SparkSession, files: Path, tmp_path: Path
         start(detect(streamed(spark, files), wider, **options), Sink("noop"), checkpoint=str(tmp_path / "ck3"))
 
 
+def test_a_checkpoint_of_the_first_release_is_refused_before_data_moves(
+    spark: SparkSession, files: Path, tmp_path: Path
+) -> None:
+    """Nothing is started and nothing is written; the hint says where to read on."""
+    checkpoint, stored = tmp_path / "ck", Path(__file__).parent / "states" / "0.1" / "tocsin.json"
+    checkpoint.mkdir()
+    (checkpoint / "tocsin.json").write_bytes(stored.read_bytes())
+    result = detect(streamed(spark, files), THEFT, order="slack(400)")
+    with pytest.raises(StateError, match=r"checkpoint was written by Tocsin 0\.1(.|\n)*docs/upgrading\.md"):
+        start(result, Sink("parquet", str(tmp_path / "out")), checkpoint=str(checkpoint))
+    assert [path.name for path in checkpoint.iterdir()] == ["tocsin.json"]
+    assert (checkpoint / "tocsin.json").read_bytes() == stored.read_bytes()
+    assert not (tmp_path / "out").exists()
+
+
 def test_other_buckets_through_initial_state(spark: SparkSession, files: Path, tmp_path: Path) -> None:
     later = tmp_path / "later"
     later.mkdir()

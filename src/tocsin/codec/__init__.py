@@ -1,4 +1,4 @@
-"""The saved form of state: one container for all that is stored, parts that make up a snapshot, and saved items.
+"""The saved form of state: one container for all that is stored, and the parts that make up a snapshot.
 
 Everything that leaves the memory of a process to be read again later goes through here: snapshots, the blocks and heads
 of shards, spilled events. Reading it runs no code, and damaged or foreign bytes are a `StateError`.
@@ -8,6 +8,7 @@ from tocsin.codec.container import (
     BLAKE,
     CRC,
     HINT,
+    UNCHECKED,
     VERSION,
     Decoded,
     check_version,
@@ -17,22 +18,20 @@ from tocsin.codec.container import (
     reading,
     stamp,
 )
-from tocsin.codec.saved_items import decode_items, encode_items
 from tocsin.codec.snapshot_parts import Part, nested, only_part, pack, unpack, within
 
 __all__ = [
     "BLAKE",
     "CRC",
     "HINT",
+    "UNCHECKED",
     "VERSION",
     "Decoded",
     "Part",
     "check_version",
     "damaged",
     "decode",
-    "decode_items",
     "encode",
-    "encode_items",
     "nested",
     "only_part",
     "pack",

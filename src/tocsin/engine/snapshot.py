@@ -1,4 +1,4 @@
-"""Parts: the state of a detector as Arrow bytes, cut by key range and time frame.
+"""The snapshot of a detector: its events as parts, cut by key range and time frame, and a summary.
 
 A part holds events, nothing that depends on the plan's inner order; restoring feeds them again without answering. So
 the same parts serve a restart, the splitting and merging of key ranges, and a plan that is optimised differently.
@@ -6,37 +6,41 @@ the same parts serve a restart, the splitting and merging of key ranges, and a p
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
-from hashlib import blake2b
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from tocsin.codec import Part
+from tocsin.codec import Part, decode, encode, reading
+from tocsin.encode.batch import Encoder, one_batch
 from tocsin.encode.content import Words, mixed, words_of
+from tocsin.encode.stored import without_nulls
+from tocsin.encode.times import ticks
+from tocsin.engine.ledger import Ledger
 from tocsin.engine.payload import Rows, whole
-from tocsin.errors import StateError
+from tocsin.errors import StateError, TocsinError
 from tocsin.events import BEGINNING
-from tocsin.items import Ints
+from tocsin.items import Ints, Items
 
 if TYPE_CHECKING:
     from tocsin.engine.branch import Branch
     from tocsin.engine.changes import ChangeBatch
     from tocsin.engine.detector import Detector
 
-FORMAT = 1
-SUMMARY = "summary"
-BUCKETS = 64  # key ranges
+__all__ = ["Part", "add_to_ledger", "ledger_arrays", "load", "save"]
+
+SUMMARY, EVENTS = "detector summary", "detector events"  # kinds of containers
+ID = "summary"
 EVERYWHERE = -1  # the range of events that belong to every key
-INNER = ("#number", "#high", "#low")
 
 
 # --- saving ------------------------------------------------------------------------------------------------------
 
 
 def save(detector: Detector, changed_since: int) -> list[Part]:
+    """The summary, and those parts with events that changed since a version."""
     parts = [_summary(detector)]
     for (bucket, frame), numbers in _cut(detector).items():
         version = max(int(numbers.max()) + 1, detector.withdrawn)
@@ -46,23 +50,41 @@ def save(detector: Detector, changed_since: int) -> list[Part]:
 
 
 def _summary(detector: Detector) -> Part:
-    ledger = detector.ledger
-    state = {
-        "format": FORMAT,
+    words = {
         "query": detector.plan.fingerprint,
         "clock": detector.time.clock,
         "ended": detector.time.ended,
-        "ordered": detector.ordered,
         "promises": detector.time.guarantees,
         "next": detector.next,
         "eids": detector.eids,
         "seen": detector._seen,
         "matches": detector._matches,
         "retracted": detector._retracted,
-        "ledger": [] if ledger is None else [[*key, count, ledger.starts[key]] for key, count in ledger.counts.items()],
-        "held": [_coded(held_names(detector, each)) if each.purger.by_type else None for each in detector.branches],
     }
-    return Part(SUMMARY, detector.next, sealed(json.dumps(state).encode()))
+    waiting = {
+        f"held/{number}": held_names(detector, branch)
+        for number, branch in enumerate(detector.branches)
+        if branch.purger.by_type
+    }
+    return Part(ID, detector.next, encode(SUMMARY, words, arrays=waiting | ledger_arrays(detector.ledger)))
+
+
+def ledger_arrays(ledger: Ledger | None) -> dict[str, Any]:
+    """The counts of a ledger as columns."""
+    if ledger is None:
+        return {}
+    keys: Words = np.array(list(ledger.counts), np.uint64).reshape(-1, 2)
+    counts = np.array(list(ledger.counts.values()), np.int64)
+    starts = np.array([ledger.starts[key] for key in ledger.counts], np.int64)
+    return {"ledger/keys": keys, "ledger/counts": counts, "ledger/starts": starts}
+
+
+def add_to_ledger(ledger: Ledger, arrays: Mapping[str, Any]) -> None:
+    """Count what a saved ledger has counted."""
+    if "ledger/keys" in arrays:
+        keys = [(high, low) for high, low in arrays["ledger/keys"].tolist()]
+        ledger.counts.update(zip(keys, arrays["ledger/counts"].tolist(), strict=True))
+        ledger.starts.update(zip(keys, arrays["ledger/starts"].tolist(), strict=True))
 
 
 def held_names(detector: Detector, branch: Branch) -> Words:
@@ -78,14 +100,6 @@ def held_names(detector: Detector, branch: Branch) -> Words:
             at = rows.at(numbers[:, level])
             total = mixed(total * np.uint64(31) + mixed(mixed(high[at]) + low[at]))
     return total
-
-
-def _coded(names: Words) -> str:
-    return b64encode(names.astype("<u8").tobytes()).decode()
-
-
-def _decoded(text: str) -> Words:
-    return np.frombuffer(b64decode(text), "<u8").astype(np.uint64)
 
 
 def _cut(detector: Detector) -> dict[tuple[int, int], Ints]:
@@ -116,162 +130,148 @@ def _buckets(rows: Rows, attrs: tuple[str, ...]) -> Ints:
 
 
 def _events(detector: Detector, numbers: Ints) -> bytes:
-    kept = detector.payload.rows(numbers)
-    rows, (high, low) = kept.table, kept.names
-    for name, column in zip(INNER, (numbers, high, low), strict=True):
-        rows = rows.append_column(name, pa.array(column))
-    note = {
-        "tocsin.format": str(FORMAT),
-        "tocsin.query": detector.plan.fingerprint,
-        "eid": str(bool(detector.payload.has_eid)),
-    }
-    sink = pa.BufferOutputStream()
-    rows = rows.replace_schema_metadata(note).combine_chunks()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sealed(sink.getvalue().to_pybytes())
-
-
-def sealed(data: bytes) -> bytes:
-    """The data behind a digest of itself, so that damage is noticed."""
-    return blake2b(data, digest_size=16).digest() + data
-
-
-def opened(part: Part) -> bytes:
-    data = part.data[16:]
-    if blake2b(data, digest_size=16).digest() != part.data[:16]:
-        raise StateError(f"part {part.id} of the saved state is damaged", hint="go back to an earlier snapshot")
-    return data
+    rows = detector.payload.rows(numbers)
+    high, low = rows.names
+    words = {"query": detector.plan.fingerprint, "eid": bool(detector.payload.has_eid)}
+    return encode(EVENTS, words, {"rows": rows.table}, {"high": high, "low": low})
 
 
 # --- loading -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a detector knew beside its events; `held` are the names of the answers that wait in each branch."""
+
+    clock: int
+    ended: bool
+    promises: dict[str, int]
+    next: int
+    eids: bool | None
+    seen: int
+    matches: int
+    retracted: int
+    held: dict[int, Words]
+    ledger: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedEvents:
+    """The events of one part, and their eids as two numbers each."""
+
+    rows: pa.Table
+    high: Ints
+    low: Ints
+    has_eid: bool
 
 
 def load(detector: Detector, parts: list[Part], answers: list[ChangeBatch] | None = None) -> None:
     """Feed the saved events; the answers to them were given before.
 
     With `answers` the detector may be of another strategy than the one that saved: it judges all events anew, and
-    gives the answers that are due by its own rules.
+    gives the answers that are due by its own rules. Everything is read before the detector changes, so a state that is
+    refused leaves it as it was.
     """
     if detector.next:
         raise StateError("this detector has seen events already", hint="restore into a new detector")
-    summaries = [_read_summary(detector, part) for part in parts if part.id == SUMMARY]
+    summaries = [_read_summary(detector, part) for part in parts if part.id == ID]
     if not summaries:
         raise StateError("the saved state has no summary part", hint="save and restore all parts together")
-    tables = [_read_events(detector, part) for part in parts if part.id != SUMMARY]
-    newest = max(summaries, key=lambda state: state["next"])
-    if tables:
-        _feed(detector, tables, answers)
-    _resume(detector, newest, summaries, answers)
-
-
-def _read_summary(detector: Detector, part: Part) -> dict[str, Any]:
-    try:
-        state: dict[str, Any] = json.loads(opened(part))
-        known = (state["format"], state["query"])
-    except (ValueError, KeyError, TypeError):
-        raise StateError("the saved state is damaged", hint="go back to an earlier snapshot") from None
-    if known[0] != FORMAT:
-        raise StateError(
-            f"the state was saved in format {known[0]}, this version reads format {FORMAT}",
-            hint="restore it with the version that saved it, or start afresh",
-        )
-    if known[1] != detector.plan.fingerprint:
-        raise StateError(
-            "the state was saved by another query",
-            detail="only SELECT may differ between the query that saved a state and the one that restores it",
-            hint="restore with the same EVENT, WHERE, WITHIN and PARTITION BY, or start afresh",
-        )
-    return state
-
-
-def _read_events(detector: Detector, part: Part) -> pa.Table:
-    try:
-        table = pa.ipc.open_stream(opened(part)).read_all()
-    except (pa.ArrowInvalid, OSError):
-        raise StateError(
-            f"part {part.id} of the saved state is damaged", hint="go back to an earlier snapshot"
-        ) from None
-    if (table.schema.metadata or {}).get(b"tocsin.query", b"").decode() != detector.plan.fingerprint:
-        raise StateError(f"part {part.id} belongs to another query", hint="restore the parts of one detector only")
-    return table
-
-
-def _feed(detector: Detector, tables: list[pa.Table], answers: list[ChangeBatch] | None) -> None:
-    """Push the saved events in canonical order and drop the answers: they were given before."""
-    from tocsin.encode import Encoder
-    from tocsin.encode.stored import without_nulls
-
-    table = pa.concat_tables(tables, promote_options="permissive")
-    has_eid = (tables[0].schema.metadata or {}).get(b"eid") == b"True"
-    order = np.lexsort(
-        [table.column(name).to_numpy() for name in ("#low", "#high")] + [_ticks(table, "start"), _ticks(table, "end")]
-    )
-    table = table.take(pa.array(_first_of_each(table, order)))
-    high, low = (table.column(name).to_numpy() for name in INNER[1:])
-    rows = table.drop_columns(list(INNER)).replace_schema_metadata(None)
-    encoder = Encoder.of_payload(detector.plan.schema, detector.types, detector.strings, rows.schema, detector.reads)
-    for batch in rows.combine_chunks().to_batches():
-        items = encoder.encode(without_nulls(batch))
-        items.eid_high, items.eid_low = (
-            (np.ascontiguousarray(high), np.ascontiguousarray(low)) if has_eid else (None, None)
-        )
-        changes = detector.push(items)
+    events = [_read_events(detector, part) for part in parts if part.id != ID]
+    items = _fitting(detector, events) if events else []
+    for each in items:
+        changes = detector.push(each)
         if answers is not None:
             answers += changes
+    _resume(detector, summaries, answers)
 
 
-def _ticks(table: pa.Table, name: str) -> Ints:
-    column = table.column(name)
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-    return column.to_numpy()  # type: ignore[no-any-return]
+def _read_summary(detector: Detector, part: Part) -> Summary:
+    place = f"part {part.id!r} of the saved state"
+    stored = decode(part.data, SUMMARY, place)
+    with reading(place):
+        words = dict(stored.words)
+        if words.pop("query") != detector.plan.fingerprint:
+            raise StateError(
+                "the state was saved by another query",
+                detail="only SELECT may differ between the query that saved a state and the one that restores it",
+                hint="restore with the same EVENT, WHERE, WITHIN and PARTITION BY, or start afresh",
+            )
+        arrays = stored.arrays
+        held = {
+            number: arrays[name] for number in range(len(detector.branches)) if (name := f"held/{number}") in arrays
+        }
+        ledger = {name: array for name, array in arrays.items() if name.startswith("ledger/")}
+        return Summary(**words, held=held, ledger=ledger)
 
 
-def _first_of_each(table: pa.Table, order: Ints) -> Ints:
-    """Row numbers in order, equal events (same time, type and eid, from overlapping parts) once."""
-    keys = list(
-        zip(
-            table.column("type").to_pylist(), _ticks(table, "end").tolist(), _ticks(table, "start").tolist(),
-            table.column("#high").to_pylist(), table.column("#low").to_pylist(), strict=True,
+def _read_events(detector: Detector, part: Part) -> SavedEvents:
+    place = f"part {part.id!r} of the saved state"
+    stored = decode(part.data, EVENTS, place)
+    if stored.words["query"] != detector.plan.fingerprint:
+        raise StateError(f"part {part.id!r} belongs to another query", hint="restore the parts of one detector only")
+    return SavedEvents(stored.tables["rows"], stored.arrays["high"], stored.arrays["low"], stored.words["eid"])
+
+
+def _fitting(detector: Detector, events: Sequence[SavedEvents]) -> list[Items]:
+    """The saved events in canonical order, each once, as this detector reads them."""
+    try:
+        rows = one_batch(pa.concat_tables([each.rows for each in events], promote_options="permissive"))
+        high, low = np.concatenate([each.high for each in events]), np.concatenate([each.low for each in events])
+        at = _in_order(rows, high, low)
+        rows = without_nulls(rows.take(pa.array(at)))
+        encoder = Encoder.of_payload(
+            detector.plan.schema, detector.types, detector.strings, rows.schema, detector.reads
         )
-    )  # fmt: skip
-    seen: set[Any] = set()
-    kept = []
-    for row in order.tolist():
-        if keys[row] not in seen:
-            seen.add(keys[row])
-            kept.append(row)
-    return np.array(kept, np.int64)
+        items = encoder.encode(rows)
+    except (TocsinError, pa.ArrowException) as error:
+        raise StateError(
+            "the saved events do not fit the query",
+            detail=str(error),
+            hint="restore with the schema that saved them, or start afresh",
+        ) from error
+    items.eid_high, items.eid_low = (high[at], low[at]) if events[0].has_eid else (None, None)
+    return [items] if len(items) else []
 
 
-def _resume(
-    detector: Detector, newest: dict[str, Any], summaries: list[dict[str, Any]], answers: list[ChangeBatch] | None
-) -> None:
+def _in_order(rows: pa.RecordBatch, high: Ints, low: Ints) -> Ints:
+    """The places of rows in canonical order; an event that is in several parts once."""
+    types = rows.column("type")
+    coded = types if pa.types.is_dictionary(types.type) else types.dictionary_encode()
+    start, end = (ticks(rows.column(name), name)[0] for name in ("start", "end"))
+    columns = (coded.indices.to_numpy(zero_copy_only=False), low, high, start, end)
+    order = np.lexsort(columns)
+    fresh = np.zeros(len(order), np.bool_)
+    fresh[:1] = True
+    for column in columns:
+        ranked = column[order]
+        fresh[1:] |= ranked[1:] != ranked[:-1]
+    kept: Ints = order[fresh]
+    return kept
+
+
+def _resume(detector: Detector, summaries: list[Summary], answers: list[ChangeBatch] | None) -> None:
     """Set clock and counts; answers that were due at the saved clock were given before it was saved."""
-    detector.eids = newest["eids"] if detector.eids is None else detector.eids
-    detector.time.clock = max(state["clock"] for state in summaries)
+    newest = max(summaries, key=lambda state: state.next)
+    detector.eids = newest.eids if detector.eids is None else detector.eids
+    detector.time.clock = max(state.clock for state in summaries)
     for state in summaries:  # several states of one stream: what each was promised holds for its own events only
-        for type, time in state.get("promises", {}).items():
-            known = [each.get("promises", {}).get(type, BEGINNING) for each in summaries]
-            detector.time.guarantees[type] = min(time, *known)
-    due = [branch.advance(detector.time.clock, newest["ended"]) for branch in detector.branches]
+        for type, time in state.promises.items():
+            detector.time.guarantees[type] = min(time, *(each.promises.get(type, BEGINNING) for each in summaries))
+    due = [branch.advance(detector.time.clock, newest.ended) for branch in detector.branches]
     if answers is not None:
         answers.append(detector._changes(due))
     for number, branch in enumerate(detector.branches):
-        coded = [state["held"][number] if "held" in state else None for state in summaries]
-        held = [_decoded(each) for each in coded if each is not None]
+        held = [state.held[number] for state in summaries if number in state.held]
         if answers is None and branch.purger.by_type and len(held) == len(summaries):
             branch.hold_only(np.isin(held_names(detector, branch), np.concatenate(held)))
-    detector.time.ended = newest["ended"]
-    detector.next = max(detector.next, newest["next"])
-    detector._seen, detector._matches, detector._retracted = (
-        sum(state[name] for state in summaries) for name in ("seen", "matches", "retracted")
-    )
+    detector.time.ended = newest.ended
+    detector.next = max(detector.next, newest.next)
+    detector._seen = sum(state.seen for state in summaries)
+    detector._matches = sum(state.matches for state in summaries)
+    detector._retracted = sum(state.retracted for state in summaries)
     if detector.ledger is not None and answers is None:
         detector.ledger.counts.clear()
         detector.ledger.starts.clear()
         for state in summaries:
-            for high, low, count, start in state["ledger"]:
-                detector.ledger.counts[high, low] = count
-                detector.ledger.starts[high, low] = start
+            add_to_ledger(detector.ledger, state.ledger)

@@ -36,6 +36,7 @@ MEMORY = 1024  # so many answers, and sixteen times as many events, weigh half a
 CLEAR = 1.5  # to stop holding answers must be better by this factor, so that the choice does not swing
 
 Key = tuple[int, int]
+Standing = dict[Key, tuple[int, ChangeBatch, int]]
 
 
 def refuting_types(plan: Plan) -> set[str]:
@@ -90,7 +91,7 @@ class Auto:
         self.held = False
         self.switches = self.matches = self.retracted = self._pruned = self._late = self._looks = 0
         self.costs, self._asked = Costs(late or 0), 0
-        self.ledger: dict[Key, tuple[int, ChangeBatch, int]] = {}  # answered, not yet certain: end, and where it stands
+        self.ledger: Standing = {}  # answered, not yet certain: end, and where it stands
 
     @property
     def inner(self) -> tuple[Operator, ...]:
@@ -188,21 +189,11 @@ class Auto:
         return self._counted([*refuted, *(batch.pick(np.array([row])) for _, batch, row in fresh)])
 
     @staticmethod
-    def _anew(detector: Detector, parts: list[Part]) -> tuple[Detector, dict[Key, tuple[int, ChangeBatch, int]]]:
+    def _anew(detector: Detector, parts: list[Part]) -> tuple[Detector, Standing]:
         """A new detector with the stored events, and its answers to them: those that stand."""
         answers: list[ChangeBatch] = []
         load(detector, parts, answers)
-        standing: dict[Key, tuple[int, ChangeBatch, int]] = {}
-        for batch in answers:
-            if not len(batch):
-                continue
-            ends = batch.span[1].tolist() if batch.visible else [END_OF_TIME] * len(batch)
-            for row, (key, op) in enumerate(zip(_keys(batch), batch.op.tolist(), strict=True)):
-                if op > 0:
-                    standing[key] = (ends[row], batch, row)
-                else:
-                    standing.pop(key, None)
-        return detector, standing
+        return detector, _standing(answers)
 
     # --- the ledger ---
 
@@ -251,14 +242,13 @@ class Auto:
     @property
     def choice(self) -> bytes:
         """What was chosen and why, and the answers that were given and are not certain yet: all but the events."""
-        entries, rows = packed(([list(key), end], batch, row) for key, (end, batch, row) in self.ledger.items())
         words = {
             "held": self.held,
             "counts": [self.switches, self.matches, self.retracted, self._asked],
             "costs": asdict(self.costs),
-            "ledger": entries,
         }
-        return encode("auto", words, {} if rows is None else {"rows": rows})
+        ledger = packed([(batch, row) for _, batch, row in self.ledger.values()])
+        return encode("auto", words, blobs={"ledger": ledger})
 
     def follow(self, choice: bytes) -> None:
         """Before events are replayed: take the strategy that was chosen, and choose nothing until `resume`."""
@@ -268,12 +258,26 @@ class Auto:
     def resume(self, choice: bytes) -> None:
         """After events were replayed: go on from what was chosen."""
         stored = decode(choice, "auto")
-        words, rows = stored.words, stored.batch("rows") if "rows" in stored.tables else None
-        found = unpacked(words["ledger"], rows, self._plan, self.detector.functions)
-        self.ledger = {(high, low): (end, batch, 0) for ((high, low), end), batch in found}
+        words, given = stored.words, unpacked(stored.blobs["ledger"], self._plan, self.detector.functions)
+        self.ledger = {} if given is None else _standing([given])
         self.held, self.can_choose, self.costs = words["held"], self._may_choose, Costs(**words["costs"])
         self.switches, self.matches, self.retracted, self._asked = words["counts"]
         self._late, self._pruned = self.detector.refuted
+
+
+def _standing(answers: list[ChangeBatch]) -> Standing:
+    """The answers that were given and not retracted: when each ends, and where it stands."""
+    standing: Standing = {}
+    for batch in answers:
+        if not len(batch):
+            continue
+        ends = batch.span[1].tolist() if batch.visible else [END_OF_TIME] * len(batch)
+        for row, (key, op) in enumerate(zip(_keys(batch), batch.op.tolist(), strict=True)):
+            if op > 0:
+                standing[key] = (ends[row], batch, row)
+            else:
+                standing.pop(key, None)
+    return standing
 
 
 def _keys(changes: ChangeBatch) -> list[Key]:

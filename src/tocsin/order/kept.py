@@ -1,64 +1,107 @@
-"""ChangeBatch that are kept for later, as plain values and rows: what waits for its turn, or is not yet certain."""
+"""Changes that are kept for later, in columns: what waits for its turn, or was answered and is not yet certain."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
+from tocsin.codec import decode, encode, reading
+from tocsin.encode.batch import one_batch
 from tocsin.engine.changes import ChangeBatch, Members
 from tocsin.engine.payload import Chunk, View
 from tocsin.functions import Function
+from tocsin.items import Ints
 from tocsin.plan.block import Plan
 
-OWN = ("#type", "#start", "#end", "#high", "#low")  # what a row needs beside what results show of it
+KIND = "changes"
+OWN = ("types", "start", "end", "high", "low")  # what a row of an event needs beside what results show of it
 
 
-def packed(kept: Iterable[tuple[Any, ChangeBatch, int]]) -> tuple[list[Any], pa.RecordBatch | None]:
-    """ChangeBatch as (label, piece, row) in plain values, and the rows of their events; labels are plain values too."""
-    entries, tables, stop = [], [], 0
-    for label, piece, row in kept:
-        one = piece.pick(np.array([row]))
-        places = [_shifted(one.rows.at(column), stop) for column in one.fixed]
-        members = [[index, _shifted(one.rows.at(own.events), stop)] for index, own in one.repeated.items()]
-        entries.append([label, int(one.op[0]), int(one.known_at[0]), [at for [at] in places], members])
-        tables.append(_table(one))
-        stop += len(one.rows.numbers)
-    if not tables:
-        return [], None
-    return entries, pa.concat_tables(tables, promote_options="permissive").combine_chunks().to_batches()[0]
+def packed(kept: Sequence[tuple[ChangeBatch, int]]) -> bytes:
+    """Changes, each given by a batch of changes and its row there, as bytes that need nothing else.
 
-
-def unpacked(
-    entries: list[Any], rows: pa.RecordBatch | None, plan: Plan, functions: Mapping[str, Function]
-) -> Iterator[tuple[Any, ChangeBatch]]:
-    """The same changes again, each by itself, with its label."""
-    if rows is None:
-        return
-    types, start, end, high, low = (rows.column(name).to_numpy(zero_copy_only=False) for name in OWN)
-    view = View([Chunk(0, rows.drop_columns(list(OWN)), types, start, end, high, low)])
-    for label, op, known, fixed, members in entries:
-        repeated = {
-            index: Members(np.array([0, len(events)], np.int64), np.array(events, np.int64))
-            for index, events in members
-        }
-        columns = [np.array([at], np.int64) for at in fixed]
-        ops, times = np.array([op], np.int8), np.array([known], np.int64)
-        yield label, ChangeBatch(plan, ops, times, columns, repeated, view, functions)
-
-
-def _shifted(places: Any, by: int) -> list[int]:
-    return [at + by if at >= 0 else -1 for at in places.tolist()]
-
-
-def _table(one: ChangeBatch) -> pa.Table:
-    """The rows of the events of a change, as results show them, and what identifies them."""
-    rows = one.rows
-    shown = {
-        name: column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for name, column in rows.shown.items()
+    Every batch is looked at once, and every event is stored once for all changes of a batch that mention it.
+    """
+    if not kept:
+        return encode(KIND, {"count": 0})
+    batches, order = _by_batch(kept)
+    shifts = np.cumsum([0, *(len(batch.rows.numbers) for batch in batches)]).tolist()[:-1]
+    arrays = {
+        "order": order,
+        "op": np.concatenate([batch.op for batch in batches]),
+        "known_at": np.concatenate([batch.known_at for batch in batches]),
+        "fixed": np.concatenate([_fixed(*each) for each in zip(batches, shifts, strict=True)], axis=1),
     }
-    own = (rows.types, rows.start, rows.end, *rows.names)
-    return pa.table(shown | {name: pa.array(values) for name, values in zip(OWN, own, strict=True)})
+    repeated = sorted({index for batch in batches for index in batch.repeated})
+    for index in repeated:
+        members = [_members(batch, index, shift) for batch, shift in zip(batches, shifts, strict=True)]
+        arrays[f"counts/{index}"] = np.concatenate([counts for counts, _ in members])
+        arrays[f"events/{index}"] = np.concatenate([events for _, events in members])
+    own = [(batch.rows.types, batch.rows.start, batch.rows.end, *batch.rows.names) for batch in batches]
+    arrays |= {name: np.concatenate(column) for name, column in zip(OWN, zip(*own, strict=True), strict=True)}
+    events = pa.concat_tables([_shown(batch) for batch in batches], promote_options="permissive")
+    return encode(KIND, {"count": len(kept), "repeated": repeated}, {"events": events}, arrays)
+
+
+def _by_batch(kept: Sequence[tuple[ChangeBatch, int]]) -> tuple[list[ChangeBatch], Ints]:
+    """The kept changes of each batch, one batch after the other; and where each of the given changes stands then."""
+    numbers: dict[int, int] = {}
+    batches: list[ChangeBatch] = []
+    for batch, _ in kept:
+        if numbers.setdefault(id(batch), len(batches)) == len(batches):
+            batches.append(batch)
+    owner = np.array([numbers[id(batch)] for batch, _ in kept])
+    rows = np.array([row for _, row in kept], np.int64)
+    by_owner = np.argsort(owner, kind="stable")
+    places = np.empty(len(kept), np.int64)
+    places[by_owner] = np.arange(len(kept))
+    return [batch.pick(rows[by_owner][owner[by_owner] == at]) for at, batch in enumerate(batches)], places
+
+
+def unpacked(data: bytes, plan: Plan, functions: Mapping[str, Function]) -> ChangeBatch | None:
+    """The changes again, as one batch in the order in which they were given; None if there were none."""
+    stored = decode(data, KIND, "the saved changes")
+    if not stored.words["count"]:
+        return None
+    with reading("the saved changes"):
+        arrays = stored.arrays
+        types, start, end, high, low = (arrays[name] for name in OWN)
+        view = View([Chunk(0, one_batch(stored.tables["events"]), types, start, end, high, low)])
+        repeated = {
+            index: Members(np.append(0, np.cumsum(arrays[f"counts/{index}"])), arrays[f"events/{index}"])
+            for index in stored.words["repeated"]
+        }
+        fixed = list(arrays["fixed"])
+        return ChangeBatch(plan, arrays["op"], arrays["known_at"], fixed, repeated, view, functions).pick(
+            arrays["order"]
+        )
+
+
+def _shifted(places: Ints, by: int) -> Ints:
+    return np.where(places >= 0, places + by, -1)
+
+
+def _fixed(changes: ChangeBatch, shift: int) -> Ints:
+    """For each variable the places of its events, among those of all batches."""
+    columns = [_shifted(changes.rows.at(column), shift) for column in changes.fixed]
+    return np.array(columns, np.int64).reshape(len(columns), len(changes))
+
+
+def _members(changes: ChangeBatch, index: int, shift: int) -> tuple[Ints, Ints]:
+    """How many events a repeated variable has in each change, and their places; none where it is not repeated."""
+    members = changes.repeated.get(index)
+    if members is None:
+        return np.zeros(len(changes), np.int64), np.zeros(0, np.int64)
+    return np.diff(members.offsets), _shifted(changes.rows.at(members.events), shift)
+
+
+def _shown(changes: ChangeBatch) -> pa.Table:
+    """The rows of events as results show them; texts in full, since batches may have coded them differently."""
+    return pa.table(
+        {
+            name: column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+            for name, column in changes.rows.shown.items()
+        }
+    )

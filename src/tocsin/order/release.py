@@ -11,7 +11,7 @@ from itertools import count
 
 import numpy as np
 
-from tocsin.codec import Part, decode, encode, nested, only_part, within
+from tocsin.codec import Part, nested, only_part, within
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.operator import Counters, Operator
 from tocsin.functions import Function
@@ -38,28 +38,28 @@ class Release:
         if items.single:  # the short way does not say how far time has passed
             items = items.copy()  # type: ignore[attr-defined]
         found = self._next.push(items)
-        for batch in found:
-            for row, key in enumerate(_keys(batch)):
-                heappush(self.waiting, (key, next(self._numbers), batch, row))
+        self._wait(found)
         out: list[ChangeBatch] = []
         while self.waiting and self.waiting[0][0][0] <= found.frontier:
             _, _, batch, row = heappop(self.waiting)
             out.append(batch.pick(np.array([row])))
         return Changes(out, found.frontier, found.late)
 
+    def _wait(self, changes: Iterable[ChangeBatch]) -> None:
+        for batch in changes:
+            for row, key in enumerate(_keys(batch)):
+                heappush(self.waiting, (key, next(self._numbers), batch, row))
+
     def snapshot(self, since: int = 0) -> list[Part]:
-        waiting = sorted(self.waiting, key=lambda each: each[:2])
-        entries, rows = packed((list(key), batch, row) for key, _, batch, row in waiting)
-        own = Part("release", 0, encode("release", {"waiting": entries}, {} if rows is None else {"rows": rows}))
-        return [own, *nested("inner", self._next.snapshot(since))]
+        waiting = [(batch, row) for _, _, batch, row in sorted(self.waiting, key=lambda each: each[:2])]
+        return [Part("release", 0, packed(waiting)), *nested("inner", self._next.snapshot(since))]
 
     def restore(self, parts: Iterable[Part]) -> None:
         parts = list(parts)
-        stored = decode(only_part("release", parts).data, "release")
-        rows = stored.batch("rows") if "rows" in stored.tables else None
-        found = list(unpacked(stored.words["waiting"], rows, self._plan, self._functions))
+        waiting = unpacked(only_part("release", parts).data, self._plan, self._functions)
         self._next.restore(within("inner", parts))
-        self.waiting = [(tuple(key), next(self._numbers), batch, 0) for key, batch in found]  # sorted, so it is a heap
+        self.waiting = []
+        self._wait([] if waiting is None else [waiting])
 
 
 def _keys(batch: ChangeBatch) -> list[tuple[int, ...]]:

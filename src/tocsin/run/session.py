@@ -176,25 +176,30 @@ class Session:
         words = {
             "advanced": self._advanced,
             "promised": [[*pair, time] for pair, time in self._promised.items()],
-            "time": None if self._time is None else [str(self._time), getattr(self._time, "tz", None)],
             "schema": None if graph is None or self._schema is None else schema_words(self._schema),
         }
-        own = Part("session", 0, encode("session", words))
+        shown = {} if self._time is None else {"time": pa.table({"time": pa.array([], self._time)})}
+        own = Part("session", 0, encode("session", words, shown))
         return pack([own, *([] if graph is None else nested("graph", graph.snapshot()))])
 
     def restore(self, state: bytes) -> None:
-        """Take up a saved state; the session must be new and of the same queries."""
+        """Take up a saved state; the session must be new and of the same queries.
+
+        The graph is made anew with the saved state, so a state that is refused leaves the session as it was.
+        """
         if self._graph is not None and self._graph.seen:
             raise StateError("this session has seen events already", hint="restore into a new session")
         parts = unpack(state)
-        words = decode(only_part("session", parts).data, "session").words
+        stored = decode(only_part("session", parts).data, "session")
+        words = stored.words
         schema = None if words["schema"] is None else schema_from(words["schema"])
         with reading():
             promised = {(type, source): time for type, source, time in words["promised"]}
-            time = None if words["time"] is None else pa.timestamp("us", words["time"][1])
+            time = stored.tables["time"].schema.field("time").type if "time" in stored.tables else None
         graph = self._graph
         if schema is not None:
-            graph = self._build(_open_schema(schema)) if not self._declared or graph is None else graph
+            declared = self._schema if self._declared else None
+            graph = self._build(_open_schema(schema) if declared is None else declared)
             graph.restore(within("graph", parts))
         self._graph, self._advanced, self._promised, self._time = graph, words["advanced"], promised, time
         self._schema = self._schema if self._declared else schema

@@ -1,4 +1,4 @@
-"""Blocks: rows of one shard as Arrow bytes, with a few words beside them; what travels to a shard and what it keeps."""
+"""Blocks: rows of one shard as bytes, with a few words beside them; what travels to a shard and what it keeps."""
 
 from __future__ import annotations
 
@@ -11,25 +11,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tocsin.codec import CRC, UNCHECKED, decode, encode
 from tocsin.encode.arrow import marks
 from tocsin.encode.batch import HINTS, Frame, frame
-from tocsin.errors import InputError, StateError
+from tocsin.errors import InputError
 from tocsin.items import Ints
 from tocsin.shards.job import Job
 
 SHARD, COPY = "__shard", "__copy"
 LARGE = 1 << 26  # so many bytes of rows are sent on at once
-OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+KIND = "block"
 PACKED = pa.schema([("shard", pa.int32()), ("note", pa.string()), ("block", pa.binary())])
 
 
-def as_bytes(rows: pa.Table | pa.RecordBatch) -> bytes:
-    """Rows as Arrow bytes."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=OPTIONS) as writer:
-        writer.write(rows)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+def as_bytes(rows: pa.Table | pa.RecordBatch, *, stored: bool = False) -> bytes:
+    """Rows as bytes, compressed; what is stored has the quicker digest, since there is a block for every batch."""
+    return encode(KIND, {}, {"rows": rows}, compress=True, check=CRC if stored else UNCHECKED)
 
 
 def coded(rows: pa.Table, name: str) -> pa.Table:
@@ -49,10 +46,8 @@ def uncoded(rows: pa.Table, name: str) -> pa.Table:
 
 
 def as_table(data: bytes) -> pa.Table:
-    try:
-        return pa.ipc.open_stream(data).read_all()
-    except (pa.ArrowInvalid, OSError):
-        raise StateError("a block of the stored state is damaged", hint="go back to an earlier checkpoint") from None
+    """The rows of a block; bytes that are not exactly those that were written are refused."""
+    return decode(data, KIND, "a block of the stored state").tables["rows"]
 
 
 def larger(batches: Iterable[pa.RecordBatch], rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:

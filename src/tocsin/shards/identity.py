@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
+from tocsin.codec import VERSION, check_version, reading
 from tocsin.errors import StateError
 
-FORMAT = 1
+PLACE = "the checkpoint"
 
 
 @dataclass(slots=True)
@@ -33,25 +33,15 @@ class Identity:
     layout: list[int] = field(default_factory=list)
 
     def data(self) -> bytes:
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode()
+        return json.dumps({"format": VERSION, **asdict(self)}, indent=1).encode()
 
     @staticmethod
     def read(data: bytes) -> Identity:
-        try:
+        with reading("the checkpoint's description"):
             state = json.loads(data)
-            check_format(state.pop("format"))
+            check_version(state.pop("format"), PLACE)
             units = {name: Known(**each) for name, each in state.pop("units").items()}
             return Identity(units=units, **state)
-        except (ValueError, KeyError, TypeError):
-            raise StateError("the checkpoint's description is damaged", hint="start with a new checkpoint") from None
-
-
-def check_format(version: Any) -> None:
-    if version != FORMAT:
-        raise StateError(
-            f"the checkpoint was written in format {version}, this version reads format {FORMAT}",
-            hint="go on with the version that wrote it, or start with a new checkpoint",
-        )
 
 
 def admit(known: Mapping[str, Known], here: Mapping[str, Known]) -> dict[str, Known]:

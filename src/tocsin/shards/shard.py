@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import uuid
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tocsin.codec import damaged, decode, encode, reading, stamp
 from tocsin.encode.batch import one_batch
 from tocsin.encode.times import ticks
 from tocsin.errors import StateError
@@ -28,13 +28,14 @@ from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Ints, Items, advanced, end, is_sorted, tick
 from tocsin.shards.blocks import COPY, Note, as_bytes, as_table, coded, described, uncoded
 from tocsin.shards.choices import choices, follow, resume
-from tocsin.shards.identity import FORMAT, Known, admit, check_format, check_layout
+from tocsin.shards.identity import Known, admit, check_layout
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.routes import Unit, reach_of
 from tocsin.shards.watermark import Slack
 
 TAIL = 8  # the newest blocks stay as they are, so that a worker that missed a few batches can catch up
 MERGED = 16  # so many older blocks of one size become one
+KIND = "shard"
 KEPT_ALIVE = 64  # shards whose detectors a worker keeps in memory
 
 
@@ -52,7 +53,7 @@ class Store(Protocol):
 class Block:
     """A stored block: its number, when its last event ends, which attempt wrote it, how often it was merged.
 
-    `size` and `check` (a CRC) are those of its bytes; a block without bytes has no rows. A block that is `cut` lacks
+    `size` is that of its bytes and `check` their stamp; a block without bytes has no rows. A block that is `cut` lacks
     rows that were behind the reach of every query as soon as their batch was over.
     """
 
@@ -61,7 +62,7 @@ class Block:
     token: str
     level: int = 0
     size: int = 0
-    check: int = 0
+    check: str = ""
     cut: bool = False
 
 
@@ -79,7 +80,7 @@ class Head:
     layout: list[int] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     order: str = ""  # the strategy, where it is not to sort
-    choices: list[str] = field(default_factory=list)  # what detectors chose that may
+    choices: list[bytes] = field(default_factory=list)  # what detectors chose that may
 
     @property
     def clock(self) -> int:
@@ -87,19 +88,19 @@ class Head:
         return max(self.clocks.values(), default=BEGINNING)
 
     def data(self) -> bytes:
-        return json.dumps({"format": FORMAT, **asdict(self)}).encode()
+        words = asdict(self)
+        words["choices"] = len(self.choices)
+        return encode(KIND, words, blobs={str(at): choice for at, choice in enumerate(self.choices)})
 
     @staticmethod
     def read(data: bytes) -> Head:
-        try:
-            state = json.loads(data)
-            version = state.pop("format")
-            check_format(version)
-            blocks = [Block(**each) for each in state.pop("blocks")]
-            units = {name: Known(**each) for name, each in state.pop("units").items()}
-            return Head(**state, blocks=blocks, units=units)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise StateError("the stored state is damaged", hint="go back to an earlier checkpoint") from None
+        stored = decode(data, KIND, "the state of a shard")
+        with reading("the state of a shard"):
+            words = dict(stored.words)
+            blocks = [Block(**each) for each in words.pop("blocks")]
+            units = {name: Known(**each) for name, each in words.pop("units").items()}
+            choices = [stored.blobs[str(at)] for at in range(words.pop("choices"))]
+            return Head(**words, blocks=blocks, units=units, choices=choices)
 
 
 # --- detectors in memory -------------------------------------------------------------------------------------------
@@ -357,11 +358,11 @@ class Shard:
         lasting = self._lasting(rows)
         data, last = b"", BEGINNING
         if lasting.num_rows:
-            data = as_bytes(uncoded(lasting, self.job.columns.type))
+            data = as_bytes(uncoded(lasting, self.job.columns.type), stored=True)
             last = int(ends_of(one_batch(lasting), self.job).max())
             self.store.write(number, data)
         cut = lasting.num_rows < rows.num_rows
-        head.blocks.append(Block(number, last, head.token, 0, len(data), zlib.crc32(data), cut))
+        head.blocks.append(Block(number, last, head.token, 0, len(data), stamp(data), cut))
         return [(number, rows)]
 
     def _lasting(self, rows: pa.Table) -> pa.Table:
@@ -383,8 +384,8 @@ class Shard:
     def _stored(self, block: Block) -> pa.Table:
         """The rows of a block as they are stored; what is not exactly as it was written is never read."""
         data = self.store.read(block.number)
-        if data is None or (len(data), zlib.crc32(data)) != (block.size, block.check):
-            raise StateError("a block of the stored state is damaged", hint="go back to an earlier checkpoint")
+        if data is None or (len(data), stamp(data)) != (block.size, block.check):
+            raise damaged("a block of the stored state", "it is missing, or not the one that was written last")
         return as_table(data)
 
     def _forget(self) -> None:
@@ -405,13 +406,14 @@ class Shard:
         tables = [self._stored(block) for block in several if block.size]
         last = several[-1]
         self._remove(several)
-        data = as_bytes(pa.concat_tables(tables, promote_options="default").combine_chunks()) if tables else b""
+        rows = pa.concat_tables(tables, promote_options="default").combine_chunks() if tables else None
+        data = b"" if rows is None else as_bytes(rows, stored=True)
         if data:
             self.store.write(last.number, data)
         end = max(block.last for block in several)
         level = several[0].level + 1
         cut = any(block.cut for block in several)
-        head.blocks[first:stop] = [Block(last.number, end, last.token, level, len(data), zlib.crc32(data), cut)]
+        head.blocks[first:stop] = [Block(last.number, end, last.token, level, len(data), stamp(data), cut)]
 
     def _remove(self, blocks: list[Block]) -> None:
         for block in blocks:

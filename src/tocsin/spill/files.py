@@ -1,8 +1,8 @@
 """Pieces: rows of events that left the detector, in order of their ends; on disk, or in memory until they are many.
 
-A file holds several pieces, each an Arrow stream of its own behind a checksum in the index, and appears whole or not at
-all. The index is in memory: what is on disk is worth nothing without the process that wrote it. So nothing is synced,
-and the folder is removed with the store.
+A file holds several pieces, each a container of its own that says whether it is whole (see `codec`), and appears whole
+or not at all. The index is in memory: what is on disk is worth nothing without the process that wrote it. So nothing is
+synced, and the folder is removed with the store.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import shutil
 import tempfile
 import weakref
-import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from tocsin.codec import CRC, decode, encode, stamp
 from tocsin.encode import Encoder
 from tocsin.encode.batch import one_batch
 from tocsin.errors import StateError, TocsinError
@@ -29,13 +29,14 @@ from tocsin.plan.block import Plan
 
 NUMBER, HIGH, LOW, SIGN = "#number", "#high", "#low", "#sign"  # columns beside those of the payload
 EID = "eid"
+KIND = "spilled events"
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Some rows: their first and last end, their smallest and largest number, and where they are.
 
-    In memory (`rows`), or at a place in a file, where `check` is the checksum of its bytes.
+    In memory (`rows`), or at a place in a file, where `check` is the stamp of its container.
     """
 
     id: int
@@ -49,7 +50,7 @@ class Piece:
     rows: pa.RecordBatch | None = None
     file: str = ""
     offset: int = 0
-    check: int = 0
+    check: str = ""
     level: int = 0  # how often it was merged; 0: straight from the detector
     run: int = 0  # pieces of one run do not overlap
 
@@ -162,10 +163,10 @@ class Store:
         self._made += 1
         pieces, offset = [], 0
         for table, each in zip(tables, data, strict=True):
-            piece = self._piece(table, each.size, version)
-            where = replace(piece, file=name, offset=offset, check=zlib.crc32(each))
+            piece = self._piece(table, len(each), version)
+            where = replace(piece, file=name, offset=offset, check=stamp(each))
             pieces.append(replace(where, level=level, run=self._made if run is None else run))
-            offset += each.size
+            offset += len(each)
         self._files[name] = [len(pieces), offset]
         self.size += offset
         return pieces
@@ -181,7 +182,7 @@ class Store:
         oldest, newest = int(numbers.min()), int(numbers.max())
         return Piece(self.next - 1, int(ends[0]), int(ends[-1]), oldest, newest, len(table), size, version)
 
-    def _put(self, name: str, data: list[pa.Buffer]) -> None:
+    def _put(self, name: str, data: list[bytes]) -> None:
         """Write a file beside its place, then rename it."""
         try:
             folder = self._folder()
@@ -212,12 +213,18 @@ class Store:
     # --- reading ---
 
     def read(self, piece: Piece) -> pa.RecordBatch:
-        return piece.rows if piece.rows is not None else unpacked(self.data(piece), self._place(piece))
+        """The rows of a piece."""
+        return piece.rows if piece.rows is not None else self._checked(piece)[1]
 
-    def data(self, piece: Piece) -> pa.Buffer:
+    def data(self, piece: Piece) -> bytes:
         """The bytes of a piece, checked."""
         if piece.rows is not None:
             return packed(pa.Table.from_batches([piece.rows]))
+        data: bytes = self._checked(piece)[0].to_pybytes()
+        return data
+
+    def _checked(self, piece: Piece) -> tuple[pa.Buffer, pa.RecordBatch]:
+        """What lies on disk of a piece: its bytes, and the rows in them."""
         try:
             raw = pa.allocate_buffer(piece.size)
             with self._place(piece).open("rb", buffering=0) as file:
@@ -225,9 +232,12 @@ class Store:
                 count = file.readinto(memoryview(raw))
         except OSError as error:
             raise _damaged(self._place(piece), error.strerror or str(error)) from error
-        if count != piece.size or zlib.crc32(raw) != piece.check:
-            raise _damaged(self._place(piece), "its checksum differs")
-        return raw
+        if count != piece.size or stamp(raw) != piece.check:
+            raise _damaged(self._place(piece), "its length or its checksum differs")
+        try:
+            return raw, unpacked(raw)
+        except StateError as error:
+            raise _damaged(self._place(piece), str(error.detail)) from error
 
     def _place(self, piece: Piece) -> Path:
         return (self.folder or self.parent) / piece.file
@@ -254,19 +264,14 @@ class Store:
             self.folder = None
 
 
-def packed(table: pa.Table) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    rows = one_batch(table)
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_batch(rows)
-    return sink.getvalue()
+def packed(table: pa.Table) -> bytes:
+    """Rows as bytes."""
+    return encode(KIND, {}, {"rows": one_batch(table)}, check=CRC)
 
 
-def unpacked(data: pa.Buffer | bytes, place: object) -> pa.RecordBatch:
-    try:
-        return one_batch(pa.ipc.open_stream(data).read_all())
-    except (pa.ArrowInvalid, OSError) as error:
-        raise _damaged(place, str(error)) from error
+def unpacked(data: pa.Buffer | bytes, place: str = "a piece of spilled events") -> pa.RecordBatch:
+    """The rows of a piece; bytes that are not exactly those that were written are refused."""
+    return decode(data, KIND, place).batch("rows")
 
 
 def _damaged(place: object, reason: str) -> StateError:
