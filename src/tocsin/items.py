@@ -114,7 +114,17 @@ class Items:
 
     def check(self) -> None:
         """Raise an InputError if the columns do not fit together or a kind is unknown."""
-        count = len(self.types)
+        count, kinds = len(self.types), self.kinds
+        if kinds is None and len(self.end) == len(self.start) == count:  # the usual case, looked at quickly
+            odd = (self.eid_high is not None and len(self.eid_high) != count) or self.sources is not None
+            for column in self.columns.values():
+                odd = odd or len(column.values) != count or (column.valid is not None and len(column.valid) != count)
+            if not odd:
+                return
+        self._check_all(count)
+
+    def _check_all(self, count: int) -> None:
+        """Say which column is of another length, or which kind is unknown."""
         lengths: dict[str, int] = {}
         for name in ("start", "end", "eid_high", "eid_low", "kinds", "sources"):
             if (array := getattr(self, name)) is not None:

@@ -93,13 +93,13 @@ class Detector:
         items.check()
         if items.kinds is None:
             return self._said(self._push_rows(items))
-        said: list[ChangeBatch] = []
+        said = Changes()
         for are_rows, run in runs(items):
-            said.append(self._push_rows(run) if are_rows else self._hear(run))
-        return self._said(*said)
+            said.add(self._said(self._push_rows(run) if are_rows else self._hear(run)))
+        return said
 
-    def _said(self, *batches: ChangeBatch) -> Changes:
-        return Changes([batch for batch in batches if len(batch)], self._frontier())
+    def _said(self, batch: ChangeBatch) -> Changes:
+        return Changes([batch] if len(batch.op) else [], self._frontier())
 
     def _push_rows(self, items: Items) -> ChangeBatch:
         """Feed events and withdrawals."""
@@ -176,6 +176,8 @@ class Detector:
         time = self.time
         if time.ended:
             return END_OF_TIME
+        if self._prompt:
+            return time.clock - 1
         passed = min(
             min(time.open_from(branch.program.types, time.clock), branch.first_waiting) - 1 for branch in self.branches
         )
@@ -188,6 +190,11 @@ class Detector:
         return BEGINNING if within is None else passed - within
 
     @cached_property
+    def _prompt(self) -> bool:
+        """Whether every match is given as soon as its last event comes."""
+        return self.ordered and not self._hides and not any(branch.program.waits for branch in self.branches)
+
+    @cached_property
     def _hides(self) -> bool:
         return any(variable.hidden for variable in self.plan.variables)
 
@@ -196,13 +203,13 @@ class Detector:
         """What was seen, and how many events are kept."""
         total = Counters(self._seen, matches=self._matches, retracted=self._retracted)
         total.begins, total.gaps = self.begins, self.gaps
-        total.live = sum(branch.live for branch in self.branches)
+        total.look = lambda: sum(branch.live for branch in self.branches)
         for branch in self.branches:
             total.relevant = max(total.relevant, branch.count(rt.RELEVANT))
             total.late = max(total.late, branch.count(rt.LATE))
             total.duplicates = max(total.duplicates, branch.count(rt.DUPLICATES))
             total.waiting += branch.waiting
-            total.most_live += branch.purger.peak
+            total.peak += branch.purger.peak
             total.late_positive = max(total.late_positive, branch.count(rt.LATE_POSITIVE))
             total.late_negative = max(total.late_negative, branch.count(rt.LATE_NEGATIVE))
             total.held += branch.count(rt.HELD)
@@ -210,7 +217,6 @@ class Detector:
             total.held_pruned += branch.count(rt.PRUNED)
             for reason, dropped in zip(PURGED, branch.purger.dropped.tolist(), strict=True):
                 setattr(total, reason, getattr(total, reason) + dropped)
-        total.most_live = max(total.most_live, total.live)
         return total
 
     @property

@@ -7,8 +7,8 @@ Those that work on another operator are given it; `docs/adding-an-operator.md` b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tocsin.codec import Part
@@ -27,8 +27,7 @@ class Counters:
     matches: int = 0
     retracted: int = 0
     waiting: int = 0
-    live: int = 0
-    most_live: int = 0  # as far as was looked: whenever events are dropped, and when counters are read
+    peak: int = 0  # events kept at most, as far as was looked when events were dropped
     late_positive: int = 0  # events behind the clock that matches contain, and that they are judged by
     late_negative: int = 0
     held: int = 0  # answers that had to wait; those that came out of it, and those that failed meanwhile
@@ -41,6 +40,17 @@ class Counters:
     purged_old: int = 0
     begins: int = 0  # intervals announced, and known losses: taken note of, not yet used
     gaps: int = 0
+    look: Callable[[], int] = field(default=lambda: 0, repr=False, compare=False)
+
+    @property
+    def live(self) -> int:
+        """How many events are kept now; looked up when asked, because that takes a while."""
+        return self.look()
+
+    @property
+    def most_live(self) -> int:
+        """How many events were kept at most, as far as anybody looked."""
+        return max(self.peak, self.live)
 
 
 class Operator(Protocol):

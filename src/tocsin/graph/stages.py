@@ -8,7 +8,7 @@ withdrawn, and the frontier of a query is a guarantee about the type that has it
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -71,6 +71,7 @@ class Stages:
     def __init__(self, stages: Sequence[Stage], *, ordered: bool, late: int | None) -> None:
         self.stages, self.ordered, self.late = list(stages), ordered, late
         self.chained = any(stage.sources for stage in self.stages)
+        self._alone = self.stages[0].operator if len(self.stages) == 1 else None
         self.names = AutoEids()
         self.clock = BEGINNING
         self.known: dict[str, int] = {}  # what is guaranteed of events, by type
@@ -83,16 +84,17 @@ class Stages:
     def counters(self) -> Counters:
         """What all queries counted together; duplicates are those of the first."""
         each = [stage.operator.counters for stage in self.stages]
-        total = each[0]
+        total = replace(each[0])
         for more in each[1:]:
             total.matches, total.retracted = total.matches + more.matches, total.retracted + more.retracted
-            total.waiting, total.live = total.waiting + more.waiting, total.live + more.live
+            total.waiting += more.waiting
+        total.look = lambda: sum(counters.live for counters in each)
         return total
 
     def push(self, items: Items) -> Changes:
         """Feed every query; the changes of each bear its number as `stage`."""
         if items.single and not self.chained:
-            return self._push_one(items)
+            return self._push_one(items) if self._alone is None else self._alone.push(items)
         said = Changes()
         for are_rows, run in runs(items.copy() if items.single else items):  # type: ignore[attr-defined]
             self._hear(run, are_rows)
@@ -106,8 +108,7 @@ class Stages:
         return said
 
     def _push_one(self, one: Items) -> Changes:
-        if len(self.stages) == 1:
-            return self.stages[0].operator.push(one)
+        """Feed one event by the shortest way, where no query reads the matches of another."""
         said: Changes | None = None
         for number, stage in enumerate(self.stages):
             found = stage.operator.push(one)

@@ -16,7 +16,6 @@ import numpy as np
 from tocsin.codec import Part, encode, nested, only_part, within
 from tocsin.codec import decode as decoded
 from tocsin.encode.merge import runs, take
-from tocsin.encode.row import LentRow
 from tocsin.engine.changes import QUIET, Changes
 from tocsin.engine.operator import Counters, Operator
 from tocsin.errors import InputError, TocsinWarning
@@ -80,7 +79,9 @@ class Lateness:
     def push(self, items: Items) -> Changes:
         """Pass on what is in time; `late` of the changes are the places of the items that are not."""
         if items.single:
-            return self._push_one(items)  # type: ignore[arg-type]  # `single` says that it is a LentRow
+            if not self.guarantees.promised:
+                return self._push_one(items, items.time)  # type: ignore[attr-defined]  # `single`: it is a LentRow
+            items = items.copy()  # type: ignore[attr-defined]
         if items.kinds is None:
             return self._push_rows(items)
         said, at, late = Changes(), 0, []
@@ -92,14 +93,17 @@ class Lateness:
         said.late = late
         return said
 
-    def _push_one(self, one: LentRow) -> Changes:
+    def _push_one(self, one: Items, end: int) -> Changes:
         """Judge one event by the shortest way, where nothing was guaranteed."""
-        if self.guarantees.promised:
-            return self._push_rows(one.copy())
-        if not self.admits(one.time):
-            return LATE
+        if end < self.clock:
+            if self.slack is not None and end < self.clock - self.slack:
+                self.late_count += 1
+                return LATE
+        else:
+            self.clock = end
         changes = self._next.push(one)
-        self.late_count += len(changes.late)  # it may miss its turn further on
+        if changes.late:  # it may miss its turn further on
+            self.late_count += 1
         return changes
 
     def admits(self, end: int) -> bool:

@@ -211,8 +211,9 @@ class Spilling(CatchingUp):
     def counters(self) -> Counters:
         """What was seen and is kept; duplicates of events that were spilled are not counted."""
         total, (seen, matches, retracted) = self.live.counters, self.counts
-        waiting, live = total.waiting + sum(frame.held for frame in self.frames), total.live + self.shelf.rows
-        return replace(total, seen=seen, matches=matches, retracted=retracted, waiting=waiting, live=live)
+        waiting = total.waiting + sum(frame.held for frame in self.frames)
+        look = lambda: total.live + self.shelf.rows  # noqa: E731
+        return replace(total, seen=seen, matches=matches, retracted=retracted, waiting=waiting, look=look)
 
     @property
     def spilled(self) -> Spilled:
