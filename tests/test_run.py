@@ -9,7 +9,6 @@ import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -560,18 +559,6 @@ def test_the_summary_names_what_is_unusual():
 
 def test_a_table_of_text_shows_selected_columns():
     assert text_table(detect(REPEATED).table()).splitlines()[0].split() == ["start", "end", "who", "n", "total"]
-
-
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
-
-
-@pytest.mark.slow
-@pytest.mark.jit
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_runs(path):
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
 
 
 class Terminal(io.StringIO):
