@@ -86,6 +86,7 @@ def test_where_nothing_can_be_refuted_there_is_nothing_to_choose() -> None:
     assert session.strategy == "auto: aggressive, as no event can refute an answer, or no delay or window is known"
 
 
+@pytest.mark.slow
 def test_many_late_refutations_are_waited_for_and_few_are_not() -> None:
     query = tocsin.query("EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 30")
     session = query.stream(order="auto(40)", eid="eid", jit=False)

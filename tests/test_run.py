@@ -583,6 +583,8 @@ def test_progress_is_shown_on_terminals_and_long_runs_only(monkeypatch):
     assert "6 matches" in sys.stderr.getvalue()
 
 
+@pytest.mark.slow
+@pytest.mark.jit
 def test_a_query_with_hidden_events_feeds_another():
     """A hidden event comes after the visible end of its match, which must still find its place."""
     text = "QUERY Q EVENT EXISTS h : AND(A a, H h) WITHIN 10 SELECT a.k AS k; EVENT SEQ(Q q, B b) WHERE [k] WITHIN 50"

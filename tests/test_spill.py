@@ -252,6 +252,7 @@ def played(spilling: Spilling, batches: Sequence[Items]) -> list[ChangeBatch]:
     return [changes for items in batches for changes in spilling.push(items)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "run",
     [
@@ -278,6 +279,7 @@ def test_a_twentieth_of_the_memory_is_enough(run: Run, tmp_path: Path) -> None:
     assert spilling.counters.matches - spilling.counters.retracted == sum(run.expected.values())
 
 
+@pytest.mark.slow
 def test_memory_stays_below_the_limit(tmp_path: Path) -> None:
     run = Run(text=THEFT.replace("40", "100"), count=20_000, most=15_000, jit=True, batch=1000)
     limit = run.state // 20

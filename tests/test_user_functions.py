@@ -143,6 +143,7 @@ WITH_COMPILER = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", QUERIES.values(), ids=QUERIES)
 def test_every_plain_mode(text: str) -> None:
     bench = Bench(parse(text), SCHEMA, FUNCTIONS)
