@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import tocsin
 from tests.conftest import SPARK, group
 from tests.effort import examples, share, some
 from tests.slices import Slice, read_slice
@@ -68,3 +69,19 @@ def test_all_tests_on_spark_share_one_worker(request: pytest.FixtureRequest) -> 
         marked = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}
         assert (SPARK in marked) == (SPARK in getattr(item, "fixturenames", ()))
         assert marked == ({group(item)} - {None})
+
+
+@pytest.mark.slow
+@pytest.mark.jit
+def test_a_kernel_of_less_optimisation_is_another_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that the tests compiled in haste is never taken for one that a user's process compiled."""
+    import numba
+
+    monkeypatch.setenv("TOCSIN_CACHE", str(tmp_path))
+    rows = [{"type": "A", "time": 1}, {"type": "B", "time": 2}]
+    kept = []
+    for level in ("1", "3", "3"):
+        monkeypatch.setattr(numba.config, "OPT", type(numba.config.OPT)(level))
+        assert len(tocsin.query("EVENT SEQ(A kept, B apart) WITHIN 12345").detect(rows)) == 1
+        kept.append({path.name for path in tmp_path.glob("k_*.py")})
+    assert kept[0] < kept[1] == kept[2]
