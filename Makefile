@@ -17,6 +17,7 @@ READY := $(VENV)/.installed
 N ?= 2000
 FUZZ ?=
 WORKERS ?= 2
+SLICE ?= 0/1
 CASES ?= tests/cases
 DEMO ?= out/demo
 BENCH ?=
@@ -24,7 +25,7 @@ MINUTES ?= 10
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup fmt lint check test test-fast kill-test cluster-test kafka-test bench bench-spark bench-disorder soak fuzz demo docs accept clean
+.PHONY: help setup fmt lint check test test-fast test-long kill-test cluster-test kafka-test bench bench-spark bench-disorder soak fuzz demo docs accept clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,11 +54,17 @@ lint: $(READY) ## ruff and mypy, without changing anything
 check: lint ## lint, the layer rule, and MAP.md against the tree
 	$(PY) -m pytest -q tests/test_layers.py tests/test_map.py
 
-test: $(READY) ## every test that the README promises
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q
+PYTEST = $(PY) -m pytest -q -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 25
+APART = not kill and not cluster and not kafka
+
+test: $(READY) ## every test that the README promises, in minutes; EXAMPLES=quick|normal|long or a share says how many examples
+	EXAMPLES=$${EXAMPLES:-normal} $(PYTEST) -m "not long and $(APART)"
 
 test-fast: $(READY) ## the tests that need less than a minute
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q -m "not slow and not jit and not kill and not cluster and not kafka"
+	EXAMPLES=$${EXAMPLES:-quick} $(PYTEST) -m "not slow and not jit and not long and $(APART)"
+
+test-long: $(READY) ## every test with all its examples, kernels as users get them, benchmarks too; SLICE=0/8 for a part
+	EXAMPLES=$${EXAMPLES:-long} $(PYTEST) -m "$(APART)" --slice $(SLICE)
 
 kill-test: $(READY) ## a stream of a million events whose driver and JVM are killed ten times, twice over (10 minutes)
 	$(PY) -m pytest -q -m kill tests/test_kill.py

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 import tocsin
+from tests.effort import examples
 from tocsin.encode import Encoder, from_dicts
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector
@@ -69,7 +70,7 @@ def test_a_change_of_mind_loses_and_repeats_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", range(examples(4)))
 def test_a_change_of_mind_at_length(chunk: int) -> None:
     assert sum(run(1000 + 60 * chunk + seed) for seed in range(60)) > 50
 
@@ -85,6 +86,7 @@ def test_where_nothing_can_be_refuted_there_is_nothing_to_choose() -> None:
     assert session.strategy == "auto: aggressive, as no event can refute an answer, or no delay or window is known"
 
 
+@pytest.mark.slow
 def test_many_late_refutations_are_waited_for_and_few_are_not() -> None:
     query = tocsin.query("EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 30")
     session = query.stream(order="auto(40)", eid="eid", jit=False)

@@ -31,6 +31,8 @@ from tocsin.testing.disorder import disordered, smallest_sufficient_slack
 from tocsin.testing.oracle import matches
 from tocsin.testing.streams import Arrivals
 
+pytestmark = pytest.mark.long  # `tests/test_bench_smoke.py` stays in every run
+
 Q = Pattern.of("SEQ(A,B,!C,D)", 10)
 ABD = Pattern.of("SEQ(A,B,D)", 10)
 S2D = "b1 a3 c5 b6 a7 d10 b11 c13 d15 f16"

@@ -169,6 +169,8 @@ WATCH = """
 import subprocess, sys
 from benchmarks.spark.meter import Meter
 
+pytestmark = pytest.mark.long  # `tests/test_bench_smoke.py` stays in every run
+
 with Meter(interval_s=0.02) as meter:
     begin = meter.cpu()
     subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)

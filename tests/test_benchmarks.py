@@ -9,6 +9,8 @@ import pytest
 from benchmarks import hand, paste, report, rivals
 from benchmarks.workloads import WORKLOADS, Stream, Workload, delayed, small, stream
 
+pytestmark = pytest.mark.long  # `tests/test_bench_smoke.py` stays in every run
+
 SMALL = [(3, 8, 2), (1, 5, 1), (8, 20, 4)]  # keys, window, events per tick
 RIVALS = {"polars": rivals.polars, "duckdb": rivals.duckdb}
 

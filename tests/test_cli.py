@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tocsin.app.cli import joined_options, main
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
@@ -427,8 +428,16 @@ def test_broken_case_files_are_no_traceback(tocsin, tmp_path, text):
     assert code in (1, 2), out + err
 
 
-@pytest.mark.parametrize("engine", ["embedded", pytest.param("spark", marks=pytest.mark.slow)])
-def test_the_demo_shows_thefts_and_draws(tocsin, tmp_path, engine):
+def test_the_demo_shows_thefts_and_draws(tocsin, tmp_path):
+    check_demo(tocsin, tmp_path, "embedded")
+
+
+@pytest.mark.slow
+def test_the_demo_on_spark(lasting_spark, tocsin, tmp_path):
+    check_demo(tocsin, tmp_path, "spark")
+
+
+def check_demo(tocsin, tmp_path, engine):
     pytest.importorskip("matplotlib")
     code, out, err = tocsin("demo", "--things", "200", "--thefts", "3", "--no-jit", "--engine", engine)
     assert (code, err) == (0, "")
@@ -445,6 +454,13 @@ def test_the_demo_shows_thefts_and_draws(tocsin, tmp_path, engine):
 
 
 # --- garbage -------------------------------------------------------------------------------------------------------
+
+
+def trying(most: int) -> settings:
+    """Settings for tests that draw arguments and files."""
+    unusual = [HealthCheck.function_scoped_fixture]
+    return settings(max_examples=examples(most, least=20), deadline=None, suppress_health_check=unusual)
+
 
 WORDS = st.one_of(
     st.sampled_from(
@@ -501,7 +517,7 @@ def quiet_main(args: list[str], stdin: bytes, monkeypatch) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@trying(150)
 @given(args=st.lists(WORDS, max_size=7), content=st.binary(max_size=60))
 def test_garbage_arguments_and_files_end_in_order(args, content, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
@@ -521,7 +537,7 @@ CELLS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@trying(100)
 @given(rows=st.lists(st.lists(CELLS, min_size=1, max_size=4), max_size=6), policy=st.sampled_from(["fail", "skip"]))
 def test_garbage_tables_end_in_order(rows, policy, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
@@ -543,7 +559,7 @@ OBJECTS = st.dictionaries(st.sampled_from(["type", "time", "end", "eid", "id", "
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@trying(100)
 @given(rows=st.lists(OBJECTS, max_size=5), live=st.booleans(), policy=st.sampled_from(["fail", "skip"]))
 def test_garbage_objects_end_in_order(rows, live, policy, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)

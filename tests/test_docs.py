@@ -1,20 +1,21 @@
 """Every code block of the README and the docs is run, in order, page by page; and every example in a docstring.
 
 python          executed, with one namespace and one temporary directory per page
-sh, console     lines that start with `tocsin` run through the command line; of `make TARGET` the target must exist
+sh, console     lines that start with `tocsin` are commands, run in this process; of `make TARGET` the target must exist
 tocsin, query   parsed
 case            run as a case file, by the oracle and by `tocsin test`
 text            not run
 A line `<!-- exit 2 -->` before a block says which exit code its commands have.
+Pages that use Spark share the one session of the tests.
 """
 
 from __future__ import annotations
 
 import doctest
 import importlib
+import io
 import re
 import shlex
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +25,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMAND = [sys.executable, "-c", "import sys; from tocsin.app.cli import main; sys.exit(main())"]
 FENCE = re.compile(
     r"^(?:<!-- exit (?P<code>\d+) -->\n)?```(?P<language>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 @dataclass(frozen=True)
@@ -76,12 +80,26 @@ def run_tocsin(words: list[str], fence: Fence, page: Path, folder: Path) -> None
         at = words.index("<")
         given = (folder / words[at + 1]).read_text()
         words = words[:at] + words[at + 2 :]
-    done = subprocess.run(
-        [*COMMAND, *words], cwd=folder, input=given, capture_output=True, text=True, timeout=240, check=False
-    )
-    shown = f"{page.name}:{fence.line}: tocsin {' '.join(words)}\n{done.stdout}{done.stderr}"
-    assert done.returncode == fence.code, shown
-    assert "Traceback" not in done.stderr, shown
+    code, said = command(words, given)
+    shown = f"{page.name}:{fence.line}: tocsin {' '.join(words)}\n{said}"
+    assert code == fence.code, shown
+    assert "Traceback" not in said, shown
+
+
+def command(words: list[str], given: str | None) -> tuple[int, str]:
+    """Run the command in this process: its exit code, and what it said on stderr."""
+    from tocsin.app.cli import main
+
+    stdin = io.TextIOWrapper(io.BytesIO((given or "").encode()))
+    with pytest.MonkeyPatch.context() as patch:
+        said = io.StringIO()
+        patch.setattr(sys, "stdin", stdin)
+        patch.setattr(sys, "stderr", said)
+        try:
+            main(words)
+        except SystemExit as ended:
+            return int(ended.code or 0), said.getvalue()
+    return 0, said.getvalue()
 
 
 def run_query(fence: Fence) -> None:
@@ -101,30 +119,48 @@ def run_case_block(fence: Fence, page: Path, folder: Path) -> None:
     (folder / "cases" / f"{page.stem}-line-{fence.line}.case").write_text(fence.body)
 
 
+def uses_spark(page: Path) -> bool:
+    """Whether a block of the page is about Spark: then running it may need a session."""
+    return any("spark" in f.body for f in fences(page.read_text(encoding="utf-8")) if f.language in ("python", "sh"))
+
+
 @pytest.mark.slow
 @pytest.mark.jit
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [page for page in PAGES if not uses_spark(page)], ids=name_of)
 def test_code_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
+    check_page(page, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.jit
+@pytest.mark.parametrize("page", [page for page in PAGES if uses_spark(page)], ids=name_of)
+def test_code_blocks_run_on_spark(lasting_spark, page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    check_page(page, tmp_path)
+
+
+def check_page(page: Path, folder: Path) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     for fence in fences(page.read_text(encoding="utf-8")):
         match fence.language:
             case "python":
                 run_python(fence, page, names)
             case "sh" | "console":
-                run_commands(fence, page, tmp_path)
+                run_commands(fence, page, folder)
             case "tocsin" | "query":
                 run_query(fence)
             case "case":
-                run_case_block(fence, page, tmp_path)
+                run_case_block(fence, page, folder)
             case language:
                 assert language == "text", f"{page.name}:{fence.line}: a block in {language!r} is not run"
-    if (tmp_path / "cases").exists():
-        run_tocsin(["test", "cases"], Fence("case", "", 0, 0), page, tmp_path)
+    if (folder / "cases").exists():
+        run_tocsin(["test", "cases"], Fence("case", "", 0, 0), page, folder)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page):
     prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
     broken = [target for target in LINK.findall(prose) if not (page.parent / target).exists()]

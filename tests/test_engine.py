@@ -13,6 +13,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests.effort import examples, is_quick, some
 from tocsin.app.judge import Engine
 from tocsin.errors import TocsinError
 from tocsin.events import Event
@@ -60,7 +61,7 @@ def small(pair: Pair, trials: Sequence[Trial]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", range(examples(CHUNKS)))
 def test_every_plain_mode_agrees_with_the_oracle(chunk: int) -> None:
     count = 0
 
@@ -77,7 +78,7 @@ def test_every_plain_mode_agrees_with_the_oracle(chunk: int) -> None:
     assert count >= EACH
 
 
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", range(examples(60, least=12)))
 def test_some_queries_quickly(number: int) -> None:
     drawn = pair(Random(f"quick {number}"))
     assert Bench(drawn[0], SCHEMA).disagreement(drawn[1]) is None, small(drawn, PLAIN)
@@ -85,7 +86,7 @@ def test_some_queries_quickly(number: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.jit
-@pytest.mark.parametrize("chunk", range(COMPILED_CHUNKS))
+@pytest.mark.parametrize("chunk", range(examples(COMPILED_CHUNKS)))
 def test_compiled_modes_agree_with_the_oracle(chunk: int) -> None:
     """Of five queries one promises points and one has histories with nulls (kernels of their own), and one is large."""
     for number in range(COMPILED_EACH):
@@ -103,7 +104,7 @@ def test_compiled_modes_agree_with_the_oracle(chunk: int) -> None:
 @pytest.mark.slow
 def test_points_only() -> None:
     """A schema that promises points has kernels of its own."""
-    for number in range(40):
+    for number in range(examples(40)):
         drawn, events = pair(Random(f"points {number}"), intervals=False)
         assert Bench(drawn, POINTS).disagreement(events) is None, f"{drawn}\n{events}"
 
@@ -139,12 +140,12 @@ def test_the_drawn_corpus_asks_enough() -> None:
 
 
 def test_most_drawn_queries_are_valid() -> None:
-    drawn = [any_query(Random(number)) for number in range(400)]
+    drawn = [any_query(Random(number)) for number in range(examples(400, least=100))]
     assert sum(map(is_valid, drawn)) > 0.7 * len(drawn)
 
 
 def test_drawn_queries_can_be_printed_and_read_again() -> None:
-    for number in range(300):
+    for number in range(examples(300)):
         drawn = query(Random(number))
         assert parse(str(drawn)) == drawn
 
@@ -180,6 +181,7 @@ MODES = {
     "any order": Mode(ordered=False, batch=2),
     "restarted": Mode(batch=1, restart=EVERY),
 }
+FIRST = ("plain", "restarted")  # those that a quick run asks
 
 
 def engine_answer(mode: Mode) -> Answer:
@@ -200,7 +202,7 @@ def engine_answer(mode: Mode) -> Answer:
     return answer
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [name for name in MODES if name in FIRST or not is_quick()])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_engine_agrees_with_every_case(case: Case, mode: str) -> None:
     verdict = run_case(case, engine_answer(MODES[mode]))
@@ -215,7 +217,7 @@ def test_every_strategy_gives_the_log_of_its_cases(case: Case) -> None:
 
 @pytest.mark.slow
 @pytest.mark.jit
-@pytest.mark.parametrize("case", SOME_ORDER_CASES, ids=str)
+@pytest.mark.parametrize("case", some(SOME_ORDER_CASES), ids=str)
 def test_compiled_strategies_give_the_log_of_some_cases(case: Case) -> None:
     verdict = run_case(case, Engine(), log=True)
     assert verdict.ok, str(verdict)

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tocsin
+from tests.effort import examples
 from tocsin.encode import Columns, Encoder, from_dicts, infer_schema
 from tocsin.encode.content import auto_eid, content_hash, row_hash
 from tocsin.encode.row import LentRow, RowEncoder
@@ -70,7 +71,7 @@ def same(some: Sequence[Row], others: Sequence[Row]) -> bool:
 
 @pytest.mark.parametrize("eid", [True, False], ids=["eid", "no eid"])
 @pytest.mark.parametrize("intervals", [True, False], ids=["intervals", "points"])
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", range(examples(5, least=2)))
 def test_single_dicts_give_the_matches_of_the_whole(block: int, intervals: bool, eid: bool) -> None:
     for number in range(12 * block, 12 * block + 12):
         query, rows = drawn(number, eid=eid, intervals=intervals)
@@ -81,7 +82,7 @@ def test_single_dicts_give_the_matches_of_the_whole(block: int, intervals: bool,
 
 @pytest.mark.parametrize("order", ["in-order", "any"])
 @pytest.mark.parametrize("eid", [True, False], ids=["eid", "no eid"])
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", range(examples(5, least=2)))
 def test_the_short_way_answers_like_the_long_way(
     block: int, eid: bool, order: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

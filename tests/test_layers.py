@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ LAYERS = (
 ORACLE_MAY = {"tocsin.events", "tocsin.errors", "tocsin.lang.syntax"}
 FACES = ("tocsin", "tocsin.__main__")  # they show and start everything
 MODULES = sorted((SOURCE / "tocsin").rglob("*.py"))
+Rule = Callable[[str, set[str]], str | None]
 
 
 def dotted(path: Path) -> str:
@@ -69,26 +71,48 @@ def inside(names: set[str]) -> list[str]:
     return sorted(name for name in names if name.startswith("tocsin."))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=dotted)
-def test_a_package_imports_only_what_stands_before_it(path):
-    name = dotted(path)
+def out_of_order(name: str, imported: set[str]) -> str | None:
+    """How a module breaks the order of layers."""
     if name in FACES:
-        return
-    assert layer(name) in LAYERS, f"{name}: a new package needs a place in the order of layers"
+        return None
+    if layer(name) not in LAYERS:
+        return f"{name}: a new package needs a place in the order of layers"
     allowed = LAYERS[: LAYERS.index(layer(name)) + 1]
-    wrong = [other for other in inside(imports(path)) if layer(other) not in allowed]
-    assert not wrong, f"{name} may import only {', '.join(allowed)}; it imports {', '.join(wrong)}"
+    wrong = [other for other in inside(imported) if layer(other) not in allowed]
+    return f"{name} may import only {', '.join(allowed)}; it imports {', '.join(wrong)}" if wrong else None
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if dotted(path) not in FACES], ids=dotted)
-def test_nobody_imports_the_face_of_the_package(path):
-    assert "tocsin" not in imports(path), f"{dotted(path)}: import the module that is meant, not the whole package"
+def imports_the_face(name: str, imported: set[str]) -> str | None:
+    wrong = name not in FACES and "tocsin" in imported
+    return f"{name}: import the module that is meant, not the whole package" if wrong else None
 
 
-@pytest.mark.parametrize("path", MODULES, ids=dotted)
-def test_only_spark_and_its_jobs_import_pyspark(path):
-    foreign = {name.split(".")[0] for name in imports(path)}
-    assert layer(dotted(path) + ".") in ("spark", "jobs") or "pyspark" not in foreign
+def imports_pyspark(name: str, imported: set[str]) -> str | None:
+    wrong = layer(name + ".") not in ("spark", "jobs") and "pyspark" in {other.split(".")[0] for other in imported}
+    return f"{name}: only Spark and its jobs import pyspark" if wrong else None
+
+
+def test_every_module_imports_only_what_it_may() -> None:
+    """All that is wrong is listed: what stands later, the face of the package, pyspark outside of Spark's packages."""
+    assert len(MODULES) > 100
+    found = {dotted(path): imports(path) for path in MODULES}
+    rules = (out_of_order, imports_the_face, imports_pyspark)
+    wrong = [said for name, imported in found.items() for rule in rules if (said := rule(name, imported))]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "imported"),
+    [
+        (out_of_order, "tocsin.plan.block", {"tocsin.engine.kernels"}),
+        (out_of_order, "tocsin.nowhere.block", set()),
+        (imports_the_face, "tocsin.plan.block", {"tocsin"}),
+        (imports_pyspark, "tocsin.run.query", {"pyspark.sql"}),
+    ],
+)
+def test_what_breaks_a_rule_is_told(rule: Rule, name: str, imported: set[str]) -> None:
+    assert name in str(rule(name, imported))
+    assert rule("tocsin.spark.detect", {"tocsin.plan.block", "pyspark.sql"}) is None
 
 
 def test_the_oracle_judges_without_the_judged():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tools import map as tree
 
 ROOT = Path(__file__).parent.parent
@@ -17,6 +15,7 @@ def test_the_map_is_the_tree():
     assert written == tree.page(), "MAP.md is not the tree: run `python tools/map.py`"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_module_says_its_one_idea(path):
-    assert len(tree.first_line(path)) > 10, f"{path.relative_to(ROOT)} needs a docstring that says its one idea"
+def test_every_module_says_its_one_idea():
+    assert len(MODULES) > 100
+    silent = [str(path.relative_to(ROOT)) for path in MODULES if len(tree.first_line(path)) <= 10]
+    assert not silent, f"these need a docstring that says their one idea: {', '.join(silent)}"

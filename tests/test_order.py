@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import tocsin
+from tests.effort import examples, some
 from tocsin.app.judge import Engine, settled
 from tocsin.codec import pack, unpack
 from tocsin.encode import Columns, from_dicts
@@ -331,7 +332,7 @@ def test_every_strategy_settles_to_the_oracle(number: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize("chunk", range(examples(10)))
 def test_every_strategy_settles_to_the_oracle_at_length(chunk: int) -> None:
     for number in range(MORE // 10):
         check_all_strategies(f"settle {chunk} {number}")
@@ -361,7 +362,7 @@ def test_what_comes_too_late_is_set_aside_and_nothing_else(number: int) -> None:
 
 @pytest.mark.slow
 def test_what_comes_too_late_is_set_aside_and_nothing_else_at_length() -> None:
-    for number in range(MORE):
+    for number in range(examples(MORE)):
         check_short_delays(f"short at length {number}")
 
 
@@ -380,7 +381,7 @@ def test_saving_and_restoring_at_any_step_changes_nothing(number: int) -> None:
 
 @pytest.mark.slow
 def test_saving_and_restoring_at_any_step_changes_nothing_at_length() -> None:
-    for number in range(MORE // 4):
+    for number in range(examples(MORE // 4)):
         check_restarts(f"restart at length {number}")
 
 
@@ -444,7 +445,7 @@ def test_queries_that_feed_each_other_settle_too(text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("text", CHAINS)
 def test_queries_that_feed_each_other_settle_too_at_length(text: str) -> None:
-    assert sum(check_chain(text, number) for number in range(5, 30)) > 0
+    assert sum(check_chain(text, number) for number in range(5, 5 + examples(25))) > 0
 
 
 # --- levels --------------------------------------------------------------------------------------------------------
@@ -495,7 +496,7 @@ def test_every_strategy_has_its_level(number: int) -> None:
 
 @pytest.mark.slow
 def test_every_strategy_has_its_level_at_length() -> None:
-    for number in range(MORE // 2):
+    for number in range(examples(MORE // 2)):
         check_levels(f"level at length {number}")
 
 
@@ -738,7 +739,7 @@ def check_sessions(text: str, order: str, seed: str, *, swings: bool = False) ->
     return sum(total.values())
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", some(ORDERS, least=5))
 def test_a_session_learns_restarts_and_batches_without_a_trace(order: str) -> None:
     assert sum(check_sessions(text, order, "session") for text in (TEXTS[0], TEXTS[3])) > 0
 
@@ -760,8 +761,8 @@ def test_a_session_that_changes_its_mind_can_be_saved(text: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("order", some(ORDERS, least=5))
+@pytest.mark.parametrize("text", some(TEXTS))
 def test_a_session_learns_restarts_and_batches_without_a_trace_at_length(text: str, order: str) -> None:
     assert sum(check_sessions(text, order, f"session {number}") for number in range(6)) > 0
 
@@ -855,6 +856,7 @@ class Restarting(Recording):
             vars(graph).update(vars(new))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in ORDER_CASES if "end" not in case.options], ids=str)
 def test_the_cases_hold_with_a_restart_at_every_step(case: Case) -> None:
     one, other = Recording(), Restarting()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tocsin.errors import QueryError
 from tocsin.lang.parser import parse, parse_all, parse_duration, parse_expr, parse_order
 from tocsin.lang.syntax import (
@@ -600,7 +601,7 @@ def only_query_errors(text):
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200, least=20), deadline=None)
 def test_random_text(text):
     only_query_errors(text)
 
@@ -613,14 +614,14 @@ WORDS = (
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300, least=20), deadline=None)
 def test_token_soup(words):
     only_query_errors(" ".join(words))
     only_query_errors("SEQ(A a, " + " ".join(words))
 
 
 @given(st.sampled_from(PRINTED), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300, least=20), deadline=None)
 def test_mutated_queries(text, data):
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text)))

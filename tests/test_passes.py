@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tests.effort import examples
 from tests.naive_plan import naive_matches
 from tests.random_queries import SCHEMA as RANDOM_SCHEMA
 from tests.random_queries import random_history, random_query
@@ -267,7 +268,7 @@ def test_ends_and_horizon(query: str, types: tuple[str, ...], ticks: int | None,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(0, 2000, 200))
+@pytest.mark.parametrize("start", range(0, examples(2000, least=200), 200))
 def test_plans_mean_what_the_oracle_says_whatever_passes_are_off(start: int) -> None:
     judged = 0
     for seed in range(start, start + 200):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tocsin.lang.parser import parse, parse_all, parse_expr
 from tocsin.lang.printer import print_expr, print_pattern, print_query
 from tocsin.lang.syntax import (
@@ -224,7 +225,7 @@ queries = st.builds(
 
 @pytest.mark.slow
 @given(queries)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400, least=20), deadline=None)
 def test_reading_what_was_printed_gives_the_same_query(query):
     text = print_query(query)
     read = parse(text)
@@ -235,13 +236,13 @@ def test_reading_what_was_printed_gives_the_same_query(query):
 
 @pytest.mark.slow
 @given(exprs)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400, least=20), deadline=None)
 def test_reading_what_was_printed_gives_the_same_expression(expr):
     assert repr(parse_expr(print_expr(expr))) == repr(expr)
 
 
 @pytest.mark.slow
 @given(st.lists(queries, min_size=1, max_size=3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50, least=20), deadline=None)
 def test_a_file_of_printed_queries(several):
     assert parse_all(";\n".join(map(str, several))) == tuple(several)

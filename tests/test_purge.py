@@ -10,6 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from tests.effort import examples
 from tocsin.encode import Encoder, from_dicts
 from tocsin.encode.columns import Columns
 from tocsin.encode.row import RowEncoder
@@ -272,7 +273,7 @@ ROUNDS = (
 )
 
 
-@pytest.mark.parametrize("number", range(25))
+@pytest.mark.parametrize("number", range(examples(25, least=6)))
 def test_random_queries_answer_as_if_nothing_were_forgotten(number: int) -> None:
     """Every trial ends with empty buffers and no rows: `testing.modes` looks."""
     query, events = pair(Random(f"purge {number}"))
@@ -338,6 +339,7 @@ def test_long_runs_give_every_match_once_and_stay_small(text: str) -> None:
     assert counters.held == counters.released + counters.held_pruned
 
 
+@pytest.mark.slow
 @pytest.mark.jit
 @pytest.mark.parametrize("text", [LONG[0], LONG[7]])
 def test_compiled_and_plain_purge_alike(text: str) -> None:

@@ -9,7 +9,6 @@ import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -562,18 +561,6 @@ def test_a_table_of_text_shows_selected_columns():
     assert text_table(detect(REPEATED).table()).splitlines()[0].split() == ["start", "end", "who", "n", "total"]
 
 
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
-
-
-@pytest.mark.slow
-@pytest.mark.jit
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_runs(path):
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -596,6 +583,8 @@ def test_progress_is_shown_on_terminals_and_long_runs_only(monkeypatch):
     assert "6 matches" in sys.stderr.getvalue()
 
 
+@pytest.mark.slow
+@pytest.mark.jit
 def test_a_query_with_hidden_events_feeds_another():
     """A hidden event comes after the visible end of its match, which must still find its place."""
     text = "QUERY Q EVENT EXISTS h : AND(A a, H h) WITHIN 10 SELECT a.k AS k; EVENT SEQ(Q q, B b) WHERE [k] WITHIN 50"

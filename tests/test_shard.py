@@ -18,6 +18,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from tests import shard_support
+from tests.effort import examples, some
 from tests.shard_support import (
     CHAINS,
     Answers,
@@ -53,8 +55,8 @@ from tocsin.shards.shard import Head, Shard
 from tocsin.shards.slices import Slices, cut, margins
 from tocsin.shards.watermark import Slack
 from tocsin.spark.frames import Frame
-from tocsin.testing.agree import PLAIN, Bench
-from tocsin.testing.oracle import matches
+from tocsin.testing import agree
+from tocsin.testing.oracle import Match, matches, matches_of_all
 from tocsin.testing.shrink import shrunk
 from tocsin.testing.strategies import SCHEMA, Pair, history, is_valid, pair, query
 
@@ -124,23 +126,46 @@ def in_small(asked: Query, events: Sequence[Event], seed: object) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", range(examples(CHUNKS)))
 def test_streams_agree_with_the_oracle(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "LARGE", 1 << 26 if chunk % 2 else 200)  # packers that send in several pieces
-    matched = skipped = 0
-    for number in range(EACH):
+    assert check_chunk(chunk, EACH) > EACH // 4
+
+
+def check_chunk(chunk: int, count: int) -> int:
+    """Every stream of a chunk agrees with the oracle; how many of them have a match."""
+    matched = 0
+    for number in range(count):
         asked, events = drawn(Random(f"stream {chunk} {number}"))
-        found = problem([asked], events, number)
-        if found is not None and Bench(asked, SCHEMA).disagreement(events, PLAIN[:1]) is not None:
-            skipped += 1  # the engine itself is wrong, which is for its own tests to say
-            continue
-        assert found is None, in_small(asked, events, number)
+        assert problem([asked], events, number) is None, in_small(asked, events, number)
         matched += bool(matches(asked, events))
-    assert matched > EACH // 4
-    assert skipped <= 1
+    return matched
 
 
-@pytest.mark.parametrize("number", range(30))
+def test_one_wrong_answer_in_a_chunk_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracles that miss a match of one history stand for an engine that is wrong about it, on shards and off."""
+    at = next(n for n in range(EACH) if wrongly_judged(n) is not None)
+    wrong = wrongly_judged(at)
+
+    def less(found: list[Match], events: Sequence[Event]) -> list[Match]:
+        return found[:-1] if list(events) == wrong else found
+
+    def of_all(queries: Sequence[Query], events: Sequence[Event]) -> dict[Any, list[Match]]:
+        return {name: less(found, events) for name, found in matches_of_all(queries, events).items()}
+
+    monkeypatch.setattr(shard_support, "matches_of_all", of_all)
+    monkeypatch.setattr(agree, "matches", lambda query, events, **options: less(matches(query, events), events))
+    with pytest.raises(AssertionError, match="not expected"):
+        check_chunk(0, at + 1)
+
+
+def wrongly_judged(number: int) -> list[Event] | None:
+    """The events of a drawn stream that are judged under their own names and have a match."""
+    asked, events = drawn(Random(f"stream 0 {number}"))
+    return events if Random(f"{number}").random() < 0.7 and matches(asked, events) else None
+
+
+@pytest.mark.parametrize("number", range(examples(30, least=10)))
 def test_some_streams_quickly(number: int) -> None:
     asked, events = drawn(Random(f"quick {number}"))
     assert problem([asked], events, number) is None, in_small(asked, events, number)
@@ -160,7 +185,7 @@ def short_query(random: Random) -> Query:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(8))
+@pytest.mark.parametrize("chunk", range(examples(8)))
 def test_long_streams_agree_with_the_oracle(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TAIL", 1)
     for number in range(25):
@@ -170,12 +195,13 @@ def test_long_streams_agree_with_the_oracle(chunk: int, monkeypatch: pytest.Monk
         assert problem([asked], events, number) is None, in_small(asked, events, number)
 
 
-@pytest.mark.parametrize("text", [
+@pytest.mark.slow
+@pytest.mark.parametrize("text", some([
     "EVENT SEQ(A a, !B b, C c) WHERE [id] WITHIN 5",
     "EVENT SEQ(!B b, A a, C c, !D d) WHERE [id] WITHIN 5",
     "EVENT EXISTS b : SEQ(A a, B b, !C c) WHERE [id] WITHIN 5",
     "EVENT SEQ(A a, B+ b) WITHIN 5",
-])  # fmt: skip
+], least=2))  # fmt: skip
 def test_state_is_bounded(text: str) -> None:
     """However long a stream is, a shard keeps the blocks that its queries can still need, and few of them."""
     frame = frame_of(pa.int64())
@@ -274,6 +300,7 @@ def alike(random: Random, events: Sequence[Event]) -> list[Event]:
     return [once[event.eid] for event in events]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ROUTES)
 def test_every_kind_of_route(text: str) -> None:
     asked = parse(text)
@@ -307,7 +334,7 @@ def test_a_match_with_reasons_in_two_shards_is_said_once() -> None:
 # --- several queries -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", range(25))
+@pytest.mark.parametrize("number", range(examples(25, least=6)))
 def test_several_queries_share_a_stream(number: int) -> None:
     """Random queries over the events of all of them, with different keys."""
     random = Random(f"several {number}")
@@ -324,6 +351,7 @@ def test_several_queries_share_a_stream(number: int) -> None:
     assert problem(some, numbered(events), number) is None
 
 
+@pytest.mark.slow
 def test_groups_that_tell_home_by_keys_of_their_own() -> None:
     """Two groups of shards, each with events that go to several: what is at home for one says nothing of the other."""
     some = parse_all("""
@@ -343,6 +371,7 @@ def test_groups_that_tell_home_by_keys_of_their_own() -> None:
     assert matched
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", CHAINS, ids=range(len(CHAINS)))
 def test_queries_that_feed_each_other(text: str) -> None:
     some = parse_all(text)
@@ -357,7 +386,7 @@ def test_queries_that_feed_each_other(text: str) -> None:
 # --- late events -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(examples(20, least=5)))
 def test_late_is_what_ends_before_the_guarantee_of_the_batch_before(number: int) -> None:
     """Far more disorder than promised: the late ones are known beforehand, and the others are judged by the oracle."""
     random = Random(f"late {number}")
@@ -466,6 +495,7 @@ def continued(before: str, after: str, *, buckets: int = 2, frame: Frame = FRAME
     return stream
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("added", [
     "QUERY q EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 9",   # shares the shards
     "QUERY q EVENT SEQ(A a, C c, B b) WHERE [s] WITHIN 9",     # has its own
@@ -715,7 +745,7 @@ def slice_problem(asked: Query, events: Sequence[Event], seed: object) -> str | 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(6))
+@pytest.mark.parametrize("chunk", range(examples(6)))
 def test_slices_agree_with_the_oracle(chunk: int) -> None:
     for number in range(100):
         random = Random(f"slices {chunk} {number}")
@@ -727,6 +757,7 @@ def test_slices_agree_with_the_oracle(chunk: int) -> None:
             assert found is None, f"{found}\n{asked}\n" + "\n".join(map(str, events))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [
     "EVENT SEQ(A a, B b) WITHIN 2",
     "EVENT SEQ(!C c, A a, B b, !D d) WITHIN 2",

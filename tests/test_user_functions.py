@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tocsin
+from tests.effort import some
 from tocsin.engine.detector import Detector
 from tocsin.errors import QueryError, TocsinError
 from tocsin.events import Event
@@ -142,6 +143,7 @@ WITH_COMPILER = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", QUERIES.values(), ids=QUERIES)
 def test_every_plain_mode(text: str) -> None:
     bench = Bench(parse(text), SCHEMA, FUNCTIONS)
@@ -151,7 +153,7 @@ def test_every_plain_mode(text: str) -> None:
 
 @pytest.mark.jit
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WITH_COMPILER)
+@pytest.mark.parametrize("name", some(WITH_COMPILER, least=3))
 def test_with_the_compiler_on(name: str) -> None:
     trials = [Trial("ordered", Mode(jit=True)), Trial("any order", Mode(jit=True, ordered=False, batch=2), shuffle=1)]
     assert Bench(parse(QUERIES[name]), SCHEMA, FUNCTIONS).disagreement(events(), trials) is None

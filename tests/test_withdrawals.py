@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from tests.effort import examples
 from tocsin.encode import Encoder, from_dicts
 from tocsin.engine.detector import Detector
 from tocsin.events import Event
@@ -41,7 +42,7 @@ def answers(query: Query, log: list[tuple[Event, int]], batch: int) -> Counter[B
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", range(examples(CHUNKS)))
 def test_withdrawn_events_leave_no_trace(chunk: int) -> None:
     for seed in range(chunk * QUERIES, (chunk + 1) * QUERIES):
         random = Random(seed)

@@ -173,7 +173,8 @@ def _from_disk(program: Program) -> Kernel:
 
     text = _text(program)
     runtime_text = Path(runtime.__file__).read_bytes()
-    parts = (text.encode(), runtime_text, numba.__version__.encode(), sys.version.encode())
+    level = str(getattr(numba.config, "OPT", 3)).encode()  # how far Numba optimises: its own cache does not tell
+    parts = (text.encode(), runtime_text, numba.__version__.encode(), sys.version.encode(), level)
     name = PREFIX + hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
     module = sys.modules.get(name)
     path = cache_directory() / f"{name}.py"
