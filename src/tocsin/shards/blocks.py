@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tocsin.codec import CRC, UNCHECKED, decode, encode
 from tocsin.encode.arrow import marks
-from tocsin.encode.batch import HINTS, Frame, frame
+from tocsin.encode.batch import HINTS, TimesAndEids, frame
 from tocsin.errors import InputError
 from tocsin.items import Ints
 from tocsin.shards.job import Job
@@ -180,7 +180,7 @@ def _copies(rows: pa.RecordBatch) -> Any:
     return rows.column(COPY).to_numpy(zero_copy_only=False) if COPY in rows.schema.names else None
 
 
-def judged(batch: pa.RecordBatch, job: Job) -> Frame:
+def judged(batch: pa.RecordBatch, job: Job) -> TimesAndEids:
     """Times of a batch, and what is wrong with its rows; the eids are only asked whether they are there.
 
     Rows without a shard only move the clock, and come without texts.

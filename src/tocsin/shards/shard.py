@@ -39,7 +39,7 @@ KIND = "shard"
 KEPT_ALIVE = 64  # shards whose detectors a worker keeps in memory
 
 
-class Store(Protocol):
+class ShardStore(Protocol):
     """What a shard stores: one head, and blocks by number."""
 
     def read_head(self) -> bytes | None: ...
@@ -50,7 +50,7 @@ class Store(Protocol):
 
 
 @dataclass(slots=True)
-class Block:
+class StoredBlock:
     """A stored block: its number, when its last event ends, which attempt wrote it, how often it was merged.
 
     `size` is that of its bytes and `check` their stamp; a block without bytes has no rows. A block that is `cut` lacks
@@ -78,7 +78,7 @@ class Head:
     closed: bool = False
     units: dict[str, Known] = field(default_factory=dict)
     layout: list[int] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[StoredBlock] = field(default_factory=list)
     order: str = ""  # the strategy, where it is not to sort
     choices: list[bytes] = field(default_factory=list)  # what detectors chose that may
 
@@ -97,7 +97,7 @@ class Head:
         stored = decode(data, KIND, "the state of a shard")
         with reading("the state of a shard"):
             words = dict(stored.words)
-            blocks = [Block(**each) for each in words.pop("blocks")]
+            blocks = [StoredBlock(**each) for each in words.pop("blocks")]
             units = {name: Known(**each) for name, each in words.pop("units").items()}
             choices = [stored.blobs[str(at)] for at in range(words.pop("choices"))]
             return Head(**words, blocks=blocks, units=units, choices=choices)
@@ -217,7 +217,7 @@ def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 class Shard:
     """One shard for the length of one micro-batch."""
 
-    def __init__(self, job: Job, number: int, order: Slack, store: Store) -> None:
+    def __init__(self, job: Job, number: int, order: Slack, store: ShardStore) -> None:
         self.job, self.number, self.order, self.store = job, number, order, store
         self.shards = job.of_shard(number)
         data = store.read_head()
@@ -310,7 +310,7 @@ class Shard:
         resume(live.graphs, head.choices)
         return live
 
-    def _missed(self, live: Live) -> list[Block] | None:
+    def _missed(self, live: Live) -> list[StoredBlock] | None:
         """The blocks that were written since; None if it cannot be told, or if they do not say everything."""
         blocks = self.head.blocks
         last = (live.next - 1, live.token)
@@ -353,7 +353,7 @@ class Shard:
         head.token = uuid.uuid4().hex[:16]
         number, head.next = head.next, head.next + 1
         if rows is None or not rows.num_rows:
-            head.blocks.append(Block(number, BEGINNING, head.token))
+            head.blocks.append(StoredBlock(number, BEGINNING, head.token))
             return []
         lasting = self._lasting(rows)
         data, last = b"", BEGINNING
@@ -362,7 +362,7 @@ class Shard:
             last = int(ends_of(one_batch(lasting), self.job).max())
             self.store.write(number, data)
         cut = lasting.num_rows < rows.num_rows
-        head.blocks.append(Block(number, last, head.token, 0, len(data), stamp(data), cut))
+        head.blocks.append(StoredBlock(number, last, head.token, 0, len(data), stamp(data), cut))
         return [(number, rows)]
 
     def _lasting(self, rows: pa.Table) -> pa.Table:
@@ -373,7 +373,7 @@ class Shard:
         needed = ends_of(one_batch(rows), self.job) >= self.head.guarantee - reach - 1
         return rows if needed.all() else rows.filter(pa.array(needed))
 
-    def _rows(self, block: Block) -> pa.Table:
+    def _rows(self, block: StoredBlock) -> pa.Table:
         return self._coded(self._stored(block))
 
     def _coded(self, rows: pa.Table) -> pa.Table:
@@ -381,7 +381,7 @@ class Shard:
         chained = any(len(unit.plans) > 1 for unit in self.shards.group.units)
         return (uncoded if chained else coded)(rows, self.job.columns.type)
 
-    def _stored(self, block: Block) -> pa.Table:
+    def _stored(self, block: StoredBlock) -> pa.Table:
         """The rows of a block as they are stored; what is not exactly as it was written is never read."""
         data = self.store.read(block.number)
         if data is None or (len(data), stamp(data)) != (block.size, block.check):
@@ -413,9 +413,9 @@ class Shard:
         end = max(block.last for block in several)
         level = several[0].level + 1
         cut = any(block.cut for block in several)
-        head.blocks[first:stop] = [Block(last.number, end, last.token, level, len(data), stamp(data), cut)]
+        head.blocks[first:stop] = [StoredBlock(last.number, end, last.token, level, len(data), stamp(data), cut)]
 
-    def _remove(self, blocks: list[Block]) -> None:
+    def _remove(self, blocks: list[StoredBlock]) -> None:
         for block in blocks:
             if block.size:
                 self.store.remove(block.number)
