@@ -79,7 +79,7 @@ class _FileReader(Packer):
         super().__init__(job)
         self.reading, self.only = reading, only
 
-    def steered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def routed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         return self.reading.rules.routed(rows, self.job, self.only)
 
     def shown(self, batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
