@@ -36,7 +36,7 @@ from tocsin.shards.routes import Attrs, own_columns
 from tocsin.shards.shard import Shard
 from tocsin.shards.watermark import Slack
 from tocsin.spark.detect import plan_job
-from tocsin.spark.frames import Frame
+from tocsin.spark.event_frame import EventFrame
 from tocsin.spark.shuffle import is_many as goes_to_many
 from tocsin.testing.agree import difference
 from tocsin.testing.oracle import Binding, Match, composite, matches_of_all
@@ -52,7 +52,7 @@ Row = dict[str, Any]
 # --- frames and jobs -----------------------------------------------------------------------------------------------
 
 
-def frame_of(eid: pa.DataType | None = None, *, intervals: bool = True, source: bool = False) -> Frame:
+def frame_of(eid: pa.DataType | None = None, *, intervals: bool = True, source: bool = False) -> EventFrame:
     """A frame as a DataFrame with these columns would give it; there is no DataFrame behind it."""
     fields = [("type", pa.string()), ("start", pa.int64())]
     fields += [("end", pa.int64())] if intervals else []
@@ -62,7 +62,7 @@ def frame_of(eid: pa.DataType | None = None, *, intervals: bool = True, source: 
     columns = Columns(time="start", source="source" if source else None).resolve(rows.names)
     context = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
     df: Any = SimpleNamespace(isStreaming=True, sparkSession=context)
-    return Frame(df, columns, rows, infer_schema(rows, columns))
+    return EventFrame(df, columns, rows, infer_schema(rows, columns))
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Asked:
     """Queries made ready for a frame: their plans, their job, and the columns that travel."""
 
     queries: tuple[Query, ...]
-    frame: Frame
+    frame: EventFrame
     plans: tuple[Plan, ...]
     job: Job
     names: list[str]
@@ -104,7 +104,7 @@ class Asked:
 
 
 def ask(
-    queries: Sequence[Query], frame: Frame, *, buckets: int = 1, schema: Schema | None = None, jit: bool = False
+    queries: Sequence[Query], frame: EventFrame, *, buckets: int = 1, schema: Schema | None = None, jit: bool = False
 ) -> Asked:
     frame = frame if schema is None else replace(frame, schema=replace(schema, intervals=frame.schema.intervals))
     plans = plans_of(tuple(queries), frame.schema)
@@ -273,12 +273,12 @@ class Stream:
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
-def row_of(event: Event, frame: Frame) -> Row:
+def row_of(event: Event, frame: EventFrame) -> Row:
     row: Row = {"type": event.type, "start": event.start, "end": event.end, "eid": event.eid, "source": event.source}
     return {name: value for name, value in {**row, **event.attrs}.items() if name in frame.rows.names}
 
 
-def nameless(events: Sequence[Event], frame: Frame) -> list[Event]:
+def nameless(events: Sequence[Event], frame: EventFrame) -> list[Event]:
     """The events with numbers for eids that are ordered like the names which rows without eids get."""
     if not events:
         return []

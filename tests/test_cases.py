@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from tocsin.errors import InputError
-from tocsin.testing.cases import Case, Found, oracle_answer, parse_cases, read_cases, run_case
+from tocsin.testing.cases import Case, FoundMatch, oracle_answer, parse_cases, read_cases, run_case
 from tocsin.testing.notation import events_of, history
 
 CASES = [case for path in sorted((Path(__file__).parent / "cases").rglob("*.case")) for case in read_cases(path)]
@@ -109,7 +109,7 @@ class Knowing:
 
     state: ClassVar = {"A": ["a1"], "C >": ["10"]}
 
-    def __call__(self, *_: object) -> list[Found]:
+    def __call__(self, *_: object) -> list[FoundMatch]:
         return []
 
 
@@ -149,9 +149,9 @@ def test_a_change_log_is_compared_change_by_change_or_by_its_net_effect() -> Non
     case = case_of("+ a1 b2\n- a1 b2\n+ a1 b2\n+ a1 b3")
     assert run_case(case, oracle_answer).ok
     a1, b2, b3 = events_of(history(case.stream))
-    first = Found((("a", (a1,)), ("b", (b2,))))
-    withdrawn = Found(first.binding, op=-1)
-    second = Found((("a", (a1,)), ("b", (b3,))))
+    first = FoundMatch((("a", (a1,)), ("b", (b2,))))
+    withdrawn = FoundMatch(first.binding, op=-1)
+    second = FoundMatch((("a", (a1,)), ("b", (b3,))))
     log = [first, withdrawn, first, second]
     assert run_case(case, lambda *_: log, log=True).ok
     assert not run_case(case, lambda *_: log[:1] + log[3:], log=True).ok

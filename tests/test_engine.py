@@ -14,14 +14,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.effort import examples, is_quick, some
-from tocsin.app.judge import Engine
+from tocsin.app.judge import EngineUnderTest
 from tocsin.errors import TocsinError
 from tocsin.events import Event
 from tocsin.lang.parser import parse, parse_all
 from tocsin.lang.syntax import Query
 from tocsin.plan.bind import bind_all
 from tocsin.testing.agree import COMPILED, PLAIN, Bench, Trial
-from tocsin.testing.cases import Answer, Case, Found, read_cases, run_case
+from tocsin.testing.cases import Answer, Case, FoundMatch, read_cases, run_case
 from tocsin.testing.corpus import measured
 from tocsin.testing.modes import EVERY, Mode, run, schema_of
 from tocsin.testing.notation import Item, events_of
@@ -187,7 +187,7 @@ FIRST = ("plain", "restarted")  # those that a quick run asks
 def engine_answer(mode: Mode) -> Answer:
     """Each query of the file over the events and the matches of the queries before it."""
 
-    def answer(queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[Found]:
+    def answer(queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
         events = events_of(items)
         bind_all(queries, schema_of(events))
         for each in queries[:-1]:
@@ -195,7 +195,7 @@ def engine_answer(mode: Mode) -> Answer:
         by_eid = {event.eid: event for event in reversed(events)}
         found = run(queries[-1], events, mode)
         return [
-            Found(tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in binding), count)
+            FoundMatch(tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in binding), count)
             for binding, count in found.items()
         ]
 
@@ -211,7 +211,7 @@ def test_the_engine_agrees_with_every_case(case: Case, mode: str) -> None:
 
 @pytest.mark.parametrize("case", ORDER_CASES, ids=str)
 def test_every_strategy_gives_the_log_of_its_cases(case: Case) -> None:
-    verdict = run_case(case, Engine(jit=False), log=True)
+    verdict = run_case(case, EngineUnderTest(jit=False), log=True)
     assert verdict.ok, str(verdict)
 
 
@@ -219,7 +219,7 @@ def test_every_strategy_gives_the_log_of_its_cases(case: Case) -> None:
 @pytest.mark.jit
 @pytest.mark.parametrize("case", some(SOME_ORDER_CASES), ids=str)
 def test_compiled_strategies_give_the_log_of_some_cases(case: Case) -> None:
-    verdict = run_case(case, Engine(), log=True)
+    verdict = run_case(case, EngineUnderTest(), log=True)
     assert verdict.ok, str(verdict)
 
 

@@ -18,7 +18,7 @@ import pytest
 import tocsin
 from tocsin.encode.columns import Columns
 from tocsin.errors import InputError, QueryError
-from tocsin.run.badrows import BadRows
+from tocsin.run.bad_rows import BadRows
 from tocsin.run.files import find, parse_line
 from tocsin.run.inputs import in_time_order, open_input, usable
 

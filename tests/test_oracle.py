@@ -14,7 +14,7 @@ from tocsin.lang.parser import parse, parse_all, parse_expr
 from tocsin.lang.syntax import Attr, Binary, Duration, Leaf, Not, Query, Repeat, SelectItem, Seq
 from tocsin.testing.notation import events_of, history, write
 from tocsin.testing.oracle import Match, composite, matches, matches_of_all
-from tocsin.testing.oracle_expr import Reader
+from tocsin.testing.oracle_expr import OracleEvaluator
 
 
 def answers(query: str | Query, stream: str, **readings: str) -> list[str]:
@@ -298,7 +298,7 @@ ROWS: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("text", "expected"), ROWS, ids=[text for text, _ in ROWS])
 def test_expressions_row_by_row(text: str, expected: Any) -> None:
-    value = Reader({}).plain(parse_expr(text), {"x": X, "b": MEMBERS})
+    value = OracleEvaluator({}).plain(parse_expr(text), {"x": X, "b": MEMBERS})
     assert value == expected
     assert type(value) is type(expected)
 
@@ -308,4 +308,4 @@ def test_expressions_row_by_row(text: str, expected: Any) -> None:
 )
 def test_what_the_binder_refuses_has_no_value(text: str) -> None:
     with pytest.raises(TocsinError):
-        Reader({}).value(parse_expr(text), {"x": X, "b": MEMBERS})
+        OracleEvaluator({}).value(parse_expr(text), {"x": X, "b": MEMBERS})

@@ -18,7 +18,7 @@ import pytest
 
 import tocsin
 from tests.effort import examples, some
-from tocsin.app.judge import Engine, settled
+from tocsin.app.judge import EngineUnderTest, settled
 from tocsin.codec import pack, unpack
 from tocsin.encode import Columns, from_dicts
 from tocsin.engine.changes import Changes
@@ -432,7 +432,7 @@ def check_chain(text: str, number: int) -> int:
         f"slack({late})", "slack(30 events)", "conservative", f"conservative({late})", "aggressive",
         f"aggressive({late})", f"hybrid(C=conservative, {late})",
     ):  # fmt: skip
-        log = Engine(jit=False)(queries, items, {"order": order})
+        log = EngineUnderTest(jit=False)(queries, items, {"order": order})
         assert spelled(settled(log)) == expected, f"{order}\n{text}\n{items}"
     return expected.total()
 
@@ -832,7 +832,7 @@ FILES = sorted((Path(__file__).parent / "cases").rglob("*.case"))
 ORDER_CASES = [case for path in FILES for case in read_cases(path) if "order" in case.options]
 
 
-class Recording(Engine):
+class Recording(EngineUnderTest):
     """The engine, and what it says at every step."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from tocsin.lang.syntax import (
     Between,
     Binary,
     Call,
-    Case,
+    CaseWhen,
     Comparison,
     Duration,
     Endpoint,
@@ -175,7 +175,7 @@ def larger(exprs):
         st.builds(Like, exprs, exprs, st.booleans()),
         st.builds(IsNull, exprs, st.booleans()),
         st.builds(
-            Case,
+            CaseWhen,
             st.lists(st.tuples(exprs, exprs), min_size=1, max_size=2).map(tuple),
             st.one_of(st.none(), exprs),
         ),

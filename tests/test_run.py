@@ -576,7 +576,7 @@ def test_progress_is_shown_on_terminals_and_long_runs_only(monkeypatch):
     with watching() as watch:
         watch(10, 1)
     assert sys.stderr.getvalue() == ""
-    monkeypatch.setattr("tocsin.run.progress.PATIENCE", -1)
+    monkeypatch.setattr("tocsin.run.progress.SECONDS_BEFORE_BAR", -1)
     with watching() as watch:
         watch(12_345, 6)
     assert "12,345 events" in sys.stderr.getvalue()

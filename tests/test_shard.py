@@ -52,9 +52,9 @@ from tocsin.shards.identity import Identity
 from tocsin.shards.job import Shards
 from tocsin.shards.routes import reach_of
 from tocsin.shards.shard import Head, Shard
-from tocsin.shards.slices import Slices, cut, margins
+from tocsin.shards.time_slices import Slices, cut, margins
 from tocsin.shards.watermark import Slack
-from tocsin.spark.frames import Frame
+from tocsin.spark.event_frame import EventFrame
 from tocsin.testing import agree
 from tocsin.testing.oracle import Match, matches, matches_of_all
 from tocsin.testing.shrink import shrunk
@@ -85,7 +85,7 @@ def drawn(random: Random) -> Pair:
     return asked, events
 
 
-def frame_for(events: Sequence[Event], random: Random, *, eids: bool) -> Frame:
+def frame_for(events: Sequence[Event], random: Random, *, eids: bool) -> EventFrame:
     """A frame that holds the events: with or without eids, and points without an end where that is enough."""
     texts = any(isinstance(event.eid, str) for event in events)
     intervals = any(event.start != event.end for event in events) or random.random() < 0.5
@@ -487,7 +487,7 @@ FIRST = "QUERY p EVENT SEQ(A a, B b) WHERE [id] WITHIN 9"
 FRAME = frame_of(pa.string())
 
 
-def continued(before: str, after: str, *, buckets: int = 2, frame: Frame = FRAME) -> Stream:
+def continued(before: str, after: str, *, buckets: int = 2, frame: EventFrame = FRAME) -> Stream:
     """A stream that has had events with one text and goes on with another."""
     stream = Stream(ask(parse_all(before), FRAME, buckets=buckets), Slack(0), Random(1))
     stream.batch([row_of(Event("A", 1, 1, "a1", {"id": 1, "x": 1}), FRAME)])

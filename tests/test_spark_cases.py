@@ -39,7 +39,7 @@ from tocsin.spark import Sink, detect, start
 from tocsin.testing.cases import read_cases
 from tocsin.testing.notation import events_of, history
 from tocsin.testing.oracle import Match, composite
-from tocsin.testing.packing import Answer, Part, packed
+from tocsin.testing.packing import Answer, PackedCase, packed
 from tocsin.testing.strategies import history as drawn_history
 from tocsin.testing.strategies import is_valid, pair
 
@@ -95,18 +95,18 @@ def named_pairs() -> Iterator[tuple[str, Sequence[Any], Sequence[Event]]]:
 
 
 @cache
-def pack(*, texts: bool) -> tuple[Part, ...]:
+def pack(*, texts: bool) -> tuple[PackedCase, ...]:
     """Everything, each with a name of its own; with texts or with numbers for eids."""
     found = (packed(number, queries, events, texts=texts) for number, (_, queries, events) in enumerate(asked_for()))
     return tuple(part for part in found if _can_be_renamed(part))
 
 
-def label(part: Part) -> str:
+def label(part: PackedCase) -> str:
     """The name of the case that a part was made of."""
     return asked_for()[int(part.name.removeprefix("q"))][0]
 
 
-def _can_be_renamed(part: Part) -> bool:
+def _can_be_renamed(part: PackedCase) -> bool:
     """A leaf that is mentioned by its type and a number loses that name together with its type."""
     try:
         part.expected()
@@ -120,7 +120,7 @@ def expected(*, texts: bool) -> dict[str, Counter[Answer]]:
     return {part.name: part.expected() for part in pack(texts=texts)}
 
 
-def schema_of(parts: Sequence[Part]) -> pa.Schema:
+def schema_of(parts: Sequence[PackedCase]) -> pa.Schema:
     texts = isinstance(parts[0].events[0].eid, str)
     fields = {name: arrow_type(field) for part in parts for name, field in part.attributes.items()}
     head = [("type", pa.string()), ("start", pa.int64()), ("end", pa.int64())]
@@ -133,7 +133,7 @@ def write(path: Path, events: Sequence[Event], schema: pa.Schema, time: int = 0)
     os.utime(path, (1_700_000_000 + time, 1_700_000_000 + time))  # files are read in the order of their times
 
 
-def asked(parts: Sequence[Part]) -> Query:
+def asked(parts: Sequence[PackedCase]) -> Query:
     return Query(tuple(query for part in parts for query in part.queries))
 
 
@@ -161,7 +161,7 @@ def shown(result: DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def disagreements(parts: Sequence[Part], rows: Sequence[dict[str, Any]]) -> list[str]:
+def disagreements(parts: Sequence[PackedCase], rows: Sequence[dict[str, Any]]) -> list[str]:
     """Each part whose matches are not the oracle's, each once."""
     wanted = expected(texts=isinstance(parts[0].events[0].eid, str))
     spelled = composites(parts)
@@ -179,7 +179,7 @@ def disagreements(parts: Sequence[Part], rows: Sequence[dict[str, Any]]) -> list
     ]
 
 
-def composites(parts: Sequence[Part]) -> dict[Any, str]:
+def composites(parts: Sequence[PackedCase]) -> dict[Any, str]:
     """The ids of matches that are events of other queries, with the eids that the oracle gives them."""
     schema = schema_of(parts)
     columns = Columns(time="start").resolve(schema.names)
@@ -219,7 +219,7 @@ def test_batch(spark: SparkSession, buckets: int, tmp_path: Path) -> None:
 class Files:
     """A directory that gets one file for each micro-batch, and what a stream over it has said."""
 
-    def __init__(self, spark: SparkSession, path: Path, parts: Sequence[Part], buckets: int) -> None:
+    def __init__(self, spark: SparkSession, path: Path, parts: Sequence[PackedCase], buckets: int) -> None:
         self.spark, self.path, self.parts, self.buckets = spark, path, parts, buckets
         self.schema = schema_of(parts)
         self.rows: list[dict[str, Any]] = []
@@ -262,7 +262,7 @@ def cut(events: Sequence[Event], pieces: int, random: Random) -> list[list[Event
     return [ordered[first:stop] for first, stop in pairwise(places)]
 
 
-def endless(part: Part) -> bool:
+def endless(part: PackedCase) -> bool:
     """Whether a stream that is not closed could answer this."""
     schema = schema_of([part]) if part.events else pa.schema([("type", pa.string()), ("time", pa.int64())])
     try:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as sf
 import tocsin
 from tests.effort import some
 from tocsin.errors import InputError, QueryError, StateError, TocsinError
-from tocsin.shards.labels import labels_of, spark_hash
+from tocsin.shards.shard_labels import labels_of, spark_hash
 from tocsin.spark import Sink, detect, detector, explain, matches, numbers, start, watch
 
 pytestmark = pytest.mark.slow

@@ -42,7 +42,7 @@ from tocsin.plan.passes import optimize
 from tocsin.plan.problems import Problems
 from tocsin.plan.typer import Seen, Typer
 from tocsin.schema import Field, Kind, Schema
-from tocsin.spark.expressions import Source, Sources, as_column, columns_of, implied, row_filter, ticks
+from tocsin.spark.expressions import FrameColumn, Sources, as_column, columns_of, implied, row_filter, ticks
 
 pytestmark = pytest.mark.slow
 
@@ -570,7 +570,7 @@ def test_texts_that_spark_compares_otherwise(spark: SparkSession) -> None:
 def test_columns_that_are_not_what_the_schema_says(spark: SparkSession, condition: str, type: Any) -> None:
     expr = bound(condition, SHOP)
     assert expr is not None
-    assert as_column(expr, lambda _: Source(sf.col("c"), type), lambda _: Source(sf.col("c"), type)) is None
+    assert as_column(expr, lambda _: FrameColumn(sf.col("c"), type), lambda _: FrameColumn(sf.col("c"), type)) is None
     assert as_column(expr, lambda _: None) is None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tocsin.app.judge import Engine, case_files
+from tocsin.app.judge import EngineUnderTest, case_files
 from tocsin.errors import TocsinError
 from tocsin.lang.parser import parse_all
 from tocsin.testing.cases import Answer, Case, oracle_answer, parse_cases, run_case
@@ -37,7 +37,7 @@ def agreed(case: Case) -> list[str] | None:
         return None
     try:
         truth = lines_of(case, oracle_answer)
-        return truth if truth == lines_of(case, Engine(jit=False)) else None
+        return truth if truth == lines_of(case, EngineUnderTest(jit=False)) else None
     except TocsinError:
         return None
 

@@ -66,10 +66,10 @@ def stream(spark: Any, path: str, load: Workload, buckets: int, *, idle: bool = 
         files = spark.readStream.schema(spark.read.parquet(path).schema).option("maxFilesPerTrigger", FILES_AT_ONCE)
         options = {"order": SLACK, "buckets": buckets, "end_of_stream": True, "direct": direct}
         ready = prepare(files.parquet(path), load.query + SELECT, **options)
-        assert (ready.fed is not None) == direct, ready.detour
+        assert (ready.file_stream is not None) == direct, ready.detour
         job = ready.job.compiled()
         other = {"shard": Idle} if idle else {}
-        result = detect_stream(ready.fed or ready.sent, job, ready.order, closing=True, **other)
+        result = detect_stream(ready.file_stream or ready.sent, job, ready.order, closing=True, **other)
         found: list[tuple[int, int]] = []
         folder = tempfile.mkdtemp()
         try:

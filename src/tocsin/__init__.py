@@ -18,7 +18,7 @@ from tocsin.run.schemas import declare as schema
 from tocsin.run.session import Session
 from tocsin.schema import Field, Kind, Schema
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Event",

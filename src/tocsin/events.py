@@ -58,7 +58,7 @@ def eid_number(eid: Eid) -> tuple[int, int]:
 def text_hash(raw: bytes) -> int:
     """FNV-1a over the bytes, then a mixing step; as int64, never 0 (0 marks integer eids).
 
-    `items.hash_texts` computes the same over whole columns.
+    `encode.eids.hash_texts` computes it for whole columns.
     """
     value = 0xCBF29CE484222325
     for byte in raw:

@@ -16,7 +16,7 @@ from tocsin.app.errors import FAILED, guarded
 from tocsin.app.jobs import pipeline_app
 from tocsin.encode.columns import Columns
 from tocsin.errors import InputError
-from tocsin.run.badrows import BadRows
+from tocsin.run.bad_rows import BadRows
 from tocsin.run.query import Query, query
 from tocsin.run.schemas import read_schema
 from tocsin.schema import Schema
@@ -168,11 +168,11 @@ def run(
 
     Matches go to stdout, progress and a summary to stderr.
     """
-    from tocsin.app.running import Job
+    from tocsin.app.running import RunOptions
 
     found = read_query(text, schema, time_unit)
     columns = Columns(type=type, time=time, end=end, eid=eid, unit=time_unit, truncate=truncate)
-    job = Job(
+    job = RunOptions(
         query=found,
         columns=columns,
         order=order,

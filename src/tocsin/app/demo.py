@@ -48,7 +48,7 @@ def _embedded(events: Path, found: list[Matches], *, jit: bool) -> Iterator[str]
 
 
 def _on_spark(events: pa.Table, found: list[Matches], *, jit: bool) -> Iterator[str]:
-    """The same on a local Spark: a DataFrame in, a DataFrame out."""
+    """Find the thefts of the demonstration on a local Spark, from a DataFrame to a DataFrame."""
     from tocsin.spark import detect, session
 
     yield "3. detection runs on Spark, here on this machine (--engine embedded does it without):\n"

@@ -1,4 +1,4 @@
-"""How commands end: every failure becomes one message and an exit code; nobody is shown a traceback."""
+"""End commands: every failure becomes one message and an exit code, never a traceback."""
 
 from __future__ import annotations
 

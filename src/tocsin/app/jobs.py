@@ -1,4 +1,4 @@
-"""Pipelines on the command line: check a file, run it as a stream or as a backfill, and say how it went."""
+"""`tocsin pipeline`: check a pipeline file, run it as a stream or as a backfill, and report the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tocsin.app.errors import INTERRUPTED, guarded
 from tocsin.errors import TocsinError
 
 if TYPE_CHECKING:
-    from tocsin.jobs.config import Pipeline
+    from tocsin.jobs.config import JobFile
     from tocsin.jobs.run import Ready, Tally
 
 pipeline_app = typer.Typer(
@@ -127,7 +127,7 @@ def need_spark() -> None:
         raise TocsinError("this needs Spark, which is not installed", hint="pip install 'tocsin[spark]'")
 
 
-def _read(file: Path) -> Pipeline:
+def _read(file: Path) -> JobFile:
     need_spark()
     from tocsin.jobs.config import read_pipeline
 
@@ -136,7 +136,7 @@ def _read(file: Path) -> Pipeline:
 
 @contextmanager
 def told(*, verbose: bool) -> Iterator[None]:
-    """Trouble in Spark as one message; with `verbose`, after everything that Spark said."""
+    """Turn Spark's errors inside the block into one message; with `verbose`, after all that Spark said."""
     try:
         yield
     except TocsinError:
@@ -187,7 +187,7 @@ def _live(ready: Ready, *, quiet: bool) -> None:
 
 
 def _say_waiting(ready: Ready, tally: Tally) -> None:
-    """A stream that guarantees nothing answers nothing, and people should hear why."""
+    """Say which sources a stream still waits for, as long as it can guarantee nothing and gives no answers."""
     if tally.events and tally.watermark is None and not ready.pipeline.run.end_of_stream:
         waited = ready.prepared.order.sources if ready.prepared.order is not None else ()
         reason = f" from each of {', '.join(waited)}" if waited else ""

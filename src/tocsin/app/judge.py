@@ -1,4 +1,4 @@
-"""Case files put to the definition and to the engine: both must give what the case expects."""
+"""`tocsin test`: run case files on the oracle and on the engine; both must give what the case expects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tocsin.order.sort import Sort
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.run.query import plans_of
 from tocsin.schema import Schema
-from tocsin.testing.cases import Case, Found, Verdict, oracle_answer, read_cases, run_case
+from tocsin.testing.cases import Case, FoundMatch, Verdict, oracle_answer, read_cases, run_case
 from tocsin.testing.notation import Item, Promise, events_of
 
 COLUMNS = Columns(time="start", end="end", eid="eid")
@@ -50,7 +50,7 @@ def case_files(paths: Iterable[Path]) -> list[Path]:
 def judge(path: Path, *, jit: bool = True) -> Iterator[tuple[Case, list[Verdict]]]:
     """Each case of a file with what the oracle and the engine make of it."""
     for case in read_cases(path):
-        engine = Engine(jit=jit)
+        engine = EngineUnderTest(jit=jit)
         verdicts = [run_case(case, oracle_answer), run_case(case, engine, log="order" in case.options)]
         yield case, [_titled(who, verdict) for who, verdict in zip(("oracle", "engine"), verdicts, strict=True)]
 
@@ -59,19 +59,19 @@ def _titled(who: str, verdict: Verdict) -> Verdict:
     return replace(verdict, problems=tuple(f"{who}: {line}" for line in verdict.problems))
 
 
-class Engine:
-    """The engine as one that answers cases: items in the order they are written.
+class EngineUnderTest:
+    """Answers cases with the engine; items are pushed in the order in which they are written.
 
-    With an option `order=` it answers with every change, as that strategy gives them; `end=no` leaves the stream open.
-    Without it, it answers with what is left at the end, whichever way the events came. `state` shows what the last
-    query stored before the stream was closed: events by variable, `held` answers, and the `buffer` of slack.
+    With the option `order=` the answer is every change of that strategy; `end=no` leaves the stream open. Without it,
+    the answer is the matches that stand at the end, tried with several ways to push. `state` is what the last query
+    stored before the end of the stream: events by variable, `held` answers, and the `buffer` of slack.
     """
 
     def __init__(self, *, jit: bool = True) -> None:
         self.jit = jit
         self.state: dict[str, list[str]] = {}
 
-    def __call__(self, queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[Found]:
+    def __call__(self, queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
         events = events_of(items)
         batch = rows(events)
         schema = open_schema(batch)
@@ -94,12 +94,12 @@ class Engine:
         items: Sequence[Item],
         options: Mapping[str, str],
         order: Strategy,
-    ) -> list[Found]:
+    ) -> list[FoundMatch]:
         events = events_of(items)
         columns = replace(COLUMNS, source="source" if any("source" in event.attrs for event in events) else None)
         graph = QueryGraph(plans_of(queries, schema), schema, columns, jit=self.jit, order=order)
         by_eid: dict[Any, Event] = {event.eid: event for event in reversed(events)}
-        found: list[Found] = []
+        found: list[FoundMatch] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TocsinWarning)  # of broken promises, which a case may be about
             for changes in self._steps(graph, items, options):
@@ -176,9 +176,9 @@ def binding_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
         yield {"op": row["op"], "eids": {name: found for name, found in eids.items() if found}}
 
 
-def _found(row: Mapping[str, Any], by_eid: Mapping[Any, Event]) -> Found:
+def _found(row: Mapping[str, Any], by_eid: Mapping[Any, Event]) -> FoundMatch:
     binding = tuple((name, tuple(by_eid[eid] for eid in eids)) for name, eids in row["eids"].items())
-    return Found(binding, int(row["op"]))
+    return FoundMatch(binding, int(row["op"]))
 
 
 def composites(query: Query, table: pa.Table) -> Iterator[Event]:
@@ -187,9 +187,9 @@ def composites(query: Query, table: pa.Table) -> Iterator[Event]:
         yield Event(str(query.name), row["start"], row["end"], str(row["match_id"]))
 
 
-def settled(changes: list[Found]) -> list[Found]:
+def settled(changes: list[FoundMatch]) -> list[FoundMatch]:
     """What is left after all withdrawals."""
-    left: dict[Any, list[Found]] = {}
+    left: dict[Any, list[FoundMatch]] = {}
     for change in changes:
         held = left.setdefault(_identity(change), [])
         if change.op > 0:
@@ -201,9 +201,9 @@ def settled(changes: list[Found]) -> list[Found]:
     return [change for held in left.values() for change in held]
 
 
-def _identity(change: Found) -> Any:
+def _identity(change: FoundMatch) -> Any:
     return tuple((name, tuple(str(event.eid) for event in events)) for name, events in change.binding)
 
 
-def _bag(answers: list[Found]) -> list[Any]:
+def _bag(answers: list[FoundMatch]) -> list[Any]:
     return sorted(_identity(each) for each in answers)

@@ -1,4 +1,4 @@
-"""Events from a pipe: each line of JSONL is pushed as it comes, and its matches are written at once."""
+"""`tocsin run --input -`: push each line of JSONL as it comes, and write its matches at once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tocsin.encode.batch import frame
 from tocsin.encode.columns import Columns
 from tocsin.encode.objects import from_dicts
 from tocsin.errors import InputError
-from tocsin.run.badrows import BadRows
+from tocsin.run.bad_rows import BadRows
 from tocsin.run.files import parse_line
 from tocsin.run.matches import Matches
 from tocsin.run.session import Session
 
-PIECE = 1 << 16
+BYTES_PER_READ = 1 << 16
 PLACE = "standard input"
 
 
@@ -36,7 +36,7 @@ def follow(session: Session, stdin: IO[bytes], columns: Columns, bad: BadRows, e
 
 @contextmanager
 def heeded() -> Iterator[Callable[[], None]]:
-    """Heed an interrupt even where its exception was swallowed, as in a callback: ask again before every wait."""
+    """Notice an interrupt even if its exception was swallowed in a callback: check again before every wait."""
     noted: list[int] = []
 
     def note(number: int, frame: object) -> None:
@@ -67,7 +67,7 @@ def pieces(
     read = getattr(stdin, "read1", stdin.read)
     while True:
         check()
-        data = read(PIECE)
+        data = read(BYTES_PER_READ)
         lines = (rest + data).split(b"\n")
         rest = lines.pop() if data else b""
         rows: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""The work of `tocsin run`: a whole input or a live one, matches to where they are wanted, a summary at the end."""
+"""`tocsin run`: detect in a finite or live input, write the matches, print a summary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tocsin.app.live import follow
 from tocsin.app.showing import print_matches
 from tocsin.encode.columns import Columns
 from tocsin.errors import InputError
-from tocsin.run.badrows import BadRows
+from tocsin.run.bad_rows import BadRows
 from tocsin.run.files import find
 from tocsin.run.matches import Matches
 from tocsin.run.progress import summary, watching
@@ -23,8 +23,8 @@ ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "pa
 
 
 @dataclass(slots=True)
-class Job:
-    """What was asked for on the command line."""
+class RunOptions:
+    """The options of `tocsin run`, and the run itself."""
 
     query: Query
     columns: Columns
@@ -40,7 +40,7 @@ class Job:
     engine: str = "embedded"
 
     def whole(self, input: str) -> None:
-        """A finite input: nothing is written before all of it went well."""
+        """Detect in a finite input; nothing is written before all of it went well."""
         self._check_places()
         began = time.perf_counter()
         matches = self._on_spark(input) if self.engine == "spark" else self._embedded(input)
@@ -66,21 +66,21 @@ class Job:
             )
 
     def _on_spark(self, input: str) -> Matches:
-        """The same matches, found by Spark; a batch is sorted there, so it does not matter how events come."""
+        """Detect in a finite input with Spark; a batch is sorted there, so `--order` does not matter."""
         from tocsin.app.jobs import need_spark, spinning, told
 
         need_spark()
         find(input)  # what is not there is told before Spark starts
         with told(verbose=False), spinning("starting Spark", quiet=self.quiet) as show:
             from tocsin.spark.files import detect_files
-            from tocsin.spark.setup.lifetime import borrowed
+            from tocsin.spark.setup.lifetime import borrowed_session
 
-            with borrowed() as spark:
+            with borrowed_session() as spark:
                 show("searching")
                 return detect_files(spark, self.query, input, self.columns, bad=self.bad, all=self.every, jit=self.jit)
 
     def live(self, stdin: IO[bytes]) -> None:
-        """Lines as they come. JSONL and table rows leave at once; CSV, Parquet and files when the stream ends."""
+        """Detect in lines as they come. JSONL and table rows are written at once; CSV, Parquet and files at the end."""
         if self.engine == "spark":
             raise InputError(
                 "Spark does not read standard input",
@@ -137,7 +137,7 @@ class Job:
         return default
 
     def _check_places(self) -> None:
-        """Places that cannot be written are refused before the work begins."""
+        """Refuse places that cannot be written, before the work begins."""
         for path in (self.output, self.plot):
             if path is not None and path.is_dir():
                 raise InputError(f"{path} is a directory", hint="give the name of a file to write")

@@ -7,12 +7,12 @@ import sys
 from tocsin.run.matches import Matches
 from tocsin.run.show import rich_table, text_table
 
-SCREEN = 100  # rows of a table before the rest is only counted
+ROWS_ON_SCREEN = 100  # rows of a table before the rest is only counted
 
 
 def print_matches(matches: Matches, *, limit: int | None) -> None:
     """The tables of all queries on stdout."""
-    left = SCREEN if limit is None else limit
+    left = ROWS_ON_SCREEN if limit is None else limit
     tables = [table for table in matches.tables() if table.num_rows]
     names = {table.column("query")[0].as_py() for table in tables}
     for table in tables:

@@ -5,7 +5,7 @@ microsecond, a text among numbers) is an error that names the row, never a silen
 """
 
 from tocsin.encode.arrow import BadRowError
-from tocsin.encode.batch import Encoder, Frame, frame, one_batch
+from tocsin.encode.batch import Encoder, TimesAndEids, frame, one_batch
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.eids import hash_texts
 from tocsin.encode.objects import from_dicts
@@ -14,7 +14,7 @@ __all__ = [
     "BadRowError",
     "Columns",
     "Encoder",
-    "Frame",
+    "TimesAndEids",
     "frame",
     "from_dicts",
     "hash_texts",

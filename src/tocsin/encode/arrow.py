@@ -1,4 +1,4 @@
-"""Small readings of Arrow arrays that the other encoders share, and how a row that cannot be used is named."""
+"""Read values out of Arrow arrays: the helpers that the encoders share, and the error that names a bad row."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def marks(array: pa.Array) -> Bools:
 
 
 def integers(array: pa.Array) -> tuple[Ints, Bools | None]:
-    """Integers as int64; and which are beyond it (None: they cannot be)."""
+    """Return integers as int64, and a mask of those that do not fit (None: the type cannot hold such)."""
     raw = plain(array)
     if array.type == pa.uint64():
         return raw.astype(np.int64), raw > np.uint64(2**63 - 1)

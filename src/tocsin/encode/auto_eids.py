@@ -1,4 +1,4 @@
-"""Eids for rows that came without: a hash of the content, and a number among equal rows.
+"""Give eids to rows that came without: a hash of the content, and a number among equal rows.
 
 A detector gives the same eids to its own rows. They are made here where matches, which have eids, stand beside rows
 that have none.
@@ -33,7 +33,7 @@ class AutoEids:
         return sum(len(hashes) for hashes, _ in self._runs)
 
     def named(self, items: Items) -> Items:
-        """The items with eids, if they have none."""
+        """Return the items with computed eids; items that have eids already are returned as they are."""
         if items.eid_high is not None or not len(items):
             return items
         hashes: Ints = content_hash(items.payload).view(np.int64).copy()

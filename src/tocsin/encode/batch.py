@@ -1,4 +1,4 @@
-"""Whole batches: from Arrow rows to Items, with every row that cannot be used named."""
+"""Encode whole Arrow batches as Items; a row that cannot be used is named in the error."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tocsin.schema import Field, Kind, Schema
 
 
 @dataclass(slots=True)
-class Frame:
-    """The part of a batch that every event has, already as numbers, and what is wrong with its rows."""
+class TimesAndEids:
+    """Start, end and eid of each row of a batch as numbers, and the rows for which they are missing or wrong."""
 
     start: Ints
     end: Ints
@@ -40,8 +40,8 @@ class Frame:
         return next(reason for mask, reason in self.problems if mask[row])
 
 
-def frame(batch: pa.RecordBatch, columns: Columns) -> Frame:
-    """Times and eids of a batch whose columns are resolved."""
+def frame(batch: pa.RecordBatch, columns: Columns) -> TimesAndEids:
+    """Read times and eids of a batch; `columns` must be resolved against its names."""
     start, problems = _times(batch.column(columns.time), "time", columns)
     end = start
     if columns.end is not None:
@@ -57,7 +57,7 @@ def frame(batch: pa.RecordBatch, columns: Columns) -> Frame:
     if columns.eid is not None:
         high, low, more = eids(batch.column(columns.eid))
         problems += more
-    return Frame(start, end, high, low, [problem for problem in problems if problem[0].any()])
+    return TimesAndEids(start, end, high, low, [problem for problem in problems if problem[0].any()])
 
 
 def _times(array: pa.Array, what: str, columns: Columns) -> tuple[Ints, Problems]:
@@ -141,8 +141,8 @@ class Encoder:
             sources=None if columns.source is None else self.source_codes(batch.column(columns.source)),
         )
 
-    def payload(self, batch: pa.RecordBatch, columns: Columns, rows: Frame) -> pa.RecordBatch:
-        """The rows as results show them: type, start, end, eid and so on, then the attributes of the schema.
+    def payload(self, batch: pa.RecordBatch, columns: Columns, rows: TimesAndEids) -> pa.RecordBatch:
+        """Return the rows in the form that results show: type, start, end, eid, ..., then the attributes of the schema.
 
         All batches get the same columns of the same types (those of the first batch), whatever each of them has.
         """
@@ -196,7 +196,7 @@ class Encoder:
             raise InputError(f"{name!r} is {kind}", hint="an attribute has one kind in all events") from None
 
     def _resolved(self, names: list[str]) -> Columns:
-        """Which column is what in this batch; the same as before for the same names."""
+        """Resolve the roles of the columns of this batch; kept, so that batches with the same names resolve once."""
         if tuple(names) != self.last_names:
             self.now, self.last_names = self.columns.resolve(names), tuple(names)
         return self.now
@@ -233,7 +233,7 @@ class Encoder:
         return EVERY if type is None else self._codes.get(type, UNREAD)
 
     def type_codes(self, array: pa.Array) -> Codes:
-        """The code of each row's type, -1 where nobody asked for it."""
+        """Return the code of each row's type; -1 for types that no query reads."""
         if not is_text(array.type) and not pa.types.is_dictionary(array.type):
             array = array.cast(pa.string())
         coded = as_dictionary(array)

@@ -35,7 +35,7 @@ class Columns:
     truncate: bool = False
 
     def resolve(self, names: Sequence[str]) -> Columns:
-        """The same with what the column names say by themselves: `start`/`end` columns, an `eid` column.
+        """Return the roles completed from the column names: `start`/`end` columns and an `eid` column are found.
 
         >>> Columns().resolve(["type", "start", "end", "eid", "tag"]).time
         'start'
@@ -51,7 +51,7 @@ class Columns:
         return found
 
     def taken(self) -> set[str]:
-        """The columns that are no attributes any more. An id under another name stays an attribute too."""
+        """Return the columns that have a role and are no attributes; an eid under another name stays one."""
         own = {self.type, self.time, self.end, "eid" if self.eid == "eid" else None}
         return {name for name in own if name is not None}
 

@@ -20,12 +20,12 @@ Words = npt.NDArray[np.uint64]
 
 WHOLE, REAL = pa.int64(), pa.float64()
 NOT_CONTENT = frozenset(("eid", "source", "seq", "arrival"))
-FEW = 64  # texts that are not worth a dictionary
-MANY = 1024  # texts that are worth a compiled loop
+TEXTS_WITHOUT_DICTIONARY = 64  # texts that are not worth a dictionary
+TEXTS_FOR_A_LOOP = 1024  # texts that are worth a compiled loop
 
 
 def occurrences(values: Ints) -> Ints:
-    """For each value how often it stood before.
+    """Count for each value how many equal ones stand before it.
 
     >>> occurrences(np.array([7, 8, 7, 7])).tolist()
     [0, 0, 1, 2]
@@ -47,7 +47,7 @@ def auto_eid(high: int, low: int) -> str:
 
 
 def content_hash(rows: pa.RecordBatch) -> Words:
-    """A hash of each row that does not depend on the order of columns; nulls and missing columns count as nothing."""
+    """Hash each row, independent of the order of columns; a null and a missing column hash alike."""
     named = zip(rows.schema.names, rows.columns, strict=True)
     content = [(name, column) for name, column in named if name not in NOT_CONTENT]
     words = np.empty((len(content), rows.num_rows), np.uint64)
@@ -63,7 +63,7 @@ def content_hash(rows: pa.RecordBatch) -> Words:
 
 
 def row_hash(content: Mapping[str, Any]) -> int:
-    """The same for one row without nulls."""
+    """Hash one row without nulls; equal to `content_hash` of a batch with that row."""
     total = 0
     for name, value in content.items():
         if name not in NOT_CONTENT:
@@ -73,7 +73,7 @@ def row_hash(content: Mapping[str, Any]) -> int:
 
 
 def _value_word(value: Any) -> int:
-    """The same as `words_of` for one value."""
+    """Return one value as 64 bits, as `words_of` does for a column."""
     if isinstance(value, str):
         return text_word(value)
     if isinstance(value, float):
@@ -86,7 +86,7 @@ NUMBER, BITS = Struct("<d"), Struct("<Q")
 
 
 def mixed(words: Words) -> Words:
-    """The splitmix64 finaliser on whole arrays; the same as `events.mix`."""
+    """Apply the splitmix64 finaliser (`events.mix`) to a whole array."""
     words = words.copy()
     _mix(words)
     return words
@@ -122,7 +122,7 @@ def words_of(column: pa.Array) -> Words:
         column = column.cast(kind.value_type)
     if not pa.types.is_dictionary(column.type):
         column = column.cast(pa.string()) if not pa.types.is_string(column.type) else column
-        if len(column) < FEW:
+        if len(column) < TEXTS_WITHOUT_DICTIONARY:
             return _text_words(column)
         column = pc.dictionary_encode(column)
     if not len(column.dictionary):  # nothing but nulls
@@ -133,14 +133,14 @@ def words_of(column: pa.Array) -> Words:
 
 def _text_words(texts: pa.Array) -> Words:
     """`text_hash` of each text; of few texts without compiled code."""
-    if len(texts) > MANY:
+    if len(texts) > TEXTS_FOR_A_LOOP:
         return hash_texts(texts)[1].view(np.uint64)
     return np.array([text_word(text or "") for text in texts.to_pylist()], np.uint64)
 
 
-@lru_cache(maxsize=4 * MANY)
+@lru_cache(maxsize=4 * TEXTS_FOR_A_LOOP)
 def text_word(text: str) -> int:
-    """`text_hash` without a sign."""
+    """Return `text_hash` as an unsigned number."""
     return text_hash(text.encode()) & (2**64 - 1)
 
 
@@ -156,7 +156,7 @@ def _bits(column: pa.Array) -> Words:
 
 
 def sketch(end: Ints, types: Codes, rows: pa.RecordBatch) -> Words:
-    """A cheap hash of each row, equal for equal rows; of texts and decimals nothing is looked at."""
+    """Hash each row cheaply, without its texts and decimals: equal rows are equal, others may be."""
     total: Words = end.view(np.uint64) * FIRST_FACTOR + types.astype(np.uint64)
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         if name not in NOT_CONTENT and name not in ("type", "end") and _is_plain(column.type):

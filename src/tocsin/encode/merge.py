@@ -120,7 +120,7 @@ def in_time(items: Items) -> Items:
 
 
 def some_in_time(items: Items, rows: Bools) -> Items:
-    """The same for the rows of a mask, without moving what results show of them."""
+    """Return the rows of a mask in order of time; the payload stays in place until someone looks at it."""
     places = np.flatnonzero(rows)
     return Rearranged(items, places[_by_time(items, places)])
 

@@ -19,7 +19,7 @@ from tocsin.errors import InputError
 from tocsin.events import Event
 from tocsin.schema import Kind
 
-KINDS: dict[type, Kind] = {
+KIND_OF_TYPE: dict[type, Kind] = {
     bool: Kind.BOOL,
     int: Kind.INT,
     float: Kind.FLOAT,
@@ -92,8 +92,8 @@ def event_row(event: Event) -> dict[str, Any]:
 def from_values(values: list[Any], name: str, problems: Problems | None = None) -> pa.Array:
     """The values of one attribute as an Arrow array of the one kind they have in common."""
     found = set(map(type, values)) - {type(None)}
-    if len(found) <= 1 and found <= KINDS.keys():
-        kind = KINDS[found.pop()] if found else Kind.NULL
+    if len(found) <= 1 and found <= KIND_OF_TYPE.keys():
+        kind = KIND_OF_TYPE[found.pop()] if found else Kind.NULL
         if kind in _SIMPLE:
             try:
                 return pa.array(values, _SIMPLE[kind])
@@ -123,12 +123,12 @@ _HINT = "an attribute has one kind in all events: convert the value, or use anot
 
 def _most_common(values: list[Any]) -> Kind:
     """The kind that most values have, so that a few wrong ones are wrong wherever they stand."""
-    kinds = Counter(KINDS[type(plain)] for plain, _ in map(_simple, values) if plain is not None)
+    kinds = Counter(KIND_OF_TYPE[type(plain)] for plain, _ in map(_simple, values) if plain is not None)
     return kinds.most_common(1)[0][0] if kinds else Kind.NULL
 
 
 class _Sieve:
-    """Values one by one, with the kind that most have; a value that does not fit is left out with the reason."""
+    """Takes values one by one; a value that does not fit the kind that most have is left out, with the reason."""
 
     def __init__(self, name: str, kind: Kind) -> None:
         self.name = name
@@ -139,7 +139,7 @@ class _Sieve:
 
     def take(self, row: int, value: Any) -> None:
         value, reason = _simple(value)
-        kind = KINDS[type(value)]
+        kind = KIND_OF_TYPE[type(value)]
         if reason is None and kind is not Kind.NULL:
             reason = self._misfit(value, kind)
         if reason is None:
@@ -244,7 +244,7 @@ def _simple(value: Any) -> tuple[Any, str | None]:
     """A value in its plain Python form, or None and why it has none. Containers become JSON text."""
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or type(value) in KINDS:
+    if value is None or type(value) in KIND_OF_TYPE:
         return value, None
     for plain in (bool, int, float, str, Decimal):
         if isinstance(value, plain):

@@ -52,7 +52,7 @@ class OneRow(Items):
         return self._made[1]
 
     def copy(self) -> OneRow:
-        """The same row in memory of its own."""
+        """Return the row as Items with arrays of their own."""
         columns = {
             name: Column(column.kind, column.values.copy(), None if column.valid is None else column.valid.copy())
             for name, column in self.columns.items()

@@ -20,7 +20,7 @@ _MICROS_PER_DAY = 86_400_000_000
 
 
 def ticks(array: pa.Array, what: str, *, truncate: bool = False) -> tuple[Ints, Problems]:
-    """Times as int64 ticks, with the rows that cannot be used and why."""
+    """Convert a column of times to int64 ticks; also return masks of the unusable rows, each with a reason."""
     type = array.type
     problems: Problems = []
     if array.null_count:
@@ -50,7 +50,7 @@ def ticks(array: pa.Array, what: str, *, truncate: bool = False) -> tuple[Ints, 
 
 
 def micros(array: pa.Array) -> tuple[Ints, Bools | None]:
-    """Timestamps and dates as microseconds; and where nanoseconds had to be cut (None: they cannot occur)."""
+    """Convert timestamps and dates to microseconds; also return where nanoseconds were cut (None: nowhere)."""
     type = array.type
     if pa.types.is_date32(type):
         return plain(pc.cast(array, pa.int32())).astype(np.int64) * _MICROS_PER_DAY, None
@@ -113,7 +113,7 @@ def _instant(text: str) -> datetime:
 
 
 def _each(texts: pa.Array, read: Callable[[str], Any], type: pa.DataType) -> tuple[pa.Array, Bools]:
-    """Every text by `read`, slow but row by row: what cannot be read is null and marked."""
+    """Read the texts one by one with `read`; a text that it cannot read becomes null and is marked."""
     bad = np.zeros(len(texts), np.bool_)
     values: list[Any] = []
     zoned = pa.types.is_timestamp(type) and type.tz is not None

@@ -33,19 +33,19 @@ def encode_column(
         array = array.dictionary_decode()
     if field.kind is Kind.TEXT:
         return Column(Kind.TEXT, text_codes(array, strings, field.name), valid)
-    return Column(field.kind, _Reader(array, field, truncate, problems).values(), valid, field.scale)
+    return Column(field.kind, _ColumnReader(array, field, truncate, problems).values(), valid, field.scale)
 
 
 def nothing(field: Field, rows: int) -> Column:
-    """A column of nulls."""
+    """Return a column of nulls."""
     fill: Any = NO_TEXT if field.kind is Kind.TEXT else 0
     values: Any = np.full(rows, fill, np.float64 if field.kind is Kind.FLOAT else np.int64)
     return Column(field.kind, values, np.zeros(rows, np.bool_), field.scale)
 
 
 @dataclass(slots=True)
-class _Reader:
-    """One column on its way to numbers of the kind that its field wants."""
+class _ColumnReader:
+    """Converts one column to numbers of the kind that its field asks for."""
 
     array: pa.Array
     field: Field
@@ -182,7 +182,7 @@ def as_dictionary(array: pa.Array) -> pa.DictionaryArray:
 
 
 def looked_up(lookup: Any, coded: pa.DictionaryArray, missing: int) -> Any:
-    """For each row what `lookup` says of its dictionary entry; `missing` for nulls."""
+    """Map each row through `lookup`, indexed by dictionary entry; nulls become `missing`."""
     indices = coded.indices
     if not indices.null_count and len(lookup):
         return lookup[plain(indices)]

@@ -1,13 +1,18 @@
 """The table of purge rules: how the ends of the root's events are bounded by an event at any leaf of a block.
 
-An event can be forgotten when no answer that may still be given can need it. The rules are those of the papers
-(`runtime.purge` applies them): A1, A2 and P3 for events that answers contain, and their like for events of forbidden
-parts and repetitions. All of them ask the same: which ends can the events at the root's other leaves have?
+An event can be forgotten when no answer that may still be given can need it. Every rule asks which ends the events at
+the root's other leaves can have; `runtime.purge` applies the rules:
 
-Why an event that was dropped does no harm if it is delivered again, as long as its type may still come: an event goes
-by A1 or A2 only if it completes no binding, and then neither does its like. Of a complete binding the first event to go
-goes by P3; the times of all others are guaranteed then, and it is kept until its own is, so none of them comes again.
-An event of a forbidden part or a repetition goes only if no binding that is still to be judged can have it in a scope.
+    A1   one type whose guarantee is far enough has no partner for the event (Liu et al. 2009, VI.B, Algorithm 1)
+    A2   all types that are guaranteed so far together, in query order, have none (Liu et al. 2009, VI.B, Algorithm 2)
+    P3   the event has partners, and no new one can come; our addition, the papers keep such events for ever
+
+Events of forbidden parts and repetitions go when no binding that is still to be judged can have them in a scope (Liu et
+al. 2009, VI.C; Li 2010, 4.5.4). Where guarantees do not differ by type, window and delay decide (Li 2010, 4.5.3).
+
+A dropped event may be delivered a second time. That does no harm: an event dropped by A1 or A2 completes no binding,
+and neither does its copy. The first event of a complete binding to be dropped goes by P3, when the times of all others
+are guaranteed; it is kept until its own time is guaranteed too, so no copy of any of them is accepted later.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Jobs: pipelines as files, from sources over queries to sinks, run live or over history."""
+"""Jobs: pipeline files that name sources, queries and sinks; run live as a stream or over history as a backfill."""

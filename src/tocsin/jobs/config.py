@@ -1,4 +1,4 @@
-"""A pipeline as a file says it: sources, queries, order, sinks; read and checked before Spark is asked for anything."""
+"""Read a pipeline file (sources, queries, order, sinks) and check it before Spark is started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tocsin.lang.syntax import UNITS, Duration
 from tocsin.run.query import Query, query
 from tocsin.schema import Schema
 from tocsin.shards.watermark import FORMS, parse_order
-from tocsin.spark.write import FILES, KINDS
+from tocsin.spark.write import FILES, ROW_KINDS
 
 WRITTEN = ("csv", "json")  # texts whose columns have no types of their own
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
@@ -25,8 +25,8 @@ DURING_BATCH = ("format", "path", "options", "schema", "value_format")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where events come from, and which column is what."""
+class JobSource:
+    """One `[source.NAME]`: where events come from, and the roles of their columns."""
 
     name: str
     format: str = "parquet"
@@ -45,7 +45,7 @@ class Source:
     columns: Mapping[str, str] = field(default_factory=dict)
     where: str | None = None
     drop: tuple[str, ...] = ()
-    history: Source | None = None  # the same where a backfill reads something else
+    history: JobSource | None = None  # the source that a backfill reads instead
 
     @property
     def closed(self) -> tuple[str, ...] | None:
@@ -54,20 +54,20 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """Where rows of some kinds go."""
+class JobSink:
+    """One `[sink.NAME]`: where rows of some kinds go."""
 
     name: str
     format: str = "parquet"
     path: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     kinds: tuple[str, ...] = ("match",)
-    history: Output | None = None
+    history: JobSink | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A query text, and how errors call its place."""
+    """One `[[query]]`: its text, and the name that errors use for its place."""
 
     place: str
     text: str
@@ -75,7 +75,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How a pipeline runs. `trigger` as Spark takes it."""
+    """`[run]`: how a pipeline runs; `trigger` has the form that Spark takes."""
 
     checkpoint: str | None = None
     trigger: Mapping[str, str | bool] = field(default_factory=dict)
@@ -89,8 +89,8 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """How late events may come."""
+class JobOrder:
+    """`[order]`: how late events may come, and which sources to wait for."""
 
     strategy: str | None = None
     idle: str | None = None
@@ -98,31 +98,31 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A pipeline file."""
+class JobFile:
+    """A pipeline file that was read: everything that its tables say."""
 
     file: Path
     name: str
-    sources: tuple[Source, ...]
+    sources: tuple[JobSource, ...]
     texts: tuple[Text, ...]
-    order: Order
-    outputs: tuple[Output, ...]
+    order: JobOrder
+    outputs: tuple[JobSink, ...]
     run: Run
     spark: Mapping[str, str] = field(default_factory=dict)
 
-    def as_history(self) -> Pipeline:
-        """The same for a backfill: what the file says under `batch` takes the place of the rest."""
+    def as_history(self) -> JobFile:
+        """Return the pipeline of a backfill: what the file says under `batch` replaces sources and sinks."""
         sources = tuple(each.history or each for each in self.sources)
         outputs = tuple(each.history or each for each in self.outputs)
         return replace(self, sources=sources, outputs=outputs)
 
     def query(self) -> Query:
-        """All queries as one; an error says in which of them it is."""
+        """Parse all queries into one Query; an error names the query it is in."""
         found = [parsed(each, self.file) for each in self.texts]
         return Query(tuple(one for each in found for one in each.queries))
 
-    def triggered(self, text: str) -> Pipeline:
-        """The same with another trigger."""
+    def triggered(self, text: str) -> JobFile:
+        """Return the pipeline with the trigger that the command line gives."""
         try:
             trigger = trigger_of(text)
         except TocsinError as problem:
@@ -147,11 +147,11 @@ def placed_query(error: QueryError, place: str) -> QueryError:
 # --- reading -------------------------------------------------------------------------------------------------------
 
 
-def read_pipeline(path: str | Path) -> Pipeline:
+def read_pipeline(path: str | Path) -> JobFile:
     """A pipeline from its file. Everything that is wrong with it is told at once."""
     file = File(Path(path))
     whole = file.read()
-    pipeline = Pipeline(
+    pipeline = JobFile(
         file=file.path,
         name=whole.text("name") or file.path.stem,
         sources=tuple(_source(name, table) for name, table in whole.tables("source", "events").items()),
@@ -167,8 +167,8 @@ def read_pipeline(path: str | Path) -> Pipeline:
     return pipeline
 
 
-def _complete(whole: Table, pipeline: Pipeline) -> None:
-    """What must be there at all, and what only makes sense together."""
+def _complete(whole: Table, pipeline: JobFile) -> None:
+    """Report what is missing, and keys that do not go together."""
     for key, found, example in (
         ("[source.NAME]", pipeline.sources, "[source.events]"),
         ("[[query]]", whole.values.get("query"), "[[query]] with text = ... or file = ..."),
@@ -190,14 +190,14 @@ def _complete(whole: Table, pipeline: Pipeline) -> None:
 
 
 def _place_of(table: Table, key: str, text: str | None) -> str | None:
-    """A path as Spark takes it: addresses as they are, others relative to the file."""
+    """Return a path as Spark takes it: addresses as they are, others relative to the pipeline file."""
     if text is None:
         return None
     text = table.filled(key, text)
     return text if URL.match(text) else str((table.file.path.parent / text).absolute())
 
 
-def _source(name: str, table: Table) -> Source:
+def _source(name: str, table: Table) -> JobSource:
     found = _input(name, table)
     found = replace(
         found,
@@ -224,10 +224,10 @@ def _source(name: str, table: Table) -> Source:
     return replace(found, history=_history(found, history))
 
 
-def _input(name: str, table: Table) -> Source:
-    """The keys that say where data is."""
+def _input(name: str, table: Table) -> JobSource:
+    """Read the keys that say where data is."""
     format = table.text("format", '"parquet"') or "parquet"
-    return Source(
+    return JobSource(
         name,
         format="json" if format.lower() in ("jsonl", "ndjson") else format,
         path=_place_of(table, "path", table.text("path")),
@@ -237,8 +237,8 @@ def _input(name: str, table: Table) -> Source:
     )
 
 
-def _history(live: Source, table: Table) -> Source:
-    """What a backfill reads: the live source with some keys changed."""
+def _history(live: JobSource, table: Table) -> JobSource:
+    """Return the source that a backfill reads: the live one with the keys under `batch` changed."""
     own = _input(live.name, table)
     table.asked[:] = DURING_BATCH
     table.done()
@@ -255,7 +255,7 @@ def _history(live: Source, table: Table) -> Source:
     return found
 
 
-def _check_input(source: Source, table: Table) -> None:
+def _check_input(source: JobSource, table: Table) -> None:
     if source.format in FILES and source.path is None:
         table.wrong("path", "is missing", detail=f"{source.format} is read from files", hint='path = "events/"')
     if source.format in WRITTEN and source.schema is None:
@@ -310,16 +310,16 @@ def _text(table: Table) -> Text | None:
     return Text(name, text)
 
 
-def _order(table: Table | None) -> Order:
+def _order(table: Table | None) -> JobOrder:
     if table is None:
-        return Order()
+        return JobOrder()
     idle = table.values.get("idle")
     if isinstance(idle, int) and not isinstance(idle, bool):
         table.asked.append("idle")
         given: str | None = str(idle)
     else:
         given = table.text("idle", '"5 min"')
-    found = Order(table.text("strategy", '"slack(10 min)"'), given, table.texts("sources"))
+    found = JobOrder(table.text("strategy", '"slack(10 min)"'), given, table.texts("sources"))
     table.done()
     if found.strategy is None and not table.file.problems:
         table.wrong("strategy", "is missing", hint=f"strategy = {FORMS}")
@@ -332,13 +332,15 @@ def _order(table: Table | None) -> Order:
     return found
 
 
-def _output(name: str, table: Table) -> Output:
+def _output(name: str, table: Table) -> JobSink:
     found = _target(name, table)
     kinds = table.texts("kinds")
     found = replace(found, kinds=("match",) if kinds is None else kinds)
     for kind in found.kinds:
-        if kind not in KINDS:
-            table.wrong("kinds", f"{kind!r} is no kind of row", hint=meant(kind, KINDS) or f"use {', '.join(KINDS)}")
+        if kind not in ROW_KINDS:
+            table.wrong(
+                "kinds", f"{kind!r} is no kind of row", hint=meant(kind, ROW_KINDS) or f"use {', '.join(ROW_KINDS)}"
+            )
     if not found.kinds:
         table.wrong("kinds", "is empty, so nothing would be written", hint='kinds = ["match", "late"]')
     history = table.table("batch")
@@ -359,9 +361,9 @@ def _output(name: str, table: Table) -> Output:
     return replace(found, history=changed)
 
 
-def _target(name: str, table: Table) -> Output:
+def _target(name: str, table: Table) -> JobSink:
     format = table.text("format", '"parquet"') or "parquet"
-    return Output(
+    return JobSink(
         name,
         format="json" if format.lower() in ("jsonl", "ndjson") else format,
         path=_place_of(table, "path", table.text("path")),
@@ -369,7 +371,7 @@ def _target(name: str, table: Table) -> Output:
     )
 
 
-def _check_output(output: Output, table: Table) -> None:
+def _check_output(output: JobSink, table: Table) -> None:
     if output.format in FILES and output.path is None:
         table.wrong("path", "is missing", detail=f"{output.format} is written to files", hint='path = "matches/"')
     if output.format == "kafka":

@@ -1,4 +1,4 @@
-"""Which pipeline a checkpoint belongs to: a small file in it says so, and is locked while a stream runs there."""
+"""Lock a checkpoint while a pipeline runs there; a small file in it names the pipeline that owns it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Owner:
 
 
 def local(path: str) -> Path | None:
-    """The place of a path, if it is on this machine."""
+    """Return the local path, or None if the place is not on this machine."""
     plain = re.sub(r"^file:(//)?(?=/)", "", path)
     return None if re.match(r"^[A-Za-z][A-Za-z0-9+.-]+:", plain) else Path(plain)
 
@@ -36,7 +36,7 @@ def local(path: str) -> Path | None:
 def check_owner(checkpoint: str, owner: Owner, queries: Identity | None = None) -> None:
     """Refuse a checkpoint that cannot be used, or that another pipeline or other queries have made.
 
-    Where the checkpoint is not on this machine, Spark and the start of the stream tell, only later.
+    A checkpoint on another machine is checked later, when the stream starts.
     """
     folder = local(checkpoint)
     if folder is None:
@@ -64,7 +64,7 @@ def check_owner(checkpoint: str, owner: Owner, queries: Identity | None = None) 
 
 @contextmanager
 def claimed(checkpoint: str, owner: Owner) -> Iterator[None]:
-    """Hold a checkpoint while a stream runs: nobody else can start there, and a killed process holds nothing."""
+    """Lock a checkpoint while a stream runs, so that no second one starts there; the lock ends with the process."""
     folder = local(checkpoint)
     check_owner(checkpoint, owner)
     if folder is None:

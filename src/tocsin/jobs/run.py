@@ -1,4 +1,4 @@
-"""A pipeline at work: live as a stream, or over history as a batch; the same file, the same matches."""
+"""Run a pipeline file: live as a stream, or over history as a batch, with the same matches."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.errors import InputError, QueryError
-from tocsin.jobs.config import Output, Pipeline, placed_query
+from tocsin.jobs.config import JobFile, JobSink, placed_query
 from tocsin.jobs.lock import Owner, check_owner, check_writable, claimed, local
 from tocsin.jobs.sources import Events, open_sources
 from tocsin.shards.watermark import FORMS
 from tocsin.spark.detect import Prepared, prepare
+from tocsin.spark.metrics import numbers
 from tocsin.spark.setup.errors import noted
-from tocsin.spark.setup.lifetime import borrowed
-from tocsin.spark.watch import numbers
+from tocsin.spark.setup.lifetime import borrowed_session
 from tocsin.spark.write import FILES, Sink, put_all, start
 
 HISTORY = -1  # the batch number of a backfill: its files stand beside those of the stream, and are replaced by the next
 IN_BATCH = ("match", "bad")
 STORED = ("parquet", "orc")  # files that know how many rows they have
-OBSERVED = 10.0  # seconds to wait for numbers that Spark has, or will never have
-POLL = 0.2  # seconds between two looks at a running stream
+SECONDS_FOR_NUMBERS = 10.0  # seconds to wait for numbers that Spark has, or will never have
+SECONDS_BETWEEN_LOOKS = 0.2  # seconds between two looks at a running stream
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has seen so far."""
+    """Totals of a run: batches, events, matches, late and bad rows."""
 
     batches: int = 0
     events: int = 0
@@ -46,7 +46,7 @@ class Tally:
     latest: Mapping[str, Any] = field(default_factory=dict)
 
     def add(self, progress: Any) -> None:
-        """One micro-batch more."""
+        """Add the metrics of one micro-batch."""
         found = numbers(progress)
         self.batches += 1
         self.latest = {**found, "batch": progress.batchId}
@@ -71,18 +71,18 @@ def _counted(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def session_of(pipeline: Pipeline) -> AbstractContextManager[SparkSession]:
+def session_of(pipeline: JobFile) -> AbstractContextManager[SparkSession]:
     """A session with the settings of the file."""
     # Texts without a zone mean the same moment on every machine, unless the file says otherwise.
     settings = {"spark.sql.session.timeZone": "UTC", **pipeline.spark}
-    return borrowed(master=settings.pop("spark.master", "local[*]"), app=pipeline.name, config=settings)
+    return borrowed_session(master=settings.pop("spark.master", "local[*]"), app=pipeline.name, config=settings)
 
 
 @dataclass(frozen=True)
 class Ready:
     """A pipeline that was checked as far as can be without reading events."""
 
-    pipeline: Pipeline
+    pipeline: JobFile
     live: bool
     events: Events
     prepared: Prepared
@@ -90,7 +90,7 @@ class Ready:
     counts: Observation | None = None
 
     def events_read(self) -> int:
-        """How many events a backfill has read: known to stored files, observed on the way elsewhere."""
+        """Return how many events a backfill has read: counted in the files, or observed by Spark."""
         if self.counts is None:
             return int(self.events.df.count())
         return int(_observed(self.counts).get("events") or 0)
@@ -99,7 +99,7 @@ class Ready:
 # --- before anything moves -----------------------------------------------------------------------------------------
 
 
-def check_offline(pipeline: Pipeline, *, live: bool) -> tuple[str, ...]:
+def check_offline(pipeline: JobFile, *, live: bool) -> tuple[str, ...]:
     """All that can be told without Spark: grammar of the queries, order, checkpoint, places. Returns warnings."""
     pipeline = pipeline if live else pipeline.as_history()
     query = pipeline.query()
@@ -114,11 +114,11 @@ def check_offline(pipeline: Pipeline, *, live: bool) -> tuple[str, ...]:
     return notes
 
 
-def owner_of(pipeline: Pipeline) -> Owner:
+def owner_of(pipeline: JobFile) -> Owner:
     return Owner(pipeline.name, tuple(each.name for each in pipeline.sources))
 
 
-def _check_live(pipeline: Pipeline) -> None:
+def _check_live(pipeline: JobFile) -> None:
     file, run = pipeline.file.name, pipeline.run
     if pipeline.order.strategy is None:
         raise InputError(
@@ -137,7 +137,7 @@ def _check_live(pipeline: Pipeline) -> None:
         )
 
 
-def _check_place(pipeline: Pipeline, output: Output) -> None:
+def _check_place(pipeline: JobFile, output: JobSink) -> None:
     """Whether a folder can be written, where it is on this machine."""
     folder = local(output.path) if output.format in FILES and output.path is not None else None
     if folder is not None:
@@ -145,7 +145,7 @@ def _check_place(pipeline: Pipeline, output: Output) -> None:
 
 
 @contextmanager
-def _query_places(pipeline: Pipeline) -> Iterator[None]:
+def _query_places(pipeline: JobFile) -> Iterator[None]:
     """A mistake in a query is told with the table or file it stands in."""
     try:
         yield
@@ -154,7 +154,7 @@ def _query_places(pipeline: Pipeline) -> Iterator[None]:
         raise error if where is None else placed_query(error, f"{pipeline.file.name}, {where}") from None
 
 
-def make_ready(pipeline: Pipeline, spark: SparkSession, *, live: bool) -> Ready:
+def make_ready(pipeline: JobFile, spark: SparkSession, *, live: bool) -> Ready:
     """Open the sources, bind the queries, and check all that can be checked; nothing is started or written."""
     notes = check_offline(pipeline, live=live)
     pipeline = pipeline if live else pipeline.as_history()
@@ -224,18 +224,18 @@ def run_batch(ready: Ready) -> Tally:
 
 
 def _observed(counts: Observation) -> dict[str, Any]:
-    """What was observed; nothing, if Spark found that it need not run the part that was to be observed."""
+    """Return what Spark observed; empty if Spark skipped the observed part of the plan."""
     found: dict[str, Any] = {}
     asking = threading.Thread(target=lambda: found.update(counts.get), daemon=True)
     asking.start()
-    asking.join(timeout=OBSERVED)
+    asking.join(timeout=SECONDS_FOR_NUMBERS)
     return found
 
 
 # --- live ----------------------------------------------------------------------------------------------------------
 
 
-def _sink(output: Output) -> Sink:
+def _sink(output: JobSink) -> Sink:
     options = dict(output.options)
     if output.format == "json":
         options.setdefault("ignoreNullFields", "false")
@@ -276,7 +276,7 @@ def follow(
     seen = -1
     stopping: int | None = None
     while True:
-        ended = bool(query.awaitTermination(POLL))  # type: ignore[arg-type]
+        ended = bool(query.awaitTermination(SECONDS_BETWEEN_LOOKS))  # type: ignore[arg-type]
         for progress in query.recentProgress:
             if progress.batchId > seen and numbers(progress):
                 seen = progress.batchId

@@ -1,4 +1,4 @@
-"""Sources of a pipeline: read by Spark, their columns brought to common names, and put together as one frame."""
+"""Open the sources of a pipeline with Spark, bring their columns to common names, and join them to one frame."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tocsin.encode.columns import field_of
 from tocsin.errors import InputError
-from tocsin.jobs.config import WRITTEN, Pipeline, Source
+from tocsin.jobs.config import WRITTEN, JobFile, JobSource
 from tocsin.jobs.toml import meant
 from tocsin.schema import Field, Schema
-from tocsin.spark.frames import INSTANT, TEXT, WHOLE, column
+from tocsin.spark.event_frame import INSTANT, TEXT, WHOLE_TYPES, column
 from tocsin.spark.setup.errors import explained
 
 ROLES = ("type", "time", "end", "eid", "source")
@@ -43,7 +43,7 @@ class Events:
         return {role: role for role in ROLES if role in self.roles}
 
 
-def open_sources(pipeline: Pipeline, spark: SparkSession, *, live: bool) -> Events:
+def open_sources(pipeline: JobFile, spark: SparkSession, *, live: bool) -> Events:
     """The events of a pipeline. Nothing is read but the schemas of files that have them."""
     by_table = len(pipeline.sources) > 1 and all(each.source is None for each in pipeline.sources)
     frames = {each.name: _opened(pipeline, each, spark, live=live, by_table=by_table) for each in pipeline.sources}
@@ -61,13 +61,13 @@ def open_sources(pipeline: Pipeline, spark: SparkSession, *, live: bool) -> Even
     return Events(_union(pipeline, frames), roles, _schema(pipeline, frames), awaited)
 
 
-def place(pipeline: Pipeline, name: str, key: str = "") -> str:
+def place(pipeline: JobFile, name: str, key: str = "") -> str:
     return f"{pipeline.file.name}, [source.{name}]" + (f", key {key!r}" if key else "")
 
 
 @contextmanager
 def placed(where: str) -> Iterator[None]:
-    """Trouble inside is told with its place in the file."""
+    """Add the place in the pipeline file to errors raised inside the block."""
     try:
         yield
     except Exception as error:
@@ -82,7 +82,7 @@ def placed(where: str) -> Iterator[None]:
 # --- one source ----------------------------------------------------------------------------------------------------
 
 
-def _opened(pipeline: Pipeline, source: Source, spark: SparkSession, *, live: bool, by_table: bool) -> DataFrame:
+def _opened(pipeline: JobFile, source: JobSource, spark: SparkSession, *, live: bool, by_table: bool) -> DataFrame:
     keep_bad = pipeline.run.bad_rows == "keep"
     with placed(place(pipeline, source.name)):
         df = _read(spark, source, live=live, keep_bad=keep_bad)
@@ -95,7 +95,7 @@ def _opened(pipeline: Pipeline, source: Source, spark: SparkSession, *, live: bo
     return df
 
 
-def _read(spark: SparkSession, source: Source, *, live: bool, keep_bad: bool) -> DataFrame:
+def _read(spark: SparkSession, source: JobSource, *, live: bool, keep_bad: bool) -> DataFrame:
     if not live and source.format in LIVE_ONLY:
         raise InputError(
             f"{source.format} has no history", hint=f'name one for backfills: [source.{source.name}.batch] path = "..."'
@@ -112,7 +112,7 @@ def _read(spark: SparkSession, source: Source, *, live: bool, keep_bad: bool) ->
     return reader.load(source.path) if source.path is not None else reader.load()
 
 
-def _declared(source: Source, *, keep_bad: bool) -> T.StructType | None:
+def _declared(source: JobSource, *, keep_bad: bool) -> T.StructType | None:
     """The schema that the file declares; of texts that may be unreadable, with a column that says so."""
     if source.schema is None:
         return None
@@ -134,7 +134,7 @@ def parse_schema(text: str) -> T.StructType:
     return found
 
 
-def _messages(df: DataFrame, source: Source, *, keep_bad: bool) -> DataFrame:
+def _messages(df: DataFrame, source: JobSource, *, keep_bad: bool) -> DataFrame:
     """Kafka's messages: the JSON of their values as columns, everything else under names that begin with kafka_."""
     beside = [sf.col(name).alias(f"kafka_{name}") for name in KAFKA]
     value = sf.col("value").cast("string")
@@ -146,7 +146,7 @@ def _messages(df: DataFrame, source: Source, *, keep_bad: bool) -> DataFrame:
     return df.select(parsed, *beside).select("__value.*", *(f"kafka_{name}" for name in KAFKA))
 
 
-def _mapped(df: DataFrame, pipeline: Pipeline, source: Source) -> DataFrame:
+def _mapped(df: DataFrame, pipeline: JobFile, source: JobSource) -> DataFrame:
     """Renamed, computed, filtered and dropped columns, in this order."""
     for new, old in source.rename.items():
         where = place(pipeline, source.name, f"rename.{new}")
@@ -173,7 +173,7 @@ def _demand(df: DataFrame, name: str, where: str) -> None:
         raise InputError(f"{where}: there is no column {name!r}", detail=detail, hint=meant(name, df.columns))
 
 
-def _roles(df: DataFrame, pipeline: Pipeline, source: Source) -> DataFrame:
+def _roles(df: DataFrame, pipeline: JobFile, source: JobSource) -> DataFrame:
     """The columns that have roles, under the names of these roles. An id or a source stays an attribute too."""
     where: Callable[[str], str] = lambda key: place(pipeline, source.name, key)  # noqa: E731
     names = set(df.columns)
@@ -202,7 +202,7 @@ def _roles(df: DataFrame, pipeline: Pipeline, source: Source) -> DataFrame:
     return df.drop(*(f"kafka_{name}" for name in KAFKA))
 
 
-def _with_source(df: DataFrame, source: Source, name: str, where: str) -> DataFrame:
+def _with_source(df: DataFrame, source: JobSource, name: str, where: str) -> DataFrame:
     """The column that names the source of an event; where a backfill reads no messages, their partition is unknown."""
     if name.startswith("kafka_") and source.format != "kafka":
         return _named(df, "source", sf.lit(None).cast("string"), where)
@@ -220,9 +220,9 @@ def _named(df: DataFrame, role: str, value: Column, where: str) -> DataFrame:
 
 
 def _fit(df: DataFrame, name: str, role: str, where: str) -> None:
-    """A time must be a time, a type a text."""
+    """Check the column types of the roles: a time must be a time, a type a text."""
     type = df.schema[name].dataType
-    if isinstance(type, TEXT if role == "type" else WHOLE + INSTANT):
+    if isinstance(type, TEXT if role == "type" else WHOLE_TYPES + INSTANT):
         return
     remedy = f"to_timestamp({name})" if isinstance(type, TEXT) else f"CAST({name} AS timestamp)"
     remedy = f"CAST({name} AS string)" if role == "type" else remedy
@@ -236,7 +236,7 @@ def _fit(df: DataFrame, name: str, role: str, where: str) -> None:
 # --- all together --------------------------------------------------------------------------------------------------
 
 
-def _union(pipeline: Pipeline, frames: dict[str, DataFrame]) -> DataFrame:
+def _union(pipeline: JobFile, frames: dict[str, DataFrame]) -> DataFrame:
     names = list(frames)
     whole = frames[names[0]]
     seen = {field.name: (field.dataType, names[0]) for field in whole.schema.fields}
@@ -244,7 +244,9 @@ def _union(pipeline: Pipeline, frames: dict[str, DataFrame]) -> DataFrame:
         df = frames[name]
         for field in df.schema.fields:
             type, first = seen.setdefault(field.name, (field.dataType, name))
-            if type != field.dataType and not (isinstance(type, WHOLE) and isinstance(field.dataType, WHOLE)):
+            if type != field.dataType and not (
+                isinstance(type, WHOLE_TYPES) and isinstance(field.dataType, WHOLE_TYPES)
+            ):
                 raise InputError(
                     f"{place(pipeline, name)}: column {field.name!r} is {field.dataType.simpleString()}, "
                     f"and {type.simpleString()} in [source.{first}]",
@@ -254,7 +256,7 @@ def _union(pipeline: Pipeline, frames: dict[str, DataFrame]) -> DataFrame:
     return whole
 
 
-def _schema(pipeline: Pipeline, frames: dict[str, DataFrame]) -> Schema | None:
+def _schema(pipeline: JobFile, frames: dict[str, DataFrame]) -> Schema | None:
     """The types with the attributes of their sources; None where any type may come."""
     types: dict[str, dict[str, Field]] = {}
     for source in pipeline.sources:

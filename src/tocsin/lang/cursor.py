@@ -1,4 +1,4 @@
-"""A place in the tokens, and what to do when something is wrong there: note it, skip to a safe place, go on.
+"""The parser's position in the tokens, and recovery from mistakes: note the problem, skip to a safe place, go on.
 
 A fault is raised where the text cannot be understood and caught where reading can go on: at the next item of a list,
 at the next clause, at the next query. So one run reports several independent problems.
@@ -15,7 +15,7 @@ from tocsin.lang.syntax import Span
 from tocsin.lang.tokens import CLAUSES, KEYWORDS, LATER, MOST_PROBLEMS, RESERVED_TYPES, WORDS, Token, tokenize
 
 LONGEST_TEXT = 100_000
-DEEPEST = 60
+DEEPEST_NESTING = 60
 OPENING = {"(": ")", "[": "]", "{": "}"}
 CLOSING = frozenset(OPENING.values())
 
@@ -137,10 +137,10 @@ class Cursor:
         return Span(start.start, max(start.end, self.last.end))
 
     def deeper(self) -> None:
-        """One more level of nesting; whoever goes deeper comes back with `self.level -= 1`."""
+        """Enter one more level of nesting and refuse too many; the caller leaves it with `self.level -= 1`."""
         self.level += 1
-        if self.level > DEEPEST:
-            detail = f"patterns and expressions may be nested {DEEPEST} levels deep"
+        if self.level > DEEPEST_NESTING:
+            detail = f"patterns and expressions may be nested {DEEPEST_NESTING} levels deep"
             raise GiveUpError(Problem("this is nested too deeply", self.token.span, detail))
 
     # --- problems ---
@@ -149,7 +149,7 @@ class Cursor:
         return ReadError(Problem(message, (token or self.token).span, hint=hint))
 
     def note(self, problem: Problem) -> None:
-        """Keep a problem, unless one is known at that place already: then it only follows from that one."""
+        """Record a problem, unless one is recorded at that place: a second one there only follows from the first."""
         start = problem.span.start if problem.span else -1
         if all(known.span is None or known.span.start != start for known in self.problems):
             self.problems.append(problem)
@@ -213,7 +213,7 @@ class Cursor:
         return self.fault(f"expected ',' or {close!r}, found {shown(token)}", hint=hint)
 
     def failure(self) -> QueryError:
-        """What was noted, in the order of the text."""
+        """Return the error that carries all recorded problems, in the order of the text."""
         ordered = sorted(self.problems, key=lambda problem: problem.span.start if problem.span else -1)
         return QueryError(ordered[:MOST_PROBLEMS], self.text)
 

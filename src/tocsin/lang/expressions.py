@@ -17,7 +17,7 @@ from tocsin.lang.syntax import (
     Between,
     Binary,
     Call,
-    Case,
+    CaseWhen,
     Duration,
     Expr,
     In,
@@ -29,7 +29,7 @@ from tocsin.lang.syntax import (
     Unary,
     children,
 )
-from tocsin.lang.tokens import CLAUSES, KEYWORDS, LARGEST, LATER, UNIT_NAMES, Token
+from tocsin.lang.tokens import CLAUSES, INT64_LIMIT, KEYWORDS, LATER, UNIT_NAMES, Token
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 PRECEDENCE = {
@@ -143,7 +143,7 @@ class ExpressionReader(Cursor):
         return inner
 
     def _negative(self, minus: Token) -> Expr:
-        number = self._number(LARGEST)
+        number = self._number(INT64_LIMIT)
         if isinstance(number, Literal):
             value = number.value
             if isinstance(value, int):
@@ -157,7 +157,7 @@ class ExpressionReader(Cursor):
     def _primary(self) -> Expr:
         token = self.token
         if token.kind == "number":
-            return self._number(LARGEST - 1)
+            return self._number(INT64_LIMIT - 1)
         if token.kind == "text":
             return Literal(self.take().text, span=token.span)
         if token.kind == "op" and token.text == "(":
@@ -217,7 +217,7 @@ class ExpressionReader(Cursor):
         return Literal(token.value, span=token.span)
 
     def is_unit(self, *words: str) -> bool:
-        """Whether a unit is meant here, if not a known one then at least none of these words misspelt."""
+        """Tell whether the next word is meant as a unit of time: a known one, or one that misspells no keyword."""
         token = self.token
         if token.kind != "name" or token.word in KEYWORDS or token.word in LATER:
             return False
@@ -305,7 +305,7 @@ class ExpressionReader(Cursor):
         self.level -= 1
         if subject is not None:
             self._count_copies(subject, len(whens) - 1)
-        return Case(tuple(whens), otherwise, span=self.since(start))
+        return CaseWhen(tuple(whens), otherwise, span=self.since(start))
 
     def _when(self, subject: Expr | None) -> tuple[Expr, Expr]:
         self.expect_word("WHEN", "in CASE")

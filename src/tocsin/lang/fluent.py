@@ -8,7 +8,7 @@
     )
     theft.query == parse(str(theft))
 
-Comparisons build expressions, so `==` is no test here: expressions (`E`) wrap the nodes and have no truth value.
+A comparison builds an expression (`FluentExpr`) around syntax nodes; `==` is therefore no test, and has no truth value.
 Predicates are data, never lambdas; a registered Python function is called by name with `call`.
 """
 
@@ -31,7 +31,7 @@ from tocsin.lang.syntax import (
     Between,
     Binary,
     Call,
-    Case,
+    CaseWhen,
     Comparison,
     Duration,
     Endpoint,
@@ -63,7 +63,7 @@ Constant: TypeAlias = bool | int | float | Decimal | str | timedelta | None
 # --- expressions -------------------------------------------------------------------------------------------------
 
 
-class E:
+class FluentExpr:
     """An expression. Operators build larger expressions; a Python value becomes a constant."""
 
     __slots__ = ("node",)
@@ -82,206 +82,206 @@ class E:
         hint = "use & | ~ instead of and, or, not; and (a < b) & (b < c) instead of a < b < c"
         raise TocsinError("an expression has no truth value in Python", hint=hint)
 
-    def __eq__(self, other: Value) -> E:  # type: ignore[override]
+    def __eq__(self, other: Value) -> FluentExpr:  # type: ignore[override]
         return _binary("=", self, other)
 
-    def __ne__(self, other: Value) -> E:  # type: ignore[override]
+    def __ne__(self, other: Value) -> FluentExpr:  # type: ignore[override]
         return _binary("<>", self, other)
 
-    def __lt__(self, other: Value) -> E:
+    def __lt__(self, other: Value) -> FluentExpr:
         return _binary("<", self, other)
 
-    def __le__(self, other: Value) -> E:
+    def __le__(self, other: Value) -> FluentExpr:
         return _binary("<=", self, other)
 
-    def __gt__(self, other: Value) -> E:
+    def __gt__(self, other: Value) -> FluentExpr:
         return _binary(">", self, other)
 
-    def __ge__(self, other: Value) -> E:
+    def __ge__(self, other: Value) -> FluentExpr:
         return _binary(">=", self, other)
 
-    def __add__(self, other: Value) -> E:
+    def __add__(self, other: Value) -> FluentExpr:
         return _binary("+", self, other)
 
-    def __radd__(self, other: Value) -> E:
+    def __radd__(self, other: Value) -> FluentExpr:
         return _binary("+", other, self)
 
-    def __sub__(self, other: Value) -> E:
+    def __sub__(self, other: Value) -> FluentExpr:
         return _binary("-", self, other)
 
-    def __rsub__(self, other: Value) -> E:
+    def __rsub__(self, other: Value) -> FluentExpr:
         return _binary("-", other, self)
 
-    def __mul__(self, other: Value) -> E:
+    def __mul__(self, other: Value) -> FluentExpr:
         return _binary("*", self, other)
 
-    def __rmul__(self, other: Value) -> E:
+    def __rmul__(self, other: Value) -> FluentExpr:
         return _binary("*", other, self)
 
-    def __truediv__(self, other: Value) -> E:
+    def __truediv__(self, other: Value) -> FluentExpr:
         return _binary("/", self, other)
 
-    def __rtruediv__(self, other: Value) -> E:
+    def __rtruediv__(self, other: Value) -> FluentExpr:
         return _binary("/", other, self)
 
-    def __mod__(self, other: Value) -> E:
+    def __mod__(self, other: Value) -> FluentExpr:
         return _binary("%", self, other)
 
-    def __rmod__(self, other: Value) -> E:
+    def __rmod__(self, other: Value) -> FluentExpr:
         return _binary("%", other, self)
 
-    def __and__(self, other: Value) -> E:
+    def __and__(self, other: Value) -> FluentExpr:
         return _binary("AND", self, other)
 
-    def __or__(self, other: Value) -> E:
+    def __or__(self, other: Value) -> FluentExpr:
         return _binary("OR", self, other)
 
-    def __invert__(self) -> E:
-        return E(Unary("NOT", self.node))
+    def __invert__(self) -> FluentExpr:
+        return FluentExpr(Unary("NOT", self.node))
 
-    def __neg__(self) -> E:
-        return E(Unary("-", self.node))
+    def __neg__(self) -> FluentExpr:
+        return FluentExpr(Unary("-", self.node))
 
-    def concat(self, other: Value) -> E:
+    def concat(self, other: Value) -> FluentExpr:
         """`self || other`, for texts."""
         return _binary("||", self, other)
 
-    def is_null(self) -> E:
-        return E(IsNull(self.node))
+    def is_null(self) -> FluentExpr:
+        return FluentExpr(IsNull(self.node))
 
-    def is_not_null(self) -> E:
-        return E(IsNull(self.node, negated=True))
+    def is_not_null(self) -> FluentExpr:
+        return FluentExpr(IsNull(self.node, negated=True))
 
-    def is_in(self, options: Iterable[Value]) -> E:
-        return E(In(self.node, _nodes(options)))
+    def is_in(self, options: Iterable[Value]) -> FluentExpr:
+        return FluentExpr(In(self.node, _nodes(options)))
 
-    def not_in(self, options: Iterable[Value]) -> E:
-        return E(In(self.node, _nodes(options), negated=True))
+    def not_in(self, options: Iterable[Value]) -> FluentExpr:
+        return FluentExpr(In(self.node, _nodes(options), negated=True))
 
-    def between(self, low: Value, high: Value) -> E:
-        return E(Between(self.node, _node(low), _node(high)))
+    def between(self, low: Value, high: Value) -> FluentExpr:
+        return FluentExpr(Between(self.node, _node(low), _node(high)))
 
-    def not_between(self, low: Value, high: Value) -> E:
-        return E(Between(self.node, _node(low), _node(high), negated=True))
+    def not_between(self, low: Value, high: Value) -> FluentExpr:
+        return FluentExpr(Between(self.node, _node(low), _node(high), negated=True))
 
-    def like(self, pattern: Value) -> E:
-        return E(Like(self.node, _node(pattern)))
+    def like(self, pattern: Value) -> FluentExpr:
+        return FluentExpr(Like(self.node, _node(pattern)))
 
-    def not_like(self, pattern: Value) -> E:
-        return E(Like(self.node, _node(pattern), negated=True))
-
-
-Value: TypeAlias = E | Constant
+    def not_like(self, pattern: Value) -> FluentExpr:
+        return FluentExpr(Like(self.node, _node(pattern), negated=True))
 
 
-class Variable(E):
+Value: TypeAlias = FluentExpr | Constant
+
+
+class FluentVariable(FluentExpr):
     """A variable by itself. `col.s.tag` and `col.s["like"]` are attributes of s."""
 
     __slots__ = ()
 
-    def __getattr__(self, name: str) -> E:
+    def __getattr__(self, name: str) -> FluentExpr:
         if name.startswith("__"):
             raise AttributeError(name)
         return self[name]
 
-    def __getitem__(self, name: str) -> E:
+    def __getitem__(self, name: str) -> FluentExpr:
         assert isinstance(self.node, Name)
-        return E(Attr(self.node.name, _named(name)))
+        return FluentExpr(Attr(self.node.name, _named(name)))
 
 
 class _Columns:
     """`col("s.tag")`, `col("s", "tag")` or `col.s.tag`; `col("s")` is the event itself."""
 
-    def __call__(self, name: str, attr: str | None = None) -> E:
+    def __call__(self, name: str, attr: str | None = None) -> FluentExpr:
         variable, dot, last = name.rpartition(".")
         if attr is not None:
-            return E(Attr(_named(name), _named(attr)))
-        return E(Attr(_named(variable), _named(last))) if dot else Variable(Name(_named(name)))
+            return FluentExpr(Attr(_named(name), _named(attr)))
+        return FluentExpr(Attr(_named(variable), _named(last))) if dot else FluentVariable(Name(_named(name)))
 
-    def __getattr__(self, name: str) -> Variable:
+    def __getattr__(self, name: str) -> FluentVariable:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Variable(Name(name))
+        return FluentVariable(Name(name))
 
 
 col = _Columns()
 
 
-def lit(value: Constant) -> E:
+def lit(value: Constant) -> FluentExpr:
     """A constant; a float becomes the Decimal that Python shows for it, so 0.1 means 0.1."""
-    return E(_node(value))
+    return FluentExpr(_node(value))
 
 
-def start(variable: str) -> E:
-    return E(Call("start", (Name(_named(variable)),)))
+def start(variable: str) -> FluentExpr:
+    return FluentExpr(Call("start", (Name(_named(variable)),)))
 
 
-def end(variable: str) -> E:
-    return E(Call("end", (Name(_named(variable)),)))
+def end(variable: str) -> FluentExpr:
+    return FluentExpr(Call("end", (Name(_named(variable)),)))
 
 
-def same(*attrs: str) -> E:
+def same(*attrs: str) -> FluentExpr:
     """`[attr, ...]`: each is equal over every variable of the query."""
-    return E(Same(tuple(_named(attr) for attr in attrs)))
+    return FluentExpr(Same(tuple(_named(attr) for attr in attrs)))
 
 
-def call(function: str, *args: Value) -> E:
+def call(function: str, *args: Value) -> FluentExpr:
     """A function of the language, or a registered Python function, by its name."""
-    return E(Call(_named(function).lower(), _nodes(args)))
+    return FluentExpr(Call(_named(function).lower(), _nodes(args)))
 
 
-def count(what: str | E) -> E:
+def count(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("count", what)
 
 
-def sum_(what: str | E) -> E:
+def sum_(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("sum", what)
 
 
-def avg(what: str | E) -> E:
+def avg(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("avg", what)
 
 
-def min_(what: str | E) -> E:
+def min_(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("min", what)
 
 
-def max_(what: str | E) -> E:
+def max_(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("max", what)
 
 
-def first(what: str | E) -> E:
+def first(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("first", what)
 
 
-def last(what: str | E) -> E:
+def last(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("last", what)
 
 
-def when(condition: E) -> _When:
+def when(condition: FluentExpr) -> _When:
     """`when(p).then(x).when(q).then(y).otherwise(z)`; without `otherwise` the rest is null."""
     return _When((), condition)
 
 
 class _When:
-    def __init__(self, whens: tuple[tuple[Expr, Expr], ...], condition: E) -> None:
+    def __init__(self, whens: tuple[tuple[Expr, Expr], ...], condition: FluentExpr) -> None:
         self._whens = whens
         self._condition = condition
 
     def then(self, value: Value) -> _Then:
-        return _Then(Case((*self._whens, (_node(self._condition), _node(value)))))
+        return _Then(CaseWhen((*self._whens, (_node(self._condition), _node(value)))))
 
 
-class _Then(E):
+class _Then(FluentExpr):
     __slots__ = ()
 
-    def when(self, condition: E) -> _When:
-        assert isinstance(self.node, Case)
+    def when(self, condition: FluentExpr) -> _When:
+        assert isinstance(self.node, CaseWhen)
         return _When(self.node.whens, condition)
 
-    def otherwise(self, value: Value) -> E:
-        assert isinstance(self.node, Case)
-        return E(replace(self.node, otherwise=_node(value)))
+    def otherwise(self, value: Value) -> FluentExpr:
+        assert isinstance(self.node, CaseWhen)
+        return FluentExpr(replace(self.node, otherwise=_node(value)))
 
 
 def duration(
@@ -292,10 +292,10 @@ def duration(
     minutes: float = 0,
     hours: float = 0,
     days: float = 0,
-) -> E:
+) -> FluentExpr:
     """A length of time, to be compared with differences of `start` and `end`."""
     given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
-    return E(_duration(given))
+    return FluentExpr(_duration(given))
 
 
 # --- patterns ----------------------------------------------------------------------------------------------------
@@ -323,10 +323,10 @@ class _Whole:
     def __hash__(self) -> int:
         return hash(self._query())
 
-    def where(self, *predicates: E | str) -> Q:
+    def where(self, *predicates: FluentExpr | str) -> FluentQuery:
         """Further conditions; a text is read as an expression."""
         query = self._query()
-        return Q(replace(query, where=_joined(query.where, predicates)))
+        return FluentQuery(replace(query, where=_joined(query.where, predicates)))
 
     def within(
         self,
@@ -338,25 +338,25 @@ class _Whole:
         minutes: float = 0,
         hours: float = 0,
         days: float = 0,
-    ) -> Q:
+    ) -> FluentQuery:
         """`within(10)` counts ticks; `within("12 h")`, `within(hours=12)` and a timedelta are lengths of time."""
         given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
-        return Q(replace(self._query(), within=_window(window, given)))
+        return FluentQuery(replace(self._query(), within=_window(window, given)))
 
-    def partition_by(self, *attrs: str) -> Q:
-        return Q(replace(self._query(), partition=tuple(_named(attr) for attr in attrs)))
+    def partition_by(self, *attrs: str) -> FluentQuery:
+        return FluentQuery(replace(self._query(), partition=tuple(_named(attr) for attr in attrs)))
 
-    def select(self, *exprs: E | str, **columns: E | str) -> Q:
+    def select(self, *exprs: FluentExpr | str, **columns: FluentExpr | str) -> FluentQuery:
         """Columns of the result: `select("s.tag", shelf="s.place", n=count("b"))`; a text is read as an expression."""
         items = [SelectItem(_read(expr)) for expr in exprs]
         items += [SelectItem(_read(expr), name) for name, expr in columns.items()]
-        return Q(replace(self._query(), select=tuple(items)))
+        return FluentQuery(replace(self._query(), select=tuple(items)))
 
-    def named(self, name: str) -> Q:
-        return Q(replace(self._query(), name=_named(name)))
+    def named(self, name: str) -> FluentQuery:
+        return FluentQuery(replace(self._query(), name=_named(name)))
 
 
-class Q(_Whole):
+class FluentQuery(_Whole):
     """A query under construction; every method gives a new one."""
 
     def __init__(self, query: Query) -> None:
@@ -369,7 +369,7 @@ class Q(_Whole):
         return f"<{self}>"
 
 
-class P(_Whole):
+class FluentPattern(_Whole):
     """A pattern; `~pattern` is its negation."""
 
     def __init__(self, node: Pattern) -> None:
@@ -381,75 +381,77 @@ class P(_Whole):
     def __repr__(self) -> str:
         return f"<{print_pattern(self.node)}>"
 
-    def __invert__(self) -> P:
-        return P(Not(self.node))
+    def __invert__(self) -> FluentPattern:
+        return FluentPattern(Not(self.node))
 
 
-class Event(P):
+class EventPattern(FluentPattern):
     """A leaf. Here `where` is the predicate at the leaf; wrap it in `query(...)` for the WHERE clause."""
 
     def __init__(self, leaf: Leaf) -> None:
         super().__init__(leaf)
         self.leaf = leaf
 
-    def plus(self) -> Event:
+    def plus(self) -> EventPattern:
         """Once or more."""
-        return Event(replace(self.leaf, repeat=Repeat(1, None)))
+        return EventPattern(replace(self.leaf, repeat=Repeat(1, None)))
 
-    def times(self, least: int, most: int | None = None, *, or_more: bool = False) -> Event:
+    def times(self, least: int, most: int | None = None, *, or_more: bool = False) -> EventPattern:
         """`times(3)` exactly, `times(2, 4)` from 2 to 4, `times(2, or_more=True)` at least 2."""
-        return Event(replace(self.leaf, repeat=Repeat(least, None if or_more else most or least)))
+        return EventPattern(replace(self.leaf, repeat=Repeat(least, None if or_more else most or least)))
 
-    def where(self, *predicates: E | str) -> Event:  # type: ignore[override]
-        return Event(replace(self.leaf, where=_joined(self.leaf.where, predicates)))
-
-
-def event(type: str, variable: str | None = None) -> Event:
-    return Event(Leaf(_named(type), None if variable is None else _named(variable)))
+    def where(self, *predicates: FluentExpr | str) -> EventPattern:  # type: ignore[override]
+        return EventPattern(replace(self.leaf, where=_joined(self.leaf.where, predicates)))
 
 
-def query(pattern: P) -> Q:
+def event(type: str, variable: str | None = None) -> EventPattern:
+    return EventPattern(Leaf(_named(type), None if variable is None else _named(variable)))
+
+
+def query(pattern: FluentPattern) -> FluentQuery:
     """A pattern as a query."""
-    return Q(Query(pattern.node))
+    return FluentQuery(Query(pattern.node))
 
 
-def seq(*items: P) -> P:
-    return P(Seq(_items(items)))
+def seq(*items: FluentPattern) -> FluentPattern:
+    return FluentPattern(Seq(_items(items)))
 
 
-def all_of(*items: P) -> P:
+def all_of(*items: FluentPattern) -> FluentPattern:
     """AND: all of them, in any order."""
-    return P(And(_items(items)))
+    return FluentPattern(And(_items(items)))
 
 
-def any_of(*items: P) -> P:
+def any_of(*items: FluentPattern) -> FluentPattern:
     """OR: one of them."""
-    return P(Or(_items(items)))
+    return FluentPattern(Or(_items(items)))
 
 
-def exists(variables: str | Iterable[str], pattern: P) -> P:
+def exists(variables: str | Iterable[str], pattern: FluentPattern) -> FluentPattern:
     """Hide variables from the result: `exists("c", seq(...))`, `exists(["b", "c"], seq(...))`."""
     names = (variables,) if isinstance(variables, str) else tuple(variables)
-    return P(Exists(tuple(_named(name) for name in names), pattern.node))
+    return FluentPattern(Exists(tuple(_named(name) for name in names), pattern.node))
 
 
-def iseq(order: str | E | Iterable[E], *leaves: Event, within: int | str | timedelta | None = None) -> P:
+def iseq(
+    order: str | FluentExpr | Iterable[FluentExpr], *leaves: EventPattern, within: int | str | timedelta | None = None
+) -> FluentPattern:
     """ISEQ; the order as text, or as comparisons of `start` and `end`."""
     window = None if within is None else _window(within, {})
-    return P(Iseq(_order(order), tuple(leaf.leaf for leaf in leaves), window))
+    return FluentPattern(Iseq(_order(order), tuple(leaf.leaf for leaf in leaves), window))
 
 
-def rel(relations: str | Iterable[str], left: P, right: Event) -> P:
+def rel(relations: str | Iterable[str], left: FluentPattern, right: EventPattern) -> FluentPattern:
     """REL; the left part stands in one of the Allen relations to the right leaf."""
     names = (relations,) if isinstance(relations, str) else tuple(relations)
-    return P(Rel(tuple(_relation(name) for name in names), left.node, right.leaf))
+    return FluentPattern(Rel(tuple(_relation(name) for name in names), left.node, right.leaf))
 
 
 # --- Python values into nodes ------------------------------------------------------------------------------------
 
 
-def _binary(op: str, left: Value, right: Value) -> E:
-    return E(Binary(op, _node(left), _node(right)))
+def _binary(op: str, left: Value, right: Value) -> FluentExpr:
+    return FluentExpr(Binary(op, _node(left), _node(right)))
 
 
 def _nodes(values: Iterable[Value]) -> tuple[Expr, ...]:
@@ -458,7 +460,7 @@ def _nodes(values: Iterable[Value]) -> tuple[Expr, ...]:
 
 def _node(value: Value) -> Expr:
     match value:
-        case E():
+        case FluentExpr():
             return value.node
         case None | bool() | str():
             return Literal(value)
@@ -485,25 +487,25 @@ def _named(name: str) -> str:
     return name
 
 
-def _read(expr: E | str) -> Expr:
+def _read(expr: FluentExpr | str) -> Expr:
     return parse_expr(expr) if isinstance(expr, str) else _node(expr)
 
 
-def _joined(known: Expr | None, predicates: Iterable[E | str]) -> Expr | None:
+def _joined(known: Expr | None, predicates: Iterable[FluentExpr | str]) -> Expr | None:
     for predicate in predicates:
         added = _read(predicate)
         known = added if known is None else Binary("AND", known, added)
     return known
 
 
-def _aggregate(function: str, what: str | E) -> E:
-    return E(Call(function, (_node(col(what) if isinstance(what, str) else what),)))
+def _aggregate(function: str, what: str | FluentExpr) -> FluentExpr:
+    return FluentExpr(Call(function, (_node(col(what) if isinstance(what, str) else what),)))
 
 
-def _items(items: Iterable[P]) -> tuple[Pattern, ...]:
+def _items(items: Iterable[FluentPattern]) -> tuple[Pattern, ...]:
     found = []
     for item in items:
-        if not isinstance(item, P):
+        if not isinstance(item, FluentPattern):
             raise TocsinError(f"{item!r} is not a pattern", hint='write event("Shelf", "s")')
         found.append(item.node)
     return tuple(found)
@@ -542,10 +544,10 @@ def _duration(given: Mapping[str, float]) -> Duration:
     return Duration(total, smallest)
 
 
-def _order(order: str | E | Iterable[E]) -> tuple[Comparison, ...]:
+def _order(order: str | FluentExpr | Iterable[FluentExpr]) -> tuple[Comparison, ...]:
     if isinstance(order, str):
         return parse_order(order)
-    several = (order,) if isinstance(order, E) else tuple(order)
+    several = (order,) if isinstance(order, FluentExpr) else tuple(order)
     return tuple(_compared(part) for one in several for part in conjuncts(one.node))
 
 

@@ -27,7 +27,7 @@ from tocsin.lang.syntax import (
 )
 from tocsin.lang.tokens import CLAUSES, LATER, Token
 
-HIGHEST = 150  # of the tree: a chain `a AND b AND ...` is a tree as high as it is long
+HIGHEST_TREE = 150  # levels of nodes: a chain `a AND b AND ...` is a tree as high as it is long
 T = TypeVar("T")
 
 
@@ -46,7 +46,7 @@ def parse(text: str, *, names: Iterable[str] = frozenset()) -> Query:
 
 def parse_all(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Query, ...]:
     """All queries of a file, separated by `;`. Their places are offsets into the whole text."""
-    reader = _Reader(text, names)
+    reader = _QueryReader(text, names)
     found = reader.read(reader.queries)
     if not found:
         raise QueryError([Problem("there is no query here", None, hint="write EVENT SEQ(A a, B b) WITHIN 10")], text)
@@ -59,23 +59,23 @@ def parse_expr(text: str, *, names: Iterable[str] = frozenset()) -> Expr:
     >>> parse_expr("a.x")
     Attr(var='a', name='x')
     """
-    reader = _Reader(text, names)
+    reader = _QueryReader(text, names)
     return reader.read(reader.only_expr)
 
 
 def parse_order(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Comparison, ...]:
     """The endpoint comparisons of an ISEQ by themselves: `start(a) < end(b) < end(c)`."""
-    reader = _Reader(text, names)
+    reader = _QueryReader(text, names)
     return reader.read(reader.only_order)
 
 
 def parse_duration(text: str) -> Duration:
     """A length of time by itself, greater than 0: `12 h`."""
-    reader = _Reader(text, ())
+    reader = _QueryReader(text, ())
     return reader.read(reader.only_duration)
 
 
-class _Reader(PatternReader):
+class _QueryReader(PatternReader):
     """Reads queries: the pattern, then its clauses in any order."""
 
     def read(self, what: Callable[[], T]) -> T:
@@ -163,7 +163,7 @@ class _Reader(PatternReader):
         return query
 
     def _odd_clause(self, start: Token) -> str | None:
-        """Something else stands where a clause should: say so; go on as if the similar clause had been written."""
+        """Report a word where a clause should stand; continue with the clause that was probably meant."""
         fault = self._unexpected(start)
         meant = similar(self.token, CLAUSES)
         self.recover(fault, 0)
@@ -235,9 +235,9 @@ class _Reader(PatternReader):
         waiting = [(root, 0)]
         while waiting:
             node, height = waiting.pop()
-            if height > HIGHEST:
+            if height > HIGHEST_TREE:
                 span = getattr(node, "span", None)
-                detail = f"a chain of operators may have about {HIGHEST} parts"
+                detail = f"a chain of operators may have about {HIGHEST_TREE} parts"
                 hint = "group its parts with parentheses, or use IN (...)"
                 raise GiveUpError(Problem("this expression is too long", span, detail, hint))
             waiting.extend((child, height + 1) for child in children(node))

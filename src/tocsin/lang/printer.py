@@ -14,7 +14,7 @@ from tocsin.lang.syntax import (
     Between,
     Binary,
     Call,
-    Case,
+    CaseWhen,
     Comparison,
     Duration,
     Endpoint,
@@ -38,7 +38,7 @@ from tocsin.lang.syntax import (
     Seq,
     Unary,
 )
-from tocsin.lang.tokens import PLAIN, is_plain
+from tocsin.lang.tokens import PLAIN_NAME, is_plain
 
 ATOM = PRECEDENCE["minus"] + 1
 
@@ -163,7 +163,7 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"{called}({_exprs(args)})", ATOM
         case Same(attrs):
             return f"[{_names(attrs)}]", ATOM
-        case Case():
+        case CaseWhen():
             return _case(expr), ATOM
         case Unary("NOT", operand):
             return f"NOT {print_expr(operand, PRECEDENCE['NOT'])}", PRECEDENCE["NOT"]
@@ -201,7 +201,7 @@ def _comparison(expr: Expr) -> str:
     raise TypeError(f"not an expression: {expr!r}")
 
 
-def _case(case: Case) -> str:
+def _case(case: CaseWhen) -> str:
     whens = "".join(f" WHEN {print_expr(condition)} THEN {print_expr(value)}" for condition, value in case.whens)
     otherwise = f" ELSE {print_expr(case.otherwise)}" if case.otherwise is not None else ""
     return f"CASE{whens}{otherwise} END"
@@ -252,7 +252,7 @@ def _names(names: tuple[str, ...]) -> str:
 
 def _word(name: str) -> str:
     """A name after a dot, where keywords need no back-quotes."""
-    return name if PLAIN.fullmatch(name) else _quoted(name)
+    return name if PLAIN_NAME.fullmatch(name) else _quoted(name)
 
 
 def _dotted(name: str) -> str:

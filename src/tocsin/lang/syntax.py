@@ -114,7 +114,7 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CaseWhen:
     """CASE WHEN c THEN v ... [ELSE e] END; the form CASE x WHEN v is parsed to comparisons x = v."""
 
     whens: tuple[tuple[Expr, Expr], ...]
@@ -140,7 +140,7 @@ class Same:
 
 
 Expr: TypeAlias = (
-    "Literal | Duration | Name | Attr | Unary | Binary | In | Between | Like | IsNull | Case | Call | Same"
+    "Literal | Duration | Name | Attr | Unary | Binary | In | Between | Like | IsNull | CaseWhen | Call | Same"
 )
 
 AGGREGATES = ("count", "sum", "avg", "min", "max", "first", "last")

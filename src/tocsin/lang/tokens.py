@@ -47,7 +47,7 @@ ALLEN_NAMES = {
     "equals": "equal",
 }
 
-PLAIN = re.compile(r"[^\W\d]\w*")
+PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 
 
 def is_plain(name: str) -> bool:
@@ -57,14 +57,16 @@ def is_plain(name: str) -> bool:
     (True, False, False)
     """
     word = name.upper()
-    return bool(PLAIN.fullmatch(name)) and word not in KEYWORDS and word not in LATER and word not in RESERVED_TYPES
+    return (
+        bool(PLAIN_NAME.fullmatch(name)) and word not in KEYWORDS and word not in LATER and word not in RESERVED_TYPES
+    )
 
 
 # --- tokens ------------------------------------------------------------------------------------------------------
 
 MOST_PROBLEMS = 10
-LARGEST = 2**63  # one more than the largest int64: only its negative is a number
-MOST_DIGITS = 400
+INT64_LIMIT = 2**63  # one more than the largest int64: only its negative is a number
+MOST_NUMBER_DIGITS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +156,12 @@ def _token(kind: str, raw: str, start: int, end: int, problems: list[Problem]) -
 def _number(raw: str, span: Span, problems: list[Problem]) -> int | Decimal:
     """Integers as int, anything with a point or an exponent as Decimal; the limits keep later arithmetic small."""
     if raw.isdigit():
-        if len(raw.lstrip("0")) <= 19 and int(raw) <= LARGEST:
+        if len(raw.lstrip("0")) <= 19 and int(raw) <= INT64_LIMIT:
             return int(raw)
         problems.append(Problem("this integer does not fit into 64 bits", span))
         return 0
     mantissa, _, exponent = raw.lower().partition("e")
-    if len(mantissa) <= MOST_DIGITS and len(exponent) <= 5 and abs(int(exponent or "0")) <= MOST_DIGITS:
+    if len(mantissa) <= MOST_NUMBER_DIGITS and len(exponent) <= 5 and abs(int(exponent or "0")) <= MOST_NUMBER_DIGITS:
         return Decimal(raw)
     problems.append(Problem("this number has too many digits or too large an exponent", span))
     return Decimal("0.0")

@@ -5,6 +5,8 @@ it. For a type as a whole the slowest source counts. Promises may come late, twi
 nothing new. What follows for a type is known as soon as all its sources are: those that were named in advance, or
 those that have shown themselves by an event or a promise. A source that shows itself only later is bound by what was
 concluded without it.
+
+Paper: Liu et al. 2009, VI.A, where a promise is a partial order guarantee (POG); elsewhere it is a punctuation.
 """
 
 from __future__ import annotations

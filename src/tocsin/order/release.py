@@ -1,6 +1,6 @@
 """Ordered release: held answers leave in order of time, each when nothing earlier can come any more.
 
-Paper: Li et al. 2010, 4.6: results in order of their last event, then of the one before it, and so on.
+Paper: Li 2010, 4.4: results in order of their last event, then of the one before it, and so on.
 """
 
 from __future__ import annotations

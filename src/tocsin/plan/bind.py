@@ -74,9 +74,10 @@ def fingerprint(named_query: Query) -> str:
 
 
 def _mergeable(schema: Schema, conditions: Conditions) -> Callable[[tuple[syntax.Leaf, ...]], bool]:
-    """Leaves of an OR can share a spot if each predicate is about its own leaf and `[attr]` means one kind in all.
+    """Tell whether the leaves of an OR can be one union leaf.
 
-    Beside `[attr]`, which ranges over bound variables only, no written equality may mention them: it would.
+    Each predicate must be about its own leaf, and each `[attr]` must have one kind in all of them.
+    No written equality may mention them: other than `[attr]` it would also hold for a variable that is not bound.
     """
     written = {side.vars[0] for equality in conditions.equalities for side in (equality.left, equality.right)}
 

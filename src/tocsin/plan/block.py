@@ -58,7 +58,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Enclosing:
-    """The same end of the scope of the block itself (only inside a forbidden block)."""
+    """low or high, inside a forbidden block only: the scope reaches as far as the scope of the forbidden block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +116,13 @@ class Forbidden:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Leaves in the order of the text; everything else is a conjunction over them.
+    """A set of leaves, in the order of the text; the other fields are conditions that must all hold.
 
     `predicates` may mention leaves of this block and of the blocks around it. A predicate that mentions a repeated
     leaf of this block outside an aggregate decides membership, one event at a time; one over aggregates (or start/end
     of a repetition) is asked once of the finished set.
     `scopes` gives the scope of each repeated leaf, as (leaf id, scope) pairs.
-    `nest` is the order of the fixed leaves in the loop nest and `key` the partition key (both set by passes).
+    `nest` is the order of the fixed leaves in the loop nest, set by a pass. (The partition key belongs to the plan.)
     """
 
     leaves: tuple[Leaf, ...]
@@ -147,7 +147,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A column of the result: the variable, the types it may have, and its attributes."""
+    """A variable that the result shows as a column: its name, the types it may have, and its attributes."""
 
     name: str
     types: tuple[str, ...]

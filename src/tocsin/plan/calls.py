@@ -23,7 +23,7 @@ def call(name: str, args: Args) -> Bound:
 
 
 def _count(least: int, most: int) -> str:
-    if most >= MANY:
+    if most >= ANY_NUMBER:
         return f"at least {least} arguments"
     if least == most:
         return f"{least} argument" + ("s" if least > 1 else "")
@@ -126,7 +126,7 @@ def _to_text(_: str, args: Args) -> Bound:
     return _strict("to_text", (arg,), Kind.TEXT)
 
 
-MANY = 1_000_000
+ANY_NUMBER = 1_000_000
 
 BUILT_IN: dict[str, tuple[Rule, int, int]] = {
     "abs": (_absolute, 1, 1),
@@ -134,16 +134,16 @@ BUILT_IN: dict[str, tuple[Rule, int, int]] = {
     "ceil": (_rounded, 1, 1),
     "round": (_rounded, 1, 1),
     "sqrt": (_root, 1, 1),
-    "least": (_extreme, 1, MANY),
-    "greatest": (_extreme, 1, MANY),
-    "coalesce": (_coalesce, 1, MANY),
+    "least": (_extreme, 1, ANY_NUMBER),
+    "greatest": (_extreme, 1, ANY_NUMBER),
+    "coalesce": (_coalesce, 1, ANY_NUMBER),
     "nullif": (_nullif, 2, 2),
     "lower": (_text_to(Kind.TEXT), 1, 1),
     "upper": (_text_to(Kind.TEXT), 1, 1),
     "trim": (_text_to(Kind.TEXT), 1, 1),
     "length": (_text_to(Kind.INT), 1, 1),
     "substr": (_substr, 2, 3),
-    "concat": (_text_to(Kind.TEXT), 1, MANY),
+    "concat": (_text_to(Kind.TEXT), 1, ANY_NUMBER),
     "starts_with": (_text_to(Kind.BOOL), 2, 2),
     "contains": (_text_to(Kind.BOOL), 2, 2),
     "int": (_to_int, 1, 1),

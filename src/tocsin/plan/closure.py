@@ -115,7 +115,7 @@ def _sites_of(member: Hashable, sites: dict[str, list[Site]]) -> list[Site]:
 
 
 def _around(outer: tuple[Absent, ...], inner: tuple[Absent, ...]) -> bool:
-    """Is the outer region a true outside of the inner one?"""
+    """Tell whether the outer region encloses the inner one and is another one."""
     return len(outer) < len(inner) and chained(outer, inner)
 
 
@@ -148,14 +148,14 @@ def classes_of(root: Draft, conditions: Conditions, everyone: Iterable[str]) -> 
 
 
 def written_classes(conditions: Conditions) -> list[list[Member]]:
-    """What the equalities that stand in WHERE relate without `[attr]`: these hold for unbound variables too."""
+    """Return the classes of the equalities written in WHERE, without `[attr]`; they hold for unbound variables too."""
     classes = Classes()
     for equality in conditions.equalities:
         classes.join(equality.left, equality.right)
     return [[member for member in group if isinstance(member, Member)] for group in classes.all()]
 
 
-class Writer:
+class PairWriter:
     """Writes the pairs of one class that belong to one block."""
 
     def __init__(self, draft: Draft, typer: Typer, span: Span | None, problems: Problems) -> None:

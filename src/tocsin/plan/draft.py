@@ -3,6 +3,8 @@
 Predicates come later (`where.py`). The recursion is that of docs/semantics.md, 4: an item of a SEQ lives in the open
 gap between its positive neighbours, every other item in the scope of the whole, and what no neighbour bounds reaches
 to the bounds of the block.
+
+Paper: Zhang 2012, 2.2, for nested negation; Li 2010, 2.2.1, for a single one.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ MOST_ALTERNATIVES = 64
 
 @dataclass(eq=False, slots=True)
 class Draft:
-    """A block in the making. `dead` says why it can never match."""
+    """A block under construction. `dead` says why it can never match."""
 
     region: Region
     parent: Draft | None
@@ -185,7 +187,7 @@ class _Placer:
             self.draft.order.append(Order(low, high, strict))
 
     def _narrow(self, within: syntax.Duration, ids: tuple[int, ...]) -> None:
-        """A window of its own: the span of a nested ISEQ."""
+        """Bound the span of a nested ISEQ by the window that it has of its own."""
         try:
             limit = Lit(ticks(within, self.drafter.schema), Kind.INT)
         except KindError as error:
@@ -206,7 +208,7 @@ class _Placer:
 
 
 def _is_for_all(condition: Condition) -> bool:
-    """The last end before a point, or the first start after one: then every leaf of the part is."""
+    """Tell whether a comparison with the part holds for every leaf: its last end before, or its first start after."""
     mine, op, _ = condition
     return (mine == "end" and op in ("<", "<=")) or (mine == "start" and op in (">", ">="))
 

@@ -43,7 +43,7 @@ def _predicates(plan: Plan) -> Iterator[Bound]:
 
 
 def last_leaves(block: Block) -> tuple[int, ...]:
-    """The fixed leaves that can end last: none of the others must end after them."""
+    """Return the fixed leaves whose event may end last in a match: no order constraint puts another one behind."""
     fixed = [leaf.id for leaf in block.fixed]
     graph = graph_of(block.order, fixed)
     later = {id: graph.reach(Point(id, "end")) for id in fixed}
@@ -88,16 +88,16 @@ def root_scopes(block: Block) -> list[Scope]:
 
 
 def waits(plan: Plan) -> bool:
-    """Must an answer wait for time to pass its window (a negation or repetition that reaches ahead)?"""
+    """Tell whether an answer must wait until its window has passed: a negation or repetition reaches ahead."""
     return any(isinstance(s.high, WindowHigh) for block in plan.alternatives for s in root_scopes(block))
 
 
 def can_wait(plan: Plan) -> bool:
-    """Whether an answer may have to wait until time has passed, or an event of the same tick can still undo it."""
+    """Tell whether an answer may wait: for its window to pass, or because an event of the same tick can undo it."""
     scopes = (scope for block in all_blocks(plan) for scope in root_scopes(block))
     return any(isinstance(scope.high, WindowHigh | LastEnd) for scope in scopes)
 
 
 def memory(plan: Plan) -> str:
-    """The memory class."""
+    """Name the memory class: how the state of the plan grows."""
     return "grows with the stream" if plan.within is None else "bounded by the window"

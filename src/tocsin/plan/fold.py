@@ -21,7 +21,7 @@ INT_LOW, INT_HIGH = -(2**63), 2**63 - 1
 
 
 def fold(expr: Bound) -> Bound:
-    """The same expression with its constant parts computed.
+    """Compute the constant parts of an expression.
 
     >>> fold(Op("or", (Op("=", (NULL, Lit(1, Kind.INT)), Kind.BOOL), TRUE), Kind.BOOL))
     Lit(value=True, kind=<Kind.BOOL: 'bool'>, scale=0)
@@ -45,7 +45,7 @@ def is_null(expr: Bound) -> bool:
 
 
 def never_true(expr: Bound) -> bool:
-    """A folded predicate that no event can make TRUE."""
+    """Tell whether a folded predicate can be TRUE for no event at all."""
     match expr:
         case Lit(value):
             return value is not True
@@ -57,7 +57,7 @@ def never_true(expr: Bound) -> bool:
 
 
 def tested(predicate: Bound) -> Bound:
-    """A folded predicate of which only its being TRUE matters: in an OR, what can never be TRUE falls away."""
+    """Simplify a folded predicate of which only TRUE matters: drop branches of an OR that can never be TRUE."""
     match predicate:
         case Op("and", args):
             return _joined(replace(predicate, args=tuple(tested(arg) for arg in args)), stops=FALSE, skips=TRUE)
@@ -145,7 +145,7 @@ def _compare(expr: Op) -> Bound:
 
 
 def _strict(expr: Op) -> Bound:
-    """Whole-number arithmetic on constants; everything else waits for the engine."""
+    """Compute whole-number arithmetic on constants; leave everything else to the engine."""
     whole = [arg.value for arg in expr.args if isinstance(arg, Lit) and isinstance(arg.value, int)]
     if expr.kind is not Kind.INT or len(whole) != len(expr.args):
         return expr

@@ -17,7 +17,7 @@ from tocsin.plan.fold import INT_HIGH, INT_LOW, NULL, is_null
 from tocsin.schema import Field, Kind, Schema
 
 NUMBERS = frozenset((Kind.INT, Kind.FLOAT, Kind.DECIMAL, Kind.TIME))
-MOST_DIGITS = 18
+DECIMAL_DIGITS = 18
 
 
 class KindError(TocsinError):
@@ -99,8 +99,8 @@ def rescaled(expr: Bound, scale: int) -> Bound:
         return expr
     if isinstance(expr, Lit) and isinstance(expr.value, int):
         value = expr.value * 10 ** (scale - expr.scale)
-        if abs(value) >= 10**MOST_DIGITS:
-            raise KindError(f"{Decimal(expr.value).scaleb(-expr.scale)} needs more than {MOST_DIGITS} digits here")
+        if abs(value) >= 10**DECIMAL_DIGITS:
+            raise KindError(f"{Decimal(expr.value).scaleb(-expr.scale)} needs more than {DECIMAL_DIGITS} digits here")
         return Lit(value, Kind.DECIMAL, scale)
     return Op("rescale", (expr,), Kind.DECIMAL, scale)
 
@@ -163,7 +163,7 @@ def _scaled_up(expr: Bound) -> bool:
 
 
 def _beyond(scaled: Bound, other: Bound, sign: Bound, test: Bound) -> Bound:
-    """Comparisons of decimals are exact: what does not fit at the larger scale is decided by its sign alone.
+    """Compare decimals exactly where one does not fit at the larger scale: its sign alone decides.
 
     A value beyond 64 bits lies farther from zero than anything beside it, so it compares with that as with zero.
     """
@@ -180,7 +180,7 @@ def _not_null(expr: Bound) -> Bound:
 
 
 def as_written(expr: Op) -> Op:
-    """The comparison behind a CASE that only keeps it exact; anything else as it is."""
+    """Return the comparison inside a CASE that was added to keep it exact; any other expression unchanged."""
     match expr:
         case Op("case", (_, Op(sign), Op(op, (left, right)) as test)) if sign == op:
             return test if _scaled_up(left) or _scaled_up(right) else expr
@@ -237,9 +237,9 @@ def _exact_decimals(left: Bound, right: Bound) -> bool:
 
 def _multiplied(left: Bound, right: Bound) -> Bound:
     scale = left.scale + right.scale
-    if scale > MOST_DIGITS:
+    if scale > DECIMAL_DIGITS:
         raise KindError(
-            f"the product has {scale} digits after the point, at most {MOST_DIGITS} are exact",
+            f"the product has {scale} digits after the point, at most {DECIMAL_DIGITS} are exact",
             hint="convert one side with float(x)",
         )
     sides = (rescaled(left, left.scale), rescaled(right, right.scale))

@@ -79,7 +79,7 @@ class _Book:
 
 
 def _renamed(node: Any, rename: Rename) -> Any:
-    """The same syntax with every mention of a variable renamed."""
+    """Return the syntax tree with every mention of a variable replaced by its new name."""
     match node:
         case Attr(var):
             return replace(node, var=rename(var, node.span))

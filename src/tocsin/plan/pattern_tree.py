@@ -135,7 +135,7 @@ def parts(pattern: Pattern, mergeable: Mergeable) -> Part:
 
 
 def _negated(pattern: Pattern, mergeable: Mergeable) -> Part:
-    """What must not happen; of an OR each branch is forbidden by itself."""
+    """Return the negated parts of a pattern; each branch of an OR is a negated part of its own."""
     bare = _shown(pattern)
     if isinstance(bare, Or):
         return Fork(tuple(parts(branch, mergeable) for branch in _branches(bare)))
@@ -143,7 +143,7 @@ def _negated(pattern: Pattern, mergeable: Mergeable) -> Part:
 
 
 def _shown(pattern: Pattern) -> Pattern:
-    """The pattern below its EXISTS."""
+    """Return the pattern without the EXISTS around it."""
     while isinstance(pattern, Exists):
         pattern = pattern.pattern
     return pattern

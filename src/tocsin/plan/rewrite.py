@@ -11,7 +11,7 @@ from tocsin.schema import Kind
 
 
 def each_block(plan: Plan, change: Callable[[Block, tuple[Block, ...]], Block]) -> Plan:
-    """The plan with every block changed; `change` also gets the (changed) blocks around it, outermost first."""
+    """Rebuild a plan with `change` applied to every block; it also gets the changed blocks around, outermost first."""
     return replace(plan, alternatives=tuple(_changed(block, (), change) for block in plan.alternatives))
 
 

@@ -1,6 +1,8 @@
 """Endpoint comparisons: their closure, their contradictions, and the Allen relations as comparisons.
 
-Specs of the closure: nodes are ends of leaves, edges are `<` and `<=`, start <= end of every leaf is implied.
+In the graph of comparisons nodes are ends of leaves and edges are `<` and `<=`; start <= end of every leaf is implied.
+
+Paper: Li 2010, 5.3.1, where a list of comparisons is a TList.
 """
 
 from __future__ import annotations

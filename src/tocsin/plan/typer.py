@@ -16,7 +16,7 @@ from tocsin.lang.syntax import (
     Between,
     Binary,
     Call,
-    Case,
+    CaseWhen,
     Duration,
     Expr,
     In,
@@ -42,7 +42,7 @@ from tocsin.schema import Field, Kind, Schema
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A variable as an expression sees it. `optional`: another alternative of its leaf may be bound instead."""
+    """A variable as expressions see it; `optional`: null where another alternative of its leaf is bound."""
 
     leaf: int
     type: str
@@ -157,7 +157,7 @@ class Typer:
                 return kinds.negated(self._bound(operand))
             case Binary():
                 return self._binary(expr)
-            case In() | Between() | Like() | IsNull() | Case():
+            case In() | Between() | Like() | IsNull() | CaseWhen():
                 return self._sql(expr)
             case Call():
                 return self._call(expr)
@@ -211,7 +211,7 @@ class Typer:
         seen = self.names.get(name.name)
         return NULL if seen is None else Ref(seen.leaf, name.name, seen.optional)
 
-    def _sql(self, expr: In | Between | Like | IsNull | Case) -> Bound:
+    def _sql(self, expr: In | Between | Like | IsNull | CaseWhen) -> Bound:
         match expr:
             case In(operand, options, negated):
                 value = self._bound(operand)
@@ -230,7 +230,7 @@ class Typer:
             case IsNull(operand, negated):
                 target = self._event(operand) if isinstance(operand, Name) else settled(self._bound(operand))
                 return self._flipped(Op("is_null", (target,), Kind.BOOL, nullable=False), negated)
-            case Case():
+            case CaseWhen():
                 return self._case(expr)
         raise AssertionError(expr)
 
@@ -248,7 +248,7 @@ class Typer:
     def _flipped(test: Bound, negated: bool) -> Bound:
         return Op("not", (test,), Kind.BOOL, nullable=test.nullable) if negated else test
 
-    def _case(self, expr: Case) -> Bound:
+    def _case(self, expr: CaseWhen) -> Bound:
         conditions = [self._truth(condition, "WHEN") for condition, _ in expr.whens]
         results = [self._bound(result) for _, result in expr.whens]
         if expr.otherwise is not None:

@@ -1,4 +1,4 @@
-"""Predicates find their block (docs/semantics.md, 5).
+"""Put every predicate into the block that must ask it (docs/semantics.md, 5).
 
 A WHERE conjunct that mentions a variable of a negated part goes into the innermost such part; a predicate written at a
 leaf stays in the block of that leaf. Variables of OR branches that an alternative does not bind are NULL there.
@@ -13,7 +13,15 @@ from itertools import combinations
 from tocsin.functions import Function
 from tocsin.lang.syntax import Expr, Span, conjuncts
 from tocsin.plan.block import Alt, Block, Forbidden, Leaf
-from tocsin.plan.closure import Conditions, Member, Writer, as_equality, classes_of, related_outside, written_classes
+from tocsin.plan.closure import (
+    Conditions,
+    Member,
+    PairWriter,
+    as_equality,
+    classes_of,
+    related_outside,
+    written_classes,
+)
 from tocsin.plan.draft import Draft
 from tocsin.plan.expr import Bound, leaves
 from tocsin.plan.fold import FALSE, TRUE, never_true
@@ -60,7 +68,7 @@ def _check_leaf_mentions(site: Site, context: Context) -> None:
 
 
 def _inside(inner: tuple[Absent, ...], outer: tuple[Absent, ...]) -> bool:
-    """Does the inner region see the outer one: is it that, or inside it?"""
+    """Tell whether the inner region is the outer one or lies inside it, and so may mention its variables."""
     return len(outer) <= len(inner) and chained(outer, inner)
 
 
@@ -183,7 +191,7 @@ class _Filler:
             if any(None in (self.names.get(x), self.names.get(y)) and self._owns({x, y}) for x, y in pairs):
                 self._die("a variable that it compares is null here")
         for group, span in classes:
-            writer = Writer(self.draft, self.typer, span, self.context.problems)
+            writer = PairWriter(self.draft, self.typer, span, self.context.problems)
             for pair in writer.pairs(group):
                 self._add(pair)
 
@@ -234,7 +242,7 @@ class _Filler:
     # --- repeated variables -----------------------------------------------------------------------------------------
 
     def _check_repetitions(self, conjunct: Expr) -> None:
-        """Asked of the text, not of what is left after folding: whether a query is wrong must not depend on that."""
+        """Report misused repetitions. Looks at the predicates as written: folding must not hide a mistake."""
         repeated = {var: seen.leaf for var, seen in self.names.items() if seen is not None and seen.repeated}
         around = {var for var, leaf in repeated.items() if leaf not in self.draft.repeated}
         asked = member_variables(conjunct) & repeated.keys()

@@ -1,1 +1,1 @@
-"""The embedded runner: data in, matches out, in this process. Only here is the real clock read."""
+"""The embedded runner: data in, matches out, in this process. Nothing below it reads a clock."""

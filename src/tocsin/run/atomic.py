@@ -1,4 +1,4 @@
-"""Files appear whole or not at all: written beside their place, then renamed."""
+"""Write files atomically: beside their place first, then renamed."""
 
 from __future__ import annotations
 

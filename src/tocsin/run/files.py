@@ -1,4 +1,4 @@
-"""Files of events: CSV, JSONL, Parquet and Arrow, read whole, every row with a place that an error can name."""
+"""Read event files whole (CSV, JSONL, Parquet, Arrow); every row keeps a place that an error can name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tocsin.encode.columns import Columns, arrow_type
 from tocsin.encode.objects import from_dicts
 from tocsin.encode.values import EXACT_FLOAT
 from tocsin.errors import InputError
-from tocsin.run.badrows import BadRows
+from tocsin.run.bad_rows import BadRows
 from tocsin.schema import Field, Kind
 
 FORMATS = {
@@ -43,10 +43,10 @@ COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
 
 
 @dataclass(slots=True)
-class Part:
+class FilePiece:
     """A piece of the input: its rows, what is already known to be wrong with them, and where each row came from.
 
-    `original` gives a row as it was before anything was read into it; without it, the table has it still.
+    `original` returns a row as the file has it; None: the rows of the table were not changed.
     """
 
     table: pa.Table
@@ -89,8 +89,8 @@ def _endings() -> str:
     return " ".join(FORMATS)
 
 
-def read(path: Path, columns: Columns, declared: Mapping[str, Field], bad: BadRows) -> Part:
-    """One file as a Part. Rows that cannot be parsed at all go to `bad` at once."""
+def read(path: Path, columns: Columns, declared: Mapping[str, Field], bad: BadRows) -> FilePiece:
+    """Read one file. Rows that cannot be parsed at all are reported to `bad` at once."""
     kind = _format(path)
     if kind is None:
         raise InputError(f"the format of {path} is unknown", hint=f"known endings: {_endings()} (also with .gz)")
@@ -108,7 +108,7 @@ def read(path: Path, columns: Columns, declared: Mapping[str, Field], bad: BadRo
                 table = _read_arrow(path)
     except (pa.ArrowException, pa.ArrowInvalid, OSError, EOFError, UnicodeDecodeError) as problem:
         _unreadable(path, kind, problem)
-    return Part(table, lambda row: f"{path}, row {row + 1}", [])
+    return FilePiece(table, lambda row: f"{path}, row {row + 1}", [])
 
 
 def _unreadable(path: Path, kind: str, problem: Exception) -> NoReturn:
@@ -129,7 +129,7 @@ def _read_arrow(path: Path) -> pa.Table:
 # --- CSV ----------------------------------------------------------------------------------------------------------
 
 
-def _read_csv(path: Path, delimiter: str, columns: Columns, declared: Mapping[str, Field], bad: BadRows) -> Part:
+def _read_csv(path: Path, delimiter: str, columns: Columns, declared: Mapping[str, Field], bad: BadRows) -> FilePiece:
     """A CSV file with a header line. Empty fields are null (quoted ones are empty texts)."""
     raw = _bytes(path)
     if not raw.strip():
@@ -148,7 +148,7 @@ def _read_csv(path: Path, delimiter: str, columns: Columns, declared: Mapping[st
     problems: Problems = []
     table = _as_texts(table, problems)
     table = _as_declared(table, declared, problems)
-    return Part(table, lambda row: f"{path}, line {lines.line(row)}", problems, lines.row)
+    return FilePiece(table, lambda row: f"{path}, line {lines.line(row)}", problems, lines.row)
 
 
 def _bytes(path: Path) -> bytes:
@@ -283,14 +283,14 @@ class _CsvLines:
 # --- JSONL --------------------------------------------------------------------------------------------------------
 
 
-def _read_jsonl(path: Path, bad: BadRows) -> Part:
+def _read_jsonl(path: Path, bad: BadRows) -> FilePiece:
     """One JSON object per line. Texts stay texts, whatever they look like; nested values become JSON text."""
     raw = _bytes(path)
     table = _quick_jsonl(raw)
     if table is not None:
         lines = [(number, line) for number, line in enumerate(raw.splitlines(), 1) if line.strip()]
         if len(lines) == table.num_rows:
-            return Part(
+            return FilePiece(
                 table, lambda row: f"{path}, line {lines[row][0]}", [], lambda row: parse_line(lines[row][1])[0]
             )
     rows: list[dict[str, Any]] = []
@@ -307,7 +307,7 @@ def _read_jsonl(path: Path, bad: BadRows) -> Part:
     problems: Problems = []
     batch = from_dicts(rows, problems)
     table = pa.Table.from_batches([batch]) if batch.num_columns else pa.table({})
-    return Part(table, lambda row: f"{path}, line {numbers[row]}", problems, rows.__getitem__)
+    return FilePiece(table, lambda row: f"{path}, line {numbers[row]}", problems, rows.__getitem__)
 
 
 def _quick_jsonl(raw: bytes) -> pa.Table | None:
@@ -327,7 +327,7 @@ def _quick_jsonl(raw: bytes) -> pa.Table | None:
 
 
 def _exact(column: pa.ChunkedArray) -> bool:
-    """Not exact: nested values, and floats so large that they may have been whole numbers of more digits."""
+    """Tell whether a column kept every value: not nested ones, nor floats so large that they may have lost digits."""
     if pa.types.is_nested(column.type):
         return False
     if not pa.types.is_floating(column.type):

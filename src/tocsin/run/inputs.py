@@ -1,4 +1,4 @@
-"""Whatever holds events becomes parts of Arrow: iterables, tables, readers, data frames, files, directories."""
+"""Open anything that holds events as Arrow tables: iterables, tables, readers, data frames, files, directories."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tocsin.encode.times import read_texts
 from tocsin.encode.values import encode_column
 from tocsin.errors import InputError
 from tocsin.items import Bools, Ints, Strings, is_sorted
-from tocsin.run.badrows import BadRows
-from tocsin.run.files import Part, find, read
+from tocsin.run.bad_rows import BadRows
+from tocsin.run.files import FilePiece, find, read
 from tocsin.schema import Field, Kind
 
 
@@ -27,7 +27,7 @@ from tocsin.schema import Field, Kind
 class Input:
     """A finite input: its parts, the one Arrow schema they have in common, and which column is what."""
 
-    parts: list[Part]
+    parts: list[FilePiece]
     columns: Columns
     bad: BadRows
 
@@ -39,7 +39,7 @@ class Input:
 def open_input(
     events: Any, columns: Columns, *, declared: Mapping[str, Field] | None = None, bad: BadRows | None = None
 ) -> Input:
-    """Anything that holds events, as parts. Reads everything; judges no row yet, except those nobody can parse."""
+    """Read a finite input whole. Rows are judged later, except those that cannot be parsed."""
     bad = bad or BadRows()
     if isinstance(events, (str, os.PathLike)):
         parts = [read(path, columns, declared or {}, bad) for path in find(events)]
@@ -49,7 +49,7 @@ def open_input(
             events = list(events)
         table = as_table(events, None if bad.failing else problems)
         original = events.__getitem__ if isinstance(events, (list, tuple)) else None
-        parts = [Part(table, lambda row: f"row {row + 1}", problems, original)]
+        parts = [FilePiece(table, lambda row: f"row {row + 1}", problems, original)]
     parts = [part for part in parts if part.table.num_columns]
     if parts:
         columns = columns.resolve(together([part.table.slice(0, 0) for part in parts]).schema.names)
@@ -115,8 +115,8 @@ def together(tables: list[pa.Table]) -> pa.Table:
         ) from problem
 
 
-def _with_times(part: Part, columns: Columns) -> Part:
-    """Times that are written as texts are read here, so that all batches agree on what they mean."""
+def _with_times(part: FilePiece, columns: Columns) -> FilePiece:
+    """Read times that are written as texts, for the whole column at once, so that all batches agree on them."""
     table, problems = part.table, list(part.problems)
     for name in (columns.time, columns.end):
         place = table.schema.get_field_index(name) if name is not None else -1
@@ -125,7 +125,7 @@ def _with_times(part: Part, columns: Columns) -> Part:
             if unreadable.any():
                 problems.append((unreadable, f"the {_role(name, columns)} is neither a whole number nor a timestamp"))
             table = table.set_column(place, name, times)
-    return Part(table, part.place, problems, part.original or (lambda row: _values(part.table, row)))
+    return FilePiece(table, part.place, problems, part.original or (lambda row: _values(part.table, row)))
 
 
 def _values(table: pa.Table, row: int) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def usable(given: Input, wanted: Mapping[str, Field]) -> pa.Table:
     return together([_usable_part(part, given, wanted) for part in given.parts])
 
 
-def _usable_part(part: Part, given: Input, wanted: Mapping[str, Field]) -> pa.Table:
+def _usable_part(part: FilePiece, given: Input, wanted: Mapping[str, Field]) -> pa.Table:
     columns = given.columns
     for role in ("type", "time"):
         if getattr(columns, role) not in part.table.schema.names:
@@ -170,7 +170,7 @@ def _usable_part(part: Part, given: Input, wanted: Mapping[str, Field]) -> pa.Ta
 
 
 def _with_missing(table: pa.Table, columns: Columns) -> pa.Table:
-    """A file that lacks the end or eid column of the others: points, and no eids (which is then reported)."""
+    """Add the end or eid column that other files have: the rows are points, and have no eids (which is reported)."""
     if columns.end is not None and columns.end not in table.schema.names:
         table = table.append_column(columns.end, table.column(columns.time))
     if columns.eid is not None and columns.eid not in table.schema.names:
@@ -195,7 +195,7 @@ def ends_of(table: pa.Table, columns: Columns) -> Ints:
 
 
 def with_dictionaries(table: pa.Table, wanted: Mapping[str, Field], columns: Columns) -> pa.Table:
-    """Text columns that are read are given one dictionary for all batches, so that each text is met once."""
+    """Give each text column that queries read one dictionary for all batches, so that a text is encoded once."""
     for place, field in enumerate(table.schema):
         asked = field.name == columns.type or (field.name in wanted and wanted[field.name].kind is Kind.TEXT)
         if asked and is_text(field.type):

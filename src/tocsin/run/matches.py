@@ -1,4 +1,4 @@
-"""Matches: the answers of a run as a thing that people use: a table, an iterable of dicts, a picture."""
+"""The result of `detect`: matches as a table, as an iterable of dicts, or as a picture."""
 
 from __future__ import annotations
 

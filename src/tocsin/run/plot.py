@@ -1,4 +1,4 @@
-"""The timeline picture: one row per match, its events as marks and bars; when it was, and how it unfolded."""
+"""Draw the timeline picture: one row per match, its events as marks and bars."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ from tocsin.run.atomic import whole_file
 
 COLOURS = ("#2f6db5", "#e07b39", "#3a9d6e", "#b5487a", "#7a62b8", "#c9a227", "#4aa3b8", "#8c6d5a")
 INK, PALE, BAND = "#333333", "#b9c0c7", "#f5f7f9"
-WIDEST = 24  # characters of a label
-FAR = 4.0  # matches that are this much shorter than the whole time get a second panel, where each begins at zero
-UNITS = ((2 * 86_400.0, 86_400.0, "days"), (7_200.0, 3_600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
+LABEL_CHARACTERS = 24  # a longer label is cut
+SHORT_MATCHES = 4.0  # matches so many times shorter than the whole time get a second panel, where each begins at zero
+PLOT_UNITS = (
+    (2 * 86_400.0, 86_400.0, "days"),
+    (7_200.0, 3_600.0, "hours"),
+    (120.0, 60.0, "minutes"),
+    (0.0, 1.0, "seconds"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlottedMatch:
     """One match in the picture."""
 
     label: str
@@ -83,14 +88,14 @@ def _pyplot(*, needs_screen: bool) -> Any:
 # --- what is drawn ------------------------------------------------------------------------------------------------
 
 
-def _rows(tables: list[pa.Table], limit: int) -> list[Row]:
-    rows: list[Row] = []
+def _rows(tables: list[pa.Table], limit: int) -> list[PlottedMatch]:
+    rows: list[PlottedMatch] = []
     for table in tables:
         events = variables(table)
         for match in table.slice(0, limit - len(rows)).to_pylist():
             if match["start"] is not None and match["end"] is not None:
                 marks = tuple(mark for name in events for mark in _marks(len(rows), name, match[name]))
-                rows.append(Row(_label(match, events, len(rows)), match["start"], match["end"], marks))
+                rows.append(PlottedMatch(_label(match, events, len(rows)), match["start"], match["end"], marks))
     return rows
 
 
@@ -112,10 +117,10 @@ def _label(match: dict[str, Any], names: Sequence[str], row: int) -> str:
         if name not in EVENT and value is not None and all(event.get(name) == value for event in events)
     ]
     text = shared[0] if shared and shared[0].isprintable() else str(row + 1)
-    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+    return text if len(text) <= LABEL_CHARACTERS else text[: LABEL_CHARACTERS - 1] + "…"
 
 
-def _title(title: str | None, rows: list[Row], total: int) -> str:
+def _title(title: str | None, rows: list[PlottedMatch], total: int) -> str:
     count = f"{total:,} match{'' if total == 1 else 'es'}"
     shown = count if total == len(rows) else f"the first {len(rows)} of {count}"
     return f"{title}: {shown}" if title else shown
@@ -126,23 +131,23 @@ def _elapsed(start: Any, moment: Any, unit: float) -> float:
     return float(distance) if isinstance(distance, int) else float(distance.total_seconds() / unit)
 
 
-def _panel_unit(rows: list[Row]) -> tuple[float, str] | None:
+def _panel_unit(rows: list[PlottedMatch]) -> tuple[float, str] | None:
     """The unit of the second panel; None if the first shows enough."""
     if not rows:
         return None
     spans = [_elapsed(row.start, row.end, 1.0) for row in rows]
     whole = _elapsed(min(row.start for row in rows), max(row.end for row in rows), 1.0)
-    if max(spans) <= 0 or whole < FAR * max(spans):
+    if max(spans) <= 0 or whole < SHORT_MATCHES * max(spans):
         return None
     if not isinstance(rows[0].start, datetime):
         return 1.0, "ticks"
-    return next((unit, name) for least, unit, name in UNITS if max(spans) >= least)
+    return next((unit, name) for least, unit, name in PLOT_UNITS if max(spans) >= least)
 
 
 # --- how it is drawn ----------------------------------------------------------------------------------------------
 
 
-def _drawn(pyplot: Any, rows: list[Row], title: str) -> Any:
+def _drawn(pyplot: Any, rows: list[PlottedMatch], title: str) -> Any:
     unit = _panel_unit(rows)
     height = max(2.4, 1.5 + 0.34 * len(rows))
     ratios = {"width_ratios": (1.0, 1.3)} if unit else None
@@ -162,7 +167,7 @@ def _drawn(pyplot: Any, rows: list[Row], title: str) -> Any:
     return figure
 
 
-def _draw(axes: Any, rows: list[Row], place: Callable[[Row, Any], Any], *, dense: bool) -> None:
+def _draw(axes: Any, rows: list[PlottedMatch], place: Callable[[PlottedMatch, Any], Any], *, dense: bool) -> None:
     """The span of each match as a line, its events upon it."""
     colours = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(_variables(rows))}
     for at, row in enumerate(rows):
@@ -182,7 +187,7 @@ def _draw(axes: Any, rows: list[Row], place: Callable[[Row, Any], Any], *, dense
                 )  # fmt: skip
 
 
-def _variables(rows: list[Row]) -> dict[str, str]:
+def _variables(rows: list[PlottedMatch]) -> dict[str, str]:
     """The variables in the order of the query, each with the type of its first event."""
     found: dict[str, str] = {}
     for row in rows:
@@ -191,7 +196,7 @@ def _variables(rows: list[Row]) -> dict[str, str]:
     return found
 
 
-def _dress(axes: Any, rows: list[Row], label: str) -> None:
+def _dress(axes: Any, rows: list[PlottedMatch], label: str) -> None:
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
     if rows:
         axes.set_ylim(len(rows) - 0.5, -0.5)
@@ -211,7 +216,7 @@ def _dress(axes: Any, rows: list[Row], label: str) -> None:
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=rows[0].start.tzinfo))
 
 
-def _legend(axes: Any, rows: list[Row]) -> None:
+def _legend(axes: Any, rows: list[PlottedMatch]) -> None:
     from matplotlib.lines import Line2D
 
     variables = _variables(rows)

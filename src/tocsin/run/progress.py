@@ -1,4 +1,4 @@
-"""How far a run is: a bar with events per second and matches, on a terminal and on long input only."""
+"""Show the progress of a long run on a terminal: events per second and matches so far."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from tocsin.run.query import Watcher
 
-PATIENCE = 0.5  # seconds; a shorter run is done before a bar could be read
+SECONDS_BEFORE_BAR = 0.5  # seconds; a shorter run is done before a bar could be read
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def watching(*, quiet: bool = False) -> Iterator[Watcher | None]:
 
     def watch(done: int, matches: int) -> None:
         seconds = time.perf_counter() - began
-        if seconds > PATIENCE:
+        if seconds > SECONDS_BEFORE_BAR:
             progress.start()
             progress.update(task, description=f"{done:,} events  {done / seconds:,.0f}/s  {matches:,} matches")
 

@@ -18,7 +18,7 @@ from tocsin.engine.tables import joined, net, with_times
 from tocsin.errors import QueryError, TocsinError
 from tocsin.graph.query_graph import QueryGraph, detectors_in
 from tocsin.items import end as end_of_stream
-from tocsin.lang.fluent import P, Q
+from tocsin.lang.fluent import FluentPattern, FluentQuery
 from tocsin.lang.parser import parse_all
 from tocsin.lang.syntax import Query as Syntax
 from tocsin.lang.syntax import leaves_of
@@ -27,21 +27,25 @@ from tocsin.plan.bind import bind_all
 from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.explain import explain
 from tocsin.plan.passes import optimize
-from tocsin.run.badrows import BadRows
+from tocsin.run.bad_rows import BadRows
+from tocsin.run.complete_schema import known_of
 from tocsin.run.inputs import Input, in_time_order, open_input, usable, with_dictionaries
 from tocsin.run.matches import Matches
-from tocsin.run.prepare import known_of
 from tocsin.run.schema_from_query import guessed_schema
 from tocsin.run.schemas import check_unit, declare, schema_of
 from tocsin.run.session import Session, shown_counters
 from tocsin.schema import Field, Schema
 
 Order = str | Strategy
-CHUNK = 1 << 16
+ROWS_PER_CHUNK = 1 << 16
 Watcher = Callable[[int, int], None]  # rows done, matches so far
 
 
-def query(text: str | P | Q | Syntax | Iterable[Any], *, schema: Schema | Mapping[str, Any] | None = None) -> Query:
+def query(
+    text: str | FluentPattern | FluentQuery | Syntax | Iterable[Any],
+    *,
+    schema: Schema | Mapping[str, Any] | None = None,
+) -> Query:
     """A query from its text (several are separated by `;`) or from the fluent API.
 
     >>> print(query("EVENT SEQ(A a, B b) WITHIN 10"))
@@ -52,7 +56,7 @@ def query(text: str | P | Q | Syntax | Iterable[Any], *, schema: Schema | Mappin
     names = frozenset() if known is None else frozenset(known.types) | known.attributes()
     if isinstance(text, str):
         return Query(parse_all(text, names=names), known)
-    if isinstance(text, (P, Q)):
+    if isinstance(text, (FluentPattern, FluentQuery)):
         return Query((text.query,), known)
     if isinstance(text, Syntax):
         return Query((text,), known)
@@ -252,9 +256,9 @@ class Query:
 
 
 def expecting(queries: tuple[Syntax, ...], seen: Schema) -> tuple[Schema, tuple[Plan, ...]]:
-    """What events have shown so far, and attributes that may still come, as the queries suggest them.
+    """Return the schema seen so far with the attributes that queries mention and that may still come.
 
-    Otherwise a condition on such an attribute could never hold, and an absence under it would be answered at once.
+    Without them a condition on such an attribute could never hold, and a negation under it would be answered at once.
     """
     coming = guessed_schema(queries).common
     whole = replace(seen, common={**coming, **seen.common})
@@ -287,12 +291,12 @@ def as_bytes(limit: int | str | None) -> int | None:
 
 
 def check_order(order: Order) -> None:
-    """Whether it can be read at all, before any event is looked at."""
+    """Refuse an `order` that cannot be parsed, before any event is read."""
     parse_strategy(order, Schema(unit="us"))
 
 
 def check_endless(plans: Iterable[Plan]) -> None:
-    """A stream without an end never answers what waits for its end."""
+    """Refuse a query that could answer only at the end of the stream, if the stream is endless."""
     for plan in plans:
         scopes = [forbidden.scope for block in plan.alternatives for forbidden in block.forbidden]
         scopes += [scope for block in plan.alternatives for _, scope in block.scopes]
@@ -346,12 +350,12 @@ def run_whole(
 
     if table.num_rows:
         table = with_dictionaries(table, graph.wanted, columns)
-        for first in range(0, table.num_rows, CHUNK):
-            collect(graph.push(graph.encode(one_batch(table.slice(first, CHUNK)))))
+        for first in range(0, table.num_rows, ROWS_PER_CHUNK):
+            collect(graph.push(graph.encode(one_batch(table.slice(first, ROWS_PER_CHUNK)))))
             if watch is not None:
-                watch(min(first + CHUNK, table.num_rows), matches)
+                watch(min(first + ROWS_PER_CHUNK, table.num_rows), matches)
     collect(graph.push(end_of_stream()))
     return [net(joined(tables)) if tables else graph.nothing(stage).table() for stage, tables in found.items()]
 
 
-__all__ = ["CHUNK", "Query", "as_schema", "plans_of", "query"]
+__all__ = ["ROWS_PER_CHUNK", "Query", "as_schema", "plans_of", "query"]

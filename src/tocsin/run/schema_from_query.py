@@ -1,4 +1,4 @@
-"""A schema from the query alone, for checks without data: each attribute has the kind that its use suggests."""
+"""Guess a schema from the queries alone, for checks without data: kinds follow from how attributes are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matches as text and as HTML: one row per match, each event as its time and attributes."""
+"""Show matches as text and as HTML: one row per match, each event as its time and attributes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from tocsin.engine.tables import EVENT, HEAD, variables
 
-SHOWN = 20
-WIDTH = 60
+ROWS_SHOWN = 20
+CELL_CHARACTERS = 60
 
 
 def header(table: pa.Table) -> list[str]:
@@ -20,7 +20,7 @@ def header(table: pa.Table) -> list[str]:
     return ["start", "end", *(name for name in table.schema.names[len(HEAD) :])]
 
 
-def cells(table: pa.Table, rows: int = SHOWN) -> Iterator[list[str]]:
+def cells(table: pa.Table, rows: int = ROWS_SHOWN) -> Iterator[list[str]]:
     """The first rows as texts; a withdrawn match is marked with a minus."""
     events = set(variables(table))
     names = header(table)
@@ -66,11 +66,11 @@ def _value(value: Any) -> str:
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
-def _cut(text: str, width: int = WIDTH) -> str:
+def _cut(text: str, width: int = CELL_CHARACTERS) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def text_table(table: pa.Table, rows: int = SHOWN) -> str:
+def text_table(table: pa.Table, rows: int = ROWS_SHOWN) -> str:
     """A plain text table.
 
     >>> print(text_table(pa.table({**{name: [1] for name in HEAD}, "total": [3.5]})))
@@ -87,7 +87,7 @@ def text_table(table: pa.Table, rows: int = SHOWN) -> str:
     return "\n".join(texts)
 
 
-def html_table(table: pa.Table, rows: int = SHOWN) -> str:
+def html_table(table: pa.Table, rows: int = ROWS_SHOWN) -> str:
     """A table for notebooks. Everything from the data is escaped."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in header(table))
     body = "".join(
@@ -98,7 +98,7 @@ def html_table(table: pa.Table, rows: int = SHOWN) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
-def rich_table(table: pa.Table, title: str | None = None, rows: int = SHOWN) -> Any:
+def rich_table(table: pa.Table, title: str | None = None, rows: int = ROWS_SHOWN) -> Any:
     """A table for terminals (of the library rich). Cells are plain text, never markup."""
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""Where matches go: tables, JSONL, CSV and Parquet, to a stream or to a file that appears whole or not at all."""
+"""Write matches as a table, JSONL, CSV or Parquet, to a stream or atomically to a file."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def write_matches(matches: Matches, format: str, out: IO[bytes], *, limit: int |
 
 
 def write_file(matches: Matches, format: str, path: str | os.PathLike[str], *, limit: int | None = None) -> None:
-    """The same to a file, which appears only when everything went well."""
+    """Write matches to a file, which appears only when everything went well."""
     with whole_file(path) as part, part.open("wb") as out:
         write_matches(matches, format, out, limit=limit)
 

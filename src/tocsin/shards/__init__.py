@@ -1,1 +1,1 @@
-"""Shards: a graph cut by key. Routing, logs and snapshots, without pyspark."""
+"""Shards: a query graph divided by partition key. Routing, event logs and checkpoints; knows nothing of pyspark."""

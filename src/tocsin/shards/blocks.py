@@ -1,4 +1,4 @@
-"""Blocks: rows of one shard as bytes, with a few words beside them; what travels to a shard and what it keeps."""
+"""Blocks: the rows of one shard as bytes, with a note beside them; sent to a shard, and stored by it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tocsin.codec import CRC, UNCHECKED, decode, encode
 from tocsin.encode.arrow import marks
-from tocsin.encode.batch import HINTS, Frame, frame
+from tocsin.encode.batch import HINTS, TimesAndEids, frame
 from tocsin.errors import InputError
 from tocsin.items import Ints
 from tocsin.shards.job import Job
@@ -30,7 +30,7 @@ def as_bytes(rows: pa.Table | pa.RecordBatch, *, stored: bool = False) -> bytes:
 
 
 def coded(rows: pa.Table, name: str) -> pa.Table:
-    """The table with its types as codes and a dictionary: that is how detectors read them, and quick to copy."""
+    """Return the table with its types dictionary-coded, as detectors read them."""
     place = rows.schema.get_field_index(name)
     if pa.types.is_dictionary(rows.schema.field(place).type):
         return rows
@@ -38,7 +38,7 @@ def coded(rows: pa.Table, name: str) -> pa.Table:
 
 
 def uncoded(rows: pa.Table, name: str) -> pa.Table:
-    """The table with its types as texts, as it is stored."""
+    """Return the table with its types as texts, as it is stored."""
     place = rows.schema.get_field_index(name)
     if not pa.types.is_dictionary(rows.schema.field(place).type):
         return rows
@@ -51,7 +51,7 @@ def as_table(data: bytes) -> pa.Table:
 
 
 def larger(batches: Iterable[pa.RecordBatch], rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
-    """Batches of at least so many rows: what is done once a batch is then done less often."""
+    """Join batches until each has at least `rows` rows, so that the cost of a batch is paid less often."""
     held: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
@@ -66,7 +66,7 @@ def larger(batches: Iterable[pa.RecordBatch], rows: int = 1 << 16) -> Iterator[p
 
 @dataclass(slots=True)
 class Note:
-    """What a task says to every shard: the largest end of each source it has seen, and rows that nobody can use."""
+    """What a task tells every shard: the clock of each source, the number of events, and unusable rows."""
 
     clocks: dict[str, int] = field(default_factory=dict)
     events: int = 0
@@ -81,7 +81,7 @@ class Note:
 
 
 class Packer:
-    """Rows with their shard in, one packed row a shard out. Every shard hears of every clock."""
+    """Packs rows by shard: one packed row per shard, with a note that tells every shard every clock."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -113,21 +113,21 @@ class Packer:
         if not good.num_rows:
             return
         self._clocks(good, ends)
-        good = self.steered(good)
+        good = self.routed(good)
         shards = good.column(SHARD).to_numpy(zero_copy_only=False)
         shards = np.where(np.isnan(shards), -1, shards).astype(np.int64) if shards.dtype.kind == "f" else shards
         self._split(good.drop_columns([SHARD]), shards)
 
-    def steered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their shard; those that Spark sends have it already."""
+    def routed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows with their shard in a column; rows that Spark sends have it already."""
         return rows
 
     def shown(self, batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
-        """A row that cannot be used, as it is reported."""
+        """Return an unusable row in the form in which it is reported."""
         return batch.slice(at, 1)
 
     def _clocks(self, rows: pa.RecordBatch, ends: Ints) -> None:
-        """The largest end of each source; rows that nobody reads count too, since time passes for all."""
+        """Update the clock of each source, the largest end it has sent; rows that no query reads count too."""
         columns = self.job.columns
         copies = _copies(rows)
         self.note.events += rows.num_rows if copies is None else int(np.count_nonzero(~(copies > 0)))
@@ -161,7 +161,7 @@ class Packer:
             self.size += rows.nbytes
 
     def _flush(self, *, last: bool) -> pa.RecordBatch:
-        """One row for each shard that has rows; at the end one for each shard, with what the task has to say."""
+        """Give a packed row for each shard that has rows; at the end one for every shard, with the note."""
         numbers = range(self.job.count) if last else sorted(self.rows)
         notes: list[str | None] = []
         blocks: list[bytes | None] = []
@@ -176,12 +176,12 @@ class Packer:
 
 
 def _copies(rows: pa.RecordBatch) -> Any:
-    """Which copy of its event each row is (NaN: it has no shard); None if there is one of each."""
+    """Return the number of the copy that each row is (NaN: it has no shard); None if no row is copied."""
     return rows.column(COPY).to_numpy(zero_copy_only=False) if COPY in rows.schema.names else None
 
 
-def judged(batch: pa.RecordBatch, job: Job) -> Frame:
-    """Times of a batch, and what is wrong with its rows; the eids are only asked whether they are there.
+def judged(batch: pa.RecordBatch, job: Job) -> TimesAndEids:
+    """Read the times of a batch and find its unusable rows; of eids only their presence is checked.
 
     Rows without a shard only move the clock, and come without texts.
     """
@@ -201,7 +201,7 @@ def judged(batch: pa.RecordBatch, job: Job) -> Frame:
 
 
 def described(batch: pa.RecordBatch, at: int, reason: str | None = None) -> str:
-    """A row as JSON, with the reason why it is reported."""
+    """Describe a row as JSON, with the reason why it is reported."""
     row: dict[str, Any] = {k: v for k, v in batch.slice(at, 1).to_pylist()[0].items() if not k.startswith("__")}
     return json.dumps({"reason": reason, **row} if reason else row, default=str, ensure_ascii=False)
 

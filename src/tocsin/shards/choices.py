@@ -1,4 +1,4 @@
-"""What strategies have chosen by themselves, stored beside the log of a shard: events alone do not tell it."""
+"""Store what `auto` has chosen beside the log of a shard: replaying events alone would not tell it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tocsin.order.auto import Auto
 
 
 def choices(graphs: Iterable[QueryGraph]) -> list[bytes]:
-    """What each has chosen and why, and the answers that it gave and that are not yet certain."""
+    """Save for each graph the strategy chosen, the measurements behind it, and answers that are not yet certain."""
     return [auto.choice for auto in _autos(graphs)]
 
 
 def follow(graphs: Iterable[QueryGraph], stored: Iterable[bytes]) -> None:
-    """Before the log is replayed: take the strategies that were chosen."""
+    """Switch to the strategies that were chosen, before the log is replayed."""
     for auto, choice in zip(_autos(graphs), stored, strict=False):
         auto.follow(choice)
 
 
 def resume(graphs: Iterable[QueryGraph], stored: Iterable[bytes]) -> None:
-    """After the log was replayed: go on choosing."""
+    """Take up the measurements, after the log was replayed."""
     for auto, choice in zip(_autos(graphs), stored, strict=False):
         auto.resume(choice)
 

@@ -1,4 +1,4 @@
-"""Who a checkpoint belongs to: its queries, the columns stored for each, and the number of shards.
+"""The identity of a checkpoint: its queries, the columns stored for each, and the number of shards.
 
 A query may change its SELECT as long as the stored events have what it reads, and queries may be added; everything else
 is another query and needs another checkpoint.
@@ -18,7 +18,7 @@ PLACE = "the checkpoint"
 
 @dataclass(slots=True)
 class Known:
-    """A unit as a state knows it: its queries, the first block it saw, and the columns that were kept for it."""
+    """What a checkpoint knows of a unit: its queries, the first block it saw, and the columns stored for it."""
 
     queries: list[str]
     since: int
@@ -27,7 +27,7 @@ class Known:
 
 @dataclass(slots=True)
 class Identity:
-    """Everything that a later run is compared with; `layout` says for each group how many shards it has."""
+    """All that a later run is compared with; `layout` is the number of shards of each group."""
 
     units: dict[str, Known] = field(default_factory=dict)
     layout: list[int] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Identity:
 
 
 def admit(known: Mapping[str, Known], here: Mapping[str, Known]) -> dict[str, Known]:
-    """The units that go on, with what is known of them, and those that are new; raises if one was changed."""
+    """Return all units, known and added ones; raises if a known query was changed or its columns were not stored."""
     for name, old in known.items():
         if name not in here or here[name].queries != old.queries:
             raise StateError(
@@ -73,9 +73,9 @@ def _fitting(name: str, stored: Mapping[str, str], needed: Mapping[str, str]) ->
 
 
 def check_layout(stored: list[int], here: list[int], *, sources: bool = False) -> None:
-    """The number of shards is fixed in a checkpoint; further groups may come behind.
+    """Refuse another number of shards than that of the checkpoint; groups may be added at the end.
 
-    New shards have not heard the clocks of sources that are slow just now, so with `sources` there may be none.
+    Added shards have not heard the clocks of slow sources, so with `sources` no group may be added.
     """
     if sources and here != stored and here[: len(stored)] == stored:
         raise StateError(

@@ -1,4 +1,4 @@
-"""A job: all that a worker must know to find matches in its shard; made by the driver, shipped, never changed."""
+"""A job: all that a worker must know to detect matches in its shard. Made by the driver, shipped, never changed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tocsin.plan.facts import reads
 from tocsin.plan.rewrite import all_blocks
 from tocsin.schema import Schema
 from tocsin.shards.identity import Identity, Known
+from tocsin.shards.kernel_shipment import Shipment, packed
 from tocsin.shards.result import shaped
 from tocsin.shards.routes import Group, Unit, at_home, own_columns, with_own
-from tocsin.shards.ship import Shipment, packed
-from tocsin.shards.slices import Slices
+from tocsin.shards.time_slices import Slices
 
 
 @dataclass(frozen=True)
 class Shards:
-    """A group and its shards, which are numbered from `first` on."""
+    """The shards of one group of queries: `count` of them, numbered from `first` on."""
 
     group: Group
     first: int
@@ -37,7 +37,7 @@ class Shards:
 
 @dataclass(frozen=True)
 class Job:
-    """What to find, how events look, and how answers look. `shown` are the numbers of the plans that answer."""
+    """The plans by group, the schema of events, the schema of the result; `shown` numbers the plans that answer."""
 
     shards: tuple[Shards, ...]
     schema: Schema
@@ -75,7 +75,7 @@ class Job:
         return next(each for each in self.shards if each.first <= number < each.first + each.count)
 
     def graph(self, group: Group, units: Iterable[Unit]) -> tuple[QueryGraph, list[int]]:
-        """The graph of some units of a group, and the number of the plan behind each stage."""
+        """Build the query graph of some units of a group; also return the number of the plan behind each stage."""
         self.kernels.unpack()
         own = own_columns(group)
         plans = [plan for unit in units for plan in at_home(unit, own)]
@@ -92,13 +92,13 @@ class Job:
         ), numbers
 
     def answers(self, numbers: list[int], changes: Iterable[ChangeBatch]) -> Iterator[pa.RecordBatch]:
-        """The changes of the plans that answer, in the shape of the result."""
+        """Give the changes of the plans that answer, as batches with the columns of the result."""
         for batch in changes:
             if numbers[batch.stage] in self.shown and len(batch):
                 yield shaped(batch, self.result, self.time)
 
     def reports(self, kind: str, details: list[str]) -> Iterator[pa.RecordBatch]:
-        """Rows of the result that are no matches: late or unusable events, metrics."""
+        """Make rows of the result that are no matches: late or unusable events, metrics."""
         if details:
             count = len(details)
             known = {"kind": pa.array([kind] * count, pa.string()), "details": pa.array(details, pa.string())}
@@ -106,7 +106,7 @@ class Job:
             yield pa.RecordBatch.from_arrays(arrays, schema=self.result)
 
     def compiled(self) -> Job:
-        """The same with all its kernels on board."""
+        """Compile every kernel that the job may need and return the job with the kernels on board."""
         if not self.jit:
             return self
         made = [self.graph(each.group, each.group.units)[0] for each in self.shards]
@@ -119,7 +119,7 @@ class Job:
 
 
 def carried(plans: Iterable[Plan], shown: frozenset[int], schema: Schema, columns: Columns) -> list[str] | None:
-    """The attributes that workers must see, or None for all of them.
+    """Return the attributes that must travel to the workers; None: all of them.
 
     An event without an eid is named by its whole content, and a result without SELECT shows it whole.
     """
@@ -149,7 +149,7 @@ def attributes(expr: Bound) -> set[str]:
 
 
 def reduced(schema: Schema, keep: list[str] | None) -> Schema:
-    """The schema with only these attributes."""
+    """Return the schema with only the attributes in `keep`."""
     if keep is None:
         return schema
     types = {name: {a: f for a, f in own.items() if a in keep} for name, own in schema.types.items()}

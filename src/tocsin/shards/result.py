@@ -1,4 +1,4 @@
-"""Results: the columns of the answer, known before any event is read, and tables brought into that shape."""
+"""The schema of the result, fixed before any event is read, and the conversion of changes to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DETAILS = pa.field("details", pa.string())
 def result_schema(
     plans: Sequence[Plan], names: frozenset[str], rows: pa.Schema, columns: Columns, time: pa.DataType | None
 ) -> pa.Schema:
-    """The columns of a result over all plans: a column that only one of them has is null for the others.
+    """Return the columns of the result of all plans; a column that only one plan has is null for the others.
 
     `names` are the names of all queries: their matches have a text for an eid.
     """
@@ -69,7 +69,7 @@ def _variable(variable: Variable, rows: pa.Schema, eid: pa.DataType, instant: pa
 
 
 def _attribute(field: Field, rows: pa.Schema) -> pa.DataType:
-    """As the frame has it; an attribute that only matches of another query have, as it was computed."""
+    """Return the Arrow type of an attribute: that of the input column, or of the SELECT that computed it."""
     type = rows.field(field.name).type if field.name in rows.names else arrow_type(field.kind, field.scale)
     return pa.string() if pa.types.is_null(type) else type
 

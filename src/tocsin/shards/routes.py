@@ -1,8 +1,11 @@
-"""Routes: which shard an event must reach, so that every match is found in exactly one.
+"""Routing: decide to which shards an event goes, so that every match is found in exactly one of them.
 
-Queries that feed each other form a unit and are found together. A unit has one key: for every type the attributes that
-say where its events go; a type that stands at a leaf outside the key goes everywhere. Units whose keys agree form a
-group and share their shards. Nothing here knows Spark.
+Queries that read each other's matches form a unit and run in the same shard. A unit has one partition key: for every
+event type the attributes whose hash selects the shard; a type at a leaf that the key does not cover is sent to all
+shards. Units whose keys agree form a group and share their shards. Nothing here knows Spark.
+
+A match that events of several shards could complete has one *home*: the shard that the key of its first fixed leaf
+selects. Only the home gives the match, because only there all events that may forbid it are present.
 """
 
 from __future__ import annotations
@@ -81,12 +84,12 @@ class Group:
 
     @property
     def homes(self) -> list[Attrs]:
-        """The keys by which matches are told to be at home; each has a column of its own."""
+        """Return the keys that decide the home shard of a match; rows carry one marker column for each."""
         return sorted({home for unit in self.units for home in unit.homes})
 
 
 def units_of(plans: Sequence[Plan]) -> list[Unit]:
-    """The plans in units, each with its key."""
+    """Join plans that read each other's matches into units, and find the partition key of each unit."""
     owner = list(range(len(plans)))
     names = {plan.name: number for number, plan in enumerate(plans) if plan.name}
     for number, plan in enumerate(plans):
@@ -100,7 +103,7 @@ def units_of(plans: Sequence[Plan]) -> list[Unit]:
 
 
 def groups_of(units: Sequence[Unit]) -> list[Group]:
-    """Units with agreeing keys together."""
+    """Put units whose partition keys agree into one group."""
     found: list[Group] = []
     for unit in units:
         place = next((at for at, group in enumerate(found) if _agree(group, unit)), None)
@@ -147,7 +150,7 @@ def _unit(numbers: tuple[int, ...], plans: Sequence[Plan]) -> Unit:
 
 
 def _inherited(source: Plan, attrs: Attrs) -> bool:
-    """Whether a match of `source` has, under these names, the key of its own events."""
+    """Tell whether the SELECT of `source` passes on the partition key of its events under the names `attrs`."""
     if not source.outputs:
         return False
     key = dict(source.key)
@@ -163,10 +166,10 @@ def _inherited(source: Plan, attrs: Attrs) -> bool:
 
 
 def _has_one_home(plan: Plan) -> bool:
-    """Whether everything that justifies a match is found in one shard, so that it is counted there and said once.
+    """Tell whether one shard sees everything that justifies a match, so that the match is counted and given once.
 
-    Where hidden events or several alternatives justify one and the same match, an event that it shows must tell the
-    shard, and tell the same in every alternative.
+    Hidden events or several alternatives can justify one visible match. Then the key of a visible event must select
+    the shard, and must select the same one in every alternative.
     """
     if Ledger.of(plan) is None:
         return True
@@ -183,7 +186,7 @@ def _has_one_home(plan: Plan) -> bool:
 
 
 def shows_nothing(plan: Plan) -> bool:
-    """Whether a match may have no visible event: there is only one such match, whenever it comes."""
+    """Tell whether a match may have no visible event at all; there is only one such match."""
     hidden = {variable.name for variable in plan.variables if variable.hidden}
     shown = ([leaf for leaf in block.leaves if not hidden & {a.var for a in leaf.alts}] for block in plan.alternatives)
     return not all(shown)
@@ -196,10 +199,11 @@ def _homes(plan: Plan) -> tuple[Attrs, ...]:
 
 
 def reach_of(units: Iterable[Unit]) -> int | None:
-    """How far behind the guarantee an event can still matter to anyone; None: for ever.
+    """Return for how many ticks behind the guarantee an event can still matter to a query; None: for ever.
 
-    A single query forgets by its own horizon. Where matches feed others, or hidden events are counted, the log must
-    also bring back what was found before, so each query adds its window, the one before it, and one to judge it by.
+    A query by itself forgets by its own horizon. Where matches feed other queries, or hidden events are counted,
+    replaying the log must also find earlier matches again. So each query adds its own window, the window of the query
+    before it, and one more in which the match is judged.
     """
     reach = 0
     for unit in units:
@@ -217,19 +221,19 @@ def reach_of(units: Iterable[Unit]) -> int | None:
 
 
 def own_columns(group: Group) -> dict[Attrs, str]:
-    """For each key by which matches are told to be at home the column that says so of an event.
+    """Return for each home key the marker column that says whether an event is in the shard of that key.
 
-    The name says whose column it is and by what key: stored events keep it while queries are added, and groups with
-    shards of their own do not share it.
+    The name of the column contains the group and the key: stored events keep their markers when queries are added,
+    and groups with different shards have different columns.
     """
     return {home: INNER + json.dumps([group.units[0].name, *home]) for home in group.homes}
 
 
 def at_home(unit: Unit, columns: dict[Attrs, str]) -> tuple[Plan, ...]:
-    """Plans that only find what is at home: the first fixed leaf of each alternative must say so.
+    """Return the plans with a condition that lets only the home shard of a match find it.
 
-    An event that also goes elsewhere (its type stands at leaves with different keys) could otherwise complete a match
-    in a shard that lacks the events which forbid it.
+    An event is sent to several shards if its type stands at leaves with different keys. Without the condition it could
+    complete a match in a shard that lacks the events which forbid that match.
     """
     if not unit.homes:
         return unit.plans

@@ -1,9 +1,8 @@
 """A shard of a stream: a log of the events that still matter, and detectors that can be rebuilt from it at any time.
 
-What is stored is events, never the inside of a detector: each micro-batch appends the rows it accepted as one block,
-and blocks behind the reach of every query are removed. A worker keeps the detectors of a shard in memory between
-batches; if another worker had the shard in the meantime, it catches up from the blocks it has not seen, or begins anew
-from all.
+A shard stores events, never the inside of a detector. Each micro-batch appends the rows that it accepted as one block;
+blocks that no query can need any more are removed. A worker keeps the detectors of a shard in memory between batches.
+If another worker had the shard in the meantime, it replays the blocks that it has not seen, or all of them.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ KIND = "shard"
 KEPT_ALIVE = 64  # shards whose detectors a worker keeps in memory
 
 
-class Store(Protocol):
-    """What a shard stores: one head, and blocks by number."""
+class ShardStore(Protocol):
+    """Where a shard stores its state: one head, and blocks by number."""
 
     def read_head(self) -> bytes | None: ...
     def write_head(self, data: bytes) -> None: ...
@@ -50,11 +49,11 @@ class Store(Protocol):
 
 
 @dataclass(slots=True)
-class Block:
-    """A stored block: its number, when its last event ends, which attempt wrote it, how often it was merged.
+class StoredBlock:
+    """A block of stored events: its number, its last end, the attempt that wrote it, and how often it was merged.
 
     `size` is that of its bytes and `check` their stamp; a block without bytes has no rows. A block that is `cut` lacks
-    rows that were behind the reach of every query as soon as their batch was over.
+    rows that no query could need any more as soon as their batch was over.
     """
 
     number: int
@@ -68,7 +67,7 @@ class Block:
 
 @dataclass(slots=True)
 class Head:
-    """Everything about a shard but its events."""
+    """The state of a shard without its events: clocks, guarantee, queries, and the list of blocks."""
 
     stream: str
     next: int = 0
@@ -78,13 +77,13 @@ class Head:
     closed: bool = False
     units: dict[str, Known] = field(default_factory=dict)
     layout: list[int] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[StoredBlock] = field(default_factory=list)
     order: str = ""  # the strategy, where it is not to sort
     choices: list[bytes] = field(default_factory=list)  # what detectors chose that may
 
     @property
     def clock(self) -> int:
-        """The largest end that anybody has seen."""
+        """Return the largest end that any source has sent."""
         return max(self.clocks.values(), default=BEGINNING)
 
     def data(self) -> bytes:
@@ -97,7 +96,7 @@ class Head:
         stored = decode(data, KIND, "the state of a shard")
         with reading("the state of a shard"):
             words = dict(stored.words)
-            blocks = [Block(**each) for each in words.pop("blocks")]
+            blocks = [StoredBlock(**each) for each in words.pop("blocks")]
             units = {name: Known(**each) for name, each in words.pop("units").items()}
             choices = [stored.blobs[str(at)] for at in range(words.pop("choices"))]
             return Head(**words, blocks=blocks, units=units, choices=choices)
@@ -108,7 +107,7 @@ class Head:
 
 @dataclass(slots=True)
 class Cohort:
-    """Units that began with the same block, in one graph; `held` are rows that wait for the guarantee."""
+    """The units that began with the same block, as one query graph; `held` rows wait for the guarantee."""
 
     since: int
     graph: QueryGraph
@@ -116,17 +115,17 @@ class Cohort:
     held: list[pa.RecordBatch] = field(default_factory=list)
 
     def answers(self, job: Job, items: Items) -> Iterator[pa.RecordBatch]:
-        """What some items bring, in the shape of the result."""
+        """Push items and give the answers with the columns of the result."""
         yield from job.answers(self.numbers, self.graph.push(items))
 
 
 def _passed(guarantee: int) -> Items:
-    """The items that say that no event will end before the guarantee, or that the stream has ended."""
+    """Return the items that tell a graph of the guarantee, or of the end of the stream."""
     return end() if guarantee >= END_OF_TIME else advanced(guarantee - 1)
 
 
 class Live:
-    """The detectors of a shard as they are after block `next - 1`."""
+    """The detectors of a shard in memory, up to date with all blocks before `next`."""
 
     def __init__(self, job: Job, shards: Shards, head: Head) -> None:
         self.job, self.next, self.token = job, 0, ""
@@ -140,7 +139,7 @@ class Live:
         return [cohort.graph for cohort in self.cohorts]
 
     def take(self, rows: Sequence[tuple[int, pa.Table]], guarantee: int, clock: int) -> Iterator[pa.RecordBatch]:
-        """Blocks of rows with their numbers. Sorted, all that ends before the guarantee is looked at; else all."""
+        """Push numbered blocks of rows. A strategy that sorts sees only rows before the guarantee, others see all."""
         if not self.job.strategy.sorts:
             yield from self._as_they_come(rows, guarantee, clock)
             return
@@ -155,7 +154,7 @@ class Live:
     def _as_they_come(
         self, rows: Sequence[tuple[int, pa.Table]], guarantee: int, clock: int
     ) -> Iterator[pa.RecordBatch]:
-        """Rows as they arrived; where nobody says how, a batch has come at once and is looked at in order of time."""
+        """Push rows in order of arrival; without an arrival column, the rows of a batch are taken in order of time."""
         for cohort in self.cohorts:
             for number, table in rows:
                 if number >= cohort.since and table.num_rows:
@@ -165,7 +164,7 @@ class Live:
                 yield from cohort.answers(self.job, _passed(guarantee))
 
     def _arranged(self, table: pa.Table) -> pa.RecordBatch:
-        """The rows of a block in the order in which detectors see them."""
+        """Return the rows of a block by arrival, or by time where no column tells the arrival."""
         rows, arrival = one_batch(table), self.job.arrival
         if arrival is not None and arrival in rows.schema.names:  # a block may be older than the wish
             return rows.take(pc.sort_indices(rows, sort_keys=[(arrival, "ascending")]))
@@ -174,7 +173,7 @@ class Live:
 
     @property
     def waiting(self) -> int:
-        """Rows that wait for their turn, or answers that are not certain yet."""
+        """Count the rows that wait for the guarantee, or the answers that are held."""
         if not self.job.strategy.sorts:
             return sum(cohort.graph.counters.waiting for cohort in self.cohorts)
         return max((sum(rows.num_rows for rows in cohort.held) for cohort in self.cohorts), default=0)
@@ -188,7 +187,7 @@ def ends_of(rows: pa.RecordBatch, job: Job) -> Ints:
 
 
 def released(held: list[pa.RecordBatch], until: int, job: Job) -> tuple[pa.RecordBatch | None, list[pa.RecordBatch]]:
-    """The held rows that end before `until`, in order of time (None: there are none), and those that are held on."""
+    """Split held rows into those that end before `until`, sorted by time (None: none), and those that stay held."""
     if not held:
         return None, held
     rows = _together(held)
@@ -215,9 +214,9 @@ def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class Shard:
-    """One shard for the length of one micro-batch."""
+    """A shard during one micro-batch: reads its state, takes rows, answers, and writes its state."""
 
-    def __init__(self, job: Job, number: int, order: Slack, store: Store) -> None:
+    def __init__(self, job: Job, number: int, order: Slack, store: ShardStore) -> None:
         self.job, self.number, self.order, self.store = job, number, order, store
         self.shards = job.of_shard(number)
         data = store.read_head()
@@ -225,7 +224,7 @@ class Shard:
         self._admit()
 
     def batch(self, notes: Iterable[Note], tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        """Rows in, answers out; late rows and metrics are answers of their own kind."""
+        """Take the rows of a micro-batch and give its answers; late rows and metrics are rows of their own kind."""
         head = self.head
         if head.closed:
             raise StateError("the stream was closed and now goes on", hint="start with a new checkpoint")
@@ -249,7 +248,7 @@ class Shard:
         yield from self._metrics(live, events, len(late), len(bad), found)
 
     def close(self) -> Iterator[pa.RecordBatch]:
-        """No event will come any more: everything is settled."""
+        """End the stream: settle every answer and remove the log."""
         live = self._revived()
         self.head.guarantee, self.head.closed = END_OF_TIME, True
         found = 0
@@ -264,7 +263,7 @@ class Shard:
         yield from self._metrics(live, 0, 0, 0, found)
 
     def seed(self, note: Note, guarantee: int, tables: list[pa.Table]) -> None:
-        """Begin with the events and clocks of another checkpoint; their answers were given there."""
+        """Start with the events and clocks of another checkpoint, whose answers were given there."""
         head = self.head
         head.clocks, head.guarantee = dict(note.clocks), guarantee
         rows, _ = self._accepted(tables, BEGINNING)
@@ -276,7 +275,7 @@ class Shard:
     # --- queries and their state ---
 
     def _admit(self) -> None:
-        """Compare the queries with those of the state; new ones begin now."""
+        """Refuse a state of other queries, order or layout; queries that were added begin with the next block."""
         head, units = self.head, self.shards.group.units
         strategy = self.job.strategy
         order = "" if strategy.sorts else str(strategy)
@@ -294,7 +293,7 @@ class Shard:
         head.layout = self.job.layout
 
     def _revived(self) -> Live:
-        """Detectors at the head of the log: those in memory, brought up to date, or new ones."""
+        """Return detectors that have seen the whole log: those in memory if they can catch up, else new ones."""
         head = self.head
         key = (self.job.token, head.stream, self.number)
         live = _alive.pop(key, None)
@@ -310,8 +309,8 @@ class Shard:
         resume(live.graphs, head.choices)
         return live
 
-    def _missed(self, live: Live) -> list[Block] | None:
-        """The blocks that were written since; None if it cannot be told, or if they do not say everything."""
+    def _missed(self, live: Live) -> list[StoredBlock] | None:
+        """Return the blocks that these detectors have not seen; None if they must replay the whole log instead."""
         blocks = self.head.blocks
         last = (live.next - 1, live.token)
         seen = next((at for at, block in enumerate(blocks) if (block.number, block.token) == last), None)
@@ -333,7 +332,7 @@ class Shard:
     # --- rows ---
 
     def _accepted(self, tables: list[pa.Table], guarantee: int) -> tuple[pa.Table | None, list[str]]:
-        """The rows that are not late, and the late ones; lateness is judged by what was guaranteed before the batch."""
+        """Split rows into accepted and late ones, judged by the guarantee before this batch."""
         if not tables:
             return None, []
         known = [self._coded(table) for table in tables]
@@ -348,12 +347,12 @@ class Shard:
         return pa.Table.from_batches([plain.filter(pa.array(~late))]), told
 
     def _append(self, rows: pa.Table | None) -> list[tuple[int, pa.Table]]:
-        """The rows as a new block at the end of the log. A batch without rows is a block too: guarantees moved."""
+        """Append the rows to the log as a new block; a batch without rows is a block too, since guarantees moved."""
         head = self.head
         head.token = uuid.uuid4().hex[:16]
         number, head.next = head.next, head.next + 1
         if rows is None or not rows.num_rows:
-            head.blocks.append(Block(number, BEGINNING, head.token))
+            head.blocks.append(StoredBlock(number, BEGINNING, head.token))
             return []
         lasting = self._lasting(rows)
         data, last = b"", BEGINNING
@@ -362,27 +361,27 @@ class Shard:
             last = int(ends_of(one_batch(lasting), self.job).max())
             self.store.write(number, data)
         cut = lasting.num_rows < rows.num_rows
-        head.blocks.append(Block(number, last, head.token, 0, len(data), stamp(data), cut))
+        head.blocks.append(StoredBlock(number, last, head.token, 0, len(data), stamp(data), cut))
         return [(number, rows)]
 
     def _lasting(self, rows: pa.Table) -> pa.Table:
-        """The rows that can still matter once this batch is over; only they are stored."""
+        """Return the rows that a query can still need after this batch; only those are stored."""
         reach = reach_of(self.shards.group.units)
         if reach is None:
             return rows
         needed = ends_of(one_batch(rows), self.job) >= self.head.guarantee - reach - 1
         return rows if needed.all() else rows.filter(pa.array(needed))
 
-    def _rows(self, block: Block) -> pa.Table:
+    def _rows(self, block: StoredBlock) -> pa.Table:
         return self._coded(self._stored(block))
 
     def _coded(self, rows: pa.Table) -> pa.Table:
-        """Rows as detectors read them best; beside matches, which are events too, types are texts."""
+        """Return rows with dictionary-coded types; with texts, where matches of other queries are read beside them."""
         chained = any(len(unit.plans) > 1 for unit in self.shards.group.units)
         return (uncoded if chained else coded)(rows, self.job.columns.type)
 
-    def _stored(self, block: Block) -> pa.Table:
-        """The rows of a block as they are stored; what is not exactly as it was written is never read."""
+    def _stored(self, block: StoredBlock) -> pa.Table:
+        """Read the stored rows of a block; refuse bytes that are not exactly those that were written."""
         data = self.store.read(block.number)
         if data is None or (len(data), stamp(data)) != (block.size, block.check):
             raise damaged("a block of the stored state", "it is missing, or not the one that was written last")
@@ -413,9 +412,9 @@ class Shard:
         end = max(block.last for block in several)
         level = several[0].level + 1
         cut = any(block.cut for block in several)
-        head.blocks[first:stop] = [Block(last.number, end, last.token, level, len(data), stamp(data), cut)]
+        head.blocks[first:stop] = [StoredBlock(last.number, end, last.token, level, len(data), stamp(data), cut)]
 
-    def _remove(self, blocks: list[Block]) -> None:
+    def _remove(self, blocks: list[StoredBlock]) -> None:
         for block in blocks:
             if block.size:
                 self.store.remove(block.number)
@@ -436,7 +435,7 @@ class Shard:
 
 
 def _mergeable(head: Head) -> tuple[int, int] | None:
-    """A run of enough old blocks of one level that no unit begins within."""
+    """Find a run of old blocks of one level that is long enough to merge and in which no unit begins."""
     blocks = head.blocks[:-TAIL]
     starts = {known.since for known in head.units.values()}
     first = 0

@@ -1,7 +1,9 @@
-"""Delays on Spark: events may come up to K ticks late; a clock per source says what can still come.
+"""Watermarks on Spark: events may come up to K ticks late; a clock per source says what can still come.
 
 The clock of a source is the largest end it has shown. The guarantee is that no event will end before the slowest clock
 minus K; what comes behind the guarantee is late: counted and set aside, never silently lost.
+
+Paper: slack and clock of Li 2010, 4.5.3, and K-slack of Liu et al. 2009, V; there for one source.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ FORMS = '"in-order", or "slack(10 min)" if events may come that late (also conse
 
 @dataclass(frozen=True, slots=True)
 class Slack:
-    """How late events may be, in ticks; after which silence (in ticks of the others' time) a source no longer counts.
+    """How many ticks late events may come, and when a silent source stops holding back the guarantee.
 
-    With `sources`, nothing is guaranteed before each of them has shown itself. `strategy` is what detectors do about
-    it; the delay is not theirs to know, they are told what is guaranteed.
+    A source is silent if its clock lags behind the others by more than `idle` ticks. With `sources`, nothing is
+    guaranteed before each of them has sent an event. `strategy` says how detectors treat late events; they are not
+    told the delay, only the guarantee.
     """
 
     late: int = 0
@@ -31,14 +34,14 @@ class Slack:
     strategy: Strategy = IN_ORDER
 
     def guarantee(self, clocks: Mapping[str, int]) -> int:
-        """No event will end before this."""
+        """Return the time before which no accepted event will end any more."""
         if not clocks or any(source not in clocks for source in self.sources):
             return BEGINNING
         counted = [clock for source, clock in clocks.items() if source not in self.silent(clocks)]
         return min(counted) - self.late
 
     def silent(self, clocks: Mapping[str, int]) -> list[str]:
-        """The sources that have timed out."""
+        """Return the sources that are silent and no longer waited for."""
         if self.idle is None or not clocks:
             return []
         first = max(clocks.values())
@@ -58,7 +61,7 @@ def parse_order(text: object, schema: Schema, *, idle: object = None, sources: I
 
 
 def _check(strategy: Strategy, text: object) -> None:
-    """What a stream on Spark cannot do is told before it starts."""
+    """Refuse the parts of a strategy that a Spark stream does not support, before it starts."""
     if strategy.events is not None or strategy.quantile is not None:
         why, hint = "the delay must be a time that all shards agree on", "write slack(10 min)"
     elif strategy.ordered or strategy.broken != "count":

@@ -1,4 +1,4 @@
-"""Spark: the same queries on DataFrames, in batches and in streams. Needs pyspark (the extra `spark`).
+"""Detect queries in Spark DataFrames, batch and streaming. Needs pyspark (the extra `spark`).
 
 import tocsin.spark
 
@@ -14,9 +14,9 @@ if find_spec("pyspark") is None:
 
 from tocsin.spark.detect import detect, detector
 from tocsin.spark.explain import explain
+from tocsin.spark.metrics import numbers, watch
 from tocsin.spark.settled import settled
 from tocsin.spark.setup.session import session
-from tocsin.spark.watch import numbers, watch
 from tocsin.spark.write import Sink, matches, start
 
 __all__ = ["Sink", "detect", "detector", "explain", "matches", "numbers", "session", "settled", "start", "watch"]

@@ -1,4 +1,4 @@
-"""Batch: rows go to their shard, are sorted there by time, and stream through one detector a shard."""
+"""Batch detection: shuffle rows to their shard, sort them there by time, and push them through one query graph."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import end
 from tocsin.shards.blocks import COPY, SHARD, described, judged, larger, unusable_row
 from tocsin.shards.job import Job, Shards
-from tocsin.spark.frames import Frame, column
+from tocsin.spark.event_frame import EventFrame, column
 from tocsin.spark.shuffle import Sent
 
 Batches = Iterator[pa.RecordBatch]
 Work = Callable[[Batches], Batches]
 
 
-def detect_batch(events: Frame, sent: Sent, job: Job, *, work: Callable[[Job], Work] | None = None) -> DataFrame:
-    """The matches of a history; `work` is what each shard does (the benchmark puts an idle one there)."""
+def detect_batch(events: EventFrame, sent: Sent, job: Job, *, work: Callable[[Job], Work] | None = None) -> DataFrame:
+    """Detect the matches of a batch; `work` makes the function of a shard (benchmarks pass an idle one)."""
     ends = events.columns.end or events.columns.time
     rows = sent.df.repartition(1) if job.count == 1 else sent.df.repartitionById(job.count, column(SHARD))
     rows = rows.drop(SHARD, COPY).sortWithinPartitions(column(ends))
@@ -33,7 +33,7 @@ def detect_batch(events: Frame, sent: Sent, job: Job, *, work: Callable[[Job], W
 
 
 def worker(job: Job) -> Work:
-    """The function that finds the matches of one shard."""
+    """Return the function that detects the matches of one shard."""
 
     def run(batches: Batches) -> Batches:
         shards = job.of_shard(_shard())
@@ -51,7 +51,7 @@ def worker(job: Job) -> Work:
 def answered(
     job: Job, shards: Shards, number: int, graph: QueryGraph, numbers: list[int], rows: pa.RecordBatch | None
 ) -> Batches:
-    """What some rows bring in this shard, or (None) the end of the history."""
+    """Push rows (None: the end of the history) into the graph of a shard and give the answers."""
     try:
         found = graph.push(end() if rows is None else graph.encode(rows))
     except BadRowError as error:
@@ -67,13 +67,13 @@ def _shard() -> int:
 
 
 def _owned(shards: Shards, number: int, changes: Changes) -> Iterator[ChangeBatch]:
-    """The changes without what other slices will say."""
+    """Drop the changes that belong to other slices of time."""
     for batch in changes:
         yield batch if shards.slices is None else shards.slices.owned(batch, number)
 
 
 def _sorted_out(batch: pa.RecordBatch, job: Job) -> tuple[pa.RecordBatch, list[str]]:
-    """The rows that can be used, and the others described, where they are to be kept."""
+    """Split a batch into its usable rows and, if they are to be kept, descriptions of the bad ones."""
     if not job.keep_bad and job.known is None:
         return batch, []  # the encoder will find them
     rows = judged(batch, job)

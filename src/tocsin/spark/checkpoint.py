@@ -1,4 +1,4 @@
-"""A checkpoint says whose it is: a small file in it, compared before any data moves."""
+"""Check that a checkpoint belongs to this job: a small file in it names its queries, read before data moves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE = "tocsin.json"
 
 
 def claim(spark: SparkSession, checkpoint: str, job: Job) -> None:
-    """Make sure that this job may go on from the checkpoint, and leave its name there."""
+    """Refuse a checkpoint of other queries, another layout or another stream; then write our identity into it."""
     folder = _path(spark, checkpoint)
     file = _path(spark, f"{checkpoint.rstrip('/')}/{FILE}")
     system = folder.getFileSystem(_hadoop(spark))

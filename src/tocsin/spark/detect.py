@@ -1,4 +1,4 @@
-"""The one call: events in a DataFrame, matches in a DataFrame, in a batch or in a stream."""
+"""`tocsin.spark.detect`: events in a DataFrame in, matches in a DataFrame out, batch or streaming."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ from tocsin.schema import Schema
 from tocsin.shards.job import Job, Shards, called, carried, reduced
 from tocsin.shards.result import DETAILS, result_schema
 from tocsin.shards.routes import Group, groups_of, units_of
-from tocsin.shards.slices import Slices, cut, margins
+from tocsin.shards.time_slices import Slices, cut, margins
 from tocsin.shards.watermark import FORMS, Slack, parse_order
 from tocsin.spark.batch import detect_batch
-from tocsin.spark.frames import Frame, column, open_frame
+from tocsin.spark.event_frame import EventFrame, column, open_frame
 from tocsin.spark.rescale import carried_over
 from tocsin.spark.setup.session import same_python
 from tocsin.spark.shuffle import Sent, end_of, send, travelling
 from tocsin.spark.stream import detect_stream
 from tocsin.spark.worker_reads.batch import Files, Unfit, detect_files, in_time_order, sliced
-from tocsin.spark.worker_reads.stream import Fed
-from tocsin.spark.worker_reads.stream import fed as fed_by
+from tocsin.spark.worker_reads.stream import FileStream, file_stream
 from tocsin.spark.write import JOB
 
 SLICES_PER_CORE = 2
@@ -44,7 +43,7 @@ SLICES_PER_CORE = 2
 class Prepared:
     """A detection that is ready to run: everything was checked, nothing was read."""
 
-    frame: Frame
+    frame: EventFrame
     plans: tuple[Plan, ...]
     job: Job
     keep: list[str] | None
@@ -52,12 +51,12 @@ class Prepared:
     closing: bool
     carry_over: str | None = None
     direct: tuple[Files, Job] | None = None  # the files that workers read themselves, and the job cut by time
-    fed: Fed | None = None  # the same for a stream
+    file_stream: FileStream | None = None  # where workers read the files of a stream
     detour: str = ""  # why not
 
     @cached_property
     def sent(self) -> Sent:
-        """The rows on the way through Spark."""
+        """Return the rows with their shards, for a frame that Spark itself reads."""
         known = self.job.known
         stray = None if known is None else ~column(self.frame.columns.type).isin(sorted(known))
         return send(self.frame, self.job, self.keep, stray)
@@ -70,7 +69,7 @@ class Prepared:
         if self.order is None:
             return detect_batch(self.frame, self.sent, job)
         before = None if self.carry_over is None else carried_over(self.frame, job, self.keep, self.carry_over)
-        result = detect_stream(self.fed or self.sent, job, self.order, closing=self.closing, initial=before)
+        result = detect_stream(self.file_stream or self.sent, job, self.order, closing=self.closing, initial=before)
         setattr(result, JOB, job)  # so that `start` can compare it with a checkpoint
         return result
 
@@ -102,7 +101,7 @@ def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: A
 
 
 def detector(query: Any, **options: Any) -> Callable[[DataFrame], DataFrame]:
-    """The same for `df.transform(tocsin.spark.detector(query, ...))`."""
+    """Return `detect` with its arguments filled in, for `df.transform(tocsin.spark.detector(query, ...))`."""
     return lambda events: detect(events, query, **options)
 
 
@@ -131,7 +130,7 @@ def prepare(
     carry_over: str | None = None,
     jit: bool = True,
 ) -> Prepared:
-    """Check everything and plan the work."""
+    """Check all arguments of `detect` and plan the work; nothing is read or started."""
     asked = one_query(query)
     check_unit(time_unit)
     _one_of("unknown", unknown, ("ignore", "error"))
@@ -150,10 +149,10 @@ def prepare(
     if arrival is not None:
         job, keep = _as_they_arrive(frame, job, keep, arrival)
     check_functions(frame.df.sparkSession, job.functions)
-    files, fed, detour = _read_by_workers(frame, job, keep, buckets) if direct else (None, None, "direct=False")
+    files, streamed, detour = _read_by_workers(frame, job, keep, buckets) if direct else (None, None, "direct=False")
     if files is None:
         job = _divided(frame, job, buckets)
-    return Prepared(frame, plans, job, keep, strategy, end_of_stream, carry_over, files, fed, detour)
+    return Prepared(frame, plans, job, keep, strategy, end_of_stream, carry_over, files, streamed, detour)
 
 
 def one_query(query: Any) -> Query:
@@ -166,8 +165,8 @@ def one_query(query: Any) -> Query:
     return as_query(query)
 
 
-def _as_they_arrive(frame: Frame, job: Job, keep: list[str] | None, arrival: str) -> tuple[Job, list[str] | None]:
-    """The column that says in which order rows arrived goes along."""
+def _as_they_arrive(frame: EventFrame, job: Job, keep: list[str] | None, arrival: str) -> tuple[Job, list[str] | None]:
+    """Add the arrival column to those that travel to the workers."""
     if arrival not in frame.rows.names:
         known = ", ".join(map(repr, frame.rows.names))
         raise InputError(f"the input has no arrival column {arrival!r}", detail=f"its columns are: {known}")
@@ -187,7 +186,7 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
 
 
 def _strategy(
-    frame: Frame,
+    frame: EventFrame,
     plans: tuple[Plan, ...],
     order: str | Slack | None,
     idle: str | int | None,
@@ -195,7 +194,7 @@ def _strategy(
     *,
     closing: bool,
 ) -> Slack | None:
-    """How a stream is ordered; None for a batch, which is sorted."""
+    """Parse the order of a stream; None for a batch, which is sorted."""
     if not frame.streaming:
         return None
     if order is None:
@@ -209,8 +208,8 @@ def _strategy(
     return parse_order(order, frame.schema, idle=idle, sources=sources)
 
 
-def _known(frame: Frame) -> frozenset[str]:
-    """The types that may come."""
+def _known(frame: EventFrame) -> frozenset[str]:
+    """Return the types that may come; refuse a frame that does not know them."""
     if frame.schema.open_types:
         raise TocsinError(
             'unknown="error" needs to know the types',
@@ -220,13 +219,13 @@ def _known(frame: Frame) -> frozenset[str]:
 
 
 def _read_by_workers(
-    frame: Frame, job: Job, keep: list[str] | None, buckets: int | None
-) -> tuple[tuple[Files, Job] | None, Fed | None, str]:
-    """The way on which workers read the files themselves, of a batch or of a stream; or why there is none."""
+    frame: EventFrame, job: Job, keep: list[str] | None, buckets: int | None
+) -> tuple[tuple[Files, Job] | None, FileStream | None, str]:
+    """Plan reading by the workers, for a batch or a stream; or return the reason why Spark must read."""
     names = travelling(frame, keep)
     try:
         if frame.streaming:
-            return None, fed_by(frame, job, names), ""
+            return None, file_stream(frame, job, names), ""
         if job.keep_bad or job.known is not None:
             raise Unfit("rows that are reported come from Spark")  # noqa: TRY301
         files = in_time_order(frame, names)
@@ -236,7 +235,7 @@ def _read_by_workers(
 
 
 def check_functions(spark: SparkSession, functions: Mapping[str, Function]) -> None:
-    """Whether workers can load the functions that the queries call; asked before any data moves."""
+    """Check, before any data moves, that workers can load the user functions that the queries call."""
     if not functions:
         return
 
@@ -259,7 +258,7 @@ def check_functions(spark: SparkSession, functions: Mapping[str, Function]) -> N
 
 
 def plan_job(
-    frame: Frame,
+    frame: EventFrame,
     plans: tuple[Plan, ...],
     shown: frozenset[int],
     *,
@@ -268,7 +267,7 @@ def plan_job(
     keep_bad: bool,
     known: frozenset[str] | None = None,
 ) -> tuple[Job, list[str] | None]:
-    """Groups, shards and the shape of the result; and the attributes that must travel."""
+    """Build the job: groups, shards and the schema of the result; also return the attributes that must travel."""
     if buckets is not None and buckets < 1:
         raise TocsinError(f"{buckets} buckets are too few", hint="use at least 1, or leave it out")
     keep = carried(plans, shown, frame.schema, frame.columns)
@@ -295,7 +294,7 @@ def plan_job(
 
 
 def _columns_of(
-    frame: Frame, plans: tuple[Plan, ...], numbers: tuple[int, ...], shown: frozenset[int]
+    frame: EventFrame, plans: tuple[Plan, ...], numbers: tuple[int, ...], shown: frozenset[int]
 ) -> dict[str, str]:
     """The columns that a unit reads, with their types: what its stored events must have."""
     own = frozenset(at for at, number in enumerate(numbers) if number in shown)
@@ -305,7 +304,7 @@ def _columns_of(
     return {name: str(frame.rows.field(name).type) for name in names}
 
 
-def _shards(frame: Frame, groups: Iterable[Group], buckets: int | None) -> list[Shards]:
+def _shards(frame: EventFrame, groups: Iterable[Group], buckets: int | None) -> list[Shards]:
     """Each group with its shards: one for each core, or one where there is no key."""
     found: list[Shards] = []
     first = 0
@@ -315,11 +314,11 @@ def _shards(frame: Frame, groups: Iterable[Group], buckets: int | None) -> list[
     return found
 
 
-def _cores(frame: Frame) -> int:
+def _cores(frame: EventFrame) -> int:
     return int(frame.df.sparkSession.sparkContext.defaultParallelism)
 
 
-def _divided(frame: Frame, job: Job, buckets: int | None) -> Job:
+def _divided(frame: EventFrame, job: Job, buckets: int | None) -> Job:
     """The job for a frame that Spark reads: groups without a key are cut in time, if it is a batch."""
     found: list[Shards] = []
     first = 0
@@ -334,8 +333,8 @@ def _divided(frame: Frame, job: Job, buckets: int | None) -> Job:
     return replace(job, shards=tuple(found))
 
 
-def _warn_of_one(frame: Frame, shards: Shards) -> None:
-    """Everything in one place is slow, and people should hear why."""
+def _warn_of_one(frame: EventFrame, shards: Shards) -> None:
+    """Warn that a query without a key runs in a single task."""
     if shards.slices is None:
         names = ", ".join(unit.name for unit in shards.group.units)
         remedy = "add an equality over all its events, such as WHERE [id]"
@@ -343,8 +342,8 @@ def _warn_of_one(frame: Frame, shards: Shards) -> None:
         warnings.warn(f"{names} has no key: all its events go through one task; {remedy}", stacklevel=5)
 
 
-def _slices(frame: Frame, group: Group, most: int) -> Slices | None:
-    """Slices in time for a batch without a key, if every query has a window of its own."""
+def _slices(frame: EventFrame, group: Group, most: int) -> Slices | None:
+    """Cut a batch without a key into slices of time; None unless each query stands alone and has a window."""
     if most < 2 or any(len(unit.plans) > 1 for unit in group.units):
         return None
     around = margins(plan for unit in group.units for plan in unit.plans)

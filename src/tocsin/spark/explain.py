@@ -1,4 +1,4 @@
-"""How a query will run on Spark, as text: what Catalyst drops, which shard gets what, how a stream is ordered."""
+"""Explain in text how a query will run on Spark: what Catalyst drops, which shard gets what, how late rows are met."""
 
 from __future__ import annotations
 
@@ -31,8 +31,12 @@ def _lines(prepared: Prepared) -> Iterator[str]:
         yield from _group(job.shards[0])
         yield f"result    {', '.join(f'{field.name} {field.type}' for field in job.result)}"
         return
-    if prepared.fed is not None:
-        how = "every shard reads all of them and picks its rows" if prepared.fed.shared else "dealt out to the shards"
+    if prepared.file_stream is not None:
+        how = (
+            "every shard reads all of them and picks its rows"
+            if prepared.file_stream.shared
+            else "dealt out to the shards"
+        )
         yield f"files     Spark hands over the names of new files, the workers read them; {how}"
     if prepared.detour:
         yield f"detour    workers cannot read the input themselves: {prepared.detour}"

@@ -30,25 +30,25 @@ from tocsin.schema import Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FrameColumn:
     """An attribute, or a time of the row, as the frame has it: the column and its Spark type."""
 
     column: Column
     type: st.DataType
 
 
-Sources: TypeAlias = Callable[[str], "Source | None"]  # None: nothing is known about it, so it is not pushed
+Sources: TypeAlias = Callable[[str], "FrameColumn | None"]  # None: nothing is known about it, so it is not pushed
 
 
 def columns_of(schema: st.StructType, names: dict[str, str] | None = None) -> Sources:
     """The columns of a frame by name; `names` gives attributes (or "start", "end") that are called otherwise there."""
     fields = {field.name: field for field in schema.fields}
 
-    def source(name: str) -> Source | None:
+    def source(name: str) -> FrameColumn | None:
         field = fields.get((names or {}).get(name, name))
         if field is None or _padded(field):
             return None
-        return Source(sf.col(quoted(field.name)), field.dataType)
+        return FrameColumn(sf.col(quoted(field.name)), field.dataType)
 
     return source
 
@@ -172,11 +172,11 @@ SPARK_TYPE = {Kind.FLOAT: "double", Kind.TEXT: "string", Kind.BOOL: "boolean"}  
 WHOLE_TYPES = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
 CHECKED = {"+": sf.try_add, "-": sf.try_subtract, "*": sf.try_multiply}  # null where 64 bits do not suffice
 LOGIC = {"and", "or", "not", "is_null", *COMPARED}
-TOP = 2.0**63
+INT64_LIMIT = 2.0**63
 INT_LOW, INT_HIGH = -(2**63), 2**63 - 1
 INT32_HIGH = 2**31 - 1
-DAY = 86_400_000_000
-MOST_DIGITS = 38  # of a Spark decimal
+MICROS_PER_DAY = 86_400_000_000
+SPARK_DECIMAL_DIGITS = 38  # of a Spark decimal
 MOST_NODES = 2_000  # a larger expression costs more in the planner than it saves
 WHOLE_TEXT = r"^[+-]?[0-9]{1,30}\z"
 FLOAT_TEXT = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\z"  # Python and Java read these alike
@@ -289,7 +289,7 @@ class _Exact:
     def whole_against(self, op: str, x: Column, value: float) -> Column:
         if value != value:
             return sf.lit(False)
-        if abs(value) >= TOP and value != -TOP:  # beyond every whole number
+        if abs(value) >= INT64_LIMIT and value != -INT64_LIMIT:  # beyond every whole number
             return x.isNotNull() if op in (("<", "<=", "<>") if value > 0 else (">", ">=", "<>")) else sf.lit(False)
         low = math.floor(value)
         if low == value:
@@ -306,7 +306,7 @@ class _Exact:
         shape_x, shape_y = self.shape(left), self.shape(right)
         if shape_x is None or shape_y is None:
             return None
-        if max(shape_x[0], shape_y[0]) + max(shape_x[1], shape_y[1]) > MOST_DIGITS:
+        if max(shape_x[0], shape_y[0]) + max(shape_x[1], shape_y[1]) > SPARK_DECIMAL_DIGITS:
             return None
         return COMPARED[expr.op](self.number(left, shape_y), self.number(right, shape_x))
 
@@ -338,7 +338,7 @@ class _Exact:
     # --- values -------------------------------------------------------------------------------------------------
 
     def value(self, expr: Bound) -> Column:
-        """The same value on every row, null included."""
+        """Translate to a Column that has the value of `expr` on every row, null included."""
         self.counted()
         match expr:
             case Lit():
@@ -361,7 +361,7 @@ class _Exact:
     def own(self, var: str | None) -> bool:
         return self.var is None or var is None or var == self.var
 
-    def source(self, expr: Bound) -> Source | None:
+    def source(self, expr: Bound) -> FrameColumn | None:
         match expr:
             case Col(_, var, attr) if self.own(var):
                 return self.field(attr)
@@ -458,7 +458,7 @@ def _constant(lit: Lit) -> Column:
     return sf.lit(float(lit.value))
 
 
-def ticks(source: Source) -> Column | None:
+def ticks(source: FrameColumn) -> Column | None:
     """A time as whole ticks, microseconds of instants; None for texts, whose meaning a whole column decides."""
     column = source.column
     match source.type:
@@ -469,9 +469,9 @@ def ticks(source: Source) -> Column | None:
             day = sf.unix_date(column.cast("date")).cast("bigint")
             minutes = (sf.hour(column) * 60 + sf.minute(column)).cast("bigint")
             seconds = (sf.extract(sf.lit("SECOND"), column) * 1_000_000).cast("bigint")
-            return sf.try_add(sf.try_multiply(day, _bigint(DAY)), minutes * _bigint(60_000_000) + seconds)
+            return sf.try_add(sf.try_multiply(day, _bigint(MICROS_PER_DAY)), minutes * _bigint(60_000_000) + seconds)
         case st.DateType():
-            return sf.try_multiply(sf.unix_date(column).cast("bigint"), _bigint(DAY))
+            return sf.try_multiply(sf.unix_date(column).cast("bigint"), _bigint(MICROS_PER_DAY))
         case st.ByteType() | st.ShortType() | st.IntegerType() | st.LongType():
             return column.cast("bigint")
     return None
@@ -529,7 +529,7 @@ def _float_against(op: str, x: Column, value: int) -> Column:
 
 def _exactly(op: str, i: Column, f: Column) -> Column:
     """Whole number op float. The nearest float decides, since rounding keeps order; where it is equal, f is whole."""
-    near, whole, inside = i.cast("double"), f.try_cast("bigint"), f < sf.lit(TOP)
+    near, whole, inside = i.cast("double"), f.try_cast("bigint"), f < sf.lit(INT64_LIMIT)
     less = (near < f) | ~inside | ((near == f) & (i < whole))
     equal = inside & (near == f) & (i == whole)
     more = (near > f) | (inside & (near == f) & (i > whole))
@@ -617,7 +617,7 @@ def _to_int(_: _Exact, expr: Op, x: Column) -> Column:
         digits = sf.trim(x)
         return sf.when(digits.rlike(WHOLE_TEXT), digits.try_cast("bigint"))
     if arg.kind is Kind.FLOAT:
-        return sf.when((x >= sf.lit(-TOP)) & (x < sf.lit(TOP)), x.try_cast("bigint"))
+        return sf.when((x >= sf.lit(-INT64_LIMIT)) & (x < sf.lit(INT64_LIMIT)), x.try_cast("bigint"))
     if not arg.scale:
         return x.cast("bigint")
     unit = sf.lit(Decimal(1).scaleb(-arg.scale)).cast(st.DecimalType(arg.scale, arg.scale))

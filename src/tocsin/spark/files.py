@@ -1,4 +1,4 @@
-"""Files of events on Spark, with the answers of the embedded runner: the same readers, the same types, the same tables.
+"""Detect matches in files with Spark, with the result that the embedded runner gives (`tocsin run --engine spark`).
 
 Parquet is read by Spark, in parallel. CSV, JSON lines and Arrow files are read by the embedded readers in the driver:
 what their columns hold is known only when all rows were seen, and another parser would read some of them otherwise.
@@ -23,28 +23,28 @@ from tocsin.encode.arrow import is_text
 from tocsin.encode.columns import Columns, arrow_type
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.plan.block import Plan
-from tocsin.run.badrows import BadRows
+from tocsin.run.bad_rows import BadRows
+from tocsin.run.complete_schema import known_of
 from tocsin.run.files import find
 from tocsin.run.inputs import open_input, usable
 from tocsin.run.matches import Matches
-from tocsin.run.prepare import known_of
 from tocsin.run.query import Query, declared_fields, notes_of, plans_of, time_type, with_unit
 from tocsin.run.schemas import type_texts
 from tocsin.schema import Kind, Schema
 from tocsin.shards.result import conformed, result_schema
 from tocsin.spark.detect import prepare
-from tocsin.spark.frames import column
+from tocsin.spark.event_frame import column
 from tocsin.spark.setup.errors import noted
 
-PLAIN = (
+SHARED_TYPES = (
     pa.types.is_string, pa.types.is_boolean, pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64,
     pa.types.is_date32, pa.types.is_decimal128,
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Found:
-    """Events in a frame, and all that the embedded runner would know of them."""
+class FileEvents:
+    """The events of the files as a DataFrame, with the schema and counts that the embedded runner would have."""
 
     df: DataFrame
     columns: Columns
@@ -108,7 +108,7 @@ def detect_files(
 # --- events --------------------------------------------------------------------------------------------------------
 
 
-def _stored(spark: SparkSession, query: Query, input: str, columns: Columns) -> Found | None:
+def _stored(spark: SparkSession, query: Query, input: str, columns: Columns) -> FileEvents | None:
     """Parquet files as Spark reads them; None if there are others, or types that Spark would read otherwise."""
     paths = find(input)
     if query.schema is not None or any(path.suffix.lower() not in (".parquet", ".pq") for path in paths):
@@ -132,16 +132,16 @@ def _stored(spark: SparkSession, query: Query, input: str, columns: Columns) -> 
     schema, notes = known_of(sample, own, query.queries)
     time = rows.field(own.time).type
     instant = time if pa.types.is_timestamp(time) or pa.types.is_date(time) else None
-    return Found(_without_nulls(df, schema), own, rows, instant, schema, notes, counts)
+    return FileEvents(_without_nulls(df, schema), own, rows, instant, schema, notes, counts)
 
 
 def _plain(type: pa.DataType) -> bool:
     """Whether Spark has this type, with the same values."""
-    return any(test(type) for test in PLAIN) or (pa.types.is_timestamp(type) and type.unit == "us")
+    return any(test(type) for test in SHARED_TYPES) or (pa.types.is_timestamp(type) and type.unit == "us")
 
 
 def _survey(df: DataFrame, rows: pa.Schema, columns: Columns) -> tuple[pa.Table, dict[str, int]]:
-    """A few rows that show what all show: for each type a value of each attribute, and a null where there is one."""
+    """Return few rows that show the schema of all: per type a value of each attribute, and a null if there is one."""
     names = [name for name in rows.names if name != columns.type]
     kind = column(columns.type)
     values = [sf.any_value(column(name), sf.lit(True)).alias(f"v{at}") for at, name in enumerate(names)]
@@ -164,7 +164,7 @@ def _survey(df: DataFrame, rows: pa.Schema, columns: Columns) -> tuple[pa.Table,
     return pa.table(arrays, schema=rows), counts
 
 
-def _read(spark: SparkSession, query: Query, input: str, columns: Columns, bad: BadRows) -> Found | None:
+def _read(spark: SparkSession, query: Query, input: str, columns: Columns, bad: BadRows) -> FileEvents | None:
     """Other files as the embedded runner reads them, judged row by row, then handed to Spark."""
     given = open_input(input, columns, declared=declared_fields(query.schema), bad=bad)
     own, whole = given.columns, given.table()
@@ -182,7 +182,7 @@ def _read(spark: SparkSession, query: Query, input: str, columns: Columns, bad: 
     texts = type_texts(table, own).value_counts()
     counts = {str(each["values"]): each["counts"] for each in texts.to_pylist()}
     df = spark.createDataFrame(_for_spark(table, known))
-    return Found(_without_nulls(df, known), own, table.schema, time_type(given), known, notes, counts)
+    return FileEvents(_without_nulls(df, known), own, table.schema, time_type(given), known, notes, counts)
 
 
 def _for_spark(table: pa.Table, schema: Schema) -> pa.Table:
@@ -209,7 +209,7 @@ def _for_spark(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 def _without_nulls(df: DataFrame, schema: Schema) -> DataFrame:
-    """A column without any value has no type, as for the embedded runner."""
+    """Make columns without any value untyped nulls, as the embedded runner sees them."""
     empty = [name for name, field in declared_fields(schema).items() if field.kind is Kind.NULL and name in df.columns]
     return df.withColumns({name: sf.lit(None) for name in empty}) if empty else df
 
@@ -218,7 +218,7 @@ def _without_nulls(df: DataFrame, schema: Schema) -> DataFrame:
 
 
 def _called(query: Query, *, all: bool) -> tuple[Query, Any]:
-    """The query with a name for each part, so that answers can be told apart; and which parts answer."""
+    """Name every query, so that their rows can be told apart; also return which of them answer."""
     named = tuple(each if each.name else replace(each, name=f"query_{at}__") for at, each in enumerate(query.queries))
     numbers = range(len(named)) if all else query.answers
 
@@ -228,7 +228,7 @@ def _called(query: Query, *, all: bool) -> tuple[Query, Any]:
     return Query(named, query.schema), shown
 
 
-def _table_of(whole: pa.Table, plan: Plan, plans: Sequence[Plan], found: Found, name: str | None) -> pa.Table:
+def _table_of(whole: pa.Table, plan: Plan, plans: Sequence[Plan], found: FileEvents, name: str | None) -> pa.Table:
     """The matches of one query, in the types of the files, in the order in which they became certain."""
     mine = whole.filter(pc.and_(pc.equal(whole.column("kind"), "match"), pc.equal(whole.column("query"), plan.name)))
     names = frozenset(each.name for each in plans if each.name)
@@ -240,7 +240,7 @@ def _table_of(whole: pa.Table, plan: Plan, plans: Sequence[Plan], found: Found, 
 
 
 def _report(table: pa.Table, input: str, bad: BadRows) -> None:
-    """The rows that could not be used."""
+    """Report the rows that could not be used."""
     for text in (
         table.filter(pc.equal(table.column("kind"), "bad")).column("details").to_pylist() if not bad.failing else ()
     ):

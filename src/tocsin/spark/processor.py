@@ -1,8 +1,8 @@
-"""Spark's side of a shard, small enough to be looked at before anything is loaded.
+"""The stateful processor that Spark runs for each shard; it loads the engine only when rows come.
 
-When a stream starts, Spark runs a new Python process that asks the processor for its state variables, and nothing else.
-So the processor knows only those; a class inside a function travels whole, without this module, and what it does with
-rows is loaded where rows come.
+When a stream starts, Spark starts a Python process only to ask the processor for its state variables. Loading Tocsin,
+pandas and Numba there would cost seconds. So the class below imports nothing at first. It is defined inside a function
+because such a class is pickled by value: the process need not import this module.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Carrying over: the state of one checkpoint as the initial state of another, with another number of shards.
+"""Rescale a stream (`carry_over=`): start a new checkpoint from the state of an old one, with other shards.
 
-The state is events, so it can be dealt out anew: every stored row is sent to its new shard by the same rules as a row
-that arrives. Clocks and guarantees are the same in all shards and go along.
+The state is events. Every stored row is routed to its new shard by the rules for a row that arrives. Clocks and
+guarantees are equal in all shards and are copied.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tocsin.shards.identity import admit
 from tocsin.shards.job import Job
 from tocsin.shards.result import conformed
 from tocsin.shards.shard import Head
-from tocsin.spark.frames import Frame
+from tocsin.spark.event_frame import EventFrame
 from tocsin.spark.shuffle import send
 
 
-def carried_over(frame: Frame, job: Job, keep: list[str] | None, checkpoint: str) -> DataFrame:
+def carried_over(frame: EventFrame, job: Job, keep: list[str] | None, checkpoint: str) -> DataFrame:
     """The stored events of another checkpoint as packed rows for the shards of this job, with its clocks."""
     spark = frame.df.sparkSession
     heads = _heads(spark, checkpoint)
@@ -66,7 +66,7 @@ def _state(spark: SparkSession, checkpoint: str, variable: str) -> DataFrame:
 
 
 def _acceptable(heads: list[Head], job: Job) -> None:
-    """Whether the events say all that this job must know."""
+    """Refuse a state that this job cannot begin with: closed, of other queries, or with events it cannot tell apart."""
     if any(head.closed for head in heads):
         raise StateError("the stream was closed", hint="a closed stream does not go on")
     known = {name: unit for head in heads for name, unit in head.units.items()}

@@ -1,4 +1,4 @@
-"""What stands: a log of answers and withdrawals folded into the current matches."""
+"""Fold a log of answers and retractions into the matches that stand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows on their way: what Catalyst drops, and the shard that each row is sent to."""
+"""Prepare rows for the shuffle as Catalyst expressions: drop what no query reads, compute the shard of each row."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tocsin.schema import Kind
 from tocsin.shards.blocks import COPY, SHARD
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.routes import Attrs, Group, own_columns
+from tocsin.spark.event_frame import EventFrame, column
 from tocsin.spark.expressions import columns_of, row_filter, ticks
-from tocsin.spark.frames import Frame, column
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def either(tests: list[Column]) -> Column:
     return reduce(Column.__or__, tests)
 
 
-def instant(frame: Frame, name: str) -> Column:
+def instant(frame: EventFrame, name: str) -> Column:
     """A time column as our ticks: whole numbers as they are, points in time as microseconds, in whatever zone."""
     source = columns_of(frame.df.schema)(name)
     found = None if source is None else ticks(source)
@@ -37,14 +37,14 @@ def instant(frame: Frame, name: str) -> Column:
     return found
 
 
-def end_of(frame: Frame) -> Column:
+def end_of(frame: EventFrame) -> Column:
     return instant(frame, frame.columns.end or frame.columns.time)
 
 
 # --- what is dropped -----------------------------------------------------------------------------------------------
 
 
-def wanted(frame: Frame, group: Group) -> tuple[Column, list[str]]:
+def wanted(frame: EventFrame, group: Group) -> tuple[Column, list[str]]:
     """The rows that a group may need, and what was pushed down to find them."""
     kinds = column(frame.columns.type)
     free: list[str] = []
@@ -68,15 +68,15 @@ def wanted(frame: Frame, group: Group) -> tuple[Column, list[str]]:
 # --- where a row goes ----------------------------------------------------------------------------------------------
 
 
-def bucket(frame: Frame, attrs: Attrs, count: int) -> Column:
+def bucket(frame: EventFrame, attrs: Attrs, count: int) -> Column:
     """The bucket of a row by its key; null where a part of the key is null, since null equals nothing."""
     values = [_exact(frame, attr) for attr in attrs]
     known = ~either([value.isNull() for value in values])
     return sf.when(known, sf.pmod(sf.xxhash64(*values), sf.lit(count)).cast("int"))
 
 
-def _exact(frame: Frame, attr: str) -> Column:
-    """A key attribute in a form that is equal exactly where the engine finds it equal (`steering` does the same)."""
+def _exact(frame: EventFrame, attr: str) -> Column:
+    """A key attribute in a form that is equal exactly where the engine finds it equal (`worker_reads.routing` too)."""
     kind, scale = exact_kind(frame, attr)
     match kind:
         case Kind.INT:
@@ -90,13 +90,13 @@ def _exact(frame: Frame, attr: str) -> Column:
     return column(attr)
 
 
-def exact_kind(frame: Frame, attr: str) -> tuple[Kind, int]:
+def exact_kind(frame: EventFrame, attr: str) -> tuple[Kind, int]:
     """The kind of an attribute, and its decimal places."""
     field = frame.schema.common.get(attr) or next(own[attr] for own in frame.schema.types.values() if attr in own)
     return field.kind, field.scale
 
 
-def shards_of(frame: Frame, shards: Shards) -> Column:
+def shards_of(frame: EventFrame, shards: Shards) -> Column:
     """The shards of a row within a group, as one number where that is enough, else as an array."""
     first, count = shards.first, shards.count
     if shards.slices is not None:
@@ -127,7 +127,7 @@ def shards_of(frame: Frame, shards: Shards) -> Column:
     return found
 
 
-def _slices(frame: Frame, shards: Shards) -> Column:
+def _slices(frame: EventFrame, shards: Shards) -> Column:
     """Every slice that must see a row: its own, and those whose margins it lies in."""
     slices = shards.slices
     assert slices is not None
@@ -139,21 +139,21 @@ def _slices(frame: Frame, shards: Shards) -> Column:
     return sf.sequence(lowest + sf.lit(shards.first), highest + sf.lit(shards.first))
 
 
-def unusable(frame: Frame) -> Column:
+def unusable(frame: EventFrame) -> Column:
     """Rows that no detector can take: they are sent along to be reported."""
     columns = frame.columns
     roles = (columns.type, columns.time, columns.end, columns.eid)
     return either([column(name).isNull() for name in roles if name is not None])
 
 
-def travelling(frame: Frame, keep: list[str] | None) -> list[str]:
+def travelling(frame: EventFrame, keep: list[str] | None) -> list[str]:
     """The columns that go to the workers."""
     columns = frame.columns
     roles = (columns.type, columns.time, columns.end, columns.eid, columns.source)
     return [name for name in frame.df.columns if keep is None or name in keep or name in roles]
 
 
-def send(frame: Frame, job: Job, keep: list[str] | None, unknown: Column | None = None) -> Sent:
+def send(frame: EventFrame, job: Job, keep: list[str] | None, unknown: Column | None = None) -> Sent:
     """Rows with their shards: filtered, pruned, and repeated where several shards need them.
 
     Rows that must be reported, because they are unusable or (`unknown`) of a type that nobody declared, go to shard 0.
@@ -182,7 +182,7 @@ def send(frame: Frame, job: Job, keep: list[str] | None, unknown: Column | None 
     return Sent(df, tuple(dropped))
 
 
-def _needed(frame: Frame, name: str, some: Column) -> Column:
+def _needed(frame: EventFrame, name: str, some: Column) -> Column:
     """A column of a row; texts of rows that only move the clock do not travel."""
     light = not frame.streaming or name in (frame.columns.type, frame.columns.source)
     if light or not pa.types.is_string(frame.rows.field(name).type):

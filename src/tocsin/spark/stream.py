@@ -1,6 +1,6 @@
-"""Streams: rows come to their shard, and each shard keeps its events in Spark's state and answers from them.
+"""Streaming detection: rows reach their shard, which keeps its events in Spark's state store and answers from them.
 
-Rows come packed by a task before, or the shard reads new files itself and picks its own (`fed.py`).
+A task before packs rows per shard; or the shard reads new files itself and keeps its rows (`worker_reads.stream`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tocsin.errors import StateError
 from tocsin.shards.blocks import PACKED, Note, Packer, as_table
 from tocsin.shards.job import Job
-from tocsin.shards.labels import labels_of
 from tocsin.shards.shard import Shard
+from tocsin.shards.shard_labels import labels_of
 from tocsin.shards.watermark import Slack
-from tocsin.spark.answers import received, sent_frames, sent_schema
+from tocsin.spark.answer_columns import received, sent_frames, sent_schema
+from tocsin.spark.metrics import NAME, measures
 from tocsin.spark.processor import processor
 from tocsin.spark.setup.session import STREAMING
 from tocsin.spark.shuffle import Sent
-from tocsin.spark.watch import NAME, measures
-from tocsin.spark.worker_reads.stream import Fed, Feed
+from tocsin.spark.worker_reads.stream import FileReading, FileStream
 
 AT = "__at"
 # Spark's own watermark moves only while a stream is being closed: then a batch without data follows the last one with
@@ -41,7 +41,7 @@ CHANGES = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled
 
 
 def detect_stream(
-    source: Sent | Fed,
+    source: Sent | FileStream,
     job: Job,
     order: Slack,
     *,
@@ -52,7 +52,7 @@ def detect_stream(
     """The matches of a stream, with late rows and metrics as rows of their own kind.
 
     `source` is rows with their shards, or the files behind the stream where workers read them. `initial` is what
-    another checkpoint held (`carry.py`). `shard` is what each shard does with a batch (the benchmark puts an idle one
+    another checkpoint held (`rescale`). `shard` is what each shard does with a batch (the benchmark puts an idle one
     there).
     """
     _suited(source.df.sparkSession, job)
@@ -60,10 +60,10 @@ def detect_stream(
     label = _label(labels)
     now = sf.current_timestamp() if closing else sf.lit(STILL).cast("timestamp")
     keyed = _arriving(source, job, labels).withColumn(AT, now).withWatermark(AT, BEHIND)
-    feed = source.feed if isinstance(source, Fed) else None
+    reading = source.reading if isinstance(source, FileStream) else None
     numbers = {label: number for number, label in enumerate(labels)}
     answered = keyed.groupBy("label").transformWithStateInPandas(
-        processor(_pickled(Work(job, order, numbers, shard, closing, feed))),
+        processor(_pickled(Work(job, order, numbers, shard, closing, reading))),
         outputStructType=from_arrow_schema(sent_schema(job.result)),
         outputMode="append",
         timeMode="EventTime",
@@ -73,7 +73,7 @@ def detect_stream(
 
 
 def _pickled(work: Work) -> bytes:
-    """With functions of users inside, as Spark would send them."""
+    """Pickle with cloudpickle, as Spark does: the work may contain functions of the user."""
     data: bytes = dumps(work)  # type: ignore[no-untyped-call]
     return data
 
@@ -83,11 +83,11 @@ def _label(labels: list[int]) -> Column:
     return known[sf.col("shard")]
 
 
-def _arriving(source: Sent | Fed, job: Job, labels: list[int]) -> DataFrame:
-    """What comes to the shards: names of files for each, or packed rows; with the label of the shard."""
-    if isinstance(source, Fed) and source.shared:
+def _arriving(source: Sent | FileStream, job: Job, labels: list[int]) -> DataFrame:
+    """Return the input of the shards: names of files, or packed rows, each with the label of its shard."""
+    if isinstance(source, FileStream) and source.shared:
         return source.df.coalesce(1).select("path", sf.explode(sf.array(*map(sf.lit, labels))).alias("label"))
-    pack = _reading(job, source.feed) if isinstance(source, Fed) else _packing(job)
+    pack = _reading(job, source.reading) if isinstance(source, FileStream) else _packing(job)
     return source.df.mapInArrow(pack, from_arrow_schema(PACKED)).withColumn("label", _label(labels))
 
 
@@ -98,15 +98,15 @@ def _packing(job: Job) -> Any:
     return pack
 
 
-def _reading(job: Job, feed: Feed) -> Any:
+def _reading(job: Job, reading: FileReading) -> Any:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return feed.packed(job, (path for batch in batches for path in batch.column(0).to_pylist()))
+        return reading.packed(job, (path for batch in batches for path in batch.column(0).to_pylist()))
 
     return read
 
 
 def _suited(spark: SparkSession, job: Job) -> None:
-    """Spark's Python state needs RocksDB, best with a log of changes; and a task for each shuffle partition costs."""
+    """Set the state store that Python state needs (RocksDB, with changelogs); warn of too many shuffle partitions."""
     if ROCKSDB not in (spark.conf.get(PROVIDER) or ""):
         spark.conf.set(PROVIDER, STREAMING[PROVIDER])
     if CHANGES not in _chosen(spark):
@@ -123,7 +123,7 @@ def _suited(spark: SparkSession, job: Job) -> None:
 
 
 def _chosen(spark: SparkSession) -> dict[str, Any]:
-    """The settings of a session that somebody has made."""
+    """Return the settings of a session that were set explicitly."""
     found: dict[str, Any] = spark.conf.getAll
     return found
 
@@ -133,26 +133,26 @@ def _chosen(spark: SparkSession) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Work:
-    """All that a worker must know of a stream; `numbers` are the shards by their labels."""
+    """All that a worker must know of a stream; `numbers` maps labels to shards."""
 
     job: Job
     order: Slack
     numbers: dict[int, int]
     shard: type[Any]
     closing: bool
-    feed: Feed | None
+    reading: FileReading | None
 
 
 @lru_cache(maxsize=8)
 def work_of(data: bytes) -> Work:
-    """The work of a stream, unpacked once in each worker."""
+    """Unpickle the work of a stream; kept, so that each worker does it once."""
     work: Work = loads(data)
     return work
 
 
 @dataclass(frozen=True)
 class Stateful:
-    """Spark's state as the store of a shard, and its timer as the end of the stream."""
+    """Adapts Spark's state variables to the store of a shard, and its timer to the end of the stream."""
 
     work: Work
     handle: Any
@@ -160,7 +160,7 @@ class Stateful:
     blocks: Any
 
     def rows(self, key: Any, frames: Iterator[pd.DataFrame], timers: Any) -> Iterator[pd.DataFrame]:
-        """A micro-batch of a shard."""
+        """Process one micro-batch of a shard."""
         work, number = self.work, self.work.numbers[int(key[0])]
         notes: list[Note] = []
         tables: list[pa.Table] = []
@@ -172,8 +172,8 @@ class Stateful:
             notes += [Note.read(note) for note in frame["note"] if note is not None]
             tables += [as_table(block) for block in frame["block"] if block is not None]
         if paths:
-            assert work.feed is not None
-            note, table = work.feed.read(work.job, number, paths)
+            assert work.reading is not None
+            note, table = work.reading.read(work.job, number, paths)
             notes, tables = [note], [] if table is None else [table]
         shard = work.shard(work.job, number, work.order, self)
         if work.closing:
@@ -183,14 +183,14 @@ class Stateful:
         yield from sent_frames(shard.batch(notes, tables), work.job.result)
 
     def expired(self, key: Any) -> Iterator[pd.DataFrame]:
-        """The end of a stream that is being closed."""
+        """Close the shard: the timer says that the stream is over."""
         work = self.work
         if work.closing:
             shard = work.shard(work.job, work.numbers[int(key[0])], work.order, self)
             yield from sent_frames(shard.close(), work.job.result)
 
     def initial(self, key: Any, state: pd.DataFrame) -> None:
-        """The events of another checkpoint."""
+        """Start the shard with events of another checkpoint."""
         work = self.work
         tables = [as_table(block) for block in state["block"] if block is not None]
         note, guarantee = Note.read(state["note"].iloc[0]), int(state["guarantee"].iloc[0])

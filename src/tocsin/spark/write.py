@@ -1,4 +1,4 @@
-"""Writing a stream: matches, late rows and metrics each to their place, every batch once however often it is tried.
+"""Write the result of a stream to sinks, by kind of row, so that a repeated micro-batch changes nothing.
 
 Spark repeats the last batch after a fault. A sink of files gets one folder a batch, which a repetition replaces. Other
 sinks get each batch at least once; a match has the same match_id each time, so its reader can tell.
@@ -19,7 +19,7 @@ from tocsin.errors import TocsinError
 from tocsin.spark.checkpoint import claim
 from tocsin.spark.setup.session import fit_checkpoints
 
-KINDS = ("match", "late", "bad", "metrics")
+ROW_KINDS = ("match", "late", "bad", "metrics")
 FILES = ("parquet", "json", "csv", "orc", "text", "avro")
 JOB = "_tocsin_job"  # where a result of `detect` carries its job
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -36,8 +36,8 @@ class Sink:
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
-            if kind not in KINDS:
-                raise TocsinError(f"{kind!r} is no kind of row", hint=f"use {', '.join(KINDS)}")
+            if kind not in ROW_KINDS:
+                raise TocsinError(f"{kind!r} is no kind of row", hint=f"use {', '.join(ROW_KINDS)}")
         if self.format in FILES and self.path is None:
             raise TocsinError(f"a sink of format {self.format} needs a path")
 

@@ -22,7 +22,7 @@ from tocsin.errors import TocsinError, TocsinWarning
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints
 from tocsin.spill import internals as grip
-from tocsin.spill.frames import Frame, Frames, Knowledge, Reach
+from tocsin.spill.frames import Frame, FrameReach, Frames, Knowledge
 from tocsin.spill.reload import Recall, only
 from tocsin.spill.runs import Shelf
 
@@ -65,8 +65,8 @@ class Keeping:
         self.live, self.limit, self.many, self.patience = detector, memory_limit, many, patience
         self.plan = detector.plan
         self.ledger, detector.ledger = Ledger.of(detector.plan), None
-        self.reach = Reach.of(detector.plan)
-        self.frames = Frames(self.reach or Reach(0, 0))
+        self.reach = FrameReach.of(detector.plan)
+        self.frames = Frames(self.reach or FrameReach(0, 0))
         self.shelf = Shelf(folder, memory_limit)
         self.recall = Recall(detector, self.shelf, self.frames)
         self.cut = BEGINNING  # answers whose first event ends before this are owned by frames
@@ -128,7 +128,7 @@ class Keeping:
             frame = awake.pop(0)
             frame.detector, frame.slept = None, self.live.next if frame.held else None
 
-    def _spill(self, reach: Reach) -> None:
+    def _spill(self, reach: FrameReach) -> None:
         """Give the oldest events of the live detector away, as frames; if that fails, nothing has changed."""
         numbers, ends = grip.events(self.live)
         if 4 * int(np.count_nonzero(ends < self.cut - reach.behind)) > len(ends):  # late ones that concern frames only

@@ -7,7 +7,7 @@ go of an answer that is held there, or at the end. Then its events go into a det
 without answering, those that it did not know in order of arrival, and last of all the guarantees. So a deferred event
 behaves like one that comes later, and no guarantee reaches an answer before the events that were there first.
 
-Paper: Liu et al. 2009, VI.D; there alpha_p is `many`, alpha_t `patience`.
+Paper: Liu et al. 2009, VIII; there alpha_p is `many`, alpha_t `patience`.
 """
 
 from __future__ import annotations

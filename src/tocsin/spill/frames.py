@@ -3,6 +3,8 @@
 Which events an answer depends on is known from that end alone: none ends more than a window after it, and none before
 it, or, where the query looks back from its first event, none more than a window before it. So frames can be brought up
 to date one by one, each when it is worth it, and no answer is given twice or lost in between.
+
+Paper: Liu et al. 2009, VIII, has frames of state by time; that they own answers is ours (decision 0013).
 """
 
 from __future__ import annotations
@@ -24,20 +26,20 @@ from tocsin.spill.internals import Held
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class FrameReach:
     """How far before and after the end of its first event the events of an answer end."""
 
     behind: int
     ahead: int
 
     @staticmethod
-    def of(plan: Plan) -> Reach | None:
+    def of(plan: Plan) -> FrameReach | None:
         """None without a window: every event may meet every other."""
         if plan.within is None:
             return None
         scopes = [scope for block in plan.alternatives for scope in root_scopes(block)]
         looks_back = any(isinstance(scope.low, WindowLow) for scope in scopes)
-        return Reach(plan.within if looks_back else 0, plan.within)
+        return FrameReach(plan.within if looks_back else 0, plan.within)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ SAVED = ("low", "high", "known", "rows", "pending", "since", "held", "slept")
 class Frames:
     """All frames, one behind the other; the last one ends where the live detector begins."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: FrameReach) -> None:
         self.reach = reach
         self.all: list[Frame] = []
 

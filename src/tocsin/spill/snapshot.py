@@ -49,7 +49,7 @@ def _summary(keeping: Keeping) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SpillSummary:
     """What is known beside the live detector; `pieces` are tables with their version, id, level and run."""
 
     cut: int
@@ -79,7 +79,7 @@ def load(keeping: Keeping, parts: list[Part]) -> None:
     keeping.measure()
 
 
-def _read(parts: list[Part]) -> Summary:
+def _read(parts: list[Part]) -> SpillSummary:
     stored = decode(only_part(SUMMARY, parts).data, KIND)
     with reading():
         words = stored.words
@@ -89,13 +89,13 @@ def _read(parts: list[Part]) -> Summary:
             table = pa.Table.from_batches([unpacked(part.data, f"part {part.id!r} of the saved state")])
             pieces.append((table, part.version, (id, level, run)))
         seen, matches, retracted = words["counts"]
-        return Summary(
+        return SpillSummary(
             words["cut"], words["edge"], [Frame.restored(frame) for frame in words["frames"]], pieces,
             words["made"], words["next"], (seen, matches, retracted), Spilled(**words["spilled"]), stored.arrays,
         )  # fmt: skip
 
 
-def _resume(keeping: Keeping, state: Summary) -> None:
+def _resume(keeping: Keeping, state: SpillSummary) -> None:
     """Set what is known beside the live detector; what was on disk is written to disk again."""
     keeping.cut, keeping.edge, keeping.shelf.store.next = state.cut, state.edge, state.made
     keeping.frames.all = state.frames

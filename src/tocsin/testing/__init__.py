@@ -1,1 +1,1 @@
-"""Tools to say what must be found and to judge who finds it: notation, oracle, case files. For users too."""
+"""Testing tools, for users too: histories as text, the oracle, case files, generators of queries and streams."""

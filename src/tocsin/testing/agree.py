@@ -1,4 +1,4 @@
-"""Does every way of running a query agree with the oracle? The one question behind the property tests.
+"""Compare every way of running a query with the oracle: the question behind the property tests.
 
     disagreement(query, events)     None, or which mode differs and how
 

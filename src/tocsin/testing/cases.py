@@ -50,7 +50,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundMatch:
     """One match, or one change (op -1 withdraws): each variable in the order of the text with its events."""
 
     binding: tuple[tuple[str, tuple[Event, ...]], ...]
@@ -61,7 +61,7 @@ class Found:
         return [event for _, events in self.binding for event in events]
 
 
-Answer: TypeAlias = Callable[[Sequence[Query], Sequence[Item], Mapping[str, str]], Iterable[Found]]
+Answer: TypeAlias = Callable[[Sequence[Query], Sequence[Item], Mapping[str, str]], Iterable[FoundMatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def run_case(case: Case, answer: Answer, *, log: bool = False) -> Verdict:
         return Verdict(case, tuple(str(error).splitlines()))
 
 
-def _differences(case: Case, events: list[Event], found: list[Found], *, log: bool) -> list[str]:
+def _differences(case: Case, events: list[Event], found: list[FoundMatch], *, log: bool) -> list[str]:
     known = events + [event for change in found for event in change.events if event not in events]
     actual = [(change.op, " ".join(write(event, known) for event in change.events)) for change in found]
     wanted = case.log or tuple((1, line) for line in case.expected)
@@ -243,7 +243,7 @@ def _net(changes: list[tuple[int, str]]) -> Counter[str]:
     return +net
 
 
-def oracle_answer(queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[Found]:
+def oracle_answer(queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
     """The answer of the definition: the matches of the last query, over the events that keep what `order=` says."""
     events = events_of(admitted(items, options))
     answers = list(zip(queries, matches_of_all(queries, events).values(), strict=True))
@@ -251,7 +251,7 @@ def oracle_answer(queries: Sequence[Query], items: Sequence[Item], options: Mapp
         events += [composite(query.name, match) for match in found if query.name is not None]
     by_eid = {event.eid: event for event in reversed(events)}
     return [
-        Found(tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding))
+        FoundMatch(tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding))
         for match in answers[-1][1]
     ]
 
@@ -277,7 +277,7 @@ def admitted(items: Sequence[Item], options: Mapping[str, str]) -> list[Item]:
 
 
 class Turnstile:
-    """Which events come in time, one by one, as slowly and plainly as it can be said."""
+    """Decides for each event in turn whether it comes in time; the plain definition that engines are compared with."""
 
     def __init__(self, order: Strategy) -> None:
         self.order, self.clock, self.left = order, BEGINNING, BEGINNING
@@ -286,7 +286,7 @@ class Turnstile:
         self.waiting: list[int] = []
 
     def lets(self, end: int, *, behind: bool) -> bool:
-        """Whether an event that ends then is taken; `behind`: it breaks a promise."""
+        """Return whether an event ending at `end` is accepted; `behind` means that it breaks a guarantee."""
         if behind:
             if self.order.kind != "slack":  # what never comes to the buffer does not move its clock
                 self.clock = max(self.clock, end)
@@ -305,7 +305,7 @@ class Turnstile:
         return self.late is not None and end < self.clock - self.late
 
     def _counted(self, end: int, most: int) -> bool:
-        """With slack as a number of events, the first of too many leaves; what ends before it comes too late."""
+        """Slack as a number of events: a full buffer releases its first event; what ends before that is late."""
         if end < self.left:
             return False
         self.waiting = sorted([*self.waiting, end])

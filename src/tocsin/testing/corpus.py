@@ -1,4 +1,4 @@
-"""How much a drawn corpus asks: how many pairs match, are rejected by a negation, stand exactly on a boundary.
+"""Measure a corpus of random tests: how many pairs match, are rejected by a negation, touch a boundary.
 
 Random tests that never match anything prove little; these numbers say whether they do, and a test keeps them up.
 """
@@ -17,7 +17,7 @@ from tocsin.lang.syntax import (
     Between,
     Binary,
     Call,
-    Case,
+    CaseWhen,
     Exists,
     In,
     Iseq,
@@ -126,7 +126,7 @@ def at_gap_end(query: Query, events: list[Event], found: list[Match]) -> bool:
 
 PATTERNS = {Seq: "SEQ", And: "AND", Or: "OR", Exists: "EXISTS", Iseq: "ISEQ", Rel: "REL", Not: "negation"}
 EXPRESSIONS = {
-    In: "IN", Between: "BETWEEN", Like: "LIKE", IsNull: "IS NULL", Case: "CASE", Same: "[attr]", Unary: "NOT or -",
+    In: "IN", Between: "BETWEEN", Like: "LIKE", IsNull: "IS NULL", CaseWhen: "CASE", Same: "[attr]", Unary: "NOT or -",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Laws of delay: how late an event comes that comes late, in time units."""
+"""Distributions of delay: by how many time units a late event comes late."""
 
 from __future__ import annotations
 

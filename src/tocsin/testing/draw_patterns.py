@@ -26,13 +26,13 @@ from tocsin.lang.syntax import (
     leaves_of,
 )
 
-DEPTH = 3
-MOST_LEAVES = 6
+DRAWN_DEPTH = 3
+DRAWN_LEAVES = 6
 REPEATS = (Repeat(1, None), Repeat(1, None), Repeat(1, None), Repeat(2, 2), Repeat(2, None), Repeat(1, 2), Repeat(1, 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class DrawnVariable:
     """A variable of the pattern. `region` names the negated parts around it, outermost first."""
 
     name: str
@@ -45,10 +45,10 @@ class Variable:
 class Sketcher:
     """Draws a pattern and keeps a list of its variables."""
 
-    def __init__(self, random: Random, leaves: int = MOST_LEAVES) -> None:
+    def __init__(self, random: Random, leaves: int = DRAWN_LEAVES) -> None:
         self.random = random
         self.leaves = leaves
-        self.variables: list[Variable] = []
+        self.variables: list[DrawnVariable] = []
         self.mentioned: list[str] = []  # names that the pattern itself uses
         self.negations = 0
         self.repetitions: dict[tuple[int, ...], int] = {}
@@ -91,14 +91,14 @@ class Sketcher:
         if repeat and self.repetitions.get(region, 0) < 2 and self.random.random() < (0.15 if region else 0.32):
             many = self.random.choice(REPEATS)
             self.repetitions[region] = self.repetitions.get(region, 0) + self.random.choice((1, 2, 2))
-        self.variables.append(Variable(name, type, region, many is not None))
+        self.variables.append(DrawnVariable(name, type, region, many is not None))
         return Leaf(type, name, None, many)
 
     # --- SEQ and AND ------------------------------------------------------------------------------------------------
 
     def group(self, depth: int, region: tuple[int, ...], *, repeat: bool = True) -> Pattern:
         positive = self.random.choice((1, 1, 2, 2, 3, 3) if region else (1, 2, 2, 2, 3, 3))
-        negative = self.random.choice((0, 0, 1, 1, 1, 2)) if len(region) < DEPTH else 0
+        negative = self.random.choice((0, 0, 1, 1, 1, 2)) if len(region) < DRAWN_DEPTH else 0
         kinds = [True] * positive + [False] * negative
         self.random.shuffle(kinds)
         anchor = self.random.choice([at for at, kind in enumerate(kinds) if kind])  # a plain neighbour for repetitions

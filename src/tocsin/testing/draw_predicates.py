@@ -11,7 +11,7 @@ from tocsin.lang.syntax import (
     Between,
     Binary,
     Call,
-    Case,
+    CaseWhen,
     Expr,
     In,
     IsNull,
@@ -22,7 +22,7 @@ from tocsin.lang.syntax import (
     SelectItem,
     Unary,
 )
-from tocsin.testing.draw_patterns import Variable
+from tocsin.testing.draw_patterns import DrawnVariable
 
 COMPARE = ("=", "<>", "<", "<=", "<=", "<=", ">", ">=", ">=", ">=")  # with likeness in mind: most of them hold
 TEXTS = ("a", "ab", "b", "B_", "")
@@ -41,7 +41,7 @@ def all_of(conjuncts: Sequence[Expr]) -> Expr | None:
 class Speaker:
     """Says something true or false about variables; remembers whom it mentioned."""
 
-    def __init__(self, random: Random, variables: list[Variable]) -> None:
+    def __init__(self, random: Random, variables: list[DrawnVariable]) -> None:
         self.random = random
         self.variables = variables
         self.mentioned: set[str] = set()
@@ -61,7 +61,7 @@ class Speaker:
                 conjuncts.append(self.about(self.random.choice(repeated or self.variables)))
         return all_of(conjuncts)
 
-    def at_leaf(self, var: Variable) -> Expr | None:
+    def at_leaf(self, var: DrawnVariable) -> Expr | None:
         return all_of([self.about(var) for _ in range(self.random.choice((1, 1, 1, 2)))])
 
     def select(self) -> tuple[SelectItem, ...]:
@@ -74,7 +74,7 @@ class Speaker:
             for number in range(self.random.randint(1, 3))
         )
 
-    def equality(self, var: Variable) -> Expr:
+    def equality(self, var: DrawnVariable) -> Expr:
         """`x.a = y.b`, the food of the closure."""
         others = [
             other
@@ -90,7 +90,7 @@ class Speaker:
         )
         return Binary("=", Attr(var.name, one), Attr(other.name, two))
 
-    def about(self, var: Variable) -> Expr:
+    def about(self, var: DrawnVariable) -> Expr:
         """A predicate that a part with this variable may ask."""
         visible = self.visible(var)
         plain = [other for other in visible if not other.repeated]
@@ -101,7 +101,7 @@ class Speaker:
             return Words(self, [*plain, var], [], var).truth(2)
         return Words(self, plain, [*repeated, var], var, sets=True).truth(2)
 
-    def visible(self, var: Variable) -> list[Variable]:
+    def visible(self, var: DrawnVariable) -> list[DrawnVariable]:
         """The variables of the same part and of those around it."""
         return [other for other in self.variables if other.region == var.region[: len(other.region)]]
 
@@ -112,9 +112,9 @@ class Words:
     def __init__(
         self,
         speaker: Speaker,
-        plain: list[Variable],
-        repeated: list[Variable],
-        about: Variable | None,
+        plain: list[DrawnVariable],
+        repeated: list[DrawnVariable],
+        about: DrawnVariable | None,
         *,
         sets: bool = False,
     ) -> None:
@@ -126,9 +126,9 @@ class Words:
         self.first = about  # the first variable to be mentioned is the one that the predicate is about
         self.sets = sets
 
-    def one(self) -> Variable | None:
+    def one(self) -> DrawnVariable | None:
         if self.first is not None and not (self.sets and self.first.repeated):
-            var: Variable | None = self.first
+            var: DrawnVariable | None = self.first
             self.first = None
         else:
             var = self.random.choice(self.plain) if self.plain else None
@@ -193,7 +193,7 @@ class Words:
             return self.aggregate(kind) if self.repeated else self.literal(kind)
         return self.simple(kind, var)
 
-    def simple(self, kind: str, var: Variable) -> Expr:
+    def simple(self, kind: str, var: DrawnVariable) -> Expr:
         if kind == "int" and self.random.random() < 0.15 and not var.repeated:
             return Call(self.random.choice(("start", "end")), (Name(var.name),))
         names = {"int": ("v", "v", "id", "x"), "float": ("w",), "text": ("s",), "bool": ("ok",)}[kind]
@@ -250,7 +250,7 @@ class Words:
             return Call("length", (value("text", depth),))
         if pick < 0.88:
             return Call("int", (value(self.random.choice(("float", "bool", "text")), depth),))
-        return Case(((self.truth(0), value("int", depth)),), value("int", 0, constant=0.5) if pick < 0.96 else None)
+        return CaseWhen(((self.truth(0), value("int", depth)),), value("int", 0, constant=0.5) if pick < 0.96 else None)
 
     def made_float(self, depth: int) -> Expr:
         value, pick = self.value, self.random.random()
@@ -278,7 +278,7 @@ class Words:
             return Call("text", (value("int", 0),))
         if pick < 0.85:
             return Call("coalesce", (value("text", depth), value("text", 0, constant=0.5)))
-        return Case(((self.truth(0), value("text", 0)),), value("text", 0, constant=0.5))
+        return CaseWhen(((self.truth(0), value("text", 0)),), value("text", 0, constant=0.5))
 
     def made_bool(self, depth: int) -> Expr:
         if self.random.random() < 0.4:

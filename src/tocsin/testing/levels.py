@@ -1,4 +1,4 @@
-"""Levels of correctness: what a run promised by the way it answered, found from its log and judged by the oracle.
+"""Levels of correctness (Li 2010, 4.4; Liu et al. 2009, IV): find from the log of a run which properties it has.
 
     classify(query, items, log)     which properties the log has, and the named level that they make
     in_words(level)                 the same as one line
@@ -37,8 +37,8 @@ from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query, leaves_of
 from tocsin.testing.notation import Begin, Item, Promise, events_of, write
 from tocsin.testing.oracle import Binding, Bound, Judge, all_events, as_match, distinct
-from tocsin.testing.oracle_expr import Reader, ticks
-from tocsin.testing.oracle_parts import Block, take_apart, with_names
+from tocsin.testing.oracle_expr import OracleEvaluator, ticks
+from tocsin.testing.oracle_parts import Alternative, take_apart, with_names
 
 Change: TypeAlias = tuple[int, Binding]
 Log: TypeAlias = Sequence[Sequence[Change]]
@@ -213,7 +213,7 @@ class _Run:
         functions: dict[str, Callable[..., Any]],
     ) -> None:
         self.query, self.items, self.log, self.pushed, self.immediate = with_names(query), items, log, pushed, immediate
-        self.reader = Reader(functions)
+        self.reader = OracleEvaluator(functions)
         self.blocks = take_apart(self.query)
         self.set_aside = set_aside
         self.events: dict[Eid, Event] = {}
@@ -231,7 +231,7 @@ class _Run:
             yield from ((at, sign, binding) for sign, binding in changes if op in (None, sign))
 
     def net_changes(self) -> Iterator[tuple[int, int, Binding]]:
-        """The same, but of a push of several items only the sum is told: what came and went within it is nobody's."""
+        """List the net changes of every push: an answer that came and was retracted within one push is left out."""
         for at, changes in enumerate(self.log):
             several = self.pushed[at] - (self.pushed[at - 1] if at else 0) > 1
             net: Counter[Binding] = Counter()
@@ -293,7 +293,7 @@ class _Run:
                 found[binding] = (*found.get(binding, ()), self._support(judge, block, bound))
         return found
 
-    def _support(self, judge: Judge, block: Block, own: Bound) -> Support:
+    def _support(self, judge: Judge, block: Alternative, own: Bound) -> Support:
         """When the scopes end that no event of the match bounds, as the oracle measures them."""
         everything = all_events(own.values())
         full, plain = judge.root_bounds(everything), judge.root_bounds(all_events(own[var] for var in block.fixed))

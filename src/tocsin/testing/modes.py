@@ -1,4 +1,4 @@
-"""The ways to run a query that must all agree: jit or plain, ordered or not, in batches, each pass off, restarted.
+"""Run a query in one of the modes that must all agree: compiled or plain, ordered or not, in batches, restarted.
 
 run(query, events, Mode(batch=1, off={"leaf_order"}))      the net answers of the engine in that mode
 """

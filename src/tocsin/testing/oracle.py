@@ -7,6 +7,8 @@ A block (the root, or one negated part) is judged in this order: arrange events 
 repetition take all that qualifies in its gap, measure the window, ask the predicates, look for violations in the gaps
 of the negations. Which predicate and which gap belongs where is settled before, in `oracle_parts`.
 
+Paper: Li 2010, 2.2 (SEQ, AND, OR, negation) and 5.3 (intervals); Zhang 2012, 2.2 (nested negation, predicates).
+
 The keyword arguments are other readings that the source papers print: `window="exclusive"` (span < W), `order="<="`
 (SEQ allows equal times, gaps are closed), `negation="all"` (a match falls only if all its negated parts occur
 together, in the order of the text).
@@ -36,8 +38,8 @@ from tocsin.lang.syntax import (
     items_of,
     leaves_of,
 )
-from tocsin.testing.oracle_expr import COMPARE, Reader, UndefinedError, ticks
-from tocsin.testing.oracle_parts import Block, Negation, Place, Repetition, take_apart, var_of, with_names
+from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, ticks
+from tocsin.testing.oracle_parts import Alternative, Negation, Repetition, Surroundings, take_apart, var_of, with_names
 
 Binding: TypeAlias = tuple[tuple[str, tuple[Eid, ...]], ...]
 Bound: TypeAlias = dict[str, Event | tuple[Event, ...]]
@@ -65,7 +67,7 @@ def matches(
     """The set of matches, in a fixed order."""
     query = with_names(query)
     width = None if query.within is None else ticks(query.within)
-    judge = Judge(distinct(events), Reader(functions), width, window, order, negation)
+    judge = Judge(distinct(events), OracleEvaluator(functions), width, window, order, negation)
     found: dict[Binding, Match] = {}
     for block in take_apart(query):
         if not block.fixed:
@@ -106,7 +108,7 @@ def distinct(events: Iterable[Event]) -> list[Event]:
     return list(once.values())
 
 
-def as_match(query: Query, block: Block, bound: Bound, reader: Reader) -> Match:
+def as_match(query: Query, block: Alternative, bound: Bound, reader: OracleEvaluator) -> Match:
     """The match as its user sees it: without hidden variables."""
     in_text = dict.fromkeys(var_of(leaf) for leaf in leaves_of(query.pattern))
     seen = {var: bound[var] for var in in_text if var in bound and var not in block.hidden}
@@ -119,7 +121,7 @@ def as_match(query: Query, block: Block, bound: Bound, reader: Reader) -> Match:
     )
 
 
-def columns(select: Sequence[SelectItem], bound: Bound, reader: Reader) -> Iterator[tuple[str, Value]]:
+def columns(select: Sequence[SelectItem], bound: Bound, reader: OracleEvaluator) -> Iterator[tuple[str, Value]]:
     """The SELECT columns: called as given, else by the attribute (with its variable if two share it), else numbered."""
     attrs = [item.expr.name for item in select if isinstance(item.expr, Attr) and item.name is None]
     attrs += [item.name for item in select if item.name is not None]
@@ -148,14 +150,14 @@ class Judge:
     """Finds the matches of blocks in one history."""
 
     events: list[Event]
-    reader: Reader
+    reader: OracleEvaluator
     width: int | None
     window: str
     order: str
     negation: str
     arranged: dict[Pattern, list[Bound]] = field(default_factory=dict)
 
-    def found(self, block: Block, above: Bound, scope: Bounds | None) -> Iterator[Bound]:
+    def found(self, block: Alternative, above: Bound, scope: Bounds | None) -> Iterator[Bound]:
         """Every match of a block, given what the blocks around it bind. Only the root has no scope of its own."""
         for plain in self.arrangements(block.pattern):
             events = all_events(plain.values())
@@ -247,7 +249,7 @@ class Judge:
         reach = self.width if self.window == "inclusive" else self.width - 1
         return Bounds(end - reach, start + reach, end)
 
-    def scope(self, place: Place, own: Bound, bounds: Bounds) -> tuple[int, int]:
+    def scope(self, place: Surroundings, own: Bound, bounds: Bounds) -> tuple[int, int]:
         """The gap between the neighbours of a place as closed ticks, or as far as its block reaches."""
         step = 1 if self.order == "<" else 0
         low, high = bounds.low, bounds.high_under_and if place.under_and else bounds.high
@@ -259,7 +261,7 @@ class Judge:
 
     # --- repetition ------------------------------------------------------------------------------------------------
 
-    def with_members(self, block: Block, above: Bound, plain: Bound, bounds: Bounds) -> Bound | None:
+    def with_members(self, block: Alternative, above: Bound, plain: Bound, bounds: Bounds) -> Bound | None:
         """The plain events and the members of every repetition; None if one has too few or too many."""
         own = dict(plain)
         for repetition in block.repetitions:
@@ -286,7 +288,7 @@ class Judge:
 
     # --- negation --------------------------------------------------------------------------------------------------
 
-    def violated(self, block: Block, bound: Bound, bounds: Bounds) -> bool:
+    def violated(self, block: Alternative, bound: Bound, bounds: Bounds) -> bool:
         if self.negation == "all":
             return bool(block.negations) and self.all_occur(block.negations, bound, bounds, {})
         return any(True for negation in block.negations for _ in self.occurrences(negation, bound, bounds))

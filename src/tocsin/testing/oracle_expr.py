@@ -23,7 +23,7 @@ from tocsin.lang.syntax import (
     Between,
     Binary,
     Call,
-    Case,
+    CaseWhen,
     Duration,
     Expr,
     In,
@@ -50,7 +50,7 @@ class Fraction(Decimal):
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class OracleEvaluator:
     """Evaluates expressions; `functions` are the user's, by lower-case name."""
 
     functions: Mapping[str, Callable[..., Any]]
@@ -110,7 +110,7 @@ class Reader:
                 return (one(var, bound) is None) != negated
             case IsNull(operand, negated):
                 return (self.value(operand, bound) is None) != negated
-            case Case(whens, otherwise):
+            case CaseWhen(whens, otherwise):
                 for condition, result in whens:
                     if self.value(condition, bound) is True:
                         return self.value(result, bound)
@@ -172,7 +172,7 @@ def bare_variables(expr: object) -> frozenset[str]:
             return frozenset()
         case Call(_, args):
             return frozenset().union(*(bare_variables(arg) for arg in args))
-        case Case(whens, otherwise):
+        case CaseWhen(whens, otherwise):
             parts = [part for when in whens for part in when] + ([otherwise] if otherwise else [])
             return frozenset().union(*(bare_variables(part) for part in parts))
         case In(operand, options):

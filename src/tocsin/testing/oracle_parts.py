@@ -59,7 +59,7 @@ class Conjunct:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Surroundings:
     """Where a negation or a repetition stands: after the ends of `left` and before the starts of `right`.
 
     None: no neighbour in its block bounds it on that side. `gap` is equal for negations that share one gap of a SEQ.
@@ -74,7 +74,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    place: Place
+    place: Surroundings
     membership: tuple[Expr, ...]  # asked of each event by itself
 
     @property
@@ -89,12 +89,12 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    place: Place
-    alternatives: tuple[Block, ...]
+    place: Surroundings
+    alternatives: tuple[Alternative, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Alternative:
     """One alternative of the root or of a negated part."""
 
     pattern: Pattern
@@ -120,13 +120,13 @@ class Above:
     repeated: frozenset[str] = frozenset()
 
 
-def take_apart(query: Query) -> tuple[Block, ...]:
+def take_apart(query: Query) -> tuple[Alternative, ...]:
     """The alternatives of a query in which every leaf and every mention is named."""
     check_mentions(query)
     return blocks(query.pattern, closed(query), Above(), windowed=query.within is not None)
 
 
-def blocks(pattern: Pattern, given: tuple[Conjunct, ...], above: Above, *, windowed: bool) -> tuple[Block, ...]:
+def blocks(pattern: Pattern, given: tuple[Conjunct, ...], above: Above, *, windowed: bool) -> tuple[Alternative, ...]:
     """One block for each alternative of a root or a negated pattern, with its share of the given conjuncts."""
     parted = negated_variables(pattern)
     return tuple(block(chosen, parted, given, above, windowed=windowed) for chosen in alternatives(pattern))
@@ -134,7 +134,7 @@ def blocks(pattern: Pattern, given: tuple[Conjunct, ...], above: Above, *, windo
 
 def block(
     chosen: Pattern, parted: frozenset[str], given: tuple[Conjunct, ...], above: Above, *, windowed: bool
-) -> Block:
+) -> Alternative:
     places = tuple(places_in(chosen, None, None, under_and=False, path=()))
     repeated = [place for place in places if isinstance(place.item, Leaf)]
     check_declarations(chosen, above)
@@ -146,7 +146,7 @@ def block(
     mine, below = shared_out(given, places, parted - variables_of(leaves), own)
     mine += tuple(Conjunct(expr) for leaf in leaves for expr in conjuncts(leaf.where))
     predicates, membership = by_member(mine, sets, own, above)
-    return Block(
+    return Alternative(
         chosen,
         fixed,
         tuple(Repetition(place, tuple(membership[var_of(place.item)])) for place in in_turn(repeated)),
@@ -187,7 +187,7 @@ AMBIGUOUS = ""
 
 
 def respelt(node: Any, spelt: Mapping[str, str]) -> Any:
-    """The same syntax with every mention of a variable replaced."""
+    """Return the syntax tree with every mention of a variable replaced by its name in `spelt`."""
     match node:
         case tuple():
             return tuple(respelt(member, spelt) for member in node)
@@ -268,11 +268,11 @@ def places_in(
     *,
     under_and: bool,
     path: tuple[int, ...],
-) -> Iterator[Place]:
+) -> Iterator[Surroundings]:
     """Negations and repetitions with their scopes, when the pattern itself has the scope between left and right."""
     match pattern:
         case Not() | Leaf(repeat=Repeat()):
-            yield Place(pattern, left, right, under_and, path)
+            yield Surroundings(pattern, left, right, under_and, path)
         case Seq(items):
             for index, item in enumerate(items):
                 before = [other for other in items[:index] if not isinstance(other, Not)]
@@ -310,9 +310,9 @@ def ends_of(pattern: Pattern, *, first: bool) -> frozenset[str]:
     return frozenset().union(*(ends_of(item, first=first) for item in positive))
 
 
-def in_turn(places: list[Place]) -> list[Place]:
+def in_turn(places: list[Surroundings]) -> list[Surroundings]:
     """Repetitions in an order in which each stands after those that bound it."""
-    done: list[Place] = []
+    done: list[Surroundings] = []
     waiting = list(places)
     while waiting:
         open_ = {var_of(place.item) for place in waiting}
@@ -324,7 +324,7 @@ def in_turn(places: list[Place]) -> list[Place]:
     return done
 
 
-def check_repetitions(chosen: Pattern, repeated: list[Place], *, windowed: bool) -> None:
+def check_repetitions(chosen: Pattern, repeated: list[Surroundings], *, windowed: bool) -> None:
     """What a repetition may not be (docs/semantics.md, 6)."""
     for node in within_block(chosen):
         if isinstance(node, (Iseq, Rel)) and any(leaf.repeat for leaf in leaves_of(node)):
@@ -394,15 +394,15 @@ def classes(pairs: Iterable[frozenset[Key]]) -> list[frozenset[Key]]:
 
 
 def shared_out(
-    given: tuple[Conjunct, ...], places: tuple[Place, ...], parted: frozenset[str], own: Above
-) -> tuple[tuple[Conjunct, ...], dict[Place, tuple[Conjunct, ...]]]:
+    given: tuple[Conjunct, ...], places: tuple[Surroundings, ...], parted: frozenset[str], own: Above
+) -> tuple[tuple[Conjunct, ...], dict[Surroundings, tuple[Conjunct, ...]]]:
     """The given conjuncts split into those of this block and those that move into one of its negated parts.
 
     `parted` are variables of negated parts in branches that were not chosen: their conjuncts moved away with them.
     """
     inside = {place: variables_of(leaves_of(place.item)) for place in places if isinstance(place.item, Not)}
     mine: list[Conjunct] = []
-    below: dict[Place, tuple[Conjunct, ...]] = dict.fromkeys(inside, ())
+    below: dict[Surroundings, tuple[Conjunct, ...]] = dict.fromkeys(inside, ())
     known = (own.fixed | own.repeated).union(*inside.values())
     for conjunct in given:
         parts = [place for place in inside if conjunct.variables & inside[place]]

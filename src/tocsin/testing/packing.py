@@ -1,4 +1,4 @@
-"""Many cases as one: types, variables and attributes are renamed, so that one run can answer all of them at once.
+"""Pack many cases into one run: types, variables and attributes are renamed, so that they do not meet.
 
 Starting a run may cost seconds (a Spark job does), so hundreds of small cases share one: each keeps to its own types,
 and its attributes are named by their kinds, since one column has one kind.
@@ -22,7 +22,7 @@ Answer: TypeAlias = frozenset[tuple[str, tuple[Eid, ...]]]  # one match: each va
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PackedCase:
     """One case within a pack; its last query answers, under the name of the part."""
 
     name: str
@@ -39,7 +39,7 @@ class Part:
         return {str(leaf.var) for leaf in leaves_of(self.queries[-1].pattern)}
 
 
-def packed(number: int, queries: Sequence[Query], events: Iterable[Event], *, texts: bool = False) -> Part:
+def packed(number: int, queries: Sequence[Query], events: Iterable[Event], *, texts: bool = False) -> PackedCase:
     """A case as the part of this number. Its eids become numbers, or texts, in the order that they had."""
     events = list(events)
     kinds = _attributes(queries, events)
@@ -56,7 +56,7 @@ def packed(number: int, queries: Sequence[Query], events: Iterable[Event], *, te
         for e in events
     ]
     known = {names[name]: replace(field, name=names[name]) for name, field in kinds.items()}
-    return Part(last, tuple(renamed), tuple(moved), known)
+    return PackedCase(last, tuple(renamed), tuple(moved), known)
 
 
 def _attributes(queries: Sequence[Query], events: Sequence[Event]) -> dict[str, Field]:

@@ -21,7 +21,7 @@ from tocsin.lang.syntax import Duration, Leaf, Not, Pattern, Query, items_of, le
 from tocsin.plan.bind import bind
 from tocsin.schema import Field, Kind, Schema
 from tocsin.testing.corpus import without_violations
-from tocsin.testing.draw_patterns import MOST_LEAVES, Sketcher, dressed, rebuilt
+from tocsin.testing.draw_patterns import DRAWN_LEAVES, Sketcher, dressed, rebuilt
 from tocsin.testing.draw_predicates import Speaker
 from tocsin.testing.oracle import matches
 
@@ -45,7 +45,7 @@ SCHEMA = Schema(
 POINTS = replace(SCHEMA, intervals=False)
 
 
-def query(random: Random, *, leaves: int = MOST_LEAVES) -> Query:
+def query(random: Random, *, leaves: int = DRAWN_LEAVES) -> Query:
     """A valid query over SCHEMA; `leaves` is about how many leaves it has at most."""
     while True:
         drawn = any_query(random, leaves=leaves)
@@ -53,7 +53,7 @@ def query(random: Random, *, leaves: int = MOST_LEAVES) -> Query:
             return drawn
 
 
-def any_query(random: Random, *, leaves: int = MOST_LEAVES) -> Query:
+def any_query(random: Random, *, leaves: int = DRAWN_LEAVES) -> Query:
     """A query, possibly one that the binder refuses."""
     sketcher = Sketcher(random, leaves)
     pattern = sketcher.root()
@@ -184,7 +184,7 @@ def positive_leaves(pattern: Pattern) -> tuple[Leaf, ...]:
     return tuple(leaf for item in items_of(pattern) if not isinstance(item, Not) for leaf in positive_leaves(item))
 
 
-def pair(random: Random, *, intervals: bool = True, nulls: bool = True, leaves: int = MOST_LEAVES) -> Pair:
+def pair(random: Random, *, intervals: bool = True, nulls: bool = True, leaves: int = DRAWN_LEAVES) -> Pair:
     """A valid query and a history for it; in most of them there is a match, or would be one without the negations."""
     while True:
         drawn = query(random, leaves=leaves)

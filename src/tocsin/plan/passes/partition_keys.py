@@ -1,4 +1,4 @@
-"""Pass: find the attributes by which the events can be kept apart."""
+"""Pass: find the attributes by which the events can be kept apart (Li 2010, 2.2.2)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _single(block: Block) -> list[Candidate]:
 
 
 def _aligned(per_block: list[list[Candidate]]) -> list[list[Candidate]]:
-    """The same number of classes for every alternative, by label where the labels agree, else by position."""
+    """Give every alternative equally many classes, matched by label where the labels agree, else by position."""
     labels = set.intersection(*({candidate.label for candidate in found} for found in per_block))
     if labels:
         return [[candidate for candidate in found if candidate.label in labels] for found in per_block]

@@ -1,4 +1,4 @@
-"""Pass: test every predicate as early as possible."""
+"""Pass: test every predicate as early as possible (predicate push-in: Zhang 2012, 4.1)."""
 
 from __future__ import annotations
 

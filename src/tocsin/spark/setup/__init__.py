@@ -1,1 +1,1 @@
-"""Setting up: which Java, which session, which classes; what goes wrong there and how it is told."""
+"""Start Spark: find a Java, make a session, prepare its classes, and explain what goes wrong there."""

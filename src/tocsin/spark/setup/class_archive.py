@@ -31,7 +31,7 @@ RECORD = "-XX:DumpLoadedClassList="
 
 
 def options(java: Java) -> list[str]:
-    """What to tell this Java, if there is an archive for it."""
+    """Return the JVM options that use the archive, if there is one for this Java."""
     path = archive_path(java)
     if not path.is_file():
         return []

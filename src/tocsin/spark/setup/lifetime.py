@@ -1,4 +1,4 @@
-"""A session for the length of one command: ours ends with it; one that ran before goes on, as it was."""
+"""Borrow a Spark session for one command: stop it afterwards if we started it, else leave it as it was."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tocsin.spark.setup.session import session
 
 
 @contextmanager
-def borrowed(
+def borrowed_session(
     *, master: str = "local[*]", app: str = "tocsin", config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """The running session, or a new one that is stopped at the end."""
+    """Yield the running session, or a new one that is stopped at the end; settings of a running one are restored."""
     running = SparkSession.getActiveSession()
     before = {} if running is None else {key: running.conf.get(key, None) for key in config or {}}
     spark = session(master=master, app=app, config=config)

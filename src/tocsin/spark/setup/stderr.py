@@ -1,4 +1,4 @@
-"""The stderr of Spark's JVM, passed on to ours; without what every start says, and held back until the start succeeded.
+"""Pass the JVM's stderr on to ours: without the usual noise, and held back until the start has succeeded.
 
 The JVM inherits our stderr otherwise, and nobody could tell a user why it did not start.
 """

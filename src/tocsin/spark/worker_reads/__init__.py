@@ -1,1 +1,1 @@
-"""An optional path: Python workers read Parquet themselves, so that no row passes through the JVM."""
+"""An optional path (`direct=`): Python workers read Parquet files themselves, so that no row passes the JVM."""

@@ -1,8 +1,8 @@
-"""Parquet files in order of time are read by the workers themselves: no row passes through the JVM, none is shuffled.
+"""Read Parquet files that are in order of time in the workers: no row passes the JVM, none is shuffled.
 
 Files of logs and lakes are mostly written as events come. Their footers say from when to when each row group reaches,
 so the driver can see that they are (nearly) in order, cut the time into slices, and tell every task which row groups
-its slice needs. A task reads them in order, holds what the next one may still precede, and streams the rest through its
+its slice needs. A task reads them in order, holds rows that a later group may precede, and streams the rest through its
 detector. Where anything is not as it must be, the ordinary way is taken, and `explain` says why.
 """
 
@@ -23,16 +23,16 @@ from tocsin.shards.job import Job, Shards
 from tocsin.shards.result import conformed
 from tocsin.shards.routes import Group, Unit
 from tocsin.shards.shard import released
-from tocsin.shards.slices import cut, margins
+from tocsin.shards.time_slices import cut, margins
 from tocsin.spark.batch import answered
-from tocsin.spark.frames import Frame
+from tocsin.spark.event_frame import EventFrame
 
-HELD = 4_000_000  # so many rows may overlap in time, at most
-PUSHED = 1 << 16
+MOST_OVERLAPPING_ROWS = 4_000_000  # so many rows may overlap in time, at most
+ROWS_PER_PUSH = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RowGroup:
     """A row group: its file and number, the first and last end in it, and how many rows it has."""
 
     path: str
@@ -46,10 +46,10 @@ class Piece:
 class Files:
     """Row groups in order of their first end, and the columns to read."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RowGroup, ...]
     rows: pa.Schema
 
-    def between(self, low: int, high: int) -> list[Piece]:
+    def between(self, low: int, high: int) -> list[RowGroup]:
         return [piece for piece in self.pieces if piece.last >= low and piece.first <= high]
 
 
@@ -57,7 +57,7 @@ class Unfit(Exception):  # noqa: N818 - no error: the ordinary way is taken
     """Why the files cannot be read by the workers."""
 
 
-def in_time_order(frame: Frame, names: Sequence[str]) -> Files:
+def in_time_order(frame: EventFrame, names: Sequence[str]) -> Files:
     """The files behind a frame, if workers can read them in order; raises Unfit with the reason if not."""
     paths = _paths(frame.df)
     name = frame.columns.end or frame.columns.time
@@ -66,7 +66,7 @@ def in_time_order(frame: Frame, names: Sequence[str]) -> Files:
     pieces.sort(key=lambda piece: (piece.first, piece.path, piece.number))
     if not pieces:
         raise Unfit("there are no rows")
-    if _overlap(pieces) > HELD:
+    if _overlap(pieces) > MOST_OVERLAPPING_ROWS:
         raise Unfit("the files are not in order of time")
     return Files(tuple(pieces), wanted)
 
@@ -87,7 +87,7 @@ def _paths(df: DataFrame) -> list[str]:
     return [unquote(address.path) for address in addresses]
 
 
-def _pieces(path: str, time: str, wanted: pa.Schema) -> Iterator[Piece]:
+def _pieces(path: str, time: str, wanted: pa.Schema) -> Iterator[RowGroup]:
     """The row groups of a file with their first and last time, as the footer tells them."""
     file = pq.ParquetFile(path)
     schema = file.schema_arrow
@@ -106,13 +106,13 @@ def _pieces(path: str, time: str, wanted: pa.Schema) -> Iterator[Piece]:
             continue
         if known is None or not known.has_min_max or known.null_count != 0:
             raise Unfit("the files do not say from when to when they reach, or times are null")
-        yield Piece(path, number, int(known.min_raw), int(known.max_raw), group.num_rows)
+        yield RowGroup(path, number, int(known.min_raw), int(known.max_raw), group.num_rows)
 
 
-def _overlap(pieces: list[Piece]) -> int:
+def _overlap(pieces: list[RowGroup]) -> int:
     """How many rows must be held at most, when row groups are read in order of their first end."""
     most = 0
-    held: list[Piece] = []
+    held: list[RowGroup] = []
     for piece in pieces:
         held = [each for each in held if each.last >= piece.first]
         held.append(piece)
@@ -157,13 +157,13 @@ def _slice(files: Files, job: Job, number: int) -> Iterator[pa.RecordBatch]:
     low = slices.first + number * slices.length - slices.back
     high = slices.first + (number + 1) * slices.length + slices.ahead
     for rows in in_order(files, files.between(low, high), job):
-        for first in range(0, rows.num_rows, PUSHED):
-            yield from answered(job, shards, number, graph, numbers, rows.slice(first, PUSHED))
+        for first in range(0, rows.num_rows, ROWS_PER_PUSH):
+            yield from answered(job, shards, number, graph, numbers, rows.slice(first, ROWS_PER_PUSH))
     yield from answered(job, shards, number, graph, numbers, None)
 
 
-def in_order(files: Files, pieces: list[Piece], job: Job) -> Iterator[pa.RecordBatch]:
-    """The rows of row groups in order of time; what the next one may still precede is held."""
+def in_order(files: Files, pieces: list[RowGroup], job: Job) -> Iterator[pa.RecordBatch]:
+    """Give the rows of row groups in order of time; rows that the next group may still precede are held."""
     held: list[pa.RecordBatch] = []
     for at, piece in enumerate(pieces):
         held.append(_read(files, piece))
@@ -173,7 +173,7 @@ def in_order(files: Files, pieces: list[Piece], job: Job) -> Iterator[pa.RecordB
             yield rows
 
 
-def _read(files: Files, piece: Piece) -> pa.RecordBatch:
+def _read(files: Files, piece: RowGroup) -> pa.RecordBatch:
     file = pq.ParquetFile(piece.path, memory_map=True)
     table = file.read_row_group(piece.number, columns=files.rows.names, use_threads=False)
     return conformed(table, files.rows)

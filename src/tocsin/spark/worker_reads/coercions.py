@@ -17,7 +17,7 @@ CODED = pa.dictionary(pa.int32(), pa.string())
 
 
 @dataclass(frozen=True)
-class Shape:
+class FileColumns:
     """The columns that rows must have, and the name of each in the files.
 
     `type` is the column of types, which is read as a dictionary.

@@ -1,4 +1,4 @@
-"""Tests of single rows in Arrow: what Catalyst would have said of a row, for workers that read files themselves.
+"""Filter rows in Arrow exactly as Catalyst would, for workers that read files themselves.
 
 Only tests that both say exactly are here: an attribute or a time compared with a constant, joined by AND, OR and NOT.
 Which rows reach a shard decides which late rows are reported, so a worker must not be stricter or laxer than Catalyst.
@@ -28,8 +28,8 @@ COMPARED: dict[str, Any] = {
     "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
 }  # fmt: skip
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-NUMBERS = (Kind.INT, Kind.TIME)
-EXACT = 2**53  # whole numbers up to here are floats
+WHOLE_KINDS = (Kind.INT, Kind.TIME)
+EXACT_FLOAT = 2**53  # whole numbers up to here are floats
 
 Test: TypeAlias = tuple[Bound, ...]  # all of them must be true
 
@@ -41,7 +41,7 @@ class Unsayable(Exception):  # noqa: N818 - no error: Spark reads the files then
 def row_tests(type: str, plans: Iterable[Plan], field: Sources, ends: Sources) -> tuple[Test, ...] | None:
     """The tests of which a row of this type must pass one; None if every row may be needed.
 
-    The same as `expressions.row_filter` says in Catalyst; raises Unsayable where that cannot be.
+    Equal to the filter that `expressions.row_filter` builds for Catalyst; raises Unsayable where that is not sure.
     """
     found: list[Test] = []
     for block in (block for plan in plans for block in all_blocks(plan)):
@@ -93,18 +93,18 @@ def _comparable(op: str, column: Bound, constant: Lit) -> bool:
         case (Kind.FLOAT, Kind.FLOAT):
             return True
         case (Kind.FLOAT, Kind.INT):
-            return isinstance(value, int) and abs(value) <= EXACT
+            return isinstance(value, int) and abs(value) <= EXACT_FLOAT
         case (Kind.INT, Kind.FLOAT):
-            return isinstance(value, float) and value.is_integer() and abs(value) <= EXACT
-    return column.kind in NUMBERS and constant.kind in NUMBERS
+            return isinstance(value, float) and value.is_integer() and abs(value) <= EXACT_FLOAT
+    return column.kind in WHOLE_KINDS and constant.kind in WHOLE_KINDS
 
 
 # --- in the worker -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A batch, and which of its columns are the times."""
+class TimedBatch:
+    """A batch of rows, and the columns that hold start and end."""
 
     batch: pa.RecordBatch
     times: Mapping[str, str]  # the columns of "start" and "end"

@@ -1,7 +1,7 @@
-"""Steering: the shards of rows that a worker has read itself, the same that `shuffle` lets Catalyst compute.
+"""Route rows that a worker has read itself to the shards that `shuffle` would have Catalyst compute.
 
-A shard is part of the checkpoint, so both ways must agree on every row: the key in the same exact form, the same hash,
-the same copies in the same order. `steering` says no (Unsayable) where that is not sure.
+The shard of a row is part of the checkpoint, so both ways must agree on every row: the key in one exact form, one hash,
+the same copies in the same order. `routing_rules` raises Unsayable where that is not sure.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tocsin.schema import Kind
 from tocsin.shards.blocks import COPY, SHARD
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.routes import Attrs, own_columns
+from tocsin.spark.event_frame import EventFrame
 from tocsin.spark.expressions import columns_of
-from tocsin.spark.frames import Frame
 from tocsin.spark.shuffle import exact_kind, is_many
-from tocsin.spark.worker_reads.filters import Rows, Test, Unsayable, row_tests
+from tocsin.spark.worker_reads.filters import Test, TimedBatch, Unsayable, row_tests
 from tocsin.spark.worker_reads.xxhash64 import buckets, hashable
 
 NOWHERE = -1
@@ -34,15 +34,15 @@ Places: TypeAlias = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Steering:
-    """How rows find their shards: for each group the tests of each type (None: no test), and the form of keys."""
+class RoutingRules:
+    """The routing rules: for each group the filters of each type (None: no filter), and the form of keys."""
 
     tests: tuple[Mapping[str, tuple[Test, ...] | None], ...]
     keys: Mapping[str, pa.DataType]
     times: Mapping[str, str]
 
-    def steered(self, batch: pa.RecordBatch, job: Job, only: int | None = None) -> pa.RecordBatch:
-        """The rows that some shard (or this one) needs, once for each, with columns that say which; others are gone."""
+    def routed(self, batch: pa.RecordBatch, job: Job, only: int | None = None) -> pa.RecordBatch:
+        """Return the rows that some shard (`only`: this one) needs, once per shard, with the shard in a column."""
         look = _Look(self, batch, job)
         slots = [slot for at in range(len(job.shards)) for slot in look.slots(at)]
         if len(job.shards) == 1 and not is_many(job.shards[0]):
@@ -57,8 +57,8 @@ class Steering:
         return look.with_own(found, rows, table[rows, places])
 
 
-def steering(frame: Frame, job: Job) -> Steering:
-    """How a worker steers the rows of a frame; raises Unsayable if it cannot be as Catalyst would."""
+def routing_rules(frame: EventFrame, job: Job) -> RoutingRules:
+    """Derive the routing rules of a frame; raises Unsayable if a worker cannot route exactly as Catalyst does."""
     names = {"start": frame.columns.time, "end": frame.columns.end or frame.columns.time}
     source, ends = columns_of(frame.df.schema), columns_of(frame.df.schema, names)
     tests: list[dict[str, tuple[Test, ...] | None]] = []
@@ -69,10 +69,10 @@ def steering(frame: Frame, job: Job) -> Steering:
         ways = [key for way in shards.group.ways.values() for key in way.keys]
         for attr in {attr for key in (*ways, *shards.group.homes) for attr in key}:
             keys[attr] = _key_type(frame, attr)
-    return Steering(tuple(tests), keys, names)
+    return RoutingRules(tuple(tests), keys, names)
 
 
-def _key_type(frame: Frame, attr: str) -> pa.DataType:
+def _key_type(frame: EventFrame, attr: str) -> pa.DataType:
     """The type in which a key attribute is hashed; as `shuffle.bucket` casts it."""
     kind, scale = exact_kind(frame, attr)
     type = frame.rows.field(attr).type
@@ -90,9 +90,9 @@ def _key_type(frame: Frame, attr: str) -> pa.DataType:
 
 @dataclass
 class _Look:
-    """A batch while its rows are steered: hashes are computed once for each key."""
+    """One batch while its rows are routed: hashes are computed once for each key."""
 
-    steering: Steering
+    rules: RoutingRules
     batch: pa.RecordBatch
     job: Job
     known: dict[tuple[Attrs, int], Places] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class _Look:
         wide = max((shards.count if way.everywhere else len(way.keys) for way in ways.values()), default=1)
         slots = [np.full(self.batch.num_rows, NOWHERE, np.int32) for _ in range(wide)]
         cases: dict[tuple[tuple[Attrs, ...], bool], list[str]] = {}
-        for type in self.steering.tests[at]:
+        for type in self.rules.tests[at]:
             way = ways.get(type)
             if way is None and ways:
                 continue
@@ -151,7 +151,7 @@ class _Look:
         return rows
 
     def _exact(self, attr: str) -> pa.Array:
-        array, type = self.batch.column(attr), self.steering.keys[attr]
+        array, type = self.batch.column(attr), self.rules.keys[attr]
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         if is_instant(array.type):
@@ -163,13 +163,13 @@ class _Look:
         kinds = as_dictionary(self.batch.column(self.job.columns.type))
         names = kinds.dictionary.to_pylist()
         codes = kinds.indices.to_numpy(zero_copy_only=False)
-        tests = self.steering.tests[at]
+        tests = self.rules.tests[at]
         free = np.array([name in types and tests[name] is None for name in names] or [False])
         rows: Bools = np.ones(len(codes), np.bool_) if free.all() else free[codes]
         for type in types:
             asked = tests[type]
             if asked is not None and type in names:
-                rows = rows | ((codes == names.index(type)) & Rows(self.batch, self.steering.times).passing(asked))
+                rows = rows | ((codes == names.index(type)) & TimedBatch(self.batch, self.rules.times).passing(asked))
         return rows
 
 
@@ -178,5 +178,5 @@ def _taken(batch: pa.RecordBatch, rows: npt.NDArray[np.intp]) -> pa.RecordBatch:
 
 
 def _in_line(rows: npt.NDArray[np.intp]) -> bool:
-    """Whether the rows are all rows in order."""
+    """Tell whether the indexes are 0, 1, 2, ...: all rows, in order."""
     return not len(rows) or bool(rows[0] == 0 and (np.diff(rows) == 1).all())

@@ -1,8 +1,8 @@
-"""Streams of plain Parquet files: Spark hands over the names of new files, and workers read the rows themselves.
+"""Stream plain Parquet files: Spark passes the names of new files, and the workers read the rows themselves.
 
 The way of a row through Spark (decoding, Arrow, packing, a shuffle, Arrow again) costs many times what detection does.
-So the file source is asked for another format of the same files, in which a row is a file and only its name is
-needed. It keeps its books in the checkpoint alike for every format: a stream can go on this way or the other.
+So the folder is opened in another format (`binaryFile`), in which a row is a file, and only its name is read. The file
+source writes the same log into the checkpoint for every format: a stream can go on either way.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from tocsin.errors import InputError
 from tocsin.shards.blocks import Note, Packer
 from tocsin.shards.job import Job
-from tocsin.spark.frames import Frame
+from tocsin.spark.event_frame import EventFrame
 from tocsin.spark.setup.session import file_system
 from tocsin.spark.worker_reads.batch import Unfit
-from tocsin.spark.worker_reads.coercions import Shape
+from tocsin.spark.worker_reads.coercions import FileColumns
 from tocsin.spark.worker_reads.filters import Unsayable
-from tocsin.spark.worker_reads.routing import Steering, steering
+from tocsin.spark.worker_reads.routing import RoutingRules, routing_rules
 
 FORMAT, ROW = "binaryFile", "path string, modificationTime timestamp, length bigint, content binary"
 # what the source itself reads; an option of the Parquet reader means something that a worker would not know
@@ -45,24 +45,24 @@ SETTINGS = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "false",
 }
 REBASING = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
-LOOKED_AT = 64  # so many files are looked at before the stream starts
-ALIKE = 8  # up to so many shards, each reads the files for itself; more of them have the rows dealt out
+FILES_LOOKED_AT = 64  # so many files are looked at before the stream starts
+SHARDS_THAT_READ_ALL = 8  # up to so many shards, each reads the files for itself; more of them have the rows dealt out
 
 
 @dataclass(frozen=True)
-class Feed:
+class FileReading:
     """How workers read the files: the columns, and where their rows go."""
 
-    shape: Shape
-    steering: Steering
+    shape: FileColumns
+    rules: RoutingRules
 
     def packed(self, job: Job, paths: Iterable[str]) -> Iterator[pa.RecordBatch]:
         """The rows of files, packed for their shards."""
-        return _Reader(job, self, None).run(batch for path in paths for batch in self.shape.read(local(path)))
+        return _FileReader(job, self, None).run(batch for path in paths for batch in self.shape.read(local(path)))
 
     def read(self, job: Job, number: int, paths: Iterable[str]) -> tuple[Note, pa.Table | None]:
-        """The rows of files that are one shard's, and what all rows have to say to it."""
-        reader = _Reader(job, self, number)
+        """Read the rows of files that belong to one shard, and the note (clocks, bad rows) over all rows."""
+        reader = _FileReader(job, self, number)
         for path in paths:
             for batch in self.shape.read(local(path)):
                 reader.take(batch)
@@ -72,24 +72,24 @@ class Feed:
         return reader.note, pa.Table.from_batches(rows) if rows else None
 
 
-class _Reader(Packer):
-    """A packer of rows that come from files, without a shard; for all shards or for one."""
+class _FileReader(Packer):
+    """Packs rows read from files: routes them to all shards, or keeps those of one."""
 
-    def __init__(self, job: Job, feed: Feed, only: int | None) -> None:
+    def __init__(self, job: Job, reading: FileReading, only: int | None) -> None:
         super().__init__(job)
-        self.feed, self.only = feed, only
+        self.reading, self.only = reading, only
 
-    def steered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        return self.feed.steering.steered(rows, self.job, self.only)
+    def routed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return self.reading.rules.routed(rows, self.job, self.only)
 
     def shown(self, batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
-        """As Spark would send it: rows that nobody reads come without texts."""
+        """Describe a row as if Spark had sent it: rows that no query reads have no texts."""
         row, columns = batch.slice(at, 1), self.job.columns
         roles = [name for name in (columns.type, columns.time, columns.end, columns.eid) if name is not None]
         known = self.job.known is None or row.column(columns.type)[0].as_py() in self.job.known
         if not known or any(row.column(name).null_count for name in roles):
             return row
-        if self.feed.steering.steered(row, self.job).num_rows:
+        if self.reading.rules.routed(row, self.job).num_rows:
             return row
         for place, field in enumerate(row.schema):
             if pa.types.is_string(field.type) and field.name not in (columns.type, columns.source):
@@ -98,11 +98,11 @@ class _Reader(Packer):
 
 
 @dataclass(frozen=True)
-class Fed:
-    """A stream of files: a frame with a row for each file, and how they are read."""
+class FileStream:
+    """A stream of files: a DataFrame with a row for each file, and how workers read them."""
 
     df: DataFrame
-    feed: Feed
+    reading: FileReading
     shared: bool  # every shard reads all files; else rows are dealt out
 
 
@@ -118,8 +118,8 @@ def local(path: str) -> str:
 # --- whether it can be done ----------------------------------------------------------------------------------------
 
 
-def fed(frame: Frame, job: Job, names: list[str]) -> Fed:
-    """The stream of files behind a frame; raises Unfit with the reason if Spark must read them."""
+def file_stream(frame: EventFrame, job: Job, names: list[str]) -> FileStream:
+    """Return the stream of files behind a DataFrame; raises Unfit with the reason if Spark must read them."""
     spark = frame.df.sparkSession
     source, stored = _source(frame.df)
     options = _options(source)
@@ -127,14 +127,14 @@ def fed(frame: Frame, job: Job, names: list[str]) -> Fed:
     _usual(spark)
     case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
     rows = _as_arrived(spark, frame, names)
-    shape = Shape(rows, frame.columns.type, {name: stored[name] for name in names}, case_sensitive)
+    shape = FileColumns(rows, frame.columns.type, {name: stored[name] for name in names}, case_sensitive)
     _look(folder, shape)
     try:
-        steer = steering(frame, job)
+        rules = routing_rules(frame, job)
     except Unsayable:
         raise Unfit("a key or a test of the query is not one that workers know as Spark does") from None
     df = spark.readStream.format(FORMAT).schema(ROW).options(**options).load().select("path")
-    return Fed(df, Feed(shape, steer), job.count <= ALIKE)
+    return FileStream(df, FileReading(shape, rules), job.count <= SHARDS_THAT_READ_ALL)
 
 
 def _source(df: DataFrame) -> tuple[Any, dict[str, str]]:
@@ -170,7 +170,7 @@ def _id(column: Any) -> int:
 
 
 def _meant(column: Any) -> int:
-    """The column that another one is, perhaps under another name."""
+    """Resolve an alias to the source column that it stands for."""
     if column.getClass().getSimpleName() == "Alias":
         column = column.child()
     if column.getClass().getSimpleName() != "AttributeReference":
@@ -205,7 +205,7 @@ def _folder(spark: SparkSession, options: dict[str, str]) -> Path:
 
 
 def _usual(spark: SparkSession) -> None:
-    """Whether Spark would read files as they are."""
+    """Raise Unfit if a setting of the session changes how Spark itself would read files."""
     for name, value in SETTINGS.items():
         if spark.conf.get(name, value) != value:
             raise Unfit(f"{name} is set")
@@ -214,7 +214,7 @@ def _usual(spark: SparkSession) -> None:
             raise Unfit(f"{name} is set")
 
 
-def _as_arrived(spark: SparkSession, frame: Frame, names: list[str]) -> pa.Schema:
+def _as_arrived(spark: SparkSession, frame: EventFrame, names: list[str]) -> pa.Schema:
     """The columns as Spark would hand them over: it shows points in time in the session's zone."""
     zone = spark.conf.get("spark.sql.session.timeZone")
     types = {field.name: field for field in frame.df.schema.fields}
@@ -230,15 +230,15 @@ def _as_arrived(spark: SparkSession, frame: Frame, names: list[str]) -> pa.Schem
     return pa.schema(fields)
 
 
-def _look(folder: Path, shape: Shape) -> None:
-    """Look at some of the files that are there: they show what kind of files will come."""
+def _look(folder: Path, shape: FileColumns) -> None:
+    """Check some of the existing files; files to come are expected to be like them."""
     listed = [entry for entry in folder.iterdir() if not entry.name.startswith(("_", "."))]
     if any(entry.is_dir() for entry in listed):
         raise Unfit("there are folders among the files")
     if not listed:
         raise Unfit("there is no file yet that shows what will come")
     listed.sort()
-    for path in listed[:: max(1, len(listed) // LOOKED_AT)]:
+    for path in listed[:: max(1, len(listed) // FILES_LOOKED_AT)]:
         try:
             shape.check(str(path))
         except InputError as error:

@@ -1,6 +1,6 @@
-"""Spark's hash of rows (`xxhash64`) for whole Arrow columns: the same number for the same key, bit by bit.
+"""Compute Spark's `xxhash64` of rows from Arrow columns, bit by bit as Spark does.
 
-A row's shard is part of the checkpoint. Whether Catalyst or a worker says it, it must be the same; so this follows
+A row's shard is part of the checkpoint and must not depend on whether Catalyst or a worker computes it. So this follows
 Spark's own forms: whole numbers as 8 bytes, booleans as 4, texts as UTF-8, wide decimals as the shortest big-endian
 number. The hash of one column is the seed of the next, and a null leaves it as it is.
 """

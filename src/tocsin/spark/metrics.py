@@ -1,4 +1,4 @@
-"""Numbers of a running stream: in Spark's own progress, and for whoever listens."""
+"""Metrics of a running stream: computed into Spark's progress, read from it, or passed to a callback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUMS = ("events", "late", "bad", "held", "matches", "state_bytes")
 
 
 def measures(job: Job) -> list[Column]:
-    """What is observed of every micro-batch, computed from the metrics rows of its shards."""
+    """Return the aggregates that Spark observes in every micro-batch, over the metrics rows of its shards."""
     told = sf.when(sf.col("kind") == "metrics", sf.col("details"))
 
     def number(name: str) -> Column:
@@ -39,7 +39,7 @@ def measures(job: Job) -> list[Column]:
 
 
 def numbers(progress: Any) -> dict[str, Any]:
-    """The numbers of a progress (an element of `StreamingQuery.recentProgress`, or what a listener gets)."""
+    """Return the metrics of a progress: an element of `StreamingQuery.recentProgress`, or what a listener gets."""
     observed = progress["observedMetrics"] if isinstance(progress, Mapping) else progress.observedMetrics
     found = observed.get(NAME)
     if found is None:
@@ -48,7 +48,7 @@ def numbers(progress: Any) -> dict[str, Any]:
 
 
 class Watcher(StreamingQueryListener):
-    """Calls back with the numbers of every micro-batch."""
+    """A listener that calls back with the metrics of every micro-batch."""
 
     def __init__(self, callback: Callable[[str | None, int, dict[str, Any]], None]) -> None:
         self.callback = callback
@@ -69,7 +69,7 @@ class Watcher(StreamingQueryListener):
 
 
 def watch(spark: SparkSession, callback: Callable[[str | None, int, dict[str, Any]], None]) -> Watcher:
-    """Hear of every micro-batch of every Tocsin stream: callback(name of the stream, batch, numbers)."""
+    """Call `callback(name of the stream, batch, metrics)` after every micro-batch of every Tocsin stream."""
     watcher = Watcher(callback)
     spark.streams.addListener(watcher)
     return watcher

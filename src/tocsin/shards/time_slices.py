@@ -1,4 +1,4 @@
-"""Slices: a history without a key is cut in time, each slice with enough around it to judge its own matches."""
+"""Cut a history without a key into slices of time, each with margins wide enough to judge its own matches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.facts import root_scopes
 from tocsin.shards.routes import shows_nothing
 
-OVERHEAD = 4  # a slice is at least so many times longer than what lies around it
+SLICE_TO_OVERLAP = 4  # a slice is at least so many times longer than what lies around it
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Slices:
     ahead: int  # and how far behind its end
 
     def owned(self, changes: ChangeBatch, number: int) -> ChangeBatch:
-        """The changes that are this slice's to say."""
+        """Return the changes that belong to this slice."""
         low = self.first + number * self.length
         at = _decisive(changes)
         mine = (at >= low if number else at >= at.min(initial=0)) & (
@@ -38,10 +38,11 @@ class Slices:
 
 
 def margins(plans: Iterable[Plan]) -> tuple[int, int] | None:
-    """How far a slice must look back and ahead for these plans; None if a plan has no window.
+    """Return how far a slice must look back and ahead for these plans; None if a plan has no window.
 
-    Everything that a match needs lies within its window, a window before its last event, or behind it until its window
-    closes. Where hidden events decide, the visible end of the match is its owner, and they lie up to a window around.
+    All events that decide about a match lie in its window, up to one window before its last event, or after it until
+    its window closes. Where a match has hidden events, its visible end selects the slice, and the hidden events lie up
+    to a window around that.
     """
     back = ahead = 0
     for plan in plans:
@@ -55,15 +56,15 @@ def margins(plans: Iterable[Plan]) -> tuple[int, int] | None:
 
 
 def cut(first: int, last: int, margins: tuple[int, int], most: int) -> Slices | None:
-    """At most so many slices over [first, last]; None if they would be too short to be worth it."""
+    """Divide [first, last] into at most `most` slices; None if the margins would outweigh them."""
     back, ahead = margins
-    length = max((last - first) // max(1, most) + 1, OVERHEAD * (back + ahead), 1)
+    length = max((last - first) // max(1, most) + 1, SLICE_TO_OVERLAP * (back + ahead), 1)
     count = (last - first) // length + 1
     return Slices(first, length, count, back, ahead) if count > 1 else None
 
 
 def _decisive(changes: ChangeBatch) -> Ints:
-    """The last end of each change: over all its events, or the visible ones where hidden events decide."""
+    """Return the end that selects the slice of each change: the last of all its events, or of the visible ones."""
     if Ledger.of(changes.plan) is not None:
         return changes.span[1]
     end = np.full(len(changes), np.iinfo(np.int64).min)

@@ -1,8 +1,8 @@
-"""Labels: names of shards that Spark's hash spreads evenly, whatever the number of partitions.
+"""Labels of shards, chosen so that Spark's hash spreads them evenly over any number of partitions.
 
-Spark sends shard labels to partitions by hash, and 0 and 1 of two partitions would meet in one. A label is chosen so
-that its hash leaves the shard's own number when divided by ROUND, which has every small number of partitions as a
-divisor. Labels are part of a checkpoint, so they depend on nothing else.
+Spark assigns a label to a partition by the label's hash; the plain labels 0 and 1 would land in the same one of two
+partitions. So shard n gets a label whose hash modulo MODULUS is n; MODULUS is divisible by every small number of
+partitions. Labels are stored in checkpoints, so they depend on the shard number alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-ROUND = 5040
+MODULUS = 5040
 
 
 def labels_of(count: int) -> list[int]:
@@ -22,16 +22,16 @@ def labels_of(count: int) -> list[int]:
 
 @lru_cache(maxsize=1 << 16)
 def _label(number: int) -> int:
-    """The label of a shard: of all with the right remainder, the next that no earlier shard has."""
-    known, wanted = _remainders(1 << 18), number // ROUND
-    found = np.flatnonzero(known == number % ROUND)
+    """Return the label of a shard: the first with the right remainder that no earlier shard has."""
+    known, wanted = _remainders(1 << 18), number // MODULUS
+    found = np.flatnonzero(known == number % MODULUS)
     assert wanted < len(found), "more shards than labels"
     return int(found[wanted])
 
 
 @lru_cache(maxsize=1)
 def _remainders(count: int) -> npt.NDArray[np.int64]:
-    return spark_hash(np.arange(count, dtype=np.uint32)).astype(np.int64) % ROUND
+    return spark_hash(np.arange(count, dtype=np.uint32)).astype(np.int64) % MODULUS
 
 
 def spark_hash(values: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:

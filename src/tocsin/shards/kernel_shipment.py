@@ -1,4 +1,4 @@
-"""Kernels travel: the driver compiles them once, executors write them to disk and load them, nobody compiles again."""
+"""Ship compiled kernels: the driver compiles once; executors write the files to disk and load them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SHARED = "TOCSIN_CACHE"
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """Files of the kernel cache: name, time of change in nanoseconds (Numba looks at it), content."""
+    """Files of the kernel cache, each as name, modification time in nanoseconds (Numba checks it) and content."""
 
     files: tuple[tuple[str, int, bytes], ...] = ()
 
     def unpack(self) -> None:
-        """Make the kernels known here; what is there already stays."""
+        """Write the kernels into the cache of this machine; files that exist are left alone."""
         folder = _writable(kernels.cache_directory())
         os.environ[SHARED] = str(folder)
         for name, changed, content in self.files:
@@ -45,7 +45,7 @@ def packed(detectors: Iterable[Detector], *, eids: bool) -> Shipment:
 
 
 def _writable(folder: Path) -> Path:
-    """The folder, or one for temporary files where it cannot be written."""
+    """Return the folder, or a temporary one where it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
@@ -58,7 +58,7 @@ def _writable(folder: Path) -> Path:
 
 
 def _write(path: Path, changed: int, content: bytes) -> None:
-    """Whole or not at all; several workers may come at once."""
+    """Write a file beside its place and rename it, since several workers may write it at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "wb") as file:

@@ -1,4 +1,4 @@
-"""Frames: DataFrames of events become one frame with known columns, and what its schema says about the events."""
+"""Open DataFrames of events: join them to one frame, check its columns, and derive the schema of the events."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tocsin.encode.columns import Columns, field_of, infer_schema
 from tocsin.errors import InputError
 from tocsin.schema import Field, Schema
 
-WHOLE = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
+WHOLE_TYPES = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
 INSTANT = (st.TimestampType, st.TimestampNTZType, st.DateType)
 TEXT = (st.StringType, st.VarcharType, st.CharType)
 
 
 @dataclass(frozen=True)
-class Frame:
-    """One frame of events: only columns that can be read, under their own names."""
+class EventFrame:
+    """A DataFrame of events: only columns that queries can read, with their roles and the schema of the events."""
 
     df: DataFrame
     columns: Columns
@@ -41,7 +41,7 @@ class Frame:
         return type if pa.types.is_timestamp(type) or pa.types.is_date(type) else None
 
 
-def open_frame(frames: Any, columns: Columns, declared: Schema | None = None) -> Frame:
+def open_frame(frames: Any, columns: Columns, declared: Schema | None = None) -> EventFrame:
     """A DataFrame, or several by the type of their events, ready to be read. Every column is checked here."""
     if isinstance(frames, Mapping):
         df, types = _union(frames, columns)
@@ -61,7 +61,7 @@ def open_frame(frames: Any, columns: Columns, declared: Schema | None = None) ->
     if declared is not None:
         schema = replace(declared, unit=declared.unit or schema.unit, intervals=schema.intervals)
         _fitting(declared, rows)
-    return Frame(df, columns, rows, schema)
+    return EventFrame(df, columns, rows, schema)
 
 
 def _union(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[DataFrame, dict[str, dict[str, Field]]]:
@@ -86,7 +86,7 @@ def _union(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[DataFrame
 def _joined(whole: DataFrame, df: DataFrame, name: str) -> DataFrame:
     for field in df.schema.fields:
         known = next((other.dataType for other in whole.schema.fields if other.name == field.name), field.dataType)
-        if known != field.dataType and not (isinstance(known, WHOLE) and isinstance(field.dataType, WHOLE)):
+        if known != field.dataType and not (isinstance(known, WHOLE_TYPES) and isinstance(field.dataType, WHOLE_TYPES)):
             raise InputError(
                 f"column {field.name!r} is {field.dataType.simpleString()} in the frame of {name!r} "
                 f"and {known.simpleString()} in one before it",
@@ -100,7 +100,7 @@ def _checked(df: DataFrame, columns: Columns) -> DataFrame:
     types = {field.name: field.dataType for field in df.schema.fields}
     for role in ("time", "end"):
         name = getattr(columns, role)
-        if name is not None and not isinstance(types[name], WHOLE + INSTANT):
+        if name is not None and not isinstance(types[name], WHOLE_TYPES + INSTANT):
             remedy = (
                 f'df.withColumn("{name}", F.to_timestamp("{name}"))'
                 if isinstance(types[name], TEXT)
@@ -111,7 +111,9 @@ def _checked(df: DataFrame, columns: Columns) -> DataFrame:
                 detail="time is a timestamp, a date or a whole number of ticks",
                 hint=f"cast it: {remedy}",
             )
-    if columns.end is not None and isinstance(types[columns.time], WHOLE) != isinstance(types[columns.end], WHOLE):
+    if columns.end is not None and isinstance(types[columns.time], WHOLE_TYPES) != isinstance(
+        types[columns.end], WHOLE_TYPES
+    ):
         raise InputError(
             f"{columns.time!r} is {types[columns.time].simpleString()} and {columns.end!r} is "
             f"{types[columns.end].simpleString()}",
@@ -122,7 +124,7 @@ def _checked(df: DataFrame, columns: Columns) -> DataFrame:
             f"the type column {columns.type!r} is {types[columns.type].simpleString()}, not a text",
             hint=f'cast it: df.withColumn("{columns.type}", F.col("{columns.type}").cast("string"))',
         )
-    if columns.eid is not None and not isinstance(types[columns.eid], WHOLE + TEXT):
+    if columns.eid is not None and not isinstance(types[columns.eid], WHOLE_TYPES + TEXT):
         raise InputError(
             f"the eid column {columns.eid!r} is {types[columns.eid].simpleString()}",
             hint="an eid is a text or a whole number",
@@ -131,15 +133,15 @@ def _checked(df: DataFrame, columns: Columns) -> DataFrame:
 
 
 def _readable(df: DataFrame, columns: Columns) -> DataFrame:
-    """Without the columns that no query can read and no result shows: arrays, maps, structs, binary, intervals."""
-    plain = (*WHOLE, *INSTANT, *TEXT, st.FloatType, st.DoubleType, st.DecimalType, st.BooleanType, st.NullType)
+    """Drop the columns that no query can read and no result shows: arrays, maps, structs, binary, intervals."""
+    plain = (*WHOLE_TYPES, *INSTANT, *TEXT, st.FloatType, st.DoubleType, st.DecimalType, st.BooleanType, st.NullType)
     roles = {columns.type, columns.time, columns.end, columns.eid, columns.source}
     keep = [field.name for field in df.schema.fields if isinstance(field.dataType, plain) or field.name in roles]
     return df if len(keep) == len(df.columns) else df.select(*(column(name) for name in keep))
 
 
 def _fitting(declared: Schema, rows: pa.Schema) -> None:
-    """Whether the columns are what a declared schema promises."""
+    """Refuse a frame whose columns do not have the kinds that a declared schema says."""
     known = {field.name: field for each in (declared.common, *declared.types.values()) for field in each.values()}
     for name, field in known.items():
         if name not in rows.names:

@@ -1,4 +1,4 @@
-"""What is known before a run: the schema that the events show, made ready for the queries, and what to say about it."""
+"""Complete the schema that the events show with what the queries mention, and note what looks strange."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tocsin.schema import Field, Schema
 
 
 def known_of(table: pa.Table, columns: Columns, queries: Sequence[Query]) -> tuple[Schema, tuple[str, ...]]:
-    """The schema of a finite input and notes about it. No events say nothing, so then the queries are believed."""
+    """Return the schema of a finite input and notes about it; without events, the schema that the queries suggest."""
     if not table.num_rows:
         return guessed_schema(queries, columns.unit or "us"), ()
     return with_absent(schema_of(table, columns), queries)
 
 
 def with_absent(schema: Schema, queries: Sequence[Query]) -> tuple[Schema, tuple[str, ...]]:
-    """The schema with the types that queries only forbid and that never occur: then nothing was ever violated.
+    """Add the types that queries only negate and that never occur: nothing violates those negations.
 
     A type that must occur and never does is left out, so that binding reports it.
     """

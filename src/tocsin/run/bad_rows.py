@@ -1,4 +1,4 @@
-"""Rows that cannot be used: they end the run, or are counted, or are kept in a file; never silently lost."""
+"""Handle rows that cannot be used: end the run, count them, or keep them in a file; none is lost silently."""
 
 from __future__ import annotations
 

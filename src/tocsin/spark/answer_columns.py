@@ -1,4 +1,4 @@
-"""Answers on their way out of Spark's stateful operator, which speaks pandas: flat columns that lose nothing there.
+"""Carry answers out of Spark's stateful operator, which gives pandas frames, as flat columns without loss.
 
 Texts and numbers pass as Arrow inside a pandas frame. Points in time pass as numbers, and events (structs) as their
 fields and whether they are there; Catalyst puts both together again. A list of events has no flat form: such a result
@@ -19,16 +19,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tocsin.shards.blocks import as_bytes, as_table, larger
 
 BLOCK = pa.schema([("block", pa.binary())])
-PLAIN = (
+FLAT_TYPES = (
     pa.types.is_string, pa.types.is_boolean, pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64,
     pa.types.is_decimal128,
 )  # fmt: skip
-FRAME = 1 << 15  # rows
+ROWS_PER_FRAME = 1 << 15  # rows
 EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
 def sent_schema(result: pa.Schema) -> pa.Schema:
-    """The columns that answers of this result travel in."""
+    """Return the flat columns in which answers with the schema `result` leave the operator."""
     types = [type for field in result for type in _flat_types(field.type)]
     if None in types:
         return BLOCK
@@ -36,9 +36,9 @@ def sent_schema(result: pa.Schema) -> pa.Schema:
 
 
 def sent_frames(answers: Iterator[pa.RecordBatch], result: pa.Schema) -> Iterator[pd.DataFrame]:
-    """Answers as frames of these columns; few and large ones, since each costs some milliseconds on both sides."""
+    """Convert answers to flat pandas frames; few and large ones, since each costs some milliseconds on both sides."""
     schema = sent_schema(result)
-    for answer in larger((each for each in answers if each.num_rows), FRAME):
+    for answer in larger((each for each in answers if each.num_rows), ROWS_PER_FRAME):
         if schema is BLOCK:
             yield pd.DataFrame({"block": [as_bytes(answer)]})
             continue
@@ -47,7 +47,7 @@ def sent_frames(answers: Iterator[pa.RecordBatch], result: pa.Schema) -> Iterato
 
 
 def received(df: DataFrame, result: pa.Schema) -> DataFrame:
-    """The answers in a frame of these columns."""
+    """Put the flat columns together again as a DataFrame with the schema `result`."""
     if sent_schema(result) is BLOCK:
         return df.mapInArrow(_unpack, from_arrow_schema(result))
     columns = iter(df.columns)
@@ -64,14 +64,14 @@ def _unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _flat_types(type: pa.DataType) -> list[pa.DataType | None]:
-    """The types of the flat columns of a column; None where there is no flat form."""
+    """Return the types of the flat columns that a column becomes; None stands for a type without a flat form."""
     if pa.types.is_struct(type):
         return [pa.bool_(), *(flat for field in type for flat in _flat_types(field.type))]
     if pa.types.is_timestamp(type):
         return [pa.int64() if type.unit == "us" else None]
     if pa.types.is_date32(type):
         return [pa.int32()]
-    return [type if any(test(type) for test in PLAIN) else None]
+    return [type if any(test(type) for test in FLAT_TYPES) else None]
 
 
 def _flat(array: pa.Array) -> list[pa.Array]:
@@ -84,7 +84,7 @@ def _flat(array: pa.Array) -> list[pa.Array]:
 
 
 def _whole(type: pa.DataType, columns: Iterator[str]) -> Column:
-    """The column that was sent as these flat ones."""
+    """Build a column again from the flat columns that carried it."""
     name = next(columns)
     if pa.types.is_struct(type):
         fields = [_whole(field.type, columns).alias(field.name) for field in type]

@@ -30,13 +30,13 @@ from tocsin.run.query import plans_of
 from tocsin.shards.blocks import COPY, SHARD
 from tocsin.shards.routes import own_columns
 from tocsin.spark import Sink, detect, explain, start
-from tocsin.spark.answers import BLOCK, received, sent_frames, sent_schema
+from tocsin.spark.answer_columns import BLOCK, received, sent_frames, sent_schema
 from tocsin.spark.detect import plan_job, prepare
-from tocsin.spark.frames import open_frame
+from tocsin.spark.event_frame import open_frame
 from tocsin.spark.shuffle import is_many, send
 from tocsin.spark.worker_reads import stream as module
 from tocsin.spark.worker_reads.filters import Unsayable
-from tocsin.spark.worker_reads.routing import steering
+from tocsin.spark.worker_reads.routing import routing_rules
 from tocsin.spark.worker_reads.stream import local
 from tocsin.spark.worker_reads.xxhash64 import hashable, row_hashes
 
@@ -125,13 +125,13 @@ def every_kind(random: Random, count: int) -> pa.Table:
     })  # fmt: skip
 
 
-def steered_both(spark: SparkSession, rows: pa.Table, queries: Sequence[str], buckets: int) -> tuple[Any, Any]:
+def routed_both(spark: SparkSession, rows: pa.Table, queries: Sequence[str], buckets: int) -> tuple[Any, Any]:
     """Where Catalyst sends each row, and where we do: with the copy and whose own it is."""
     df = spark.createDataFrame(rows)
     frame = open_frame(df, Columns())
     plans = plans_of(tuple(parse(query) for query in queries), frame.schema)
     job, _ = plan_job(frame, plans, frozenset(range(len(plans))), buckets=buckets, jit=False, keep_bad=False)
-    ours = steering(frame, job).steered(rows.combine_chunks().to_batches()[0], job)
+    ours = routing_rules(frame, job).routed(rows.combine_chunks().to_batches()[0], job)
     many = len(job.shards) > 1 or is_many(job.shards[0])
     own = [name for shards in job.shards for name in own_columns(shards.group).values()]
     names = ["eid", SHARD, *([COPY] if many else []), *own]
@@ -151,7 +151,7 @@ KEYS = ["i", "l", "s", "f", "g", "ok", "d", "at", "wall", "day", "i, s", "l, d, 
 def test_every_kind_of_key(spark: SparkSession, buckets: int) -> None:
     rows = every_kind(Random(2), 400)
     for key in KEYS:
-        theirs, ours = steered_both(spark, rows, [f"EVENT SEQ(A a, B b) WHERE [{key}] WITHIN 50"], buckets)
+        theirs, ours = routed_both(spark, rows, [f"EVENT SEQ(A a, B b) WHERE [{key}] WITHIN 50"], buckets)
         assert ours == theirs, key
 
 
@@ -167,7 +167,7 @@ ROUTED = [
 
 @pytest.mark.parametrize("number", range(len(ROUTED)))
 def test_rows_that_go_to_several_shards(spark: SparkSession, number: int) -> None:
-    theirs, ours = steered_both(spark, every_kind(Random(3), 400), ROUTED[number], 3)
+    theirs, ours = routed_both(spark, every_kind(Random(3), 400), ROUTED[number], 3)
     assert ours == theirs
 
 
@@ -184,7 +184,7 @@ def test_rows_that_no_leaf_takes(spark: SparkSession) -> None:
     rows, made = every_kind(Random(4), 300), 0
     for test in TESTS:
         try:
-            theirs, ours = steered_both(spark, rows, [f"EVENT SEQ(A a, B b) WHERE [i] AND ({test}) WITHIN 50"], 2)
+            theirs, ours = routed_both(spark, rows, [f"EVENT SEQ(A a, B b) WHERE [i] AND ({test}) WITHIN 50"], 2)
         except Unsayable:
             continue
         made += 1
@@ -195,7 +195,7 @@ def test_rows_that_no_leaf_takes(spark: SparkSession) -> None:
 @pytest.mark.parametrize("test", ["a.d > 1", "a.s < 'x'", "lower(a.s) = 'x'", "a.i + 1 > 3", "a.f > a.g"])
 def test_tests_that_only_catalyst_makes(spark: SparkSession, test: str) -> None:
     with pytest.raises(Unsayable):
-        steered_both(spark, every_kind(Random(4), 50), [f"EVENT SEQ(A a, B b) WHERE [i] AND ({test}) WITHIN 50"], 2)
+        routed_both(spark, every_kind(Random(4), 50), [f"EVENT SEQ(A a, B b) WHERE [i] AND ({test}) WITHIN 50"], 2)
 
 
 # --- both ways, end to end -----------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_both_ways_say_the_same(spark: SparkSession, tmp_path: Path, queries: An
     said = []
     for number, direct in enumerate((True, False)):
         prepared = prepare(frame_of(spark, tmp_path / "in"), queries, order="in-order", direct=direct)
-        assert (prepared.fed is not None) is direct, prepared.detour
+        assert (prepared.file_stream is not None) is direct, prepared.detour
         told = Told()
         ran(spark, tmp_path / "in", tmp_path / f"check{number}", queries, told, direct=direct)
         said.append(told.all)
@@ -325,7 +325,7 @@ def test_rows_are_dealt_out_to_many_shards(
     put(tmp_path / "in", range(COUNT // PER_FILE))
     said = []
     for alike in (8, 1):
-        monkeypatch.setattr(module, "ALIKE", alike)
+        monkeypatch.setattr(module, "SHARDS_THAT_READ_ALL", alike)
         told = Told()
         ran(spark, tmp_path / "in", tmp_path / f"check{alike}", [THEFT, SETS], told, bad_rows="keep")
         said.append(told.all)
@@ -355,7 +355,7 @@ def test_columns_under_other_names(spark: SparkSession, tmp_path: Path) -> None:
             "w", sf.col("v")
         )
         query = "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [name] WITHIN 90 SELECT e.tag AS tag, s.w AS w, e.v AS v"
-        assert (prepare(frame, query, order="in-order", direct=direct).fed is not None) is direct
+        assert (prepare(frame, query, order="in-order", direct=direct).file_stream is not None) is direct
         told = Told()
         ran(spark, tmp_path, tmp_path / f"check{direct}", query, told, direct=direct, frame=frame)
         said.append(told.all)
@@ -458,8 +458,8 @@ def test_files_of_other_shapes(spark: SparkSession, tmp_path: Path) -> None:
         write(folder / "0.parquet")
         query = "EVENT SEQ(A a, B b) WHERE [k]"
         prepared = prepare(frame_of(spark, folder, SMALL), query, order="in-order", end_of_stream=True)
-        assert prepared.fed is not None, f"{name}: {prepared.detour}"
-        ours = list(prepared.fed.feed.shape.read(str(folder / "0.parquet")))
+        assert prepared.file_stream is not None, f"{name}: {prepared.detour}"
+        ours = list(prepared.file_stream.reading.shape.read(str(folder / "0.parquet")))
         theirs = spark.read.schema(SMALL).parquet(str(folder)).toArrow()
         assert _plain(ours, theirs.schema).to_pylist() == theirs.to_pylist(), name
 
@@ -498,7 +498,7 @@ def test_frames_that_spark_must_read(spark: SparkSession, tmp_path: Path, name: 
     make, reason = UNFIT[name]
     query = "EVENT SEQ(Shelf s, Exit e) WHERE [tag] WITHIN 90"
     prepared = prepare(make(spark, tmp_path / "in"), query, order="in-order")
-    assert prepared.fed is None
+    assert prepared.file_stream is None
     assert reason in prepared.detour
 
 
@@ -583,8 +583,8 @@ def test_answers_with_lists_travel_whole() -> None:
 def test_errors_have_a_place_and_a_remedy(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "in", [0])
     prepared = prepare(frame_of(spark, tmp_path / "in"), THEFT, order="in-order")
-    assert prepared.fed is not None
-    shape = replace(prepared.fed.feed.shape, case_sensitive=True)
+    assert prepared.file_stream is not None
+    shape = replace(prepared.file_stream.reading.shape, case_sensitive=True)
     (tmp_path / "no.parquet").write_bytes(b"nothing")
     with pytest.raises(TocsinError, match=r"no\.parquet cannot be read") as caught:
         shape.check(str(tmp_path / "no.parquet"))
