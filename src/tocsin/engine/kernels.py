@@ -44,9 +44,13 @@ def exports(source: str) -> list[str]:
 
 @dataclass(slots=True)
 class Kernel:
-    """The two entry points of a program; `settle` is None if no answer ever waits."""
+    """The entry points of a program; `settle` is None if no answer ever waits.
+
+    `careful` takes rows with nulls and withdrawals, `run` is faster and knows neither.
+    """
 
     run: Callable[..., int]
+    careful: Callable[..., int]
     settle: Callable[..., int] | None
     jit: bool
 
@@ -59,7 +63,12 @@ def plain(program: Program, functions: Mapping[str, Function], strings: Strings)
     for name in program.inlined:
         space[f"user_{name}"] = functions[name].call
     exec(_code(program.source, program.key), space)  # noqa: S102 - source without user text
-    return Kernel(space["kernel"], space.get("settle"), jit=False)
+    return _kernel(space, jit=False)
+
+
+def _kernel(space: Mapping[str, Any], *, jit: bool) -> Kernel:
+    run = space["kernel"]
+    return Kernel(run, space.get("careful", run), space.get("settle"), jit)
 
 
 @lru_cache(maxsize=256)
@@ -124,20 +133,19 @@ def _foreign(expr: Op | User, functions: Mapping[str, Function], strings: String
 # --- Numba -------------------------------------------------------------------------------------------------------
 
 
-def signature(program: Program) -> list[Any]:
+def signature(program: Program, *, careful: bool = False) -> list[Any]:
     """The types of the kernel's arguments; batch columns are read-only so that Arrow's memory is accepted."""
     from numba import types
 
     def batch(scalar: Any) -> Any:
         return types.Array(scalar, 1, "C", readonly=True)
 
-    kinds = {"types": types.int32, "signs": types.int8}
+    kinds = {"types": types.int32, "marks": types.int8}
     known = {f"c{number}": types.float64 for number, (_, is_float, _) in enumerate(program.columns) if is_float}
-    arguments: list[Any] = [types.int64] * 3
-    for name in program.batch_args.split(", "):
-        scalar = types.uint8 if name.startswith("v") else kinds.get(name) or known.get(name, types.int64)
-        arguments.append(batch(scalar))
-    return arguments + state_signature()
+    names = program.batch_args.split(", ")
+    names += ["marks"] if careful else []
+    columns = [batch(kinds.get(name) or known.get(name, types.int64)) for name in names]
+    return [types.int64] * 3 + columns + state_signature()
 
 
 def state_signature() -> list[Any]:
@@ -253,15 +261,17 @@ def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False) -
             "i": types.int64,
             "f": types.float64,
             "b": types.boolean,
-            "S": build.Tuple([build.CPointer(array.dtype) for array in state_signature()]),
+            "S": build.Tuple([*(build.CPointer(array.dtype) for array in state_signature()), types.int64]),
         }
         for name, arguments in program.functions:
             _compile(space[name], [letters[letter] for letter in arguments])
-    run, settle = space["kernel"], space.get("settle")
-    _compile(run, signature(program))
-    if settle is not None:
-        _compile(settle, state_signature())
-    return Kernel(run, settle, jit=True)
+    kernel = _kernel(space, jit=True)
+    _compile(kernel.run, signature(program))
+    if kernel.careful is not kernel.run:
+        _compile(kernel.careful, signature(program, careful=True))
+    if kernel.settle is not None:
+        _compile(kernel.settle, state_signature())
+    return kernel
 
 
 def _compile(function: Any, arguments: list[Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tocsin.engine.codegen.certain import Certainty
-from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, STATE, WAITS
+from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, STATE, WAITS, WHOLE
 from tocsin.engine.codegen.readings import (
     arrays,
     least,
@@ -68,7 +68,7 @@ class Nest(Certainty):
         self.emit(f"def judge(excl, write, known, key, {places}, S):")
         self.declared.append(("judge", "iiii" + "i" * len(self.nest) + "S"))
         with self.writer.indented():
-            self.emit(f"{STATE} = S")
+            self._unpack()
             self.emit(f"mn = {least([self._time(leaf, 'start') for leaf in self.nest])}")
             self.emit(f"mx = {most([self._time(leaf, 'end') for leaf in self.nest])}")
             self._repetitions(root, self.nest, root=True, fail="")
@@ -144,7 +144,7 @@ class Nest(Certainty):
         self.emit("def nest(mode, v, key, vlow, vhigh, S):")
         self.declared.append(("nest", "iiiiiS"))
         with self.writer.indented():
-            self.emit(f"{STATE} = S")
+            self._unpack()
             if self.changeable:
                 self.emit("q = True")
                 self.emit(f"p = mode == {DELTA}")
@@ -355,7 +355,7 @@ class Nest(Certainty):
         self._lines("", "@entry", f"def settle({arrays(STATE)}):")
         with self.writer.indented():
             self._pointers(STATE.split(", "))
-            self.emit(f"S = ({STATE})")
+            self._lines("nulls = T[NULLS]", f"S = ({WHOLE})")
             if self.holds:
                 self._lines("if T[ASK] != 0:", "    ask_again(-1, S)", "    T[ASK] = 0")
             self._lines("return due(S)", "")
@@ -366,7 +366,7 @@ class Nest(Certainty):
         self._lines("@compiled", "def recall(row, S):")
         self.declared.append(("recall", "iS"))
         with self.writer.indented():
-            self._lines(f"{STATE} = S", "row *= T[WAIT_WIDTH]", "key = PD[row + 1]", "T[REWAIT] = -FAR")
+            self._lines(f"{WHOLE} = S", "row *= T[WAIT_WIDTH]", "key = PD[row + 1]", "T[REWAIT] = -FAR")
             if self._lasts:
                 self._undisturbed()
             for level, leaf in enumerate(self.nest):
@@ -425,7 +425,7 @@ class Nest(Certainty):
         self.declared.append(("due", "S"))
         with self.writer.indented():
             self._lines(
-                f"{STATE} = S",
+                f"{WHOLE} = S",
                 "while T[WAITING] > 0 and (PD[0] < T[CLOCK] or T[ENDED] != 0):",
                 "    if not recall(0, S):",
                 "        return OUT_FULL",
@@ -442,7 +442,7 @@ class Nest(Certainty):
         self.declared.append(("due", "S"))
         with self.writer.indented():
             self._lines(
-                f"{STATE} = S",
+                f"{WHOLE} = S",
                 "reached = furthest(T)",
                 "while T[WAITING] > 0 and PD[0] <= reached:",
                 "    if not recall(0, S):",
@@ -479,7 +479,7 @@ class Nest(Certainty):
         self.declared.append(("ask_again", "iS"))
         with self.writer.indented():
             self._lines(
-                f"{STATE} = S",
+                f"{WHOLE} = S",
                 "T[MOVED] = 1",
                 "changed = False",
                 "entries = T[WAITING]",
