@@ -20,7 +20,7 @@ from tocsin.engine.purge import Purger
 from tocsin.engine.runtime import CLOCK, DONE, HORIZON, MARKED, MEM_N, NULLS, OUT_N, RELEVANT, WAITING
 from tocsin.errors import InputError, LimitError
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import Bools, Column, Ints, Items
+from tocsin.items import Bools, Column, Ints, ItemKind, Items
 from tocsin.plan.block import Block, Leaf
 from tocsin.plan.rewrite import blocks_below
 
@@ -623,7 +623,7 @@ class Branch:
 
 def withdrawals(items: Items) -> Bools | None:
     """Which rows withdraw an earlier event, or None if none does."""
-    if items.signs is None:
+    if items.kinds is None:
         return None
-    withdrawn: Bools = items.signs < 0
+    withdrawn: Bools = items.kinds == ItemKind.WITHDRAWAL
     return withdrawn if withdrawn.any() else None

@@ -111,7 +111,7 @@ class Intake(Nest):
                 "    rows = T[OUT_N]",
                 "    members = T[MEM_N]",
             )
-        if self.within is not None:  # in order, what waits is answered between batches only, and keeps its events
+        if self._span() is not None:  # in order, what waits is answered between batches only, and keeps its events
             self._lines(f"if {'bounded and not ordered' if self.waits else 'bounded'}:")
             self._lines("    T[HORIZON] = max(T[HORIZON], clock - slack - span)")
 
