@@ -14,9 +14,9 @@ from tocsin.encode import Encoder, from_dicts
 from tocsin.encode.columns import Columns
 from tocsin.encode.row import RowEncoder
 from tocsin.engine import kernels
-from tocsin.engine.detector import Detector, compile_plan
-from tocsin.events import END_OF_TIME, Event
-from tocsin.items import Strings
+from tocsin.engine.detector import Detector
+from tocsin.events import Event
+from tocsin.items import ItemKind, Strings, end
 from tocsin.lang.parser import parse
 from tocsin.plan.bind import bind
 from tocsin.plan.facts import types_of
@@ -58,7 +58,7 @@ def made(text: str, schema: Schema, *, jit: bool, ordered: bool = True, hold: bo
     plan, strings = optimize(bind(parse(text), schema)), Strings()
     types = types_of(plan)
     held = types if hold else ()
-    detector = compile_plan(plan, types, strings, jit=jit, ordered=ordered, hold=held)
+    detector = Detector(plan, types, strings, jit=jit, ordered=ordered, hold=held)
     return detector, Encoder(schema, types, strings, wanted=detector.reads)
 
 
@@ -130,8 +130,8 @@ def test_the_first_null_and_the_first_withdrawal_compile_nothing(compiled: list[
     pieces += [detector.push(encoder.encode(from_dicts(events[first : first + 5]))) for first in range(5, 200, 5)]
     gone = [events[number] for number in range(150, 200, 4)]
     items = encoder.encode(from_dicts(gone))
-    pieces.append(detector.push(replace(items, signs=np.full(len(gone), -1, np.int8))))
-    pieces.append(detector.advance(END_OF_TIME))
+    pieces.append(detector.push(replace(items, kinds=np.full(len(gone), ItemKind.WITHDRAWAL, np.int8))))
+    pieces.append(detector.push(end()))
     kept = [each for each in events if each not in gone]
     expected = Counter({match.binding: 1 for match in matches(parse(LATE), kept)})
     assert net(pieces) == expected and expected
@@ -151,9 +151,8 @@ def test_single_events_with_and_without_nulls(compiled: list[str], jit: bool) ->
             continue
         row = {"eid": each.eid, "type": each.type, "time": each.end, **each.attrs}
         assert singles.read(row)
-        change = detector.push_one(singles.one)
-        pieces += [] if change is None else [change]
-    pieces.append(detector.advance(END_OF_TIME))
+        pieces.append(detector.push(singles.one))
+    pieces.append(detector.push(end()))
     expected = Counter({match.binding: 1 for match in matches(parse(LATE), events)})
     assert net(pieces) == expected and expected
     assert len(compiled) == 1

@@ -9,9 +9,9 @@ import pytest
 
 from tocsin.encode import Encoder, from_dicts
 from tocsin.engine.changes import Changes
-from tocsin.engine.detector import compile_plan
+from tocsin.engine.detector import Detector
 from tocsin.events import END_OF_TIME, Event
-from tocsin.items import Strings
+from tocsin.items import Strings, advanced, end
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
 from tocsin.plan.bind import bind
@@ -32,21 +32,21 @@ def settled(plan: Plan, events: Sequence[Event], cuts: Sequence[int], *, restart
     """When each answer was settled: pushed in pieces that end at `cuts`, with restarts, and time told in between."""
     types, strings = types_of(plan), Strings()
     listed = sorted(events, key=lambda event: event.end)
-    detector = compile_plan(plan, types, strings, jit=False)
+    detector = Detector(plan, types, strings, jit=False)
     encoder = Encoder(plan.schema, types, strings, wanted=detector.reads)
     rows, log = from_dicts(listed), []
     for low, high in zip([0, *cuts], [*cuts, len(listed)], strict=True):
         if restart:
-            detector = restarted(detector, compile_plan(plan, types, strings, jit=False))
+            detector = restarted(detector, Detector(plan, types, strings, jit=False))
         log.append(detector.push(encoder.encode(rows.slice(low, high - low))))
         if ticks and high < len(listed):
-            log.append(detector.advance(listed[high].end))
-    return known([*log, detector.advance(END_OF_TIME)])
+            log.append(detector.push(advanced(listed[high].end - 1)))
+    return known([*log, detector.push(end())])
 
 
 def known(log: Sequence[Changes]) -> Known:
     found: Known = {}
-    for piece in log:
+    for piece in (batch for changes in log for batch in changes.batches):
         for (op, binding), time in zip(piece.bindings(), piece.known_at.tolist(), strict=True):
             assert op == 1 and binding not in found, binding
             found[binding] = time

@@ -288,7 +288,7 @@ class Branch:
             self._run(run, begin, min(begin + CHUNK, count), first, batch)
             if words[WAITING] or words[rt.ASIDE]:
                 self._settle(kernel)
-            if begin + CHUNK < count and items.signs is None:
+            if begin + CHUNK < count and withdrawals(items) is None:
                 self.tidy()
         self.accepted = words[RELEVANT] - before
         return self._answers()
