@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tocsin.encode import Encoder, from_dicts
 from tocsin.encode.columns import Columns
 from tocsin.encode.row import RowEncoder
-from tocsin.engine import kernels
+from tocsin.engine import kernels, runtime
 from tocsin.engine.detector import Detector
+from tocsin.engine.runtime.library import PARTS
 from tocsin.events import Event
-from tocsin.items import ItemKind, Strings, end
+from tocsin.items import ItemKind, Strings, end, guarantee
 from tocsin.lang.parser import parse
 from tocsin.plan.bind import bind
 from tocsin.plan.facts import types_of
@@ -156,3 +159,44 @@ def test_single_events_with_and_without_nulls(compiled: list[str], jit: bool) ->
     expected = Counter({match.binding: 1 for match in matches(parse(LATE), events)})
     assert net(pieces) == expected and expected
     assert len(compiled) == 1
+
+
+# --- the library that kernels call ------------------------------------------------------------------------------------
+
+
+def test_a_change_in_any_module_of_the_library_makes_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels and the compiled library are kept under a hash of all sources."""
+    for part in PARTS:
+        text = Path(str(part.__file__)).read_text(encoding="utf-8")
+        last = text.rstrip().splitlines()[-1]
+        assert last in runtime.source(), part.__name__
+    names = []
+    monkeypatch.setattr(kernels, "from_disk", lambda prefix, *texts: names.append((prefix, *texts)) or 1 / 0)
+    program = made(LATE, NULLABLE, jit=False)[0].branches[0].program
+    for text in ("one", "other"):
+        monkeypatch.setattr(runtime, "source", lambda text=text: text)
+        with pytest.raises(ZeroDivisionError):
+            kernels.compiled(program, {})
+    assert len(set(names)) == 2
+
+
+@pytest.mark.jit
+def test_tables_that_grow_compile_nothing() -> None:
+    """What the host calls to make room, to recycle keys and to purge was compiled with the first kernel."""
+    from numba.core import event as numba_events
+
+    detector, encoder = made("EVENT SEQ(A a, B b) WHERE [id] WITHIN 50", NULLABLE, jit=True, ordered=False)
+    detector.push(encoder.encode(from_dicts([event(0, Random(1))])))
+    with numba_events.install_recorder("numba:compile") as recorder:
+        for first in range(1, 60_001, 20_000):
+            rows = {
+                "eid": np.arange(first, first + 20_000),
+                "type": np.where(np.arange(20_000) % 2, "A", "B"),
+                "time": np.arange(first, first + 20_000) // 4,
+                "id": np.arange(first, first + 20_000) * 20_011,
+            }
+            detector.push(encoder.encode(pa.table(rows)))
+            detector.push(guarantee(int(rows["time"][-1]) - 10))
+        detector.branches[0].purger.sweep()
+    assert detector.counters.purged_old > 0
+    assert recorder.buffer == []

@@ -7,12 +7,7 @@ kernel lives in memory only.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import os
 import re
-import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,14 +18,13 @@ from typing import Any
 from tocsin.engine import runtime
 from tocsin.engine.codegen import Program
 from tocsin.engine.evaluate import STRICT, call
+from tocsin.engine.module_cache import from_disk
 from tocsin.functions import Function
 from tocsin.items import Strings
 from tocsin.plan.expr import Op, User
 from tocsin.schema import Kind
 
-CONSTANTS = tuple(
-    name for name, value in vars(runtime).items() if name.isupper() and isinstance(value, int) and name != "JIT"
-)
+CONSTANTS = tuple(name for name, value in vars(runtime).items() if name.isupper() and isinstance(value, int))
 
 
 PREFIX = "k_"  # of the names of modules that are kept on disk
@@ -170,56 +164,15 @@ def _text(program: Program) -> str:
     return HEADER.format(imports=imports) + program.source
 
 
-def cache_directory() -> Path:
-    """Where compiled kernels are kept: $TOCSIN_CACHE, or the user's cache directory."""
-    given, base = os.environ.get("TOCSIN_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    return Path(given) if given else Path(base or "~/.cache").expanduser() / "tocsin"
-
-
 def _from_disk(program: Program) -> Kernel:
-    import numba
-
-    text = _text(program)
-    runtime_text = Path(runtime.__file__).read_bytes()
-    parts = (text.encode(), runtime_text, numba.__version__.encode(), sys.version.encode())
-    name = PREFIX + hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
-    module = sys.modules.get(name)
-    path = cache_directory() / f"{name}.py"
-    if module is None:
-        if not path.exists():
-            _write_once(path, text)
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-    return _typed(module.__dict__, program, known=_is_cached(module.__dict__["kernel"], name))
+    module = from_disk(PREFIX, _text(program), runtime.source().encode())
+    known = _is_cached(module.__dict__["kernel"], module.__name__)
+    return _typed(module.__dict__, program, known=known)
 
 
 def _is_cached(kernel: Any, name: str) -> bool:
     """Whether Numba has machine code of the kernel on disk; then nothing that it calls need be compiled or loaded."""
     return any(Path(kernel.stats.cache_path).glob(f"{name}.kernel-*.nbi"))
-
-
-def _write_once(path: Path, text: str) -> None:
-    """Many processes may come at once: each writes its own file, one link wins, the content is the same."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    mine = Path(temporary)
-    try:
-        path.hardlink_to(mine)
-    except FileExistsError:
-        pass
-    except OSError:  # no links here; the last one wins
-        mine.replace(path)
-        return
-    mine.unlink()
 
 
 def _in_memory(program: Program, functions: Mapping[str, Function]) -> Kernel:
@@ -257,6 +210,8 @@ def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False) -
         for name in exports(program.source):
             if name in runtime.FUNCTIONS:
                 runtime.declare(name)
+        for name in sorted(runtime.ENTRIES):  # the host will need them, and nothing is compiled in mid-stream
+            runtime.declare(name)
         letters = {
             "i": types.int64,
             "f": types.float64,
