@@ -114,6 +114,7 @@ ROOMS = {
         " changes kinds debt tables inspect snapshot"
     ),
     "engine/codegen": "program layout readings intake nest levels members forbidden certain",
+    "engine/runtime": "words storing buffers keys waiting held purge purge_table arithmetic entries library plain",
     "codec": "container snapshot_parts",
     "order": "strategy lateness sort guarantees release auto kept",
     "spill": "detector budget frames runs files schedule reload snapshot",

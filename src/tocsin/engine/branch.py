@@ -6,7 +6,7 @@ it, and calls again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from tocsin.engine import kernels
 from tocsin.engine import runtime as rt
-from tocsin.engine.codegen import Program, Shape, generate
+from tocsin.engine.codegen import WITHDRAWN, Program, Shape, generate
 from tocsin.engine.derive import derived_column
 from tocsin.engine.purge import Purger
-from tocsin.engine.runtime import CLOCK, DONE, HORIZON, MEM_N, OUT_N, RELEVANT, WAITING
-from tocsin.errors import LimitError
+from tocsin.engine.runtime import CLOCK, DONE, HORIZON, MARKED, MEM_N, NULLS, OUT_N, RELEVANT, WAITING
+from tocsin.errors import InputError, LimitError
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import Column, Ints, Items
+from tocsin.items import Bools, Column, Ints, ItemKind, Items
 from tocsin.plan.block import Block, Leaf
 from tocsin.plan.rewrite import blocks_below
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 FEW_KEYS = 8192
 NOBODY: Ints = np.zeros(0, np.int64)
+Marks: TypeAlias = npt.NDArray[np.int8]
+NO_MARKS: Marks = np.zeros(1, np.int8)
 WHOLE, REAL = np.dtype(np.int64), np.dtype(np.float64)
 Answers: TypeAlias = tuple[Ints, Ints]  # the columns of OUT, and the members they refer to
 CHUNK = 1 << 16  # rows per kernel call: long pushes stay interruptible and memory follows the clock
@@ -41,8 +43,8 @@ class Branch:
     def __init__(self, detector: Detector, block: Block) -> None:
         self.detector, self.block = detector, block
         self.library = rt.library(False)
-        self._programs: dict[tuple[bool, bool], tuple[Program, kernels.Kernel]] = {}
-        self._nulls = False  # a null has been stored
+        self._kernel: kernels.Kernel | None = None
+        self._nullable: list[str] = []  # attributes that may be null
         self.program = self._generate(eids=True)
         self.accepted = 0
         self._drained: list[Answers] = []  # on their way out
@@ -52,7 +54,9 @@ class Branch:
         self._lender: OneRow | None = None  # whose memory single events lie in
         self._lent: tuple[Any, ...] = ()  # that memory as arguments of the kernel
         self._args: tuple[Any, ...] | None = None  # the same with the state behind it
-        self._valid: list[Any] = []  # the part of it that says what is not null
+        self._marked: tuple[Any, ...] = ()  # the same with the marks of what is null
+        self._marks: Marks = NO_MARKS
+        self._valid: list[tuple[int, Any]] = []  # where those come from: a place in it, and who is not null
         self.purger = Purger(self)
 
     # --- what the kernel is ---------------------------------------------------------------------------------------
@@ -143,18 +147,10 @@ class Branch:
     def leaf(self, id: int) -> Leaf:
         return next(leaf for leaf in self.leaves() if leaf.id == id)
 
-    def _generate(self, *, eids: bool, signs: bool = False, nulls: bool = False) -> Program:
+    def _generate(self, *, eids: bool) -> Program:
         detector = self.detector
-        shape = Shape(detector.plan.schema.intervals, eids, signs, nulls, detector.time.holds)
+        shape = Shape(detector.plan.schema.intervals, eids, detector.time.holds)
         return generate(detector.plan, self.block, shape, detector.functions, kernels.can_inline)
-
-    def _kernel(self, signs: bool) -> tuple[Program, kernels.Kernel]:
-        """The kernel for batches with or without withdrawals and nulls; made when first needed, on the same state."""
-        if (signs, self._nulls) not in self._programs:
-            eids = bool(self.detector.eids) or signs
-            program = self._generate(eids=eids, signs=signs, nulls=self._nulls)
-            self._programs[signs, self._nulls] = (program, self._compile(program))
-        return self._programs[signs, self._nulls]
 
     def _compile(self, program: Program) -> kernels.Kernel:
         detector = self.detector
@@ -163,25 +159,24 @@ class Branch:
         return kernels.plain(program, detector.functions, detector.strings)
 
     def compile_ahead(self, *, eids: bool) -> list[str]:
-        """Compile what input without withdrawals may need, with and without nulls; the modules that hold it on disk."""
-        names = []
-        for nulls in (False, True):
-            kernel = self._compile(self._generate(eids=eids, nulls=nulls))
-            module = getattr(getattr(kernel.run, "py_func", None), "__module__", None) or ""
-            if kernel.jit and module.startswith(kernels.PREFIX):
-                names.append(module)
-        return names
+        """Compile the kernel that input with or without eids needs; the modules that hold it on disk."""
+        kernel = self._compile(self._generate(eids=eids))
+        module = getattr(getattr(kernel.run, "py_func", None), "__module__", None) or ""
+        return [module] if kernel.jit and module.startswith(kernels.PREFIX) else []
 
     # --- arrays ---------------------------------------------------------------------------------------------------
 
-    def prepare(self, *, signs: bool = False) -> kernels.Kernel:
+    def prepare(self) -> kernels.Kernel:
         """Compile and allocate on first use."""
-        program, kernel = self._kernel(signs)
-        if program is not self.program:
-            self.program, self._lender = program, None
+        kernel = self._kernel
+        if kernel is None:
+            self.program = self._generate(eids=bool(self.detector.eids))
+            self._nullable = [name for name in self.program.marks if name != WITHDRAWN]
+            kernel = self._kernel = self._compile(self.program)
         if not self._ready:
             self.library = rt.library(kernel.jit)
-            self._allocate(program, kernel.jit)
+            self._allocate(self.program, kernel.jit)
+            self._lender = None
             self._ready = True
         return kernel
 
@@ -282,26 +277,25 @@ class Branch:
 
     def push(self, items: Items, first: int) -> Answers | None:
         """Feed a batch; its answers, if there are any."""
-        columns = self._columns(items)
-        kernel = self.prepare(signs=items.signs is not None)
-        batch = self._batch(items, columns)
+        kernel = self.prepare()
+        run, batch = self._run_with(kernel, items, self._columns(items))
         self._rank()
         words, count = self.words, len(items)
         before = words[RELEVANT]
         for begin in range(0, count, CHUNK):
             if kernel.settle is not None or not self.detector.ordered:  # else the kernel does it
                 self._set_horizon()
-            self._run(kernel, begin, min(begin + CHUNK, count), first, batch)
+            self._run(run, begin, min(begin + CHUNK, count), first, batch)
             if words[WAITING] or words[rt.ASIDE]:
                 self._settle(kernel)
-            if begin + CHUNK < count and items.signs is None:
+            if begin + CHUNK < count and withdrawals(items) is None:
                 self.tidy()
         self.accepted = words[RELEVANT] - before
         return self._answers()
 
     def push_one(self, one: OneRow, number: int) -> Answers | None:
         """The same for one event that lies where the last one lay."""
-        if self._lender is not one or (one.nulls and not self._nulls and not all(valid[0] for valid in self._valid)):
+        if self._lender is not one:
             self._borrow(one)
         program, words = self.program, self.words
         if program.ranks:
@@ -309,10 +303,16 @@ class Branch:
         if program.waits:
             self._set_horizon()
         before = words[RELEVANT]
-        if self._args is None:
-            self._args = (*self._lent, *self.state)
-        if self._one.run(0, 1, number, *self._args) != DONE:
-            self._run(self._one, words[rt.ROW], 1, number, self._lent)
+        run, lent = self._one.run, self._lent
+        if one.nulls or words[NULLS]:
+            run, lent = self._one.careful, self._mark_one()
+            status = run(0, 1, number, *lent, *self.state)
+        else:
+            if self._args is None:
+                self._args = (*lent, *self.state)
+            status = run(0, 1, number, *self._args)
+        if status != DONE:
+            self._run(run, words[rt.ROW], 1, number, lent)
         if words[WAITING] or words[rt.ASIDE]:
             self._settle(self._one)
         self.accepted = words[RELEVANT] - before
@@ -354,10 +354,10 @@ class Branch:
         """The event numbers in answers."""
         return [*columns[2 : 2 + len(self.program.nest)], members]
 
-    def _run(self, kernel: kernels.Kernel, at: int, end: int, first: int, batch: tuple[Any, ...]) -> None:
+    def _run(self, run: Callable[..., int], at: int, end: int, first: int, batch: tuple[Any, ...]) -> None:
         stuck = -1
         while True:
-            status = kernel.run(at, end, first, *batch, *self.state)
+            status = run(at, end, first, *batch, *self.state)
             if status == DONE:
                 return
             at = self.words[rt.ROW]
@@ -472,17 +472,12 @@ class Branch:
     # --- batches --------------------------------------------------------------------------------------------------
 
     def _columns(self, items: Items) -> dict[str, Column]:
-        """The attributes of a batch, derived ones included; the first null calls for a kernel that knows nulls."""
+        """The attributes of a batch, derived ones included."""
         columns = items.columns
         if self.program.derived:
             columns = dict(columns)
         for derived in self.program.derived:
             columns[derived.name] = derived_column(derived, items, self.detector.strings, self.detector.functions)
-        if not self._nulls:
-            for attr, _, _ in self.program.columns:
-                column = columns.get(attr)
-                if column is None or (column.valid is not None and not column.valid.all()):
-                    self._nulls = True
         return columns
 
     def _batch(self, items: Items, columns: dict[str, Column]) -> tuple[Any, ...]:
@@ -494,17 +489,55 @@ class Branch:
         if program.shape.eids:
             assert items.eid_high is not None and items.eid_low is not None
             arrays += [items.eid_high, items.eid_low]
-        if program.shape.signs:
-            assert items.signs is not None
-            arrays.append(items.signs)
-        for attr, is_float, nullable in program.columns:
+        for attr, is_float, _ in program.columns:
             column, dtype = columns.get(attr), REAL if is_float else WHOLE
-            if column is None or nullable or column.values.dtype != dtype:
-                arrays += _as_arrays(column, len(items.types), dtype, nullable)
+            if column is None:
+                arrays.append(np.zeros(len(items.types), dtype))
             else:
-                arrays.append(column.values)
+                arrays.append(column.values if column.values.dtype == dtype else column.values.astype(dtype))
         flat = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
         return tuple(flat) if self._jit else self.views(*flat)
+
+    def _run_with(
+        self, kernel: kernels.Kernel, items: Items, columns: dict[str, Column]
+    ) -> tuple[Callable[..., int], tuple[Any, ...]]:
+        """The entry point that a batch needs, and its arguments."""
+        batch, withdrawn = self._batch(items, columns), withdrawals(items)
+        if withdrawn is None and not self._has_nulls(columns):
+            if not self.words[NULLS]:
+                return kernel.run, batch
+            self.words[MARKED] = 0
+            return kernel.careful, (*batch, *self.views(NO_MARKS))
+        return kernel.careful, (*batch, *self.views(self._marks_of(withdrawn, columns, len(items))))
+
+    def _marks_of(self, withdrawn: Bools | None, columns: dict[str, Column], count: int) -> Marks:
+        """Which rows are withdrawals, and where each attribute is null: a block of bytes for each."""
+        found = {}
+        if withdrawn is not None:
+            if WITHDRAWN not in self.program.marks:
+                raise InputError("an event can be withdrawn only if events have eids", hint="name the column of eids")
+            found[WITHDRAWN] = withdrawn
+        for attr in self._nullable:
+            column = columns.get(attr)
+            if column is None:
+                found[attr] = np.ones(count, np.bool_)
+            elif column.valid is not None and not column.valid.all():
+                found[attr] = ~column.valid
+        self.words[MARKED] = count
+        if len(found) > (WITHDRAWN in found):
+            self.words[NULLS] = 1
+        marks = np.zeros(count * len(self.program.marks), np.int8)
+        for block, name in enumerate(self.program.marks):
+            if name in found:
+                marks[block * count : (block + 1) * count] = found[name]
+        return marks
+
+    def _has_nulls(self, columns: dict[str, Column]) -> bool:
+        for attr in self._nullable:
+            column = columns.get(attr)
+            if column is None or (column.valid is not None and not column.valid.all()):
+                return True
+        return False
 
     def can_borrow(self, one: OneRow) -> bool:
         """Whether the kernel can read single events where they lie."""
@@ -513,11 +546,24 @@ class Branch:
         return not self.program.derived and all(known.get(attr, kind) == kind for attr, kind in kinds.items())
 
     def _borrow(self, one: OneRow) -> None:
-        columns = self._columns(one)
         self._one = self.prepare()
+        columns, marks = self._columns(one), self.program.marks
         self._lender, self._lent, self._args = one, self._batch(one, columns), None
-        mine = [columns[attr].valid for attr, _, _ in self.program.columns if attr in columns]
-        self._valid = [valid.data for valid in mine if valid is not None]
+        self._marks = np.zeros(len(marks), np.int8)
+        self._marked = (*self._lent, *self.views(self._marks)) if marks else self._lent
+        mine = [(block, columns[name].valid) for block, name in enumerate(marks) if name in columns]
+        self._valid = [(block, valid.data) for block, valid in mine if valid is not None]
+        for name in self._nullable:
+            if name not in columns:  # null in every event
+                self._marks[marks.index(name)] = self.words[NULLS] = 1
+
+    def _mark_one(self) -> tuple[Any, ...]:
+        """Note which attributes of the single event are null; the arguments for it."""
+        for block, valid in self._valid:
+            self._marks[block] = not valid[0]
+        self.words[MARKED] = marked = int(self._marks.any())
+        self.words[NULLS] |= marked
+        return self._marked
 
     def _rank(self) -> None:
         """Texts in order of code points, as numbers by code; renewed when new texts came."""
@@ -575,10 +621,9 @@ class Branch:
         return used
 
 
-def _as_arrays(column: Column | None, count: int, dtype: np.dtype[Any], nullable: bool) -> list[npt.NDArray[Any]]:
-    if column is None:
-        return [np.zeros(count, dtype), np.zeros(count, np.uint8)] if nullable else [np.zeros(count, dtype)]
-    values = column.values if column.values.dtype == dtype else column.values.astype(dtype)
-    if not nullable:
-        return [values]
-    return [values, np.ones(count, np.uint8) if column.valid is None else column.valid.view(np.uint8)]
+def withdrawals(items: Items) -> Bools | None:
+    """Which rows withdraw an earlier event, or None if none does."""
+    if items.kinds is None:
+        return None
+    withdrawn: Bools = items.kinds == ItemKind.WITHDRAWAL
+    return withdrawn if withdrawn.any() else None

@@ -7,12 +7,7 @@ kernel lives in memory only.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import os
 import re
-import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,14 +18,13 @@ from typing import Any
 from tocsin.engine import runtime
 from tocsin.engine.codegen import Program
 from tocsin.engine.evaluate import STRICT, call
+from tocsin.engine.module_cache import from_disk
 from tocsin.functions import Function
 from tocsin.items import Strings
 from tocsin.plan.expr import Op, User
 from tocsin.schema import Kind
 
-CONSTANTS = tuple(
-    name for name, value in vars(runtime).items() if name.isupper() and isinstance(value, int) and name != "JIT"
-)
+CONSTANTS = tuple(name for name, value in vars(runtime).items() if name.isupper() and isinstance(value, int))
 
 
 PREFIX = "k_"  # of the names of modules that are kept on disk
@@ -44,9 +38,13 @@ def exports(source: str) -> list[str]:
 
 @dataclass(slots=True)
 class Kernel:
-    """The two entry points of a program; `settle` is None if no answer ever waits."""
+    """The entry points of a program; `settle` is None if no answer ever waits.
+
+    `careful` takes rows with nulls and withdrawals, `run` is faster and knows neither.
+    """
 
     run: Callable[..., int]
+    careful: Callable[..., int]
     settle: Callable[..., int] | None
     jit: bool
 
@@ -59,7 +57,12 @@ def plain(program: Program, functions: Mapping[str, Function], strings: Strings)
     for name in program.inlined:
         space[f"user_{name}"] = functions[name].call
     exec(_code(program.source, program.key), space)  # noqa: S102 - source without user text
-    return Kernel(space["kernel"], space.get("settle"), jit=False)
+    return _kernel(space, jit=False)
+
+
+def _kernel(space: Mapping[str, Any], *, jit: bool) -> Kernel:
+    run = space["kernel"]
+    return Kernel(run, space.get("careful", run), space.get("settle"), jit)
 
 
 @lru_cache(maxsize=256)
@@ -124,20 +127,19 @@ def _foreign(expr: Op | User, functions: Mapping[str, Function], strings: String
 # --- Numba -------------------------------------------------------------------------------------------------------
 
 
-def signature(program: Program) -> list[Any]:
+def signature(program: Program, *, careful: bool = False) -> list[Any]:
     """The types of the kernel's arguments; batch columns are read-only so that Arrow's memory is accepted."""
     from numba import types
 
     def batch(scalar: Any) -> Any:
         return types.Array(scalar, 1, "C", readonly=True)
 
-    kinds = {"types": types.int32, "signs": types.int8}
+    kinds = {"types": types.int32, "marks": types.int8}
     known = {f"c{number}": types.float64 for number, (_, is_float, _) in enumerate(program.columns) if is_float}
-    arguments: list[Any] = [types.int64] * 3
-    for name in program.batch_args.split(", "):
-        scalar = types.uint8 if name.startswith("v") else kinds.get(name) or known.get(name, types.int64)
-        arguments.append(batch(scalar))
-    return arguments + state_signature()
+    names = program.batch_args.split(", ")
+    names += ["marks"] if careful else []
+    columns = [batch(kinds.get(name) or known.get(name, types.int64)) for name in names]
+    return [types.int64] * 3 + columns + state_signature()
 
 
 def state_signature() -> list[Any]:
@@ -162,57 +164,15 @@ def _text(program: Program) -> str:
     return HEADER.format(imports=imports) + program.source
 
 
-def cache_directory() -> Path:
-    """Where compiled kernels are kept: $TOCSIN_CACHE, or the user's cache directory."""
-    given, base = os.environ.get("TOCSIN_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    return Path(given) if given else Path(base or "~/.cache").expanduser() / "tocsin"
-
-
 def _from_disk(program: Program) -> Kernel:
-    import numba
-
-    text = _text(program)
-    runtime_text = Path(runtime.__file__).read_bytes()
-    level = str(getattr(numba.config, "OPT", 3)).encode()  # how far Numba optimises: its own cache does not tell
-    parts = (text.encode(), runtime_text, numba.__version__.encode(), sys.version.encode(), level)
-    name = PREFIX + hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
-    module = sys.modules.get(name)
-    path = cache_directory() / f"{name}.py"
-    if module is None:
-        if not path.exists():
-            _write_once(path, text)
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-    return _typed(module.__dict__, program, known=_is_cached(module.__dict__["kernel"], name))
+    module = from_disk(PREFIX, _text(program), runtime.source().encode())
+    known = _is_cached(module.__dict__["kernel"], module.__name__)
+    return _typed(module.__dict__, program, known=known)
 
 
 def _is_cached(kernel: Any, name: str) -> bool:
     """Whether Numba has machine code of the kernel on disk; then nothing that it calls need be compiled or loaded."""
     return any(Path(kernel.stats.cache_path).glob(f"{name}.kernel-*.nbi"))
-
-
-def _write_once(path: Path, text: str) -> None:
-    """Many processes may come at once: each writes its own file, one link wins, the content is the same."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    mine = Path(temporary)
-    try:
-        path.hardlink_to(mine)
-    except FileExistsError:
-        pass
-    except OSError:  # no links here; the last one wins
-        mine.replace(path)
-        return
-    mine.unlink()
 
 
 def _in_memory(program: Program, functions: Mapping[str, Function]) -> Kernel:
@@ -250,19 +210,23 @@ def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False) -
         for name in exports(program.source):
             if name in runtime.FUNCTIONS:
                 runtime.declare(name)
+        for name in sorted(runtime.ENTRIES):  # the host will need them, and nothing is compiled in mid-stream
+            runtime.declare(name)
         letters = {
             "i": types.int64,
             "f": types.float64,
             "b": types.boolean,
-            "S": build.Tuple([build.CPointer(array.dtype) for array in state_signature()]),
+            "S": build.Tuple([*(build.CPointer(array.dtype) for array in state_signature()), types.int64]),
         }
         for name, arguments in program.functions:
             _compile(space[name], [letters[letter] for letter in arguments])
-    run, settle = space["kernel"], space.get("settle")
-    _compile(run, signature(program))
-    if settle is not None:
-        _compile(settle, state_signature())
-    return Kernel(run, settle, jit=True)
+    kernel = _kernel(space, jit=True)
+    _compile(kernel.run, signature(program))
+    if kernel.careful is not kernel.run:
+        _compile(kernel.careful, signature(program, careful=True))
+    if kernel.settle is not None:
+        _compile(kernel.settle, state_signature())
+    return kernel
 
 
 def _compile(function: Any, arguments: list[Any]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tocsin.engine.changes import ChangeBatch
 from tocsin.plan.block import Plan
+from tocsin.plan.facts import extent
 
 FEW = 64
 
@@ -36,10 +37,15 @@ class Ledger:
         shared = any(a == b for a, b in combinations(shown, 2))
         unions = len(shown) > 1 and any(len(leaf.alts) > 1 for block in plan.alternatives for leaf in block.leaves)
         hidden = any(variable.hidden for variable in plan.variables)
-        return Ledger(plan.within) if hidden or shared or unions else None
+        return Ledger(plan.within if hidden else extent(plan)) if hidden or shared or unions else None
 
     def settle(self, changes: ChangeBatch) -> ChangeBatch:
-        """Only those changes that make a binding appear or disappear, of each binding at most one."""
+        """Only those changes that make a binding appear or disappear, of each binding at most one.
+
+        Where nothing is withdrawn, the justification that was known first makes it appear.
+        """
+        if len(changes) > 1 and (changes.op > 0).all():
+            changes = changes.pick(np.argsort(changes.known_at, kind="stable"))
         high, low = changes.identity
         starts, _ = changes.span
         turns: dict[tuple[int, int], list[int]] = {}  # where a binding appeared or disappeared, in turn

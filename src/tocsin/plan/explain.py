@@ -60,7 +60,7 @@ class _Text:
                 yield f"  {', '.join(f'{self.names[leaf]}.{attr}' for attr in attrs)}"
         yield "window    " + ("none" if plan.within is None else f"{plan.within} ticks")
         reach = horizon(plan)
-        yield f"memory    {memory(plan)}" + ("" if reach is None else f" (an event matters for {reach} ticks)")
+        yield f"memory    {memory(plan)}" + ("" if not reach else f" (an event matters for {reach} ticks)")
         yield f"ends with {', '.join(terminal_types(plan))}" + (
             "; answers wait for their window to pass" if waits(plan) else ""
         )

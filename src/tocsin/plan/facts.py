@@ -69,18 +69,34 @@ def terminal_types(plan: Plan) -> tuple[str, ...]:
     )
 
 
+def is_filter(block: Block) -> bool:
+    """Whether each event is judged alone: one fixed leaf, nothing forbidden, no set.
+
+    Such a rule keeps no state. An event is remembered only until its own time is guaranteed, because a copy with the
+    same eid must count once (and can be withdrawn) as long as it may still come: in order that is the last tick, under
+    a bound on lateness as long as that, and without any guarantee for ever.
+    """
+    return len(block.leaves) == 1 == len(block.fixed) and not block.forbidden
+
+
+def extent(plan: Plan) -> int | None:
+    """How far behind the guarantee events can lie that one match needs: the window, nothing for a filter; None: any."""
+    return 0 if all(is_filter(block) for block in plan.alternatives) else plan.within
+
+
 def horizon(plan: Plan) -> int | None:
-    """For how many ticks after its start an event can matter; None without a window.
+    """For how many ticks after it is guaranteed an event can matter; None without a window; 0 for a filter.
 
     A leading and a trailing negation together need two windows: the trailing one is decided a window after the first
     event of the match, which itself may come a window after the leading violation.
     """
-    if plan.within is None:
+    reach = extent(plan)
+    if reach is None:
         return None
     scopes = [scope for block in plan.alternatives for scope in root_scopes(block)]
     ahead = any(isinstance(scope.high, WindowHigh) for scope in scopes)
     behind = any(isinstance(scope.low, WindowLow) for scope in scopes)
-    return plan.within * 2 if ahead and behind else plan.within
+    return reach * 2 if ahead and behind else reach
 
 
 def root_scopes(block: Block) -> list[Scope]:
@@ -100,4 +116,6 @@ def can_wait(plan: Plan) -> bool:
 
 def memory(plan: Plan) -> str:
     """Name the memory class: how the state of the plan grows."""
+    if extent(plan) == 0:
+        return "none: each event is judged alone"
     return "grows with the stream" if plan.within is None else "bounded by the window"

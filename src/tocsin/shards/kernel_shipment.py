@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tocsin.engine import kernels
+from tocsin.engine import runtime
 from tocsin.engine.detector import Detector
+from tocsin.engine.module_cache import cache_directory
 
 SHARED = "TOCSIN_CACHE"
 
@@ -22,7 +23,7 @@ class Shipment:
 
     def unpack(self) -> None:
         """Write the kernels into the cache of this machine; files that exist are left alone."""
-        folder = _writable(kernels.cache_directory())
+        folder = _writable(cache_directory())
         os.environ[SHARED] = str(folder)
         for name, changed, content in self.files:
             path = folder / name
@@ -31,14 +32,18 @@ class Shipment:
 
 
 def packed(detectors: Iterable[Detector], *, eids: bool) -> Shipment:
-    """Compile everything that these detectors may need for ordered input, with and without nulls, and pack it."""
+    """Compile everything that these detectors may need, and pack it."""
     names: set[str] = set()
     for detector in detectors:
         for branch in detector.branches:
             ranked = eids or any(other.needs_order for other in detector.branches)
             names.update(branch.compile_ahead(eids=ranked))
-    folder = kernels.cache_directory()
+    folder = cache_directory()
     found = [path for name in sorted(names) for path in (folder / f"{name}.py", *folder.rglob(f"{name}.*.nb?"))]
+    if names:  # and what the host calls of the library
+        name = runtime.library(True).__name__
+        found += [folder / f"{name}.py"]
+        found += [path for entry in sorted(runtime.ENTRIES) for path in folder.rglob(f"{name}.{entry}-*.nb?")]
     return Shipment(
         tuple((str(path.relative_to(folder)), path.stat().st_mtime_ns, path.read_bytes()) for path in found)
     )

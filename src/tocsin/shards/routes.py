@@ -18,7 +18,7 @@ from tocsin.encode.batch import INNER
 from tocsin.engine.ledger import Ledger
 from tocsin.plan.block import Block, Plan
 from tocsin.plan.expr import Col
-from tocsin.plan.facts import horizon, types_of
+from tocsin.plan.facts import extent, horizon, types_of
 from tocsin.plan.rewrite import all_leaves
 from tocsin.schema import Field, Kind, Schema
 
@@ -207,12 +207,12 @@ def reach_of(units: Iterable[Unit]) -> int | None:
     """
     reach = 0
     for unit in units:
-        if any(plan.within is None or shows_nothing(plan) for plan in unit.plans):
+        if any(extent(plan) is None or shows_nothing(plan) for plan in unit.plans):
             return None
         if len(unit.plans) == 1 and Ledger.of(unit.plans[0]) is None:
             mine = horizon(unit.plans[0]) or 0
         else:
-            mine = sum(3 * (plan.within or 0) for plan in unit.plans)
+            mine = sum(3 * (extent(plan) or 0) for plan in unit.plans)
         reach = max(reach, mine)
     return reach
 

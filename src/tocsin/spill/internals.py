@@ -216,8 +216,7 @@ def _without_answers(detector: Detector, items: Items) -> Iterator[None]:
     detector._open(items)
     windows = []
     for branch in detector.branches:
-        branch._columns(items)
-        branch.prepare(signs=items.signs is not None)
+        branch.prepare()
         windows.append(int(branch.T[rt.PARAMS]))
         branch.T[rt.PARAMS] = NO_WINDOW
     try:

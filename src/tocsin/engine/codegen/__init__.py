@@ -17,11 +17,11 @@ import hashlib
 from collections.abc import Callable, Mapping
 
 from tocsin.engine.codegen.intake import Intake
-from tocsin.engine.codegen.program import Program, Shape
+from tocsin.engine.codegen.program import WITHDRAWN, Program, Shape
 from tocsin.functions import Function
 from tocsin.plan.block import Block, Plan
 
-__all__ = ["Program", "Shape", "generate"]
+__all__ = ["WITHDRAWN", "Program", "Shape", "generate"]
 
 
 def generate(
@@ -71,6 +71,7 @@ class Generator(Intake):
             repeated=tuple(leaf.id for leaf in self.root.repeated),
             types=self.types,
             columns=tuple((attr, is_float, nullable) for attr, (_, is_float, nullable) in self.columns.items()),
+            marks=tuple(self.marks),
             derived=self.derived,
             ints=tuple(self.literals.ints),
             floats=tuple(self.literals.floats),

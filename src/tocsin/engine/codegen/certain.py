@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tocsin.engine.codegen.forbidden import ForbiddenBlocks
-from tocsin.engine.codegen.program import STATE
 from tocsin.engine.codegen.readings import earlier_first, least, most
 from tocsin.plan.block import Block, Forbidden, Leaf
 from tocsin.plan.expr import Bound, leaves
@@ -85,7 +84,7 @@ class Certainty(ForbiddenBlocks):
         order = block.nest or tuple(leaf.id for leaf in block.fixed)
         self._open(block, "certain")
         with self.writer.indented():
-            self.emit(f"{STATE} = S")
+            self._unpack()
             placed = self._plain_predicates(block)
             depth, fail = self.writer.depth, "return 0"
             self._surely(placed.get(-1, []), fail)
@@ -122,7 +121,7 @@ class Certainty(ForbiddenBlocks):
         assert order is not None
         self._open(block, "possible")
         with self.writer.indented():
-            self.emit(f"{STATE} = S")
+            self._unpack()
             placed: dict[int, list[Bound]] = {}
             for predicate in block.predicates:
                 at = [level for level, leaf in enumerate(order) if leaf in leaves(predicate)]

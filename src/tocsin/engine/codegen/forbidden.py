@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tocsin.engine.codegen.members import MemberLoops
-from tocsin.engine.codegen.program import STATE
 from tocsin.engine.codegen.readings import least, most
 from tocsin.plan.block import Block, Forbidden
 from tocsin.plan.expr import Agg, Bound, Col, Reach, Ref, Time, walk
@@ -22,7 +21,7 @@ class ForbiddenBlocks(MemberLoops):
         self.emit(f"def violated_{name}(low, high, key, excl{inner}, S):")
         self.declared.append((f"violated_{name}", "iiii" + "".join(map(self._letter, self._outer(block))) + "S"))
         with self.writer.indented():
-            self.emit(f"{STATE} = S")
+            self._unpack()
             placed = self._plain_predicates(block)
             self._tests(placed.get(-1, []), "return 0")
             order = block.nest or tuple(leaf.id for leaf in block.fixed)

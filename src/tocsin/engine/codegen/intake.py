@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tocsin.engine.codegen.nest import Nest
-from tocsin.engine.codegen.program import DELTA, NEW, STATE
+from tocsin.engine.codegen.program import DELTA, MASK_BITS, NEW, STATE, WHOLE, WITHDRAWN
 from tocsin.engine.codegen.readings import arrays, is_terminal, strictly_ordered
 from tocsin.engine.derive import native
 from tocsin.plan.block import After, Before, Leaf
@@ -18,39 +18,61 @@ class Intake(Nest):
         names = ["types", "end"]
         names += ["start"] if self.shape.intervals else []
         names += ["high", "low"] if self.shape.eids else []
-        names += ["signs"] if self.shape.signs else []
-        for number, _, nullable in self.columns.values():
-            names += [f"c{number}", f"v{number}"] if nullable else [f"c{number}"]
-        return names
+        return names + [f"c{number}" for number, _, _ in self.columns.values()]
 
     def _kernel(self) -> None:
-        """def kernel(i, n, base, <batch>, <state>): take rows i..n of a batch, whose events are numbered from base."""
-        self.emit("@entry")
-        self.emit(f"def kernel(i, n, base, {arrays(', '.join([*self._batch_args(), STATE]))}):")
+        """def kernel(i, n, base, <batch>, <state>): take rows i..n of a batch, whose events are numbered from base.
+
+        That is for input without nulls and withdrawals, which pays nothing for them; careful(), the same with one more
+        column, `marks`, is for all other.
+        """
+        self.without_nulls = True
+        self._entry_point("kernel", self._batch_args())
+        self.without_nulls = False
+        if self.marks:
+            self._entry_point("careful", [*self._batch_args(), "marks"])
+
+    def _entry_point(self, name: str, columns: list[str]) -> None:
+        self._lines("@entry", f"def {name}(i, n, base, {arrays(', '.join([*columns, STATE]))}):")
         with self.writer.indented():
-            self._pointers([*self._batch_args(), *STATE.split(", ")])
-            self._lines(f"S = ({STATE})", "clock = T[CLOCK]", "ordered = T[ORDERED] != 0", "phase = T[PHASE]")
-            self._lines(
-                "local = T[TYPES_AT]",
-                "span = T[SPAN]",
-                "slack = T[SLACK]",
-                "bounded = slack < UNLIMITED",
-                "T[PHASE] = 0",
-                "rows = T[OUT_N]",
-                "members = T[MEM_N]",
-                "while i < n:",
-            )
-            with self.writer.indented():
-                self._row_head()
-                for number, type in enumerate(self.types):
-                    self.emit(f"{'if' if number == 0 else 'elif'} ty == {number}:")
+            self._pointers([*columns, *STATE.split(", ")])
+            self._lines("nulls = T[NULLS]", f"S = ({WHOLE})")
+            if not self.without_nulls:
+                self.emit("marked = T[MARKED]")
+            self._rows()
+        self.emit("")
+
+    def _rows(self) -> None:
+        """The loop over rows, to the end of the function."""
+        self._lines(
+            "clock = T[CLOCK]",
+            "ordered = T[ORDERED] != 0",
+            "phase = T[PHASE]",
+            "local = T[TYPES_AT]",
+            "span = T[SPAN]",
+            "slack = T[SLACK]",
+            "bounded = slack < UNLIMITED",
+            "T[PHASE] = 0",
+            "rows = T[OUT_N]",
+            "members = T[MEM_N]",
+            "while i < n:",
+        )
+        with self.writer.indented():
+            self._row_head()
+            for number, type in enumerate(self.types):
+                self.emit(f"{'if' if number == 0 else 'elif'} ty == {number}:")
+                with self.writer.indented():
+                    self.emit("if phase == 0:")
                     with self.writer.indented():
-                        self.emit("if phase == 0:")
-                        with self.writer.indented():
-                            self._store_type(type)
-                        self._answer_type(type)
-                self._row_tail()
-            self._lines("T[CLOCK] = clock", "T[ROW] = n", "return DONE")
+                        self._store_type(type)
+                    self._answer_type(type)
+            self._row_tail()
+        self._lines("T[CLOCK] = clock", "T[ROW] = n", "return DONE")
+
+    @property
+    def _withdraws(self) -> bool:
+        """Whether a row of the loop that is being written may be a withdrawal."""
+        return self.shape.eids and not self.without_nulls
 
     def _row_head(self) -> None:
         self._lines(
@@ -69,16 +91,18 @@ class Intake(Nest):
             "clock = max(clock, e)",
             f"s = {'start[i]' if self.shape.intervals else 'e'}",
             "number = base + i",
-            f"sign = {'int(signs[i])' if self.shape.signs else '1'}",
+            "sign = 1",
             "good = True",
         )
+        if self._withdraws:  # what stood before a withdrawal is judged again, as after a late event
+            self._lines(f"if marked != 0 and {self._mark(WITHDRAWN)} != 0:", "    sign = -1", "    late = True")
         if self.waits:
             self._lines("if T[IMMEDIATE] != 0:", "    late = True")  # nothing waits, so any event may correct
         if self.waits:  # what was due before a late event must be answered before it can be corrected
             if self.holds:
                 self._lines("T[CLOCK] = clock", "if phase == 0 and T[MOVED] != 0 and is_due(T, PD):")
             else:
-                self._lines("if phase == 0 and (late or sign < 0 or T[WAITING] > 0 and not ordered):")
+                self._lines("if phase == 0 and (late or T[WAITING] > 0 and not ordered):")
                 self._lines("    T[CLOCK] = clock")
             self._lines(
                 "    if due(S) != DONE:",
@@ -87,7 +111,7 @@ class Intake(Nest):
                 "    rows = T[OUT_N]",
                 "    members = T[MEM_N]",
             )
-        if self.within is not None:  # in order, what waits is answered between batches only, and keeps its events
+        if self._span() is not None:  # in order, what waits is answered between batches only, and keeps its events
             self._lines(f"if {'bounded and not ordered' if self.waits else 'bounded'}:")
             self._lines("    T[HORIZON] = max(T[HORIZON], clock - slack - span)")
 
@@ -106,7 +130,7 @@ class Intake(Nest):
         )
         if self.root.repeated:
             self.emit("members = T[MEM_N]")
-        if self.shape.signs:
+        if self._withdraws:
             self.emit("if sign < 0:")
             with self.writer.indented():
                 self._each_leaf(
@@ -165,7 +189,8 @@ class Intake(Nest):
         self.batch = id
         conditions = [self.scribe.true(where) for where in leaf.alts[alternative].where]
         self.batch = None
-        known = [f"v{column}[i] != 0" for column, _, nullable in keys if nullable]
+        given = self._are_given(self.keys.get(id, ()))
+        known = [given] if given else []
         self.emit(f"T[PLACES + {self.number[id]}] = -1")
         self.emit(f"take_{id} = {' and '.join(known + conditions) or 'True'}")
         if len(keys) > 1:
@@ -262,10 +287,10 @@ class Intake(Nest):
         id = leaf.id
         event = f"e, s, {'high[i], low[i]' if self.shape.eids else '0, 0'}, {self.row_start}, {self.row_eid}"
         keep = "not ordered" if self._unstored(id) else "True"
-        if self.shape.signs:
+        if self._withdraws:
             where = f"T, {self._tables}, D, KM, {len(self.leaves)}, {self.number[id]}, {self._key(id)}"
-            self._lines(f"if take_{id} and sign < 0:", f"    withdraw({where}, {event})")
-        self.emit(f"if take_{id}{' and sign > 0' if self.shape.signs else ''}:")
+            self._lines(f"if sign < 0 and take_{id}:", f"    withdraw({where}, {event})")
+        self.emit(f"{'elif' if self._withdraws else 'if'} take_{id}:")
         with self.writer.indented():
             self.emit(f"place = enter({self._entry(id)}, number, {event}, {keep})")
             if only:
@@ -277,21 +302,28 @@ class Intake(Nest):
                 self._fill(leaf, alternative)
 
     def _fill(self, leaf: Leaf, alternative: int) -> None:
-        """The attributes that predicates will read."""
-        nulls = []
+        """The attributes that predicates will read, and the masks that say which of them are null."""
+        absent: dict[int, int] = {}  # by mask word: the attributes of other alternatives
+        given: dict[int, list[str]] = {}  # and those that this row may lack
         for (var, attr), kept in self.stored[leaf.id].items():
+            word, bit = divmod(kept.bit or 0, MASK_BITS)
+            if kept.bit is not None:
+                absent.setdefault(word, 0)
             if attr == "$alt":
                 self.emit(f"{self._kept(kept, 'place')} = {alternative}")
                 continue
             if var != leaf.alts[alternative].var:
-                nulls.append(str(1 << (kept.bit or 0)))
+                absent[word] |= 1 << bit
                 continue
-            column, _, nullable = self.columns[attr]
-            self.emit(f"{self._kept(kept, 'place')} = c{column}[i]")
-            if nullable and kept.bit is not None:
-                nulls.append(f"(0 if v{column}[i] != 0 else {1 << kept.bit})")
-        if any(kept.bit is not None for kept in self.stored[leaf.id].values()):
-            self.emit(f"H[place * {self.words} + {self.row_nulls}] = {' + '.join(nulls) or '0'}")
+            self.emit(f"{self._kept(kept, 'place')} = c{self.columns[attr][0]}[i]")
+            if attr in self.marks and kept.bit is not None and not self.without_nulls:
+                given.setdefault(word, []).append(f"int({self._mark(attr)}) * {1 << bit}")
+        for word, bits in absent.items():
+            self.emit(f"H[place * {self.words} + {self.row_nulls + word}] = {bits}")
+        if given:
+            self.emit("if marked != 0:")
+        for word, marks in given.items():  # sums, not branches: a hundred attributes must not take minutes to compile
+            self.emit(f"    H[place * {self.words} + {self.row_nulls + word}] += {' + '.join(marks)}")
         self.emit("pass")
 
     # --- answers of one row ----------------------------------------------------------------------------------------
@@ -305,39 +337,43 @@ class Intake(Nest):
             number, level = self.number[last[0]], self.nest.index(last[0])
             self._lines(
                 "T[CLOCK] = clock",
-                "if late or sign < 0:",
+                "if late:",
                 f"    {slow}",
                 f"elif T[PLACES + {number}] >= 0:",
                 "    T[SIGN] = 1",
                 f"    T[PINS + {level}] = T[PLACES + {number}]",
-                f"    good = nest({NEW}, number, T[ROW_KEYS + {number}], -FAR, FAR, S)",
+                f"    good = {self._straight(f'{NEW}, number, T[ROW_KEYS + {number}], -FAR, FAR')}",
                 f"    T[PINS + {level}] = -1",
             )
         elif any(id in last for id in places):
             self._lines("T[CLOCK] = clock", slow)
         else:
-            self._lines("if late or sign < 0:", "    T[CLOCK] = clock", f"    {slow}")
+            self._lines("if late:", "    T[CLOCK] = clock", f"    {slow}")
+
+    def _straight(self, arguments: str) -> str:
+        """The nest inside the loop over rows that knows no nulls: there it reads no masks."""
+        return f"nest({arguments}, ({STATE}, 0))" if self.without_nulls else f"again({arguments}, S)"
 
     def _answers(self) -> None:
         """def answers(...): pin the event to each root leaf that took it; judge again what a late one can change."""
         self._lines("@compiled", "def answers(ty, number, late, sign, e, s, S):")
         self.declared.append(("answers", "iibiiiS"))
         with self.writer.indented():
-            self._lines(f"{STATE} = S", "T[SIGN] = sign", "good = True")
-            if self.shape.signs:
+            self._lines(f"{WHOLE} = S", "T[SIGN] = sign", "good = True")
+            if self.shape.eids:
                 self.emit("if sign < 0:")
                 with self.writer.indented():
                     self._each_leaf("if T[PLACES + leaf] >= 0:", f"    number = H[T[PLACES + leaf] * {self.words} + 1]")
             self._each_leaf(
                 "level = T[LEVELS + leaf]",
-                "if good and level >= 0 and T[PLACES + leaf] >= 0 and (late or sign < 0 or T[TERMINAL + leaf] != 0):",
+                "if good and level >= 0 and T[PLACES + leaf] >= 0 and (late or T[TERMINAL + leaf] != 0):",
                 "    T[PINS + level] = T[PLACES + leaf]",
                 f"    good = again({NEW}, number, T[ROW_KEYS + leaf], -FAR, FAR, S)",
                 "    T[PINS + level] = -1",
             )
             if self.changeable:
                 certain = " and (T[CERTAIN] == 0 or sign < 0)" if self.holds else ""
-                self.emit(f"if good and (late or sign < 0){certain}:")
+                self.emit(f"if good and late{certain}:")
                 with self.writer.indented():
                     self._changed()
             if self.holds:
@@ -348,7 +384,7 @@ class Intake(Nest):
 
     def _disturb(self) -> None:
         """Held answers under the keys of a late event must be judged again before they are given."""
-        if self.shape.signs:
+        if self.shape.eids:
             self._lines("if sign < 0:", "    disturb(T, -1)")
         key = "T[ROW_KEYS + leaf] if T[COVERED + leaf] != 0 else -1" if self.keys else "0"
         self._each_leaf("if T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0:", f"    disturb(T, {key})")

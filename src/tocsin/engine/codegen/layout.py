@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tocsin.engine.codegen.program import Shape, Stored
+from tocsin.engine.codegen.program import MASK_BITS, WHOLE, WITHDRAWN, Shape, Stored
 from tocsin.engine.codegen.readings import reaches_ahead
 from tocsin.engine.derive import derive
 from tocsin.engine.expressions import Literals, Names, Scribe, Valued, Writer, both
@@ -79,7 +79,7 @@ class Layout(Names):
         return self.types
 
     def _lay_out(self) -> None:
-        """Rows of H: end, event, [start], [eid, eid], [nulls], attributes; and the columns read from a batch."""
+        """Words of H: end, event, [start], [eid, eid], null masks, attributes; and the columns read from a batch."""
         row = 2
         self.row_start = 0
         if self.shape.intervals:
@@ -87,23 +87,38 @@ class Layout(Names):
         self.row_eid = -1
         if self.shape.eids:
             self.row_eid, row = row, row + 2
-        self.row_nulls, row = row, row + 1
+        kept = {id: self._columns_of(leaf) for id, leaf in self.leaves.items()}
+        bits = max(sum(self._may_be_null(leaf, nullable) for *_, nullable in kept[leaf.id]) for leaf in self._each())
+        self.row_nulls, row = row, row + max(1, -(-bits // MASK_BITS))
         self.stored: dict[int, dict[tuple[str, str], Stored]] = {id: {} for id in self.leaves}
-        used: dict[str, tuple[bool, bool]] = {}
         self.words = row
         for id, leaf in self.leaves.items():
             bit = 0
-            for place, (var, attr, kind, nullable) in enumerate(self._columns_of(leaf), start=row):
-                may_be_null = nullable or len(leaf.alts) > 1
-                tested = len(leaf.alts) > 1 or self.shape.nulls
+            for place, (var, attr, kind, nullable) in enumerate(kept[id], start=row):
+                may_be_null = self._may_be_null(leaf, nullable)
                 array = "HF" if kind is Kind.FLOAT else "H"
-                self.stored[id][var, attr] = Stored(array, place, bit if may_be_null else None, tested)
+                self.stored[id][var, attr] = Stored(array, place, bit if may_be_null else None, len(leaf.alts) > 1)
                 bit += may_be_null
                 self.words = max(self.words, place + 1)
+        self.keeps_nulls = any(kept.bit is not None for each in self.stored.values() for kept in each.values())
+        self._lay_out_batch()
+
+    def _each(self) -> Iterable[Leaf]:
+        return self.leaves.values()
+
+    def _may_be_null(self, leaf: Leaf, nullable: bool) -> bool:
+        """Whether an attribute of a stored event may be null; those of the other alternatives always are."""
+        return nullable or len(leaf.alts) > 1
+
+    def _lay_out_batch(self) -> None:
+        """The columns of a batch, and the blocks of `marks`: who is withdrawn, and where each attribute is null."""
+        used: dict[str, tuple[bool, bool]] = {}
         for col in self._batch_columns():
             was = used.get(col.attr, (False, False))
-            used[col.attr] = (col.kind is Kind.FLOAT, was[1] or (col.nullable and self.shape.nulls))
+            used[col.attr] = (col.kind is Kind.FLOAT, was[1] or col.nullable)
         self.columns = {attr: (number, *used[attr]) for number, attr in enumerate(used)}
+        nullable = [attr for attr, (_, may_be_null) in used.items() if may_be_null]
+        self.marks = ([WITHDRAWN] if self.shape.eids else []) + nullable
 
     def _columns_of(self, leaf: Leaf) -> list[tuple[str, str, Kind, bool]]:
         found: dict[tuple[str, str], tuple[Kind, bool]] = {}
@@ -143,15 +158,34 @@ class Layout(Names):
         if col.kind is Kind.NULL:
             return "0", "False"
         if self.batch == col.leaf:
-            number, _, nullable = self.columns[col.attr]
-            return f"c{number}[i]", f"v{number}[i] != 0" if nullable else ""
+            return f"c{self.columns[col.attr][0]}[i]", self._are_given([col.attr])
         kept = self.stored[col.leaf][col.var, col.attr]
-        known = (
-            ""
-            if kept.bit is None or not kept.tested
-            else f"({self._word(col.leaf, self.row_nulls)} >> {kept.bit}) & 1 == 0"
-        )
-        return self._kept(kept, f"i_{col.leaf}"), known
+        return self._kept(kept, f"i_{col.leaf}"), self._is_known(kept, col.leaf)
+
+    without_nulls = False  # what is being written runs only while no null came, and for no withdrawal
+
+    def _are_given(self, attrs: Iterable[str]) -> str:
+        """The condition that a row of the batch has all of some attributes; empty if every row has them."""
+        asked = () if self.without_nulls else attrs
+        given = " and ".join(f"{self._mark(attr)} == 0" for attr in asked if attr in self.marks)
+        return f"(marked == 0 or ({given}))" if given else ""
+
+    def _mark(self, name: str) -> str:
+        """The mark of the row at hand in a block of `marks`; to be read only where `marked` is not 0."""
+        block = self.marks.index(name)
+        return f"marks[{f'{block} * marked + ' if block else ''}i]"
+
+    def _is_known(self, kept: Stored, leaf: int) -> str:
+        """The condition that an attribute of a stored event is not null; empty if it never is."""
+        if kept.bit is None or (self.without_nulls and not kept.is_optional):
+            return ""
+        word, bit = divmod(kept.bit, MASK_BITS)
+        asked = "1" if kept.is_optional else "nulls"
+        return f"({self._word(leaf, self.row_nulls + word)} >> {bit}) & {asked} == 0"
+
+    def _unpack(self) -> None:
+        """The first lines of a function that is given the state as one tuple."""
+        self.emit(f"{WHOLE} = S")
 
     def _word(self, leaf: int, row: int) -> str:
         """A word of the event at a leaf: 0 its end, 1 its number, ..."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tocsin.engine.codegen.certain import Certainty
-from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, STATE, WAITS
+from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, STATE, WAITS, WHOLE
 from tocsin.engine.codegen.readings import (
     arrays,
     least,
@@ -14,6 +14,7 @@ from tocsin.engine.codegen.readings import (
 )
 from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
 from tocsin.plan.expr import Bound, leaves
+from tocsin.plan.facts import is_filter
 from tocsin.plan.rewrite import blocks_below
 
 STAMP = "T[STAMPS + (key & (STAMPED - 1))]"  # of what concerns held answers under a key
@@ -25,7 +26,12 @@ class Nest(Certainty):
     spans: list[tuple[str, str]]  # by level: the names of the first start and last end of what is bound before it
 
     def _span(self) -> int | None:
-        """Events are needed for a window behind the clock; for two where an answer that waits looks back as well."""
+        """Events are needed for a window behind the clock; for two where an answer that waits looks back as well.
+
+        A rule about one event needs none of them.
+        """
+        if is_filter(self.root):
+            return 0
         if self.within is None:
             return None
         ahead = any(isinstance(scope.high, WindowHigh) for scope in self._root_scopes())
@@ -68,7 +74,7 @@ class Nest(Certainty):
         self.emit(f"def judge(excl, write, known, key, {places}, S):")
         self.declared.append(("judge", "iiii" + "i" * len(self.nest) + "S"))
         with self.writer.indented():
-            self.emit(f"{STATE} = S")
+            self._unpack()
             self.emit(f"mn = {least([self._time(leaf, 'start') for leaf in self.nest])}")
             self.emit(f"mx = {most([self._time(leaf, 'end') for leaf in self.nest])}")
             self._repetitions(root, self.nest, root=True, fail="")
@@ -144,7 +150,7 @@ class Nest(Certainty):
         self.emit("def nest(mode, v, key, vlow, vhigh, S):")
         self.declared.append(("nest", "iiiiiS"))
         with self.writer.indented():
-            self.emit(f"{STATE} = S")
+            self._unpack()
             if self.changeable:
                 self.emit("q = True")
                 self.emit(f"p = mode == {DELTA}")
@@ -307,13 +313,16 @@ class Nest(Certainty):
         if self.waits:
             self._wait_for(f"after == {WAITS}")
 
-    def _out(self, op: str, excl: str, *, undo: bool = False) -> None:
-        """Write one change; members of repetitions go to MEM. `undo`: it alone is taken back if there is no room."""
+    def _out(self, op: str, excl: str, *, known: str = "T[CLOCK]", undo: bool = False) -> None:
+        """Write one change, known since `known`; members of repetitions go to MEM.
+
+        `undo`: it alone is taken back if there is no room.
+        """
         self.emit("at = T[OUT_N]")
         self.emit("if at >= T[OUT_SIZE]:")
         self.emit("    return False")
         self.emit(f"OUT[at * {self._width}] = {op}")
-        self.emit(f"OUT[at * {self._width} + 1] = T[CLOCK]")
+        self.emit(f"OUT[at * {self._width} + 1] = {known}")
         for number, leaf in enumerate(self.nest):
             self.emit(f"OUT[at * {self._width} + {2 + number}] = {self._word(leaf, 1)}")
         if self.root.repeated:
@@ -355,7 +364,7 @@ class Nest(Certainty):
         self._lines("", "@entry", f"def settle({arrays(STATE)}):")
         with self.writer.indented():
             self._pointers(STATE.split(", "))
-            self.emit(f"S = ({STATE})")
+            self._lines("nulls = T[NULLS]", f"S = ({WHOLE})")
             if self.holds:
                 self._lines("if T[ASK] != 0:", "    ask_again(-1, S)", "    T[ASK] = 0")
             self._lines("return due(S)", "")
@@ -366,7 +375,7 @@ class Nest(Certainty):
         self._lines("@compiled", "def recall(row, S):")
         self.declared.append(("recall", "iS"))
         with self.writer.indented():
-            self._lines(f"{STATE} = S", "row *= T[WAIT_WIDTH]", "key = PD[row + 1]", "T[REWAIT] = -FAR")
+            self._lines(f"{WHOLE} = S", "row *= T[WAIT_WIDTH]", "key = PD[row + 1]", "T[REWAIT] = -FAR")
             if self._lasts:
                 self._undisturbed()
             for level, leaf in enumerate(self.nest):
@@ -381,9 +390,14 @@ class Nest(Certainty):
             )
             with self.writer.indented():
                 self.emit("members = T[MEM_N]")
-                self._out("1", "-1", undo=True)
+                self._out("1", "-1", known=self._known_since, undo=True)
                 self.emit("T[RELEASED] += 1")
             self._lines("return True", "")
+
+    @property
+    def _known_since(self) -> str:
+        """When a waiting answer was certain. In order that is the time it waited for, whenever somebody looks."""
+        return "T[CLOCK]" if self.holds else "(min(PD[row], T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
 
     @property
     def _lasts(self) -> bool:
@@ -425,7 +439,7 @@ class Nest(Certainty):
         self.declared.append(("due", "S"))
         with self.writer.indented():
             self._lines(
-                f"{STATE} = S",
+                f"{WHOLE} = S",
                 "while T[WAITING] > 0 and (PD[0] < T[CLOCK] or T[ENDED] != 0):",
                 "    if not recall(0, S):",
                 "        return OUT_FULL",
@@ -442,7 +456,7 @@ class Nest(Certainty):
         self.declared.append(("due", "S"))
         with self.writer.indented():
             self._lines(
-                f"{STATE} = S",
+                f"{WHOLE} = S",
                 "reached = furthest(T)",
                 "while T[WAITING] > 0 and PD[0] <= reached:",
                 "    if not recall(0, S):",
@@ -479,7 +493,7 @@ class Nest(Certainty):
         self.declared.append(("ask_again", "iS"))
         with self.writer.indented():
             self._lines(
-                f"{STATE} = S",
+                f"{WHOLE} = S",
                 "T[MOVED] = 1",
                 "changed = False",
                 "entries = T[WAITING]",

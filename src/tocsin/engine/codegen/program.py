@@ -8,30 +8,36 @@ from tocsin.engine.derive import Derived
 from tocsin.plan.block import Block
 from tocsin.plan.expr import Op, User
 
-STATE = "T, H, HF, D, N, KM, PD, OUT, MEM, LF, RK"  # passed between the functions of a kernel as one tuple, S
+STATE = "T, H, HF, D, N, KM, PD, OUT, MEM, LF, RK"  # the arrays of the state
+WHOLE = f"{STATE}, nulls"  # what the functions of a kernel pass on as one tuple, S; nulls is 0 if no mask need be read
+WITHDRAWN = "$withdrawn"  # the block of `marks` that says which rows are withdrawals
 NEW, DELTA = 0, 1  # modes of the nest
 FAILS, HOLDS, WAITS = 0, 1, 2  # status of a binding
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the kernel may rely on about its input."""
+    """What the kernel may rely on about its input, known at the first push."""
 
     intervals: bool
-    eids: bool
-    signs: bool = False
-    nulls: bool = True  # False: no attribute was ever null
+    eids: bool  # without eids no event can be withdrawn
     hold: bool = False  # True: answers wait for guarantees, type by type, and not for the clock
 
 
 @dataclass(slots=True)
 class Stored:
-    """Where an attribute of a leaf is kept: a row of H ("i") or HF ("f"), and its bit in the row of nulls."""
+    """Where an attribute of a leaf is kept: a word of H or HF, and the bit that says that it is null.
+
+    Bits are counted through the mask words of an event, MASK_BITS in each; None: the attribute is never null.
+    """
 
     array: str
     row: int
     bit: int | None
-    tested: bool = True  # False: never null as far as this kernel goes
+    is_optional: bool = False  # one of several alternatives: it may be null though no attribute ever was
+
+
+MASK_BITS = 62  # of a mask word: more would reach the sign, and a literal that Numba takes for unsigned
 
 
 @dataclass(slots=True)
@@ -46,6 +52,7 @@ class Program:
     repeated: tuple[int, ...]  # repeated root leaves: pairs of OUT columns
     types: tuple[str, ...]  # local type numbers
     columns: tuple[tuple[str, bool, bool], ...]  # batch columns: attribute, is float, may be null
+    marks: tuple[str, ...]  # the blocks of the column `marks` of careful(): WITHDRAWN, and attributes that may be null
     derived: tuple[Derived, ...]
     ints: tuple[int | str, ...]  # the window, then integer literals; texts become codes
     floats: tuple[float, ...]

@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tocsin.engine.kernels import cache_directory
+from tocsin.engine.module_cache import cache_directory
 from tocsin.errors import TocsinError
 from tocsin.spark.setup.java import Java, find_java
 

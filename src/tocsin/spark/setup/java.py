@@ -19,7 +19,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tocsin.engine.kernels import cache_directory
+from tocsin.engine.module_cache import cache_directory
 from tocsin.errors import TocsinError
 
 OLDEST_JAVA = 17

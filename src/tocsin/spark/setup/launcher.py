@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from tocsin.engine.kernels import cache_directory
+from tocsin.engine.module_cache import cache_directory
 from tocsin.spark.setup.java import write_executable
 
 CHECKER = "pyspark.sql.streaming.transform_with_state_driver_worker"

@@ -1,0 +1,141 @@
+"""The runtime as one library: plain, as it is imported, or compiled.
+
+The compiled one is a single module, written from the sources of all modules here and kept on disk under a hash of
+them: Numba looks at the file of a function only, so a function whose callee changed in another file would stay as it
+was.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tocsin.engine.module_cache import from_disk, in_memory
+from tocsin.engine.runtime import (
+    arithmetic,
+    buffers,
+    entries,
+    held,
+    keys,
+    purge,
+    purge_table,
+    storing,
+    waiting,
+    words,
+)
+
+PREFIX = "rt_"  # of the name of the compiled library on disk
+PARTS = (
+    words,
+    purge_table,
+    buffers,
+    keys,
+    storing,
+    waiting,
+    held,
+    purge,
+    arithmetic,
+    entries,
+)  # each after its callees
+MARKS = """\
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+
+def decorator(**options):
+    # nobody calls our functions through a C callback, and most are not called from Python: no wrappers then
+    return njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)
+
+
+compiled = decorator(cache={cached}, no_cpython_wrapper=True)
+inlined = decorator(cache={cached}, no_cpython_wrapper=True, forceinline=True)
+entry = decorator(cache={cached})
+
+
+@intrinsic
+def pointer(context, array):
+    # the address of an array's first element
+    def code(target, builder, signature, arguments):
+        return target.make_array(signature.args[0])(target, builder, arguments[0]).data
+
+    return types.CPointer(array.dtype)(array), code
+"""
+
+
+def _functions(*modules: ModuleType) -> dict[str, Callable[..., Any]]:
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if callable(value) and value.__module__ == module.__name__
+    }
+
+
+_plain = _functions(*PARTS)
+ENTRIES = frozenset(_functions(entries))  # called by the host
+FUNCTIONS = frozenset(_plain) - ENTRIES  # called by generated code
+
+
+@cache
+def source(*, cached: bool = True) -> str:
+    """All modules as the text of one; `cached`: Numba keeps its machine code beside it."""
+    texts = [_body(Path(str(module.__file__)).read_text(encoding="utf-8")) for module in PARTS]
+    return MARKS.format(cached=cached) + "\n\n" + "\n\n".join(texts)
+
+
+def _body(text: str) -> str:
+    """A module without its imports: what they name is in the same text."""
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = ""
+    return "\n".join(lines)
+
+
+@cache
+def library(jit: bool) -> ModuleType:
+    """The runtime, plain or with every function compiled."""
+    if not jit:
+        import tocsin.engine.runtime as plain
+
+        return plain
+    try:
+        return from_disk(PREFIX, source())
+    except OSError:
+        return in_memory(PREFIX + "library", source(cached=False))
+
+
+@cache
+def declare(name: str) -> None:
+    """Compile a library function for the one signature it has, after those it calls.
+
+    Left to itself Numba would compile a function anew for every constant that it is called with.
+    """
+    from numba import types
+
+    address: Any = _array if name in ENTRIES else types.CPointer
+    words, pointers = address(types.int64), {"HF": address(types.float64), "D": address(types.int32)}
+    scalars = {"int": types.int64, "float": types.float64, "bool": types.boolean}
+    function, plain = getattr(library(True), name), _plain[name]
+    for called in plain.__code__.co_names:
+        if called in FUNCTIONS:
+            declare(called)
+    kinds = plain.__annotations__
+    arguments = plain.__code__.co_varnames[: plain.__code__.co_argcount]
+    function.compile(tuple(scalars.get(kinds[argument]) or pointers.get(argument, words) for argument in arguments))
+    function.disable_compile()
+
+
+def _array(scalar: Any) -> Any:
+    return scalar[::1]

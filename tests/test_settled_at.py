@@ -1,0 +1,124 @@
+"""`settled_at` in order: the moment of the stream's time at which an answer was certain, a function of the events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from tocsin.encode import Encoder, from_dicts
+from tocsin.engine.changes import Changes
+from tocsin.engine.detector import Detector
+from tocsin.events import END_OF_TIME, Event
+from tocsin.items import Strings, advanced, end
+from tocsin.lang.parser import parse
+from tocsin.lang.syntax import Query
+from tocsin.plan.bind import bind
+from tocsin.plan.block import Plan
+from tocsin.plan.facts import types_of
+from tocsin.plan.passes import optimize
+from tocsin.schema import Schema
+from tocsin.testing.modes import restarted, schema_of
+from tocsin.testing.notation import events_of, history
+from tocsin.testing.oracle import Binding
+from tocsin.testing.strategies import SCHEMA, pair
+
+CHUNKS, QUERIES = 6, 40
+Known = dict[Binding, int]
+
+
+def settled(plan: Plan, events: Sequence[Event], cuts: Sequence[int], *, restart: bool, ticks: bool) -> Known:
+    """When each answer was settled: pushed in pieces that end at `cuts`, with restarts, and time told in between."""
+    types, strings = types_of(plan), Strings()
+    listed = sorted(events, key=lambda event: event.end)
+    detector = Detector(plan, types, strings, jit=False)
+    encoder = Encoder(plan.schema, types, strings, wanted=detector.reads)
+    rows, log = from_dicts(listed), []
+    for low, high in zip([0, *cuts], [*cuts, len(listed)], strict=True):
+        if restart:
+            detector = restarted(detector, Detector(plan, types, strings, jit=False))
+        log.append(detector.push(encoder.encode(rows.slice(low, high - low))))
+        if ticks and high < len(listed):
+            log.append(detector.push(advanced(listed[high].end - 1)))
+    return known([*log, detector.push(end())])
+
+
+def known(log: Sequence[Changes]) -> Known:
+    found: Known = {}
+    for piece in (batch for changes in log for batch in changes.batches):
+        for (op, binding), time in zip(piece.bindings(), piece.known_at.tolist(), strict=True):
+            assert op == 1 and binding not in found, binding
+            found[binding] = time
+    return found
+
+
+def ways(count: int, random: Random) -> list[tuple[list[int], bool, bool]]:
+    """All at once; one by one; with time told after each; some cuts; all of these with restarts."""
+    single = list(range(1, count))
+    some = sorted(random.sample(single, k=min(3, len(single))))
+    cuts = [([], False), (single, False), (single, True), (some, False), (some, True)]
+    return [(each, restart, ticks) for each, ticks in cuts for restart in (False, True)]
+
+
+def disagreement(query: Query, events: Sequence[Event], schema: Schema, random: Random) -> str | None:
+    plan = optimize(bind(query, schema))
+    first: Known | None = None
+    for cuts, restart, ticks in ways(len(events), random):
+        found = settled(plan, events, cuts, restart=restart, ticks=ticks)
+        if first is None:
+            first = found
+        if found != first:
+            return f"{query}\n{cuts} {restart=} {ticks=}\n{first}\n{found}\n" + "\n".join(map(str, events))
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_cuts_and_restarts_do_not_change_it(chunk: int) -> None:
+    for seed in range(chunk * QUERIES, (chunk + 1) * QUERIES):
+        random = Random(seed)
+        query, drawn = pair(random)
+        events = list({event.eid: event for event in drawn}.values())
+        if events:
+            assert disagreement(query, events, SCHEMA, random) is None, seed
+
+
+@pytest.mark.parametrize(
+    ("text", "stream", "expected"),
+    [
+        ("EVENT SEQ(A a, B b) WITHIN 10", "a1 b4 c20", [4]),
+        ("EVENT SEQ(A a, !C c, B b) WITHIN 10", "a1 b4 b20", [4]),  # the gap has closed when b comes
+        ("EVENT SEQ(A a, B b, !C c) WITHIN 10", "a1 b4 d30", [11]),  # until no C can follow any more
+        ("EVENT SEQ(!C c, A a, B b) WITHIN 10", "a1 b4 d30", [4]),  # looks back only
+        ("EVENT SEQ(A a, B+ b) WITHIN 10", "a1 b4 b6 d30", [11]),  # the set may grow until then
+        ("EVENT SEQ(B+ b, A a) WITHIN 10", "b1 b2 a4 d30", [4]),
+        ("EVENT SEQ(A a, B+ b, C c) WITHIN 10", "a1 b2 b3 c4 d30", [4]),
+        ("EVENT AND(A a, B b, !C c) WITHIN 10", "b3 a5 d30", [5]),  # only an event of the same tick may refute it
+        ("EVENT AND(A a, B+ b) WITHIN 10", "b3 a5 b9 d30", None),
+        ("EVENT SEQ(A a, !C c)", "a1 b4", [END_OF_TIME]),  # without a window the deadline is the end
+        ("EVENT SEQ(A a, !C c) WITHIN 5", "a1", [6]),  # also if the stream ends before it
+    ],
+)
+def test_what_an_answer_waited_for(text: str, stream: str, expected: list[int] | None) -> None:
+    query, events = parse(text), events_of(history(stream))
+    schema = schema_of(events)
+    assert disagreement(query, events, schema, Random(1)) is None
+    found = settled(optimize(bind(query, schema)), events, [], restart=False, ticks=False)
+    assert found
+    if expected is not None:
+        assert sorted(found.values()) == expected
+
+
+def test_the_first_reason_counts_where_a_hidden_event_has_several() -> None:
+    query = parse("EVENT EXISTS b : SEQ(A a, B b, !C c) WITHIN 10")
+    events = events_of(history("a1 b2 b3 d30"))
+    assert disagreement(query, events, schema_of(events), Random(2)) is None
+
+
+def test_alternatives_that_bind_the_same_are_known_by_the_earlier_one() -> None:
+    query = parse("EVENT OR(SEQ(A a, B b, !C c), SEQ(A a, B b)) WITHIN 10")
+    events = events_of(history("a1 b2 d30"))
+    assert disagreement(query, events, schema_of(events), Random(2)) is None
+    found = settled(optimize(bind(query, schema_of(events))), events, [], restart=False, ticks=False)
+    assert list(found.values()) == [2]
