@@ -49,6 +49,6 @@ def test_accept_rewrites_only_what_both_agree_on(tmp_path, capsys):
 def test_a_wrong_engine_changes_nothing(tmp_path, monkeypatch):
     path = tmp_path / "some.case"
     path.write_text(BEFORE)
-    monkeypatch.setattr(accept, "Engine", lambda *, jit: lambda queries, items, options: [])
+    monkeypatch.setattr(accept, "EngineUnderTest", lambda *, jit: lambda queries, items, options: [])
     assert accept.accept(path) == 1  # the one case in which no match is right
     assert path.read_text() != AFTER

@@ -22,6 +22,7 @@ LAYERS = (
     "engine",
     "order",
     "spill",
+    "select",
     "graph",
     "shards",
     "run",

@@ -606,7 +606,7 @@ def test_what_was_stored_can_be_opened() -> None:
 @pytest.mark.parametrize("head", [
     b"", b"{}", b"null", b"7", b'"text"', b"[]", b"\xff\xfe", encode("shard", {}),
     encode("shard", {"stream": "x", "more": 1}),
-    encode("shard", {"stream": "x", "blocks": [{"number": 1}], "units": {}, "choices": []}),
+    encode("shard", {"stream": "x", "blocks": [{"number": 1}], "units": {}, "memories": []}),
 ])  # fmt: skip
 def test_a_damaged_head_is_refused(head: bytes) -> None:
     asked, store = stored()

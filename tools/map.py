@@ -99,8 +99,8 @@ WAYS = (
 # comes after what is, by name.
 ROOMS = {
     "": (
-        "errors events schema functions lang plan items encode engine order codec spill graph run shards spark jobs"
-        " app testing"
+        "errors events schema functions lang plan items encode engine order codec spill select graph run shards spark"
+        " jobs app testing"
     ),
     "lang": "tokens cursor expressions patterns parser syntax fluent printer",
     "plan": (
@@ -116,14 +116,15 @@ ROOMS = {
     "engine/codegen": "program layout readings intake nest levels members forbidden certain",
     "engine/runtime": "words storing buffers keys waiting held purge purge_table arithmetic entries library plain",
     "codec": "container snapshot_parts",
-    "order": "strategy lateness sort guarantees release auto kept",
+    "order": "strategy lateness sort guarantees release auto settled kept",
     "spill": "detector budget frames runs files schedule reload snapshot",
+    "select": "per_key rate_limit",
     "graph": "query_graph stages composites",
     "run": (
         "query schemas schema_from_query complete_schema files inputs bad_rows session state matches show plot sinks"
         " atomic progress"
     ),
-    "shards": "routes job kernel_shipment time_slices shard_labels blocks shard watermark identity choices result",
+    "shards": "routes job kernel_shipment time_slices shard_labels blocks shard watermark identity memories result",
     "spark": (
         "detect event_frame explain expressions shuffle batch processor stream checkpoint rescale answer_columns write"
         " settled metrics files worker_reads setup"

@@ -116,7 +116,10 @@ class Items:
         """Raise an InputError if the columns do not fit together or a kind is unknown."""
         count, kinds = len(self.types), self.kinds
         if kinds is None and len(self.end) == len(self.start) == count:  # the usual case, looked at quickly
-            odd = (self.eid_high is not None and len(self.eid_high) != count) or self.sources is not None
+            high, low = self.eid_high, self.eid_low
+            odd = self.sources is not None or (
+                high is not None and not (low is not None and len(high) == len(low) == count)
+            )
             for column in self.columns.values():
                 odd = odd or len(column.values) != count or (column.valid is not None and len(column.valid) != count)
             if not odd:

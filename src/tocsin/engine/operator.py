@@ -7,13 +7,15 @@ Those that work on another operator are given it; `docs/adding-an-operator.md` b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from tocsin.codec import Part
 from tocsin.engine.changes import Changes
+from tocsin.functions import Function
 from tocsin.items import Items
+from tocsin.plan.block import Plan
 
 
 @dataclass(slots=True)
@@ -53,6 +55,33 @@ class Counters:
         return max(self.peak, self.live)
 
 
+class Remembering(Protocol):
+    """An operator that knows more than the stored events tell: what it chose, what it has counted.
+
+    A host that keeps a log of events instead of snapshots stores `memory` beside the log. It calls `follow` before the
+    log is replayed and `resume` after that, both with the stored memory.
+    """
+
+    @property
+    def memory(self) -> bytes: ...
+
+    def follow(self, memory: bytes) -> None: ...
+
+    def resume(self, memory: bytes) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What an operator that stands around a query is told of it.
+
+    corrects  the strategy answers at once and retracts: the operator may, too; otherwise it never retracts
+    """
+
+    plan: Plan
+    functions: Mapping[str, Function]
+    corrects: bool
+
+
 class Operator(Protocol):
     """A pure state machine.
 
@@ -73,3 +102,9 @@ class Operator(Protocol):
     @property
     def inner(self) -> tuple[Operator, ...]:
         """The operators that this one works on; none for a detector."""
+
+
+class Around(Protocol):
+    """Makes an operator that stands around the operator of a query; must be picklable, to travel to Spark's workers."""
+
+    def __call__(self, inner: Operator, setting: Setting) -> Operator: ...

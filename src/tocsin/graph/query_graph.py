@@ -6,7 +6,7 @@ changes, nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -18,7 +18,7 @@ from tocsin.encode.columns import Columns
 from tocsin.encode.stored import RowReader
 from tocsin.engine.changes import ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
-from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
 from tocsin.errors import StateError
 from tocsin.functions import Function, registered
 from tocsin.graph.composites import Composites, check_kinds
@@ -54,8 +54,9 @@ class QueryGraph:
         sources: Iterable[str] = (),
         memory_limit: int | None = None,
         functions: Mapping[str, Function] | None = None,
+        around: Sequence[Around] = (),
     ) -> None:
-        self.plans = tuple(plans)
+        self.plans, self._around = tuple(plans), tuple(around)
         check_limit(order, memory_limit)
         self._limit = None if memory_limit is None else memory_limit // max(1, len(self.plans))
         self.order, self.schema, self._jit = order, schema, jit
@@ -63,6 +64,7 @@ class QueryGraph:
         self.functions = registered() if functions is None else functions
         self.seen = self.relevant = 0
         self.autos: list[Auto] = []  # strategies that choose by themselves
+        self.remembering: list[Remembering] = []  # operators that know more than the events tell
         self.types = tuple(sorted(set().union(*(types_of(plan) for plan in self.plans))))
         self.waits = any(can_wait(plan) for plan in self.plans)
         held = [() if order.kind == "auto" else order.held_types(types_of(plan)) for plan in self.plans]
@@ -114,10 +116,22 @@ class QueryGraph:
             every = types_of(plan)
             auto = Auto(plan, self.types, lambda held: self._detector(number, every if held else ()), order.expected)
             self.autos.append(auto)
+            self.remembering.append(auto)
             operator = auto
         elif self._limit is not None and not order.sorts:  # in order, only a window is kept
             operator = Spilling(detector, self._limit)
-        return Release(operator, plan, self.functions) if order.ordered else operator
+        if order.ordered:
+            operator = Release(operator, plan, self.functions)
+        for each in self._around if number in self._answering else ():
+            operator = each(operator, Setting(plan, self.functions, order.corrects))
+            if hasattr(operator, "memory"):
+                self.remembering.append(cast("Remembering", operator))
+        return operator
+
+    @property
+    def _answering(self) -> set[int]:
+        """The queries whose matches no later query reads: operators stand around these."""
+        return set(range(len(self.plans))) - {at for number in range(len(self.plans)) for at in self._sources(number)}
 
     def _intake(self, sources: frozenset[str]) -> Lateness:
         """What stands before all queries: late events are set aside; with slack, the others are sorted."""
@@ -141,12 +155,14 @@ class QueryGraph:
         return self.encoder.encode(batch)
 
     def push(self, items: Items) -> Changes:
-        """Feed all queries."""
+        """Feed all queries. Items that do not fit together are refused, and nothing has changed."""
         if items.single:
             self.seen += 1
             if items.is_known:  # type: ignore[attr-defined]  # `single` says that it is a LentRow
                 self.relevant += 1
-        elif items.payload.num_rows:
+            return self.intake.push(items)
+        items.check()
+        if items.payload.num_rows:
             rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
             self.seen += len(items.types[rows])
             self.relevant += int(np.count_nonzero(items.types[rows] >= 0))
@@ -210,17 +226,22 @@ class QueryGraph:
 
     # --- state ---
 
+    @property
+    def _described(self) -> str:
+        """The strategy and what stands around the queries: a state fits only where both are the same."""
+        return " around ".join([str(self.order), *map(repr, self._around)])
+
     def snapshot(self, since: int = 0) -> list[Part]:
-        words = {"order": str(self.order), "seen": self.seen, "relevant": self.relevant}
+        words = {"order": self._described, "seen": self.seen, "relevant": self.relevant}
         return [Part("graph", 0, encode("graph", words)), *nested("intake", self.intake.snapshot(since))]
 
     def restore(self, parts: Iterable[Part]) -> None:
         parts = list(parts)
         words = decode(only_part("graph", parts).data, "graph").words
-        if words["order"] != str(self.order):
+        if words["order"] != self._described:
             raise StateError(
                 f"the state was saved under order={words['order']!r}",
-                detail=f"this session has order={str(self.order)!r}",
+                detail=f"this session has order={self._described!r}",
                 hint="restore it with the order that saved it",
             )
         self.intake.restore(within("intake", parts))

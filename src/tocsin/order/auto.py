@@ -229,18 +229,18 @@ class Auto:
     # --- state ---
 
     def snapshot(self, since: int = 0) -> list[Part]:
-        return [Part("auto", 0, self.choice), *nested("inner", self.detector.snapshot(since))]
+        return [Part("auto", 0, self.memory), *nested("inner", self.detector.snapshot(since))]
 
     def restore(self, parts: Iterable[Part]) -> None:
         parts = list(parts)
-        choice = only_part("auto", parts).data
-        detector = self.make(decode(choice, "auto").words["held"])
+        memory = only_part("auto", parts).data
+        detector = self.make(decode(memory, "auto").words["held"])
         detector.restore(within("inner", parts))
         self.detector = detector
-        self.resume(choice)
+        self.resume(memory)
 
     @property
-    def choice(self) -> bytes:
+    def memory(self) -> bytes:
         """What was chosen and why, and the answers that were given and are not certain yet: all but the events."""
         words = {
             "held": self.held,
@@ -250,14 +250,14 @@ class Auto:
         ledger = packed([(batch, row) for _, batch, row in self.ledger.values()])
         return encode("auto", words, blobs={"ledger": ledger})
 
-    def follow(self, choice: bytes) -> None:
+    def follow(self, memory: bytes) -> None:
         """Before events are replayed: take the strategy that was chosen, and choose nothing until `resume`."""
-        self.held, self.can_choose = decode(choice, "auto").words["held"], False
+        self.held, self.can_choose = decode(memory, "auto").words["held"], False
         self.detector = self.make(self.held)
 
-    def resume(self, choice: bytes) -> None:
+    def resume(self, memory: bytes) -> None:
         """After events were replayed: go on from what was chosen."""
-        stored = decode(choice, "auto")
+        stored = decode(memory, "auto")
         words, given = stored.words, unpacked(stored.blobs["ledger"], self._plan, self.detector.functions)
         self.ledger = {} if given is None else _standing([given])
         self.held, self.can_choose, self.costs = words["held"], self._may_choose, Costs(**words["costs"])

@@ -14,6 +14,7 @@ from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns
 from tocsin.engine.changes import Changes
 from tocsin.engine.inspect import describe
+from tocsin.engine.operator import Around
 from tocsin.engine.tables import joined, net, with_times
 from tocsin.errors import QueryError, TocsinError
 from tocsin.graph.query_graph import QueryGraph, detectors_in
@@ -79,11 +80,18 @@ def plans_of(queries: tuple[Syntax, ...], schema: Schema, *, off: Iterable[str] 
 class Query:
     """One query, or several of which later ones may use the matches of earlier ones as events."""
 
-    def __init__(self, queries: tuple[Syntax, ...], schema: Schema | None = None) -> None:
+    def __init__(
+        self, queries: tuple[Syntax, ...], schema: Schema | None = None, operators: tuple[Around, ...] = ()
+    ) -> None:
         if not queries:
             raise TocsinError("the query is empty", hint="write for example: EVENT SEQ(A a, B b) WITHIN 10")
         self.queries = queries
         self.schema = schema
+        self.operators = operators
+
+    def around(self, *operators: Around) -> Query:
+        """This query with operators that stand around it and see its matches (docs/adding-an-operator.md)."""
+        return Query(self.queries, self.schema, (*self.operators, *operators))
 
     def __str__(self) -> str:
         return ";\n\n".join(str(each) for each in self.queries)
@@ -92,7 +100,7 @@ class Query:
         return f"tocsin.query({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Query) and self.queries == other.queries
+        return isinstance(other, Query) and (self.queries, self.operators) == (other.queries, other.operators)
 
     def __hash__(self) -> int:
         return hash(self.queries)
@@ -187,7 +195,9 @@ class Query:
         plans = plans_of(self.queries, known)
         strategy = parse_strategy(order, known)
         limit = as_bytes(memory_limit)
-        graph = QueryGraph(plans, known, given.columns, jit=jit, order=strategy, memory_limit=limit)
+        graph = QueryGraph(
+            plans, known, given.columns, jit=jit, order=strategy, memory_limit=limit, around=self.operators
+        )
         table = usable(given, graph.wanted)
         if strategy.kind == "in-order" and table.num_columns:
             table = in_time_order(table, given.columns)
@@ -244,8 +254,9 @@ class Query:
                 check_endless(plans)
             strategy = parse_strategy(order, found)
             return QueryGraph(
-                plans, found, columns, jit=jit, order=strategy, sources=named, memory_limit=as_bytes(memory_limit)
-            )
+                plans, found, columns, jit=jit, order=strategy, sources=named, memory_limit=as_bytes(memory_limit),
+                around=self.operators,
+            )  # fmt: skip
 
         if endless:
             check_endless(self.plans())

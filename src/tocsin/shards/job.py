@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tocsin.encode.columns import Columns
 from tocsin.engine.changes import ChangeBatch
+from tocsin.engine.operator import Around
 from tocsin.functions import Function
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.order.strategy import IN_ORDER, Strategy
@@ -53,6 +54,7 @@ class Job:
     columns_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # for each unit what it reads, with types
     strategy: Strategy = IN_ORDER  # what detectors do about events that come late
     arrival: str | None = None  # the column that says in which order rows arrived
+    around: tuple[Around, ...] = ()  # operators that stand around the queries that answer
     memory_limit: int | None = None  # bytes for the events of a shard that are looked at as they come
     token: str = field(default_factory=lambda: uuid.uuid4().hex)  # of this very job: detectors of another are no use
 
@@ -89,6 +91,7 @@ class Job:
             order=self.strategy,
             memory_limit=self.memory_limit,
             functions=self.functions,
+            around=self.around,
         ), numbers
 
     def answers(self, numbers: list[int], changes: Iterable[ChangeBatch]) -> Iterator[pa.RecordBatch]:

@@ -26,9 +26,9 @@ from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Ints, Items, advanced, end, is_sorted, tick
 from tocsin.shards.blocks import COPY, Note, as_bytes, as_table, coded, described, uncoded
-from tocsin.shards.choices import choices, follow, resume
 from tocsin.shards.identity import Known, admit, check_layout
 from tocsin.shards.job import Job, Shards
+from tocsin.shards.memories import follow, memories, resume
 from tocsin.shards.routes import Unit, reach_of
 from tocsin.shards.watermark import Slack
 
@@ -79,7 +79,7 @@ class Head:
     layout: list[int] = field(default_factory=list)
     blocks: list[StoredBlock] = field(default_factory=list)
     order: str = ""  # the strategy, where it is not to sort
-    choices: list[bytes] = field(default_factory=list)  # what detectors chose that may
+    memories: list[bytes] = field(default_factory=list)  # what operators know beyond the events
 
     @property
     def clock(self) -> int:
@@ -88,8 +88,8 @@ class Head:
 
     def data(self) -> bytes:
         words = asdict(self)
-        words["choices"] = len(self.choices)
-        return encode(KIND, words, blobs={str(at): choice for at, choice in enumerate(self.choices)})
+        words["memories"] = len(self.memories)
+        return encode(KIND, words, blobs={str(at): memory for at, memory in enumerate(self.memories)})
 
     @staticmethod
     def read(data: bytes) -> Head:
@@ -98,8 +98,8 @@ class Head:
             words = dict(stored.words)
             blocks = [StoredBlock(**each) for each in words.pop("blocks")]
             units = {name: Known(**each) for name, each in words.pop("units").items()}
-            choices = [stored.blobs[str(at)] for at in range(words.pop("choices"))]
-            return Head(**words, blocks=blocks, units=units, choices=choices)
+            remembered = [stored.blobs[str(at)] for at in range(words.pop("memories"))]
+            return Head(**words, blocks=blocks, units=units, memories=remembered)
 
 
 # --- detectors in memory -------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class Shard:
         """Refuse a state of other queries, order or layout; queries that were added begin with the next block."""
         head, units = self.head, self.shards.group.units
         strategy = self.job.strategy
-        order = "" if strategy.sorts else str(strategy)
+        order = " around ".join(["" if strategy.sorts else str(strategy), *map(repr, self.job.around)])
         if head.next and head.order != order:
             raise StateError(
                 f"the checkpoint was written with order {head.order or 'slack'!r}, not with {order or 'slack'!r}",
@@ -302,11 +302,11 @@ class Shard:
         missed = None if live is None else self._missed(live)
         if live is None or missed is None:
             live, missed = Live(self.job, self.shards, head), head.blocks
-        follow(live.graphs, head.choices)
+        follow(live.graphs, head.memories)
         rows = [(block.number, self._rows(block)) for block in missed if block.size]
         for _ in live.take(rows, head.guarantee, head.clock):
             pass  # these answers were given when the rows came
-        resume(live.graphs, head.choices)
+        resume(live.graphs, head.memories)
         return live
 
     def _missed(self, live: Live) -> list[StoredBlock] | None:
@@ -315,11 +315,11 @@ class Shard:
         last = (live.next - 1, live.token)
         seen = next((at for at, block in enumerate(blocks) if (block.number, block.token) == last), None)
         missed = None if seen is None else blocks[seen + 1 :]
-        return None if missed is None or self.head.choices or any(block.cut for block in missed) else missed
+        return None if missed is None or self.head.memories or any(block.cut for block in missed) else missed
 
     def _commit(self, live: Live) -> None:
         self._forget()
-        self.head.choices = choices(live.graphs)
+        self.head.memories = memories(live.graphs)
         self.store.write_head(self.head.data())
         live.next, live.token = self.head.next, self.head.token
         shard = (self.head.stream, self.number)

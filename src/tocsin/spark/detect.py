@@ -143,6 +143,9 @@ def prepare(
     shown = frozenset(range(len(plans)) if all else asked.answers)
     known = _known(frame) if unknown == "error" else None
     job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=bad_rows == "keep", known=known)
+    job = replace(job, around=asked.operators)
+    for each in job.shards:  # what does not fit is told here, not by a worker
+        job.graph(each.group, each.group.units)
     if strategy is not None:
         job = replace(job, strategy=strategy.strategy, memory_limit=as_bytes(memory_limit))
         check_limit(job.strategy, job.memory_limit)
@@ -161,7 +164,9 @@ def one_query(query: Any) -> Query:
         return query
     if isinstance(query, Sequence) and not isinstance(query, str):
         several = [one_query(each) for each in query]
-        return Query(tuple(each for one in several for each in one.queries), several[0].schema if several else None)
+        together = tuple(each for one in several for each in one.operators)
+        schema = several[0].schema if several else None
+        return Query(tuple(each for one in several for each in one.queries), schema, together)
     return as_query(query)
 
 
@@ -228,6 +233,8 @@ def _read_by_workers(
             return None, file_stream(frame, job, names), ""
         if job.keep_bad or job.known is not None:
             raise Unfit("rows that are reported come from Spark")  # noqa: TRY301
+        if job.around:
+            raise Unfit("operators around a query must see its matches in order, so time cannot be cut")  # noqa: TRY301
         files = in_time_order(frame, names)
         return (files, sliced(files, job, buckets or SLICES_PER_CORE * _cores(frame))), None, ""
     except Unfit as reason:
@@ -325,7 +332,7 @@ def _divided(frame: EventFrame, job: Job, buckets: int | None) -> Job:
     for each in job.shards:
         if not each.group.keyed:
             most = buckets or SLICES_PER_CORE * _cores(frame)
-            slices = None if frame.streaming else _slices(frame, each.group, most)
+            slices = None if frame.streaming or job.around else _slices(frame, each.group, most)
             each = Shards(each.group, first, slices.count if slices else 1, slices)
             _warn_of_one(frame, each)
         found.append(replace(each, first=first))

@@ -1,0 +1,344 @@
+"""The contract of operators: one verb, items of every kind, bad input; settled order, and a rule around a query."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tocsin
+from tests.effort import examples
+from tocsin.codec import pack, unpack
+from tocsin.encode import Columns, Encoder, from_dicts
+from tocsin.encode.merge import join
+from tocsin.encode.stored import RowReader
+from tocsin.engine.changes import Changes
+from tocsin.engine.detector import Detector
+from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.runtime import UNLIMITED
+from tocsin.engine.stream_time import StreamTime
+from tocsin.errors import InputError, StateError, TocsinError
+from tocsin.events import Event, eid_number
+from tocsin.graph.query_graph import QueryGraph
+from tocsin.graph.stages import Stages
+from tocsin.items import EVERY, NO_SOURCE, ItemKind, Items, Strings, control, end, guarantee, tick
+from tocsin.order.auto import Auto
+from tocsin.order.lateness import Lateness
+from tocsin.order.release import Release
+from tocsin.order.settled import Settled
+from tocsin.order.sort import Sort
+from tocsin.order.strategy import parse_strategy
+from tocsin.run.query import plans_of
+from tocsin.schema import Field, Kind, Schema
+from tocsin.select.per_key import PerKey
+from tocsin.select.rate_limit import RateLimit
+from tocsin.spill.detector import Spilling
+from tocsin.testing.oracle import matches
+
+SCHEMA = Schema(common={"id": Field("id", Kind.INT), "v": Field("v", Kind.INT)}, open_types=True, open_fields=True)
+QUERY = "EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 8"
+Row = dict[str, Any]
+
+# --- the shape of operators ----------------------------------------------------------------------------------------
+
+CONTRACT = {"push", "snapshot", "restore"}
+MORE = {
+    Lateness: {"admits"},  # the short way of an event that nobody reads
+    Auto: {"follow", "resume"},  # Remembering: for hosts that replay a log
+    PerKey: {"follow", "resume"},
+    Spilling: {"close", "measure"},  # it owns files, and says how much memory it uses
+    QueryGraph: {"encode", "guarantee", "passes", "detectors", "nothing"},  # what its hosts need to make items
+}
+
+
+@pytest.mark.parametrize(
+    "kind", [Detector, Lateness, Sort, Settled, Release, Auto, Spilling, PerKey, Stages, QueryGraph]
+)
+def test_operators_have_one_verb(kind: type) -> None:
+    public = {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
+    assert public == CONTRACT | MORE.get(kind, set())
+    assert "__getattr__" not in vars(kind)
+
+
+# --- items of every kind -------------------------------------------------------------------------------------------
+
+
+def graph(order: str, text: str = QUERY, around: Sequence[Any] = ()) -> QueryGraph:
+    plans = plans_of(tocsin.query(text).queries, SCHEMA)
+    return QueryGraph(plans, SCHEMA, Columns(eid="eid"), jit=False, order=parse_strategy(order, SCHEMA), around=around)
+
+
+def rows(random: Random, count: int = 24, late: int = 5) -> list[Row]:
+    """Events that come up to `late` ticks behind the clock."""
+    made = [
+        {"type": random.choice("ABBC"), "time": at // 2, "eid": f"e{at}", "id": random.randint(1, 2), "v": at}
+        for at in range(count)
+    ]
+    return sorted(made, key=lambda row: row["time"] + random.randint(0, late)) if late else made
+
+
+def net(said: Iterable[Changes]) -> Counter[tuple[Any, ...]]:
+    total: Counter[tuple[Any, ...]] = Counter()
+    for changes in said:
+        for op, binding in changes.bindings():
+            total[binding] += op
+            assert total[binding] in (0, 1), binding
+    return Counter({binding: count for binding, count in total.items() if count})
+
+
+def expected(made: Iterable[Row]) -> set[Any]:
+    events = [
+        Event(row["type"], row["time"], row["time"], row["eid"], {"id": row["id"], "v": row["v"]}) for row in made
+    ]
+    return {match.binding for match in matches(tocsin.query(QUERY).queries[0], events)}
+
+
+@pytest.mark.parametrize("order", ["in-order", "slack(5)", "conservative(5)", "conservative", "aggressive(5)"])
+def test_a_mixed_batch_says_what_its_pieces_say(order: str) -> None:
+    """Events, guarantees, a tick and the end in one batch, cut anywhere: the same matches, those of the oracle."""
+    for seed in range(examples(80, least=3)):
+        random = Random(f"mixed {seed}")
+        made, whole, apart = rows(random, late=0 if order == "in-order" else 5), graph(order), graph(order)
+        pieces = []
+        for at in range(0, len(made), 5):
+            pieces.append(apart.encode(from_dicts(made[at : at + 5])))
+            later = min([row["time"] for row in made[at + 5 :]], default=40)
+            pieces += [tick(max(row["time"] for row in made[: at + 5])), apart.guarantee(None, later - 1)]
+        pieces.append(end())
+        one = net([whole.push(join(pieces))])
+        assert one == net([apart.push(piece) for piece in pieces])
+        assert set(one) == expected(made)
+
+
+def test_begins_and_gaps_are_taken_note_of() -> None:
+    """They come with later queries; until then they change no answer, and are counted."""
+    plain, told = graph("in-order"), graph("in-order")
+    made = rows(Random(1), late=0)
+    found = net([plain.push(plain.encode(from_dicts(made))), plain.push(end())])
+    strange = [(ItemKind.BEGIN, 0, NO_SOURCE, 3, 2**62), (ItemKind.GAP, EVERY, NO_SOURCE, 2, 4)]
+    strange.append((ItemKind.BEGIN_GUARANTEE, EVERY, NO_SOURCE, 0, 2))
+    again = net([told.push(control(*strange)), told.push(told.encode(from_dicts(made))), told.push(end())])
+    assert again == found
+    counters = told.queries.inner[0].counters
+    assert (counters.begins, counters.gaps) == (1, 1)
+
+
+def test_a_lower_guarantee_is_counted_and_changes_nothing() -> None:
+    made = graph("conservative")
+    first = [
+        {"type": "A", "time": 1, "eid": "a", "id": 1, "v": 0},
+        {"type": "B", "time": 5, "eid": "b", "id": 1, "v": 0},
+    ]
+    made.push(made.encode(from_dicts(first)))
+    assert len(made.push(made.guarantee("C", 3))) == 0
+    assert len(made.push(made.guarantee("C", 2))) == 0
+    assert made.intake.guarantees.backwards == 1 and made.intake.guarantees.settled == {"C": 3}
+    assert len(made.push(made.guarantee("C", 4))) == 1
+
+
+# --- bad input -----------------------------------------------------------------------------------------------------
+
+BROKEN: dict[str, Callable[[Items], Items]] = {
+    "end": lambda items: replace(items, end=items.end[:-1]),
+    "start": lambda items: replace(items, start=items.start[1:]),
+    "eid_low": lambda items: replace(items, eid_low=np.zeros(99, np.int64)),
+    "kinds": lambda items: replace(items, kinds=np.zeros(1, np.int8)),
+    "sources": lambda items: replace(items, sources=np.zeros(1, np.int32)),
+    "values": lambda items: replace(
+        items, columns={"id": replace(items.columns["id"], values=items.columns["id"].values[:-1])}
+    ),
+    "valid": lambda items: replace(items, columns={"id": replace(items.columns["id"], valid=np.ones(1, np.bool_))}),
+    "kind": lambda items: replace(items, kinds=np.full(len(items), 99, np.int8)),
+    "negative kind": lambda items: replace(items, kinds=np.full(len(items), -1, np.int8)),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("order", ["in-order", "slack(5)", "aggressive"])
+def test_items_that_do_not_fit_together_are_refused_and_change_nothing(name: str, order: str) -> None:
+    made, operator = rows(Random(2), late=0), graph(order)
+    half = len(made) // 2
+    said = [operator.push(operator.encode(from_dicts(made[:half])))]
+    broken = BROKEN[name](operator.encode(from_dicts(made[half:])))
+    with pytest.raises(InputError) as caught:
+        operator.push(broken)
+    assert caught.value.hint
+    said += [operator.push(operator.encode(from_dicts(made[half:]))), operator.push(end())]
+    assert set(net(said)) == expected(made)
+    assert operator.counters.seen == len(made)
+
+
+# --- settled order -------------------------------------------------------------------------------------------------
+
+
+class Listing:
+    """An operator that lists what it is given."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[int, int, str]] = []
+        self.told: list[int] = []
+        self.inner: tuple[Operator, ...] = ()
+
+    def push(self, items: Items) -> Changes:
+        if items.kinds is None:
+            names = items.payload.column("eid").to_pylist()
+            self.events += zip(items.end.tolist(), items.start.tolist(), names, strict=True)
+        else:
+            self.told += items.end.tolist()
+        assert not self.told or all(event[0] > max(self.told) for event in self.events[self.seen :])
+        self.seen = len(self.events)
+        return Changes()
+
+    seen = 0
+
+    @property
+    def counters(self) -> Counters:
+        return Counters()
+
+    def snapshot(self, since: int = 0) -> list[Any]:
+        del since
+        return []
+
+    def restore(self, parts: Iterable[Any]) -> None:
+        assert not list(parts)
+
+
+@pytest.mark.parametrize("how", ["in order", "known delay", "guarantees"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_events_leave_in_canonical_order_once_they_are_settled(how: str, restarts: bool) -> None:
+    types, strings = ("A", "B", "C"), Strings()
+    for seed in range(examples(80, least=3)):
+        random = Random(f"settled {seed}")
+        made = rows(random, late=0 if how == "in order" else 5)
+        slack = {"in order": 0, "known delay": 6, "guarantees": UNLIMITED}[how]
+        encoder = Encoder(SCHEMA, types, strings, Columns(eid="eid"))
+        reader = RowReader(SCHEMA, types, strings, Strings(), ("id", "v"))
+        listing = Listing()
+
+        def new(listing: Listing = listing, slack: int = slack, reader: RowReader = reader) -> Settled:
+            time = StreamTime(types, how == "in order", slack, frozenset(), immediate=False, mine=types)
+            return Settled(listing, time, reader)
+
+        settled = new()
+        for at, row in enumerate([*made, *made[::3]]):  # some come twice
+            if restarts:
+                again = new()
+                again.restore(unpack(pack(settled.snapshot())))
+                settled = again
+            if at < len(made):
+                settled.push(encoder.encode(from_dicts([row])))
+                if how != "in order" and random.random() < 0.3:
+                    settled.push(encoder.encode(from_dicts([row])))
+            if how == "guarantees" and at < len(made):
+                later = min([other["time"] for other in made[at + 1 :]], default=40)
+                settled.push(guarantee(later - 1))
+        before = len(listing.events)
+        settled.push(end())
+        assert before > len(made) // 3
+        assert listing.events == sorted((row["time"], row["time"], row["eid"]) for row in made)
+
+
+# --- a rule around a query -----------------------------------------------------------------------------------------
+
+LIMIT = RateLimit(2, 6, key=("id",))
+
+
+def limited(made: Sequence[Row]) -> list[Any]:
+    """What a rate limit leaves of the matches, written down directly: by key, in order of completion."""
+    ids, ends = {row["eid"]: row["id"] for row in made}, {row["eid"]: row["time"] for row in made}
+    asked = tocsin.query(QUERY).detect(made, eid="eid", jit=False, schema={"*": {"id": "int", "v": "int"}})
+    order = sorted(asked, key=lambda match: [canonical(match[name]) for name in "ba"])  # the last event, then the first
+    kept: list[Any] = []
+    for match in order:
+        key = ids[match["a"]["eid"]]
+        recent = [
+            other for other in kept if ids[other["a"]["eid"]] == key and other["end"] > match["end"] - LIMIT.within
+        ]
+        if len(recent) < LIMIT.most:
+            kept.append(match)
+    assert all(ends[match["b"]["eid"]] == match["end"] for match in kept)
+    return sorted(match["match_id"] for match in kept)
+
+
+def canonical(event: Row) -> tuple[Any, ...]:
+    return event["end"], event["start"], *eid_number(event["eid"])
+
+
+def standing(said: Iterable[Changes]) -> list[str]:
+    total: Counter[str] = Counter()
+    for changes in said:
+        for batch in changes:
+            for name, op in zip(batch.match_id.to_pylist(), batch.op.tolist(), strict=True):
+                total[name] += op
+                assert total[name] in (0, 1)
+    return sorted(total.elements())
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    "order", ["in-order", "slack(5)", "conservative(5)", "aggressive(5)", "aggressive", "hybrid(C=conservative, 5)"]
+)
+def test_a_rate_limit_keeps_the_same_matches_in_every_order_and_over_restarts(order: str, restarts: bool) -> None:
+    total = cut = 0
+    for seed in range(examples(100, least=3)):
+        made = rows(Random(f"limit {seed}"), count=40, late=0 if order == "in-order" else 5)
+        operator, said = graph(order, around=[LIMIT]), []
+        for at in range(0, len(made), 3):
+            if restarts:
+                again = graph(order, around=[LIMIT])
+                again.restore(unpack(pack(operator.snapshot())))
+                operator = again
+            said.append(operator.push(operator.encode(from_dicts(made[at : at + 3]))))
+            if "aggressive" not in order and "hybrid" not in order:
+                assert all((batch.op > 0).all() for batch in said[-1]), "a settled answer is never retracted"
+        said.append(operator.push(end()))
+        found = standing(said)
+        assert found == limited(made), made
+        total, cut = total + len(found), cut + len(expected(made)) - len(found)
+        assert operator.counters.matches - operator.counters.retracted == len(found)
+    assert total > 12 and cut > 3
+
+
+def test_a_rate_limit_forgets_keys() -> None:
+    operator = graph("in-order", around=[LIMIT])
+    for at in range(0, 8000, 8):
+        pair = [
+            {"type": kind, "time": at + step, "eid": f"{kind}{at}", "id": at, "v": 0} for step, kind in enumerate("AB")
+        ]
+        operator.push(operator.encode(from_dicts(pair)))
+    [limit] = operator.remembering
+    assert len(limit.keys) < 200  # type: ignore[attr-defined]
+
+
+def test_a_state_without_the_limit_is_refused() -> None:
+    plain, with_limit = graph("in-order"), graph("in-order", around=[LIMIT])
+    plain.push(plain.encode(from_dicts(rows(Random(3), late=0))))
+    with pytest.raises(StateError, match="saved under"):
+        with_limit.restore(plain.snapshot())
+    assert with_limit.counters.seen == 0
+
+
+@pytest.mark.parametrize(
+    "limit", [RateLimit(0, 5, ("id",)), RateLimit(1, 0, ("id",)), RateLimit(1, 5, ("v",)), RateLimit(1, 5, ())]
+)
+def test_a_limit_that_does_not_fit_is_refused(limit: RateLimit) -> None:
+    with pytest.raises(TocsinError, match="does not fit") as caught:
+        graph("in-order", around=[limit])
+    assert caught.value.hint
+
+
+def test_the_public_way() -> None:
+    made = rows(Random(4), count=60, late=0)
+    query = tocsin.query(QUERY).around(LIMIT)
+    found = query.detect(made, eid="eid", jit=False)
+    assert sorted(match["match_id"] for match in found) == limited(made)
+    with query.stream(eid="eid", jit=False) as session:
+        live = [match["match_id"] for row in made for match in session.push(row)]
+    live += [match["match_id"] for match in session.close()] if not session._closed else []
+    assert set(live) <= set(limited(made))
