@@ -6,6 +6,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -20,6 +21,7 @@ from tocsin.encode.merge import join
 from tocsin.encode.stored import RowReader
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector
+from tocsin.engine.kinds import ROW_KINDS
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.runtime import UNLIMITED
 from tocsin.engine.stream_time import StreamTime
@@ -64,6 +66,18 @@ def test_operators_have_one_verb(kind: type) -> None:
     public = {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
     assert public == CONTRACT | MORE.get(kind, set())
     assert "__getattr__" not in vars(kind)
+
+
+def test_the_table_of_kinds_is_the_documented_one() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "semantics.md").read_text(encoding="utf-8")
+    listed = [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 8]
+    yes = {True: "yes", False: "no"}
+    rows = [
+        f"| `{kind.name}` | {kind.says} | {kind.columns} | {kind.match_id or 'none'} | {yes[kind.retracts]} |"
+        f" {yes[kind.feeds]} | {kind.since} |"
+        for kind in ROW_KINDS
+    ]
+    assert listed == rows
 
 
 # --- items of every kind -------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
@@ -16,13 +17,17 @@ from tests.effort import examples
 from tests.shard_support import Answers, Asked, Stream, arranged, ask, cuts, disagreement, frame_of, nameless, row_of
 from tests.test_shard import drawn, frame_for
 from tocsin.engine.changes import ChangeBatch
+from tocsin.engine.operator import Around
 from tocsin.errors import StateError, TocsinError
 from tocsin.events import Event
+from tocsin.graph.query_graph import QueryGraph
+from tocsin.items import end
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
 from tocsin.order.auto import Auto
 from tocsin.order.strategy import Strategy
 from tocsin.schema import Schema
+from tocsin.select.rate_limit import RateLimit
 from tocsin.shards import shard as module
 from tocsin.shards.watermark import Slack, parse_order
 
@@ -161,6 +166,50 @@ def test_queries_that_feed_each_other(name: str) -> None:
         ]
         found, _ = problem(queries, events, name, number)
         assert found is None, (number, found)
+
+
+LIMIT = RateLimit(1, 4, key=("id",))
+
+
+def limited(asked: Asked, events: Sequence[Event]) -> list[str]:
+    """What a rate limit leaves, in a graph that sees all events at once and in order."""
+    frame = asked.frame
+    graph = QueryGraph(asked.plans, frame.schema, frame.columns, jit=False, around=[LIMIT])
+    rows = [row_of(event, frame) for event in sorted(events, key=lambda event: event.end)]
+    said = [graph.push(graph.encode(pa.RecordBatch.from_pylist(rows, schema=frame.rows))), graph.push(end())]
+    return sorted(name for changes in said for batch in changes for name in batch.match_id.to_pylist())
+
+
+@pytest.mark.parametrize("name", ["slack", "conservative", "aggressive"])
+def test_an_operator_around_a_query_survives_every_accident(name: str) -> None:
+    """Lost workers and attempts, replayed logs: a rate limit keeps the matches that it keeps in one go."""
+    strategy, kept = STRATEGIES.get(name, Strategy()), 0
+    for number in range(examples(40, least=6)):
+        random = Random(f"limit {name} {number}")
+        events = [
+            Event(random.choice("ABC"), time, time, f"e{place}", {"id": random.randint(0, 2)})
+            for place, time in enumerate(sorted(random.choices(range(30), k=30)))
+        ]
+        frame = frame_for(events, random, eids=True)
+        asked = with_strategy(ask([parse("EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 6")], frame), strategy)
+        asked = with_around(asked, (LIMIT,))
+        stream = Stream(asked, Slack(3, strategy=strategy), random)
+        for batch in cuts(arranged(events, 3, random), random):
+            stream.batch([row_of(event, asked.frame) for event in batch])
+        stream.close()
+        standing, _, wrong = net(stream.answers)
+        found = sorted(row["match_id"] for row in standing.matches)
+        assert wrong is None and found == limited(asked, events), number
+        kept += len(found)
+    assert kept > 5
+
+
+def with_around(asked: Asked, operators: tuple[Around, ...]) -> Asked:
+    """The same with operators around its queries, also when the driver begins anew."""
+    again = asked.restarted
+    asked.job = replace(asked.job, around=operators)
+    asked.restarted = lambda: with_around(again(), operators)  # type: ignore[method-assign]
+    return asked
 
 
 def test_another_order_on_an_old_checkpoint_is_refused() -> None:

@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 import tocsin
 from tests.effort import some
 from tocsin.errors import InputError, QueryError, StateError, TocsinError
+from tocsin.select.rate_limit import RateLimit
 from tocsin.shards.shard_labels import labels_of, spark_hash
 from tocsin.spark import Sink, detect, detector, explain, matches, numbers, start, watch
 
@@ -85,6 +86,30 @@ def finished(result: DataFrame, sinks: Any, checkpoint: Path) -> Any:
     stream = start(result, sinks, checkpoint=str(checkpoint), trigger={"availableNow": True})
     stream.awaitTermination()
     return stream
+
+
+# --- operators around a query ------------------------------------------------------------------------------------
+
+
+def test_a_rate_limit_keeps_the_same_matches_on_spark(
+    spark: SparkSession, events: DataFrame, files: Path, tmp_path: Path
+) -> None:
+    """Batch and stream, sorted and corrected, in several micro-batches: those that are kept in one process."""
+    query = tocsin.query(THEFT).around(RateLimit(2, 100, key=("tag",)))
+    kept = Counter(query.detect(EVENTS).table()["match_id"].to_pylist())
+    assert 0 < len(kept) < len(expected(THEFT))
+    assert ids(detect(events, query, buckets=3)) == kept
+    for order in ("slack(300)", "aggressive(300)"):
+        found = detect(streamed(spark, files), query, order=order, end_of_stream=True, buckets=2)
+        folder = tmp_path / order[:5]
+        finished(found, Sink("parquet", str(folder / "out")), folder / "checkpoint")
+        rows = spark.read.parquet(str(folder / "out")).where("kind = 'match'").collect()
+        standing: Counter[str] = Counter()
+        for row in rows:
+            standing[row.match_id] += row.op
+        assert +standing == kept, order
+    with pytest.raises(TocsinError, match="does not fit"):
+        detect(events, tocsin.query(THEFT).around(RateLimit(2, 100, key=("name",))))
 
 
 # --- batch -----------------------------------------------------------------------------------------------------------
