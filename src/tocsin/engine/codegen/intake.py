@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tocsin.engine.codegen.nest import Nest
 from tocsin.engine.codegen.program import DELTA, MASK_BITS, NEW, STATE, WHOLE, WITHDRAWN
-from tocsin.engine.codegen.readings import arrays, is_terminal, strictly_ordered
+from tocsin.engine.codegen.readings import arrays, is_terminal
 from tocsin.engine.derive import native
 from tocsin.plan.block import After, Before, Leaf
+from tocsin.plan.endpoints import strictly_ordered
 from tocsin.plan.expr import Agg, Bound, leaves, walk
 from tocsin.plan.rewrite import blocks_below
 

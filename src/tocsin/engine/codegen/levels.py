@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tocsin.engine.codegen.layout import Layout
-from tocsin.engine.codegen.readings import least, most, plus, strictly_ordered
+from tocsin.engine.codegen.readings import least, most, plus
 from tocsin.plan.block import After, Before, Block, Enclosing, End, LastEnd, Scope, WindowHigh, WindowLow
+from tocsin.plan.endpoints import strictly_ordered
 from tocsin.plan.expr import Bound, leaves
 
 

@@ -10,9 +10,9 @@ from tocsin.engine.codegen.readings import (
     most,
     reaches_ahead,
     scope_leaves,
-    strictly_ordered,
 )
 from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
+from tocsin.plan.endpoints import strictly_ordered
 from tocsin.plan.expr import Bound, leaves
 from tocsin.plan.facts import is_filter
 from tocsin.plan.rewrite import blocks_below

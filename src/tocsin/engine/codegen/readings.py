@@ -38,25 +38,6 @@ def is_terminal(block: Block, leaf: int) -> bool:
     )
 
 
-def strictly_ordered(block: Block, *, before: bool = False) -> set[tuple[int, int]]:
-    """Pairs of leaves kept apart by a strict order; with `before`, pairs where one ends before the other starts."""
-    points = [(leaf.id, which) for leaf in block.fixed for which in ("start", "end")]
-    reach: dict[tuple[tuple[int, str], tuple[int, str]], bool] = {}
-    for leaf in block.fixed:
-        reach[(leaf.id, "start"), (leaf.id, "end")] = False
-    for order in block.order:
-        pair = (order.left.leaf, order.left.which), (order.right.leaf, order.right.which)
-        reach[pair] = reach.get(pair, False) or order.strict
-    for middle in points:
-        for left in points:
-            for right in points:
-                if (left, middle) in reach and (middle, right) in reach:
-                    strict = reach[left, middle] or reach[middle, right]
-                    reach[left, right] = reach.get((left, right), False) or strict
-    kinds = {("end", "start")} if before else {("end", "start"), ("start", "start"), ("end", "end")}
-    return {(a[0], b[0]) for (a, b), strict in reach.items() if strict and a[0] != b[0] and (a[1], b[1]) in kinds}
-
-
 def earlier_first(block: Block) -> tuple[int, ...] | None:
     """The fixed leaves so that each comes after those it is ordered behind; None if they bound each other."""
     waiting = {
