@@ -1,24 +1,8 @@
-"""Small readings of blocks, and small pieces of source text."""
+"""What the generator asks of a block or a scope."""
 
 from __future__ import annotations
 
 from tocsin.plan.block import After, Before, Block, LastEnd, Scope, WindowHigh
-
-
-def arrays(names: str) -> str:
-    return ", ".join(f"array_{name}" for name in names.split(", "))
-
-
-def plus(code: str, number: int) -> str:
-    return code if number == 0 else f"{code} {'+' if number > 0 else '-'} {abs(number)}"
-
-
-def least(codes: list[str]) -> str:
-    return codes[0] if len(codes) == 1 else f"min({', '.join(codes)})"
-
-
-def most(codes: list[str]) -> str:
-    return codes[0] if len(codes) == 1 else f"max({', '.join(codes)})"
 
 
 def reaches_ahead(scope: Scope) -> bool:
