@@ -56,6 +56,14 @@ def group(item: pytest.Item) -> str | None:
     return None if item.get_closest_marker("slow") else item.path.name
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _verified_plans() -> None:
+    """Every plan that a test optimises is verified after each pass."""
+    from tocsin.plan.passes import checks
+
+    checks.set(True)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The one Spark session of a run."""

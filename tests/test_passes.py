@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -14,18 +15,20 @@ from tests.random_queries import random_history, random_query
 from tocsin.errors import QueryError, TocsinError
 from tocsin.lang.parser import parse
 from tocsin.plan.bind import bind
-from tocsin.plan.block import Order, Plan, Point
+from tocsin.plan.block import After, Order, Plan, Point
 from tocsin.plan.explain import explain
 from tocsin.plan.expr import Op
+from tocsin.plan.expr import leaves as leaves_in
 from tocsin.plan.facts import horizon, memory, reads, terminal_types, waits
 from tocsin.plan.fold import TRUE
-from tocsin.plan.passes import PASSES, Pass, optimize
+from tocsin.plan.passes import PASSES, Pass, Timing, checked, checks, optimize
 from tocsin.plan.passes.equality_closure import equality_closure
 from tocsin.plan.passes.leaf_order import leaf_order
 from tocsin.plan.passes.normalise import normalise
 from tocsin.plan.passes.partition_keys import partition_keys
 from tocsin.plan.passes.predicate_placement import predicate_placement
 from tocsin.plan.rewrite import all_blocks
+from tocsin.plan.verify import BrokenPlanError
 from tocsin.schema import Field, Kind, Schema
 from tocsin.testing.oracle import matches
 
@@ -287,3 +290,87 @@ def test_plans_mean_what_the_oracle_says_whatever_passes_are_off(start: int) -> 
             assert naive_matches(each, history) == wanted, (seed, str(query), some)
         judged += 1
     assert judged > 80
+
+
+# --- the door --------------------------------------------------------------------------------------------------------
+
+
+def test_every_pass_is_timed_under_its_name_unless_it_is_off() -> None:
+    timings: list[Timing] = []
+    plan = optimize(plan_of("SEQ(A a, B b) WHERE [id]"), {"normalise"}, timings=timings)
+    assert [step.name for step in timings] == [step.__name__ for step in PASSES if step is not normalise]
+    assert all(step.seconds > 0 for step in timings)
+    assert {step.name: step.changed for step in timings}["partition_keys"]
+    last = explain(plan, timings=timings).split("\n")[-len(timings) :]
+    assert [line.split()[1] for line in last] == [step.name for step in timings]
+
+
+def first_block(plan: Plan, **changes: Any) -> Plan:
+    block, *rest = plan.alternatives
+    return replace(plan, alternatives=(replace(block, **changes), *rest))
+
+
+def unseen_leaf(plan: Plan) -> Plan:
+    inner = plan.alternatives[0].forbidden[0].block
+    return first_block(plan, predicates=(*plan.alternatives[0].predicates, *inner.predicates))
+
+
+def circle(plan: Plan) -> Plan:
+    order = plan.alternatives[0].order
+    return first_block(plan, order=(*order, *(Order(each.right, each.left) for each in order)))
+
+
+def lost_scope(plan: Plan) -> Plan:
+    return first_block(plan, scopes=())
+
+
+def scope_elsewhere(plan: Plan) -> Plan:
+    (part,) = plan.alternatives[0].forbidden
+    inside = part.block.leaves[0].id
+    return first_block(plan, forbidden=(replace(part, scope=replace(part.scope, low=After((inside,)))),))
+
+
+def same_leaf_twice(plan: Plan) -> Plan:
+    return first_block(plan, leaves=(*plan.alternatives[0].leaves, plan.alternatives[0].leaves[0]))
+
+
+def short_nest(plan: Plan) -> Plan:
+    return first_block(plan, nest=(0,))
+
+
+def misplaced(plan: Plan) -> Plan:
+    first, *rest = plan.alternatives[0].leaves
+    (alt,) = first.alts
+    relates = next(p for p in plan.alternatives[0].predicates if len(leaves_in(p)) > 1)
+    return first_block(plan, leaves=(replace(first, alts=(replace(alt, where=(relates,)),)), *rest))
+
+
+def strange_key(plan: Plan) -> Plan:
+    return replace(plan, key=((0, ("id",)), (1, ("nowhere",)), (99, ("id",))))
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        (unseen_leaf, "which it cannot see"),
+        (circle, "goes in a circle"),
+        (lost_scope, "not every repetition has one scope"),
+        (scope_elsewhere, "which are not in its block"),
+        (same_leaf_twice, "leaves have the id 0"),
+        (short_nest, "is not made of the fixed leaves"),
+        (misplaced, "a condition of leaf 0 mentions"),
+        (strange_key, "has no nowhere for the key; the key mentions leaf 99"),
+    ],
+)
+def test_a_broken_pass_is_caught_and_named(broken: Pass, says: str) -> None:
+    plan = plan_of("SEQ(A a, B+ b, !(X x : x.n > a.n), C c) WHERE a.n < c.n WITHIN 9")
+    with checked(), pytest.raises(BrokenPlanError, match=f"after {broken.__name__}: .*{says}"):
+        optimize(plan, passes=(normalise, broken, leaf_order))
+
+
+def test_nobody_pays_for_the_check_outside_tests() -> None:
+    token = checks.set(False)
+    try:
+        assert optimize(plan_of("SEQ(A a, B b)"), passes=(circle,)).alternatives[0].order
+    finally:
+        checks.reset(token)

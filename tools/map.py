@@ -104,16 +104,16 @@ ROOMS = {
     ),
     "lang": "tokens cursor expressions patterns parser syntax fluent printer",
     "plan": (
-        "bind names check pattern_tree draft closure where typer kinds calls fold expr outputs problems block tlist"
-        " rewrite passes facts explain"
+        "bind names check pattern_tree draft closure where typer kinds calls fold expr outputs problems block endpoints"
+        " allen rewrite passes verify facts explain"
     ),
     "plan/passes": "normalise equality_closure predicate_placement partition_keys leaf_order",
     "encode": "columns objects arrow batch times values eids content auto_eids row merge stored",
     "engine": (
-        "operator detector stream_time branch codegen expressions kernels runtime derive evaluate payload ledger purge"
-        " changes kinds debt tables inspect snapshot"
+        "operator detector stream_time branch codegen expressions kernels module_cache runtime derive evaluate payload"
+        " ledger purge changes kinds debt tables inspect snapshot"
     ),
-    "engine/codegen": "program layout readings intake nest levels members forbidden certain",
+    "engine/codegen": "program layout source snippets block_facts intake nest levels members forbidden certainty",
     "engine/runtime": "words storing buffers keys waiting held purge purge_table arithmetic entries library plain",
     "codec": "container snapshot_parts",
     "order": "strategy lateness sort guarantees release auto settled kept",

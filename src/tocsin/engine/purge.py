@@ -1,7 +1,7 @@
 """The table of purge rules: how the ends of the root's events are bounded by an event at any leaf of a block.
 
 An event can be forgotten when no answer that may still be given can need it. Every rule asks which ends the events at
-the root's other leaves can have; `runtime.purge` applies the rules:
+the root's other leaves can have; `runtime/purge.py` applies the rules:
 
     A1   one type whose guarantee is far enough has no partner for the event (Liu et al. 2009, VI.B, Algorithm 1)
     A2   all types that are guaranteed so far together, in query order, have none (Liu et al. 2009, VI.B, Algorithm 2)
@@ -25,17 +25,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tocsin.engine import runtime as rt
-from tocsin.engine.codegen.readings import strictly_ordered
 from tocsin.events import BEGINNING
 from tocsin.items import Ints
-from tocsin.plan.block import After, Before, Block, Scope, WindowLow
+from tocsin.plan.block import After, Before, Block, Point, Scope, WindowLow
+from tocsin.plan.endpoints import Edge, Graph, edges_of, spans, strictly_ordered
 from tocsin.plan.rewrite import blocks_below
 
 if TYPE_CHECKING:
     from tocsin.engine.branch import Branch
 
-Node = tuple[int, str]  # a leaf, and "start" or "end"
-Graph = dict[tuple[Node, Node], bool]  # the first is not after the second; True: it is before it
+Closure = dict[tuple[object, object], bool]  # see `Graph.closure`
 NONE = (-rt.FAR, -rt.FAR, rt.FAR, rt.FAR)
 
 
@@ -56,12 +55,13 @@ class Rules:
         positions = sorted(fixed, key=lambda mine: sum((other, mine) in before for other in fixed))
         chain = all((x, y) in before for at, x in enumerate(positions) for y in positions[at + 1 :])
         bounds: dict[tuple[int, int], tuple[int, int, int, int]] = {}
-        graph = _closed(_root_graph(root, intervals=intervals))
+        known = _root_edges(root, intervals=intervals)
+        closure = Graph(known).closure()
         for leaf in root.leaves:
-            bounds |= _bounds(graph, leaf.id, positions)
+            bounds |= _bounds(closure, leaf.id, positions)
         for part in root.forbidden:
             inside = [leaf.id for each in blocks_below(part.block) for leaf in each.leaves]
-            around = _closed(_root_graph(root, intervals=intervals) | _inside(inside[0], part.scope))
+            around = Graph([*known, *_inside(inside[0], part.scope)]).closure()
             shared = _bounds(around, inside[0], positions)
             bounds |= {(id, at): shared[inside[0], at] for id in inside for at in positions}
         scopes = [part.scope for part in root.forbidden] + [scope for _, scope in root.scopes]
@@ -71,7 +71,7 @@ class Rules:
     def table(
         self, leaf_ids: tuple[int, ...], covered: tuple[int, ...], guaranteed: list[int], within: int | None, start: int
     ) -> Ints:
-        """The rules as `runtime.purge` reads them; leaves in the order of their buffers."""
+        """The rules as `runtime/purge.py` reads them; leaves in the order of their buffers."""
         place = {id: number for number, id in enumerate(self.positions)}
         words = [0] * rt.P_TABLE
         words[rt.P_LEAVES], words[rt.P_ROOTS], words[rt.P_START] = len(leaf_ids), len(place), start
@@ -99,54 +99,35 @@ def _judged(root: Block) -> frozenset[int]:
 # --- how ends of events are ordered ----------------------------------------------------------------------------------
 
 
-def _root_graph(root: Block, *, intervals: bool) -> Graph:
+def _root_edges(root: Block, *, intervals: bool) -> list[Edge]:
     """What is known of the root's leaves; a repetition is as long as all its members together."""
-    graph: Graph = {}
-    for leaf in root.leaves:
-        graph[(leaf.id, "start"), (leaf.id, "end")] = False
-        if leaf.repeat is None and not intervals:
-            graph[(leaf.id, "end"), (leaf.id, "start")] = False
-    for order in root.order:
-        pair = (order.left.leaf, order.left.which), (order.right.leaf, order.right.which)
-        graph[pair] = graph.get(pair, False) or order.strict
-    for id, scope in root.scopes:
-        graph |= _inside(id, scope)
-    return graph
+    edges = spans(leaf.id for leaf in root.leaves) + edges_of(root.order)
+    if not intervals:
+        edges += [(Point(leaf.id, "end"), Point(leaf.id, "start"), False) for leaf in root.fixed]
+    return edges + [edge for id, scope in root.scopes for edge in _inside(id, scope)]
 
 
-def _inside(id: int, scope: Scope) -> Graph:
+def _inside(id: int, scope: Scope) -> list[Edge]:
     """What a scope says about an event in it."""
-    graph: Graph = {((id, "start"), (id, "end")): False}
+    edges = spans([id])
     if isinstance(scope.low, After):
-        graph |= {((leaf, "end"), (id, "start")): True for leaf in scope.low.leaves}
+        edges += [(Point(leaf, "end"), Point(id, "start"), True) for leaf in scope.low.leaves]
     if isinstance(scope.high, Before):
-        graph |= {((id, "end"), (leaf, "start")): True for leaf in scope.high.leaves}
-    return graph
+        edges += [(Point(id, "end"), Point(leaf, "start"), True) for leaf in scope.high.leaves]
+    return edges
 
 
-def _closed(graph: Graph) -> Graph:
-    """All that follows."""
-    nodes = list(dict.fromkeys(node for pair in graph for node in pair))
-    for middle in nodes:
-        for left in nodes:
-            for right in nodes:
-                if (left, middle) in graph and (middle, right) in graph:
-                    strict = graph[left, middle] or graph[middle, right]
-                    graph[left, right] = graph.get((left, right), False) or strict
-    return graph
+def _bounds(closure: Closure, id: int, positions: list[int]) -> dict[tuple[int, int], tuple[int, int, int, int]]:
+    """The end of each position against an event at a leaf: see `runtime/purge_table.py`."""
 
+    def after(node: Point, end: Point) -> int:
+        return int(closure[node, end]) if (node, end) in closure else -rt.FAR
 
-def _bounds(graph: Graph, id: int, positions: list[int]) -> dict[tuple[int, int], tuple[int, int, int, int]]:
-    """The end of each position against an event at a leaf: see `runtime`, P."""
+    def before(end: Point, node: Point) -> int:
+        return -int(closure[end, node]) if (end, node) in closure else rt.FAR
 
-    def after(node: Node, end: Node) -> int:
-        return int(graph[node, end]) if (node, end) in graph else -rt.FAR
-
-    def before(end: Node, node: Node) -> int:
-        return -int(graph[end, node]) if (end, node) in graph else rt.FAR
-
-    start, end = (id, "start"), (id, "end")
-    ends = {other: (other, "end") for other in positions}
+    start, end = Point(id, "start"), Point(id, "end")
+    ends = {other: Point(other, "end") for other in positions}
     return {
         (id, other): (after(start, node), after(end, node), before(node, start), before(node, end))
         for other, node in ends.items()
@@ -241,7 +222,7 @@ class Purger:
         return live, table[rt.PURGED + 1 : rt.PURGED + 1 + rt.OLD]
 
     def _held(self, table: Ints, within: int | None) -> Ints:
-        """The events of held answers, as `runtime.purge` looks for them; and since when these look at others."""
+        """The events of held answers, as `runtime/purge.py` looks for them; and since when these look at others."""
         pairs = self.branch.waiting_rows()
         if not len(pairs):
             return np.zeros(1, np.int64)

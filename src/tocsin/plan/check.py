@@ -21,9 +21,9 @@ from tocsin.lang.syntax import (
     items_of,
     leaves_of,
 )
+from tocsin.plan.endpoints import Edge, Graph, comparison_edges
 from tocsin.plan.pattern_tree import Site
 from tocsin.plan.problems import Problems, listed, suggestion
-from tocsin.plan.tlist import Edge, Graph, comparison_edges
 from tocsin.schema import Schema
 
 MOST_LEAVES = 100

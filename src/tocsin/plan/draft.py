@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tocsin.lang import syntax
+from tocsin.plan.allen import RELATIONS, Condition, conjunction
 from tocsin.plan.block import (
     After,
     Before,
@@ -26,6 +27,7 @@ from tocsin.plan.block import (
     WindowHigh,
     WindowLow,
 )
+from tocsin.plan.endpoints import comparison_edges
 from tocsin.plan.expr import Bound, Lit, Op, Reach, Time
 from tocsin.plan.kinds import KindError, ticks
 from tocsin.plan.pattern_tree import (
@@ -42,7 +44,6 @@ from tocsin.plan.pattern_tree import (
     spots,
 )
 from tocsin.plan.problems import Problems
-from tocsin.plan.tlist import RELATIONS, Condition, comparison_edges, conjunction
 from tocsin.schema import Kind, Schema
 
 MOST_ALTERNATIVES = 64

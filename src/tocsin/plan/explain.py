@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from tocsin.plan.block import (
     After,
@@ -27,13 +28,28 @@ from tocsin.plan.rewrite import all_leaves
 from tocsin.schema import Kind
 
 
-def explain(plan: Plan, *, before: Plan | None = None) -> str:
-    """What a plan does, step by step; with `before`, first the plan as it was bound."""
-    text = "\n".join(_Text(plan).lines())
+class Timed(Protocol):
+    """What `optimize` says of a pass."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def changed(self) -> bool: ...
+
+
+def explain(plan: Plan, *, before: Plan | None = None, timings: Sequence[Timed] = ()) -> str:
+    """What a plan does, step by step; `before`: first the plan as it was bound; `timings`: what the passes took."""
+    text = "\n".join([*_Text(plan).lines(), *map(_timed, timings)])
     if before is None:
         return text
     first = "\n".join(_Text(before).lines())
     return f"as bound\n{_indented(first)}\n\nafter the passes\n{_indented(text)}"
+
+
+def _timed(step: Timed) -> str:
+    return f"pass      {step.name} {1000 * step.seconds:.2f} ms" + ("" if step.changed else ", changed nothing")
 
 
 def _indented(text: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tocsin.plan.block import Block, LastEnd, Plan, Point, Scope, WindowHigh, WindowLow
+from tocsin.plan.endpoints import graph_of
 from tocsin.plan.expr import Bound, Col, walk
 from tocsin.plan.rewrite import all_blocks, all_leaves
-from tocsin.plan.tlist import graph_of
 
 
 def types_of(plan: Plan) -> tuple[str, ...]:

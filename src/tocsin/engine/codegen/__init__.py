@@ -16,8 +16,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 
+from tocsin.engine.codegen.certainty import Certainty
+from tocsin.engine.codegen.forbidden import ForbiddenBlocks
 from tocsin.engine.codegen.intake import Intake
+from tocsin.engine.codegen.layout import Layout
+from tocsin.engine.codegen.levels import Levels
+from tocsin.engine.codegen.members import Members
+from tocsin.engine.codegen.nest import Nest
 from tocsin.engine.codegen.program import WITHDRAWN, Program, Shape
+from tocsin.engine.codegen.source import Source
 from tocsin.functions import Function
 from tocsin.plan.block import Block, Plan
 
@@ -36,7 +43,7 @@ def generate(
     if key not in _recent:
         if len(_recent) >= 64:
             _recent.pop(next(iter(_recent)))
-        _recent[key] = (plan, functions, Generator(plan, block, shape, functions, inlinable).program())
+        _recent[key] = (plan, functions, written(Layout(plan, block, shape, functions, inlinable)))
     return _recent[key][2]
 
 
@@ -44,49 +51,57 @@ def generate(
 _recent: dict[tuple[object, ...], tuple[Plan, Mapping[str, Function], Program]] = {}
 
 
-class Generator(Intake):
-    """All chapters together."""
+def written(layout: Layout) -> Program:
+    """Write the functions of a kernel, inner ones first."""
+    source = Source(layout)
+    levels = Levels(layout, source)
+    members = Members(layout, source, levels)
+    forbidden = ForbiddenBlocks(layout, source, levels, members)
+    certainty = Certainty(layout, source, levels, forbidden)
+    nest = Nest(layout, source, levels, members, forbidden, certainty)
+    intake = Intake(layout, source, levels, nest)
+    for each in layout.blocks[1:][::-1]:
+        forbidden.write_violated(each)
+    if layout.holds:
+        certainty.write_certainties()
+    if nest.is_judged:
+        nest.write_judge()
+    nest.write_nest()
+    nest.write_again()
+    intake.write_answers()
+    if layout.waits:
+        nest.write_settle()
+    intake.write_kernel()
+    return _program(layout, source, intake.batch_args())
 
-    def program(self) -> Program:
-        for each in self.blocks[1:][::-1]:
-            self._violated(each)
-        if self.holds:
-            self._certainties()
-        if self._judged:
-            self._judge()
-        self._nest()
-        self._again()
-        self._answers()
-        if self.waits:
-            self._settle()
-        self._kernel()
-        names = ", ".join(self._batch_args())
-        source = "\n".join(self.writer.lines) + "\n"
-        return Program(
-            source=source,
-            block=self.root,
-            shape=self.shape,
-            leaf_ids=tuple(self.leaves),
-            nest=self.nest,
-            repeated=tuple(leaf.id for leaf in self.root.repeated),
-            types=self.types,
-            columns=tuple((attr, is_float, nullable) for attr, (_, is_float, nullable) in self.columns.items()),
-            marks=tuple(self.marks),
-            derived=self.derived,
-            ints=tuple(self.literals.ints),
-            floats=tuple(self.literals.floats),
-            keyed=bool(self.keys),
-            waits=self.waits,
-            holds=self.holds,
-            ranks="RK[" in source,
-            words=self.words,
-            head=self._head,
-            span=self._span(),
-            foreign=tuple(self.foreign_calls),
-            inlined=tuple(self.inlined),
-            batch_args=names,
-            functions=tuple(self.declared),
-            tables=self.tables(),
-            leaf_lists=self.leaf_lists(),
-            key=hashlib.blake2b(source.encode(), digest_size=12).hexdigest(),
-        )
+
+def _program(layout: Layout, source: Source, batch_args: list[str]) -> Program:
+    text = "\n".join(source.writer.lines) + "\n"
+    return Program(
+        source=text,
+        block=layout.root,
+        shape=layout.shape,
+        leaf_ids=tuple(layout.leaves),
+        nest=layout.nest,
+        repeated=tuple(leaf.id for leaf in layout.root.repeated),
+        types=layout.types,
+        columns=tuple((attr, is_float, nullable) for attr, (_, is_float, nullable) in layout.columns.items()),
+        marks=tuple(layout.marks),
+        derived=layout.derived,
+        ints=tuple(source.literals.ints),
+        floats=tuple(source.literals.floats),
+        keyed=bool(layout.keys),
+        waits=layout.waits,
+        holds=layout.holds,
+        ranks="RK[" in text,
+        words=layout.words,
+        head=layout.head,
+        span=layout.span(),
+        foreign=tuple(source.foreign_calls),
+        inlined=tuple(source.inlined),
+        batch_args=", ".join(batch_args),
+        functions=tuple(source.declared),
+        tables=layout.tables(),
+        leaf_lists=layout.leaf_lists(),
+        key=hashlib.blake2b(text.encode(), digest_size=12).hexdigest(),
+    )

@@ -2,71 +2,81 @@
 
 from __future__ import annotations
 
-from tocsin.engine.codegen.members import MemberLoops
-from tocsin.engine.codegen.readings import least, most
+from tocsin.engine.codegen.layout import Layout
+from tocsin.engine.codegen.levels import Levels
+from tocsin.engine.codegen.members import Members
+from tocsin.engine.codegen.snippets import least, most
+from tocsin.engine.codegen.source import Source
 from tocsin.plan.block import Block, Forbidden
 from tocsin.plan.expr import Agg, Bound, Col, Reach, Ref, Time, walk
 from tocsin.plan.rewrite import blocks_below
 from tocsin.schema import Kind
 
 
-class ForbiddenBlocks(MemberLoops):
+class ForbiddenBlocks:
     """violated_3(low, high, key, excl, ...) for each forbidden block, nested ones called from those around them."""
 
-    def _violated(self, block: Block) -> None:
+    def __init__(self, layout: Layout, source: Source, levels: Levels, members: Members) -> None:
+        self.layout, self.source = layout, source
+        self.levels, self.members = levels, members
+        self.emit, self.lines = source.emit, source.lines
+
+    def write_violated(self, block: Block) -> None:
         """def violated_n(low, high, key, excl, <outer>): 1 as soon as one match of the block lies in [low, high]."""
-        name = self.blocks.index(block)
-        inner = "".join(f", {outer}" for outer in self._outer(block))
+        name = self.layout.blocks.index(block)
+        inner = "".join(f", {outer}" for outer in self.outer(block))
         self.emit("@inlined")
         self.emit(f"def violated_{name}(low, high, key, excl{inner}, S):")
-        self.declared.append((f"violated_{name}", "iiii" + "".join(map(self._letter, self._outer(block))) + "S"))
-        with self.writer.indented():
-            self._unpack()
-            placed = self._plain_predicates(block)
-            self._tests(placed.get(-1, []), "return 0")
+        self.source.declared.append((f"violated_{name}", "iiii" + "".join(map(self.letter, self.outer(block))) + "S"))
+        with self.source.writer.indented():
+            self.source.unpack()
+            placed = self.levels.plain_predicates(block)
+            self.source.tests(placed.get(-1, []), "return 0")
             order = block.nest or tuple(leaf.id for leaf in block.fixed)
-            depth = self.writer.depth
+            depth = self.source.writer.depth
             fail = "return 0"
             for level in range(len(order)):
-                self._inner_level(block, order, level, placed)
+                self.inner_level(block, order, level, placed)
                 fail = "continue"
             self._finish_inner(block, fail)
             self.emit("return 1")
-            self.writer.depth = depth
+            self.source.writer.depth = depth
             self.emit("return 0")
         self.emit("")
 
-    def _inner_level(self, block: Block, order: tuple[int, ...], level: int, placed: dict[int, list[Bound]]) -> None:
+    def inner_level(self, block: Block, order: tuple[int, ...], level: int, placed: dict[int, list[Bound]]) -> None:
         leaf, exact = order[level], order[:level]
-        low, high = self._bounds(block, leaf, exact, ())
-        buffer = self._buffer(leaf)
+        low, high = self.levels.bounds(block, leaf, exact, ())
+        buffer = self.levels.buffer(leaf)
         self.emit(f"d_{leaf} = {buffer}")
         bounds = f"{most(['low', *low])}, {least(['high', *high])}"
-        self.emit(f"i_{leaf}, b_{leaf} = between(H, {self.words}, D[4 * d_{leaf} + 1], D[4 * d_{leaf} + 2], {bounds})")
-        self._loop(leaf, f"b_{leaf}")
-        tests = [f"{self._word(leaf, 1)} != excl"]
-        self.emit(f"e_{leaf} = {self._word(leaf, 0)}")
-        if self.shape.intervals:
-            self.emit(f"s_{leaf} = {self._word(leaf, self.row_start)}")
+        self.emit(
+            f"i_{leaf}, b_{leaf} = between(H, {self.layout.words}, D[4 * d_{leaf} + 1], D[4 * d_{leaf} + 2], {bounds})"
+        )
+        self.source.loop(leaf, f"b_{leaf}")
+        tests = [f"{self.source.word(leaf, 1)} != excl"]
+        self.emit(f"e_{leaf} = {self.source.word(leaf, 0)}")
+        if self.layout.shape.intervals:
+            self.emit(f"s_{leaf} = {self.source.word(leaf, self.layout.row_start)}")
             tests.append(f"s_{leaf} >= low")
-        tests += self._exact_tests(block, leaf, exact) + self._distinct(block, leaf, exact)
-        self._test(" and ".join(tests), "continue")
-        self._tests(placed.get(level, []), "continue")
+        tests += self.levels.exact_tests(block, leaf, exact) + self.levels.distinct(block, leaf, exact)
+        self.source.test(" and ".join(tests), "continue")
+        self.source.tests(placed.get(level, []), "continue")
 
     def _finish_inner(self, block: Block, fail: str) -> None:
         fixed = tuple(leaf.id for leaf in block.fixed)
-        self._repetitions(block, fixed, root=False, fail=fail)
+        self.members.repetitions(block, fixed, root=False, fail=fail)
         for part in block.forbidden:
-            self.emit(f"if {self._violation(part, 'excl')} != 0:")
+            self.emit(f"if {self.violation(part, 'excl')} != 0:")
             self.emit(f"    {fail}")
 
-    def _violation(self, part: Forbidden, excl: str, name: str = "violated") -> str:
+    def violation(self, part: Forbidden, excl: str, name: str = "violated") -> str:
         """The call that looks for a violation of one forbidden part."""
-        low, high = self._ends(part.scope)
-        inner = "".join(f", {outer}" for outer in self._outer(part.block))
-        return f"{name}_{self.blocks.index(part.block)}({low}, {high}, key, {excl}{inner}, S)"
+        low, high = self.levels.ends(part.scope)
+        inner = "".join(f", {outer}" for outer in self.outer(part.block))
+        return f"{name}_{self.layout.blocks.index(part.block)}({low}, {high}, key, {excl}{inner}, S)"
 
-    def _outer(self, block: Block) -> list[str]:
+    def outer(self, block: Block) -> list[str]:
         """Names that a block needs from the blocks around it: places, spans of repetitions, aggregates."""
         own = {leaf.id for each in blocks_below(block) for leaf in each.leaves}
         names: dict[str, None] = {}
@@ -76,23 +86,23 @@ class ForbiddenBlocks(MemberLoops):
                     self._outer_names(node, own, names)
         return list(names)
 
-    def _letter(self, name: str) -> str:
+    def letter(self, name: str) -> str:
         """The type of a name that is handed to a forbidden block."""
         if name.startswith("gk"):
             return "b"
-        real = [f"g{number}" for agg, number in self.aggs.items() if agg.kind is Kind.FLOAT]
+        real = [f"g{number}" for agg, number in self.source.aggs.items() if agg.kind is Kind.FLOAT]
         return "f" if name in real else "i"
 
     def _outer_names(self, node: Bound, own: set[int], names: dict[str, None]) -> None:
         match node:
             case Agg(_, leaf) if leaf not in own:
-                value, known = self.aggregate(node)
+                value, known = self.source.aggregate(node)
                 names[value] = None
                 if known:
                     names[known] = None
-            case Time(leaf) if leaf not in own and self.leaves[leaf].repeat is not None:
-                names[self._time(leaf, node.which)] = None
-            case Col(leaf) | Time(leaf) | Ref(leaf) if leaf not in own and self.leaves[leaf].repeat is None:
+            case Time(leaf) if leaf not in own and self.layout.leaves[leaf].repeat is not None:
+                names[self.source.time_of(leaf, node.which)] = None
+            case Col(leaf) | Time(leaf) | Ref(leaf) if leaf not in own and self.layout.leaves[leaf].repeat is None:
                 names[f"i_{leaf}"] = None
             case Reach(several):
                 for leaf in several:

@@ -2,49 +2,59 @@
 
 from __future__ import annotations
 
+from tocsin.engine.codegen.block_facts import is_terminal
+from tocsin.engine.codegen.layout import Layout
+from tocsin.engine.codegen.levels import Levels
 from tocsin.engine.codegen.nest import Nest
 from tocsin.engine.codegen.program import DELTA, MASK_BITS, NEW, STATE, WHOLE, WITHDRAWN
-from tocsin.engine.codegen.readings import arrays, is_terminal, strictly_ordered
+from tocsin.engine.codegen.snippets import arrays
+from tocsin.engine.codegen.source import Source
 from tocsin.engine.derive import native
 from tocsin.plan.block import After, Before, Leaf
+from tocsin.plan.endpoints import strictly_ordered
 from tocsin.plan.expr import Agg, Bound, leaves, walk
 from tocsin.plan.rewrite import blocks_below
 
 
-class Intake(Nest):
+class Intake:
     """kernel() and answers()."""
 
-    def _batch_args(self) -> list[str]:
-        names = ["types", "end"]
-        names += ["start"] if self.shape.intervals else []
-        names += ["high", "low"] if self.shape.eids else []
-        return names + [f"c{number}" for number, _, _ in self.columns.values()]
+    def __init__(self, layout: Layout, source: Source, levels: Levels, nest: Nest) -> None:
+        self.layout, self.source = layout, source
+        self.levels, self.nest = levels, nest
+        self.emit, self.lines = source.emit, source.lines
 
-    def _kernel(self) -> None:
+    def batch_args(self) -> list[str]:
+        names = ["types", "end"]
+        names += ["start"] if self.layout.shape.intervals else []
+        names += ["high", "low"] if self.layout.shape.eids else []
+        return names + [f"c{number}" for number, _, _ in self.layout.columns.values()]
+
+    def write_kernel(self) -> None:
         """def kernel(i, n, base, <batch>, <state>): take rows i..n of a batch, whose events are numbered from base.
 
         That is for input without nulls and withdrawals, which pays nothing for them; careful(), the same with one more
         column, `marks`, is for all other.
         """
-        self.without_nulls = True
-        self._entry_point("kernel", self._batch_args())
-        self.without_nulls = False
-        if self.marks:
-            self._entry_point("careful", [*self._batch_args(), "marks"])
+        self.source.without_nulls = True
+        self._entry_point("kernel", self.batch_args())
+        self.source.without_nulls = False
+        if self.layout.marks:
+            self._entry_point("careful", [*self.batch_args(), "marks"])
 
     def _entry_point(self, name: str, columns: list[str]) -> None:
-        self._lines("@entry", f"def {name}(i, n, base, {arrays(', '.join([*columns, STATE]))}):")
-        with self.writer.indented():
-            self._pointers([*columns, *STATE.split(", ")])
-            self._lines("nulls = T[NULLS]", f"S = ({WHOLE})")
-            if not self.without_nulls:
+        self.lines("@entry", f"def {name}(i, n, base, {arrays(', '.join([*columns, STATE]))}):")
+        with self.source.writer.indented():
+            self.source.pointers([*columns, *STATE.split(", ")])
+            self.lines("nulls = T[NULLS]", f"S = ({WHOLE})")
+            if not self.source.without_nulls:
                 self.emit("marked = T[MARKED]")
             self._rows()
         self.emit("")
 
     def _rows(self) -> None:
         """The loop over rows, to the end of the function."""
-        self._lines(
+        self.lines(
             "clock = T[CLOCK]",
             "ordered = T[ORDERED] != 0",
             "phase = T[PHASE]",
@@ -57,31 +67,31 @@ class Intake(Nest):
             "members = T[MEM_N]",
             "while i < n:",
         )
-        with self.writer.indented():
+        with self.source.writer.indented():
             self._row_head()
-            for number, type in enumerate(self.types):
+            for number, type in enumerate(self.layout.types):
                 self.emit(f"{'if' if number == 0 else 'elif'} ty == {number}:")
-                with self.writer.indented():
+                with self.source.writer.indented():
                     self.emit("if phase == 0:")
-                    with self.writer.indented():
+                    with self.source.writer.indented():
                         self._store_type(type)
                     self._answer_type(type)
             self._row_tail()
-        self._lines("T[CLOCK] = clock", "T[ROW] = n", "return DONE")
+        self.lines("T[CLOCK] = clock", "T[ROW] = n", "return DONE")
 
     @property
     def _withdraws(self) -> bool:
         """Whether a row of the loop that is being written may be a withdrawal."""
-        return self.shape.eids and not self.without_nulls
+        return self.layout.shape.eids and not self.source.without_nulls
 
     def _row_head(self) -> None:
-        self._lines(
+        self.lines(
             "e = end[i]",
             "ty = int(types[i])",
             "if ty >= 0:",
             "    ty = T[local + ty]",
             "late = e < clock",
-            *(["if e > clock:", "    T[MOVED] = 1"] if self.holds else []),
+            *(["if e > clock:", "    T[MOVED] = 1"] if self.layout.holds else []),
             "if ty < 0 or e < clock - slack:",
             "    if ty >= 0:",
             "        T[LATE] += 1",
@@ -89,34 +99,36 @@ class Intake(Nest):
             "    i += 1",
             "    continue",
             "clock = max(clock, e)",
-            f"s = {'start[i]' if self.shape.intervals else 'e'}",
+            f"s = {'start[i]' if self.layout.shape.intervals else 'e'}",
             "number = base + i",
             "sign = 1",
             "good = True",
         )
         if self._withdraws:  # what stood before a withdrawal is judged again, as after a late event
-            self._lines(f"if marked != 0 and {self._mark(WITHDRAWN)} != 0:", "    sign = -1", "    late = True")
-        if self.waits:
-            self._lines("if T[IMMEDIATE] != 0:", "    late = True")  # nothing waits, so any event may correct
-        if self.waits:  # what was due before a late event must be answered before it can be corrected
-            if self.holds:
-                self._lines("T[CLOCK] = clock", "if phase == 0 and T[MOVED] != 0 and is_due(T, PD):")
+            self.lines(f"if marked != 0 and {self.source.mark(WITHDRAWN)} != 0:", "    sign = -1", "    late = True")
+        if self.layout.waits:
+            self.lines("if T[IMMEDIATE] != 0:", "    late = True")  # nothing waits, so any event may correct
+        if self.layout.waits:  # what was due before a late event must be answered before it can be corrected
+            if self.layout.holds:
+                self.lines("T[CLOCK] = clock", "if phase == 0 and T[MOVED] != 0 and is_due(T, PD):")
             else:
-                self._lines("if phase == 0 and (late or T[WAITING] > 0 and not ordered):")
-                self._lines("    T[CLOCK] = clock")
-            self._lines(
+                self.lines("if phase == 0 and (late or T[WAITING] > 0 and not ordered):")
+                self.lines("    T[CLOCK] = clock")
+            self.lines(
                 "    if due(S) != DONE:",
                 "        T[ROW] = i",
                 "        return OUT_FULL",
                 "    rows = T[OUT_N]",
                 "    members = T[MEM_N]",
             )
-        if self._span() is not None:  # in order, what waits is answered between batches only, and keeps its events
-            self._lines(f"if {'bounded and not ordered' if self.waits else 'bounded'}:")
-            self._lines("    T[HORIZON] = max(T[HORIZON], clock - slack - span)")
+        if (
+            self.layout.span() is not None
+        ):  # in order, what waits is answered between batches only, and keeps its events
+            self.lines(f"if {'bounded and not ordered' if self.layout.waits else 'bounded'}:")
+            self.lines("    T[HORIZON] = max(T[HORIZON], clock - slack - span)")
 
     def _row_tail(self) -> None:
-        self._lines(
+        self.lines(
             "if not good:",
             "    T[OUT_N] = rows",
             "    T[MEM_N] = members",
@@ -128,77 +140,70 @@ class Intake(Nest):
             "phase = 0",
             "rows = T[OUT_N]",
         )
-        if self.root.repeated:
+        if self.layout.root.repeated:
             self.emit("members = T[MEM_N]")
         if self._withdraws:
             self.emit("if sign < 0:")
-            with self.writer.indented():
+            with self.source.writer.indented():
                 self._each_leaf(
                     "if T[PLACES + leaf] >= 0:",
-                    f"    d = T[ROW_KEYS + leaf] * {len(self.leaves)} + leaf",
-                    f"    remove({self._tables}, D, N, d, T[PLACES + leaf])",
+                    f"    d = T[ROW_KEYS + leaf] * {len(self.layout.leaves)} + leaf",
+                    f"    remove({self.layout.place_args}, D, N, d, T[PLACES + leaf])",
                 )
-        if self.waits:
-            self._lines("if T[FRESH] > 0:", "    T[HELD] += T[FRESH]", "    wait(T, PD)")
-        if self.holds and self._is_prompt:
+        if self.layout.waits:
+            self.lines("if T[FRESH] > 0:", "    T[HELD] += T[FRESH]", "    wait(T, PD)")
+        if self.layout.holds and self._is_prompt:
             self._ask_held()
         self.emit("i += 1")
 
     @property
     def _is_prompt(self) -> bool:
         """Whether an event can settle what is held, or clear what it had failed by: else that shows in its time."""
-        return bool(self.root.repeated) or any(part.block.forbidden for part in self.root.forbidden)
+        return bool(self.layout.root.repeated) or any(part.block.forbidden for part in self.layout.root.forbidden)
 
     def _ask_held(self) -> None:
         """An event at a forbidden or repeated leaf: ask what is held under its key again."""
+        everywhere = "-1" if self.layout.keys else "0"
         self.emit("if T[WAITING] + T[ASIDE] > 0:")
-        with self.writer.indented():
+        with self.source.writer.indented():
             self._each_leaf(
                 "if T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0:",
-                f"    ask_again(T[ROW_KEYS + leaf] if T[COVERED + leaf] != 0 else {'-1' if self.keys else '0'}, S)",
+                f"    ask_again(T[ROW_KEYS + leaf] if T[COVERED + leaf] != 0 else {everywhere}, S)",
             )
 
     def _each_leaf(self, *lines: str) -> None:
         """A loop over the leaves that an event of the row's type may fill."""
-        self._lines("at = T[LEAVES_AT] + ty", "at = T[at]", "while T[at] >= 0:", "    leaf = T[at]", "    at += 1")
-        with self.writer.indented():
-            self._lines(*lines)
-
-    def _places_of(self, type: str) -> list[tuple[Leaf, int]]:
-        """The leaves that an event of a type can fill, each with the alternative it fills."""
-        return [
-            (leaf, number) for leaf in self.leaves.values() for number, alt in enumerate(leaf.alts) if alt.type == type
-        ]
-
-    # --- storing one row -------------------------------------------------------------------------------------------
+        self.lines("at = T[LEAVES_AT] + ty", "at = T[at]", "while T[at] >= 0:", "    leaf = T[at]", "    at += 1")
+        with self.source.writer.indented():
+            self.lines(*lines)
 
     def _store_type(self, type: str) -> None:
         """Decide which leaves take the event and make room there (repeatable), then store it (once)."""
-        places = self._places_of(type)
+        places = self.layout.places_of(type)
         for leaf, alternative in places:
             self._admit(leaf, alternative, only=len(places) == 1)
         for leaf, alternative in places:
             self._store(leaf, alternative, only=len(places) == 1)
         if len(places) > 1:  # an event is relevant once, at however many leaves it stands
-            stored = " or ".join(f"T[PLACES + {self.number[leaf.id]}] >= 0" for leaf, _ in places)
-            self._lines(f"if {stored}:", "    T[RELEVANT] += 1")
+            stored = " or ".join(f"T[PLACES + {self.layout.number[leaf.id]}] >= 0" for leaf, _ in places)
+            self.lines(f"if {stored}:", "    T[RELEVANT] += 1")
 
     def _admit(self, leaf: Leaf, alternative: int, *, only: bool) -> None:
         """take_7: whether leaf 7 takes the event. Where several leaves may, room is made in all before any stores."""
         id, keys = leaf.id, self._key_columns(leaf.id)
-        self.batch = id
-        conditions = [self.scribe.true(where) for where in leaf.alts[alternative].where]
-        self.batch = None
-        given = self._are_given(self.keys.get(id, ()))
+        self.source.batch = id
+        conditions = [self.source.scribe.true(where) for where in leaf.alts[alternative].where]
+        self.source.batch = None
+        given = self.source.are_given(self.layout.keys.get(id, ()))
         known = [given] if given else []
-        self.emit(f"T[PLACES + {self.number[id]}] = -1")
+        self.emit(f"T[PLACES + {self.layout.number[id]}] = -1")
         self.emit(f"take_{id} = {' and '.join(known + conditions) or 'True'}")
         if len(keys) > 1:
             self._prefix(id, keys)
         self._promising(leaf)
         if not only:
             self.emit(f"if take_{id}:")
-            with self.writer.indented():
+            with self.source.writer.indented():
                 self.emit(f"key = ready({self._entry(id)})")
                 self._give_up("key")
 
@@ -210,52 +215,53 @@ class Intake(Nest):
         id, before = leaf.id, self._before(leaf.id)
         if before is None or len(leaf.alts) > 1 or self._unstored(id):
             return
-        shared = [p for p in self.root.predicates if leaves(p) == {id, before} and self._is_native(p)]
+        shared = [p for p in self.layout.root.predicates if leaves(p) == {id, before} and self._is_native(p)]
         if not shared:
             return
-        number, keys = self.number[id], self._key_columns(id)
-        low = "-FAR" if self.within is None else "e - T[PARAMS]"
+        number, keys = self.layout.number[id], self._key_columns(id)
+        low = "-FAR" if self.layout.within is None else "e - T[PARAMS]"
         self.emit(f"if take_{id} and ordered and T[EAGER + {number}] != 0:")
-        with self.writer.indented():
-            self._lines(f"take_{id} = False", "key = 0")
+        with self.source.writer.indented():
+            self.lines(f"take_{id} = False", "key = 0")
             if keys:
                 prefix = f"pre_{id}" if len(keys) > 1 else "0"
                 self.emit(f"key = key_of(T, KM, {prefix}, c{keys[-1][0]}[i])")
-            self._lines(f"d_{before} = {self._buffer(before)}", f"if N[d_{before}] >= {low}:")
-            with self.writer.indented():
+            self.lines(f"d_{before} = {self.levels.buffer(before)}", f"if N[d_{before}] >= {low}:")
+            with self.source.writer.indented():
                 ends = f"D[4 * d_{before} + 1], D[4 * d_{before} + 2], {low}, s - 1"
-                self.emit(f"i_{before}, b_{before} = between(H, {self.words}, {ends})")
+                self.emit(f"i_{before}, b_{before} = between(H, {self.layout.words}, {ends})")
                 self.emit(f"i_{before} -= 1")
                 self.emit(f"while i_{before} + 1 < b_{before} and not take_{id}:")
-                with self.writer.indented():
+                with self.source.writer.indented():
                     self.emit(f"i_{before} += 1")
-                    self.batch = id
-                    self._tests(shared, "continue")
-                    self.batch = None
+                    self.source.batch = id
+                    self.source.tests(shared, "continue")
+                    self.source.batch = None
                     self.emit(f"take_{id} = True")
             self.emit(f"weigh(T, {number}, take_{id})")
 
     def _is_native(self, expr: Bound) -> bool:
-        return all(native(node, self.inline) and not isinstance(node, Agg) for node in walk(expr))
+        return all(native(node, self.layout.inline) and not isinstance(node, Agg) for node in walk(expr))
 
     def _give_up(self, status: str) -> None:
-        self._lines(f"if {status} < -1:", "    T[CLOCK] = clock", "    T[ROW] = i", f"    return -{status}")
+        self.lines(f"if {status} < -1:", "    T[CLOCK] = clock", "    T[ROW] = i", f"    return -{status}")
 
     def _key_columns(self, id: int) -> list[tuple[int, bool, bool]]:
-        return [self.columns[attr] for attr in self.keys.get(id, ())]
+        return [self.layout.columns[attr] for attr in self.layout.keys.get(id, ())]
 
     def _prefix(self, id: int, keys: list[tuple[int, bool, bool]]) -> None:
         """All parts of a key but the last, as one code."""
-        self._lines(f"pre_{id} = 0", f"if take_{id}:")
-        with self.writer.indented():
+        self.lines(f"pre_{id} = 0", f"if take_{id}:")
+        with self.source.writer.indented():
             for column, _, _ in keys[:-1]:
-                self.emit(f"pre_{id} = new_key(T, KM, D, {len(self.leaves)}, pre_{id}, c{column}[i])")
-                self._lines(f"if pre_{id} < 0:", "    T[CLOCK] = clock", "    T[ROW] = i", "    return KEYS_FULL")
+                self.emit(f"pre_{id} = new_key(T, KM, D, {len(self.layout.leaves)}, pre_{id}, c{column}[i])")
+                self.lines(f"if pre_{id} < 0:", "    T[CLOCK] = clock", "    T[ROW] = i", "    return KEYS_FULL")
 
     def _entry(self, id: int) -> str:
         """Arguments that lead to the buffer of an event."""
         keyed = self._key(id)
-        return f"T, {self._tables}, D, N, KM, {len(self.leaves)}, {self.number[id]}, {self._predecessor(id)}, {keyed}"
+        leaf = f"{len(self.layout.leaves)}, {self.layout.number[id]}"
+        return f"T, {self.layout.place_args}, D, N, KM, {leaf}, {self._predecessor(id)}, {keyed}"
 
     def _key(self, id: int) -> str:
         keys = self._key_columns(id)
@@ -265,38 +271,40 @@ class Intake(Nest):
 
     def _predecessor(self, id: int) -> int:
         before = self._before(id)
-        return -1 if before is None else self.number[before]
+        return -1 if before is None else self.layout.number[before]
 
     def _before(self, id: int) -> int | None:
         """A root leaf that must end before this one starts: in ordered input, without one the event is useless."""
-        for order in self.root.order if id in self.nest else ():
+        for order in self.layout.root.order if id in self.layout.nest else ():
             ends_before = (order.left.which, order.right.which) == ("end", "start")
-            same_key = (order.left.leaf in self.keys) == (id in self.keys)
+            same_key = (order.left.leaf in self.layout.keys) == (id in self.layout.keys)
             if order.strict and order.right.leaf == id and ends_before and same_key:
                 return order.left.leaf
         return None
 
     def _unstored(self, id: int) -> bool:
         """In ordered input the last event of a pattern is needed only at its own arrival, and to know it again."""
-        if self.waits or id not in self.nest or self.shape.eids:
+        if self.layout.waits or id not in self.layout.nest or self.layout.shape.eids:
             return False
-        ordered = strictly_ordered(self.root, before=True)
-        return all((other, id) in ordered for other in self.nest if other != id)
+        ordered = strictly_ordered(self.layout.root, before=True)
+        return all((other, id) in ordered for other in self.layout.nest if other != id)
 
     def _store(self, leaf: Leaf, alternative: int, *, only: bool) -> None:
         id = leaf.id
-        event = f"e, s, {'high[i], low[i]' if self.shape.eids else '0, 0'}, {self.row_start}, {self.row_eid}"
+        eid = "high[i], low[i]" if self.layout.shape.eids else "0, 0"
+        event = f"e, s, {eid}, {self.layout.row_start}, {self.layout.row_eid}"
         keep = "not ordered" if self._unstored(id) else "True"
         if self._withdraws:
-            where = f"T, {self._tables}, D, KM, {len(self.leaves)}, {self.number[id]}, {self._key(id)}"
-            self._lines(f"if sign < 0 and take_{id}:", f"    withdraw({where}, {event})")
+            number = self.layout.number[id]
+            where = f"T, {self.layout.place_args}, D, KM, {len(self.layout.leaves)}, {number}, {self._key(id)}"
+            self.lines(f"if sign < 0 and take_{id}:", f"    withdraw({where}, {event})")
         self.emit(f"{'elif' if self._withdraws else 'if'} take_{id}:")
-        with self.writer.indented():
+        with self.source.writer.indented():
             self.emit(f"place = enter({self._entry(id)}, number, {event}, {keep})")
             if only:
                 self._give_up("place")
             self.emit("if place >= 0:")
-            with self.writer.indented():
+            with self.source.writer.indented():
                 if only:
                     self.emit("T[RELEVANT] += 1")
                 self._fill(leaf, alternative)
@@ -305,37 +313,35 @@ class Intake(Nest):
         """The attributes that predicates will read, and the masks that say which of them are null."""
         absent: dict[int, int] = {}  # by mask word: the attributes of other alternatives
         given: dict[int, list[str]] = {}  # and those that this row may lack
-        for (var, attr), kept in self.stored[leaf.id].items():
+        for (var, attr), kept in self.layout.stored[leaf.id].items():
             word, bit = divmod(kept.bit or 0, MASK_BITS)
             if kept.bit is not None:
                 absent.setdefault(word, 0)
             if attr == "$alt":
-                self.emit(f"{self._kept(kept, 'place')} = {alternative}")
+                self.emit(f"{self.source.kept(kept, 'place')} = {alternative}")
                 continue
             if var != leaf.alts[alternative].var:
                 absent[word] |= 1 << bit
                 continue
-            self.emit(f"{self._kept(kept, 'place')} = c{self.columns[attr][0]}[i]")
-            if attr in self.marks and kept.bit is not None and not self.without_nulls:
-                given.setdefault(word, []).append(f"int({self._mark(attr)}) * {1 << bit}")
+            self.emit(f"{self.source.kept(kept, 'place')} = c{self.layout.columns[attr][0]}[i]")
+            if attr in self.layout.marks and kept.bit is not None and not self.source.without_nulls:
+                given.setdefault(word, []).append(f"int({self.source.mark(attr)}) * {1 << bit}")
         for word, bits in absent.items():
-            self.emit(f"H[place * {self.words} + {self.row_nulls + word}] = {bits}")
+            self.emit(f"H[place * {self.layout.words} + {self.layout.row_nulls + word}] = {bits}")
         if given:
             self.emit("if marked != 0:")
         for word, marks in given.items():  # sums, not branches: a hundred attributes must not take minutes to compile
-            self.emit(f"    H[place * {self.words} + {self.row_nulls + word}] += {' + '.join(marks)}")
+            self.emit(f"    H[place * {self.layout.words} + {self.layout.row_nulls + word}] += {' + '.join(marks)}")
         self.emit("pass")
-
-    # --- answers of one row ----------------------------------------------------------------------------------------
 
     def _answer_type(self, type: str) -> None:
         """In order, only an event that can come last has answers; with one such leaf the nest stands right here."""
-        places = [leaf.id for leaf, _ in self._places_of(type)]
-        last = [id for id in self.nest if is_terminal(self.root, id)]
+        places = [leaf.id for leaf, _ in self.layout.places_of(type)]
+        last = [id for id in self.layout.nest if is_terminal(self.layout.root, id)]
         slow = "good = answers(ty, number, late, sign, e, s, S)"
         if len(last) == 1 and places == last:
-            number, level = self.number[last[0]], self.nest.index(last[0])
-            self._lines(
+            number, level = self.layout.number[last[0]], self.layout.nest.index(last[0])
+            self.lines(
                 "T[CLOCK] = clock",
                 "if late:",
                 f"    {slow}",
@@ -346,24 +352,26 @@ class Intake(Nest):
                 f"    T[PINS + {level}] = -1",
             )
         elif any(id in last for id in places):
-            self._lines("T[CLOCK] = clock", slow)
+            self.lines("T[CLOCK] = clock", slow)
         else:
-            self._lines("if late:", "    T[CLOCK] = clock", f"    {slow}")
+            self.lines("if late:", "    T[CLOCK] = clock", f"    {slow}")
 
     def _straight(self, arguments: str) -> str:
         """The nest inside the loop over rows that knows no nulls: there it reads no masks."""
-        return f"nest({arguments}, ({STATE}, 0))" if self.without_nulls else f"again({arguments}, S)"
+        return f"nest({arguments}, ({STATE}, 0))" if self.source.without_nulls else f"again({arguments}, S)"
 
-    def _answers(self) -> None:
+    def write_answers(self) -> None:
         """def answers(...): pin the event to each root leaf that took it; judge again what a late one can change."""
-        self._lines("@compiled", "def answers(ty, number, late, sign, e, s, S):")
-        self.declared.append(("answers", "iibiiiS"))
-        with self.writer.indented():
-            self._lines(f"{WHOLE} = S", "T[SIGN] = sign", "good = True")
-            if self.shape.eids:
+        self.lines("@compiled", "def answers(ty, number, late, sign, e, s, S):")
+        self.source.declared.append(("answers", "iibiiiS"))
+        with self.source.writer.indented():
+            self.lines(f"{WHOLE} = S", "T[SIGN] = sign", "good = True")
+            if self.layout.shape.eids:
                 self.emit("if sign < 0:")
-                with self.writer.indented():
-                    self._each_leaf("if T[PLACES + leaf] >= 0:", f"    number = H[T[PLACES + leaf] * {self.words} + 1]")
+                with self.source.writer.indented():
+                    self._each_leaf(
+                        "if T[PLACES + leaf] >= 0:", f"    number = H[T[PLACES + leaf] * {self.layout.words} + 1]"
+                    )
             self._each_leaf(
                 "level = T[LEVELS + leaf]",
                 "if good and level >= 0 and T[PLACES + leaf] >= 0 and (late or T[TERMINAL + leaf] != 0):",
@@ -371,12 +379,12 @@ class Intake(Nest):
                 f"    good = again({NEW}, number, T[ROW_KEYS + leaf], -FAR, FAR, S)",
                 "    T[PINS + level] = -1",
             )
-            if self.changeable:
-                certain = " and (T[CERTAIN] == 0 or sign < 0)" if self.holds else ""
+            if self.layout.changeable:
+                certain = " and (T[CERTAIN] == 0 or sign < 0)" if self.layout.holds else ""
                 self.emit(f"if good and late{certain}:")
-                with self.writer.indented():
+                with self.source.writer.indented():
                     self._changed()
-            if self.holds:
+            if self.layout.holds:
                 self._disturb()
             self._count_late()
             self.emit("return good")
@@ -384,16 +392,16 @@ class Intake(Nest):
 
     def _disturb(self) -> None:
         """Held answers under the keys of a late event must be judged again before they are given."""
-        if self.shape.eids:
-            self._lines("if sign < 0:", "    disturb(T, -1)")
-        key = "T[ROW_KEYS + leaf] if T[COVERED + leaf] != 0 else -1" if self.keys else "0"
+        if self.layout.shape.eids:
+            self.lines("if sign < 0:", "    disturb(T, -1)")
+        key = "T[ROW_KEYS + leaf] if T[COVERED + leaf] != 0 else -1" if self.layout.keys else "0"
         self._each_leaf("if T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0:", f"    disturb(T, {key})")
 
     def _count_late(self) -> None:
         """Events behind the clock, once each: those at root leaves and all others."""
         self.emit("if good and e < T[CLOCK]:")
-        with self.writer.indented():
-            self._lines("positive = 0", "negative = 0")
+        with self.source.writer.indented():
+            self.lines("positive = 0", "negative = 0")
             self._each_leaf(
                 "if T[PLACES + leaf] >= 0:",
                 "    if T[LEVELS + leaf] >= 0:",
@@ -401,23 +409,21 @@ class Intake(Nest):
                 "    else:",
                 "        negative = 1",
             )
-            self._lines("T[LATE_POSITIVE] += positive", "T[LATE_NEGATIVE] += negative")
+            self.lines("T[LATE_POSITIVE] += positive", "T[LATE_NEGATIVE] += negative")
 
     def _changed(self) -> None:
         """A late event at a forbidden or repeated leaf: judge again the bindings it can change, each key once."""
-        window = self.within is not None
-        self._lines(
-            f"vlow = {'e - T[PARAMS]' if window else '-FAR'}", f"vhigh = {'s + T[PARAMS]' if window else 'FAR'}"
-        )
-        self._lines("everywhere = False", "key = 0")
+        window = self.layout.within is not None
+        self.lines(f"vlow = {'e - T[PARAMS]' if window else '-FAR'}", f"vhigh = {'s + T[PARAMS]' if window else 'FAR'}")
+        self.lines("everywhere = False", "key = 0")
         self._around()
         deep = "T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0"
-        if not self.keys:
+        if not self.layout.keys:
             self._each_leaf(f"if {deep}:", "    everywhere = True")
-            self._lines("if everywhere:", f"    good = again({DELTA}, number, 0, vlow, vhigh, S)")
+            self.lines("if everywhere:", f"    good = again({DELTA}, number, 0, vlow, vhigh, S)")
             return
         self._each_leaf(f"if {deep} and T[COVERED + leaf] == 0:", "    everywhere = True")
-        self._lines(
+        self.lines(
             "if everywhere:",
             "    for key in range(1, T[KEYS]):",
             f"        good = good and again({DELTA}, number, key, vlow, vhigh, S)",
@@ -438,30 +444,19 @@ class Intake(Nest):
 
     def _around(self) -> None:
         """Where a binding must lie that the event can change: around the scopes of the leaves that took it."""
-        for level in range(len(self.nest)):
-            self._lines(f"T[LOWS + {level}] = FAR", f"T[HIGHS + {level}] = -FAR")
-        scopes = [(part.scope, each.leaves) for part in self.root.forbidden for each in blocks_below(part.block)]
-        scopes += [(dict(self.root.scopes)[leaf.id], (leaf,)) for leaf in self.root.repeated]
+        for level in range(len(self.layout.nest)):
+            self.lines(f"T[LOWS + {level}] = FAR", f"T[HIGHS + {level}] = -FAR")
+        scopes = [(part.scope, each.leaves) for part in self.layout.root.forbidden for each in blocks_below(part.block)]
+        scopes += [(dict(self.layout.root.scopes)[leaf.id], (leaf,)) for leaf in self.layout.root.repeated]
         for scope, inside in scopes:
-            taken = " or ".join(f"T[PLACES + {self.number[leaf.id]}] >= 0" for leaf in inside)
+            taken = " or ".join(f"T[PLACES + {self.layout.number[leaf.id]}] >= 0" for leaf in inside)
             self.emit(f"if {taken}:" if taken else "if False:")
-            with self.writer.indented():
-                for level, leaf in enumerate(self.nest):
+            with self.source.writer.indented():
+                for level, leaf in enumerate(self.layout.nest):
                     before = isinstance(scope.low, After) and leaf in scope.low.leaves
                     after = isinstance(scope.high, Before) and leaf in scope.high.leaves
                     low, high = "e + 1" if after else "-FAR", "s - 1" if before else "FAR"
-                    self._lines(
+                    self.lines(
                         f"T[LOWS + {level}] = min(T[LOWS + {level}], {low})",
                         f"T[HIGHS + {level}] = max(T[HIGHS + {level}], {high})",
                     )
-
-    def tables(self) -> dict[str, tuple[int, ...]]:
-        """What the kernel looks up by leaf and by type."""
-        return {
-            "levels": tuple(self.nest.index(id) if id in self.nest else -1 for id in self.leaves),
-            "terminal": tuple(int(id in self.nest and is_terminal(self.root, id)) for id in self.leaves),
-            "covered": tuple(int(id in self.keys) for id in self.leaves),
-        }
-
-    def leaf_lists(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(tuple(self.number[leaf.id] for leaf, _ in self._places_of(type)) for type in self.types)

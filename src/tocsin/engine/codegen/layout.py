@@ -1,22 +1,22 @@
-"""Where values are kept, and how names are read from there in generated code."""
+"""Where values are kept: the words of a stored event, the columns of a batch, the leaves and their buffers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tocsin.engine.codegen.program import MASK_BITS, WHOLE, WITHDRAWN, Shape, Stored
-from tocsin.engine.codegen.readings import reaches_ahead
+from tocsin.engine.codegen.block_facts import is_terminal, reaches_ahead
+from tocsin.engine.codegen.program import MASK_BITS, WITHDRAWN, Shape, Stored
 from tocsin.engine.derive import derive
-from tocsin.engine.expressions import Literals, Names, Scribe, Valued, Writer, both
 from tocsin.functions import Function
-from tocsin.plan.block import Block, Leaf, Plan, Scope
-from tocsin.plan.expr import Agg, Bound, Col, Op, Reach, Ref, Time, User, walk
+from tocsin.plan.block import Block, Leaf, Plan, Scope, WindowHigh, WindowLow
+from tocsin.plan.expr import Bound, Col, User, walk
+from tocsin.plan.facts import is_filter
 from tocsin.plan.rewrite import blocks_below
 from tocsin.schema import Kind
 
 
-class Layout(Names):
-    """Rows of stored events, columns of batches, and the words that reach them."""
+class Layout:
+    """What is known of a kernel before a line of it is written; nothing here changes afterwards."""
 
     def __init__(
         self,
@@ -35,10 +35,6 @@ class Layout(Names):
         self.inline = inline
         self.root, self.derived = derive(block, inline)
         self.plan, self.shape = plan, shape
-        self.writer = Writer()
-        self.literals = Literals()
-        self.scribe = Scribe(self, self.writer, self.literals)
-        self.emit = self.writer.emit
         self.blocks = list(blocks_below(self.root))
         self.leaves = {leaf.id: leaf for each in self.blocks for leaf in each.leaves}
         self.number = {id: number for number, id in enumerate(self.leaves)}
@@ -46,37 +42,26 @@ class Layout(Names):
         self.keys = dict(plan.key) if plan.key else {}
         self.keys = {id: attrs for id, attrs in self.keys.items() if id in self.leaves}
         self.within = plan.within
-        self.params = self._types()
+        self.types = tuple(dict.fromkeys(alt.type for leaf in self.leaves.values() for alt in leaf.alts))
         self._lay_out()
-        self.aggs: dict[Agg, int] = {}
-        self.foreign_calls: list[Op | User] = []
-        self.inlined: list[str] = []
         self.changeable = bool(self.root.forbidden or self.root.repeated)
         self.holds = shape.hold and self.changeable
-        self.waits = self.holds or any(reaches_ahead(scope) for scope in self._root_scopes())
-        self.declared: list[tuple[str, str]] = []
-        self.batch: int | None = None  # the leaf that is read from the row of a batch, not from what is stored
+        self.waits = self.holds or any(reaches_ahead(scope) for scope in self.root_scopes())
 
     @property
-    def _width(self) -> int:
+    def width(self) -> int:
         """Words of a row of OUT."""
         return 2 + len(self.nest) + 2 * len(self.root.repeated)
 
     @property
-    def _head(self) -> int:
+    def head(self) -> int:
         """Words of a waiting answer before its events."""
         return 4 if self.holds else 2
 
     @property
-    def _tables(self) -> str:
+    def place_args(self) -> str:
+        """How functions of the library are told of stored events: the array, and the words of a place."""
         return f"H, {self.words}"
-
-    # --- layout ---------------------------------------------------------------------------------------------------
-
-    def _types(self) -> tuple[str, ...]:
-        names = dict.fromkeys(alt.type for leaf in self.leaves.values() for alt in leaf.alts)
-        self.types = tuple(names)
-        return self.types
 
     def _lay_out(self) -> None:
         """Words of H: end, event, [start], [eid, eid], null masks, attributes; and the columns read from a batch."""
@@ -122,21 +107,21 @@ class Layout(Names):
 
     def _columns_of(self, leaf: Leaf) -> list[tuple[str, str, Kind, bool]]:
         found: dict[tuple[str, str], tuple[Kind, bool]] = {}
-        for node in self._predicate_nodes():
+        for node in self.predicate_nodes():
             if isinstance(node, Col) and node.leaf == leaf.id and node.kind is not Kind.NULL:
                 found[node.var, node.attr] = (node.kind, node.nullable)
         if len(leaf.alts) > 1:
             found["", "$alt"] = (Kind.INT, False)
         return [(var, attr, kind, nullable) for (var, attr), (kind, nullable) in found.items()]
 
-    def _predicate_nodes(self) -> Iterator[Bound]:
+    def predicate_nodes(self) -> Iterator[Bound]:
         for each in self.blocks:
             for predicate in each.predicates:
                 yield from walk(predicate)
 
     def _batch_columns(self) -> Iterator[Col]:
         """The attributes that the kernel reads from a batch: stored ones, those of unary predicates, keys."""
-        for node in self._predicate_nodes():
+        for node in self.predicate_nodes():
             if isinstance(node, Col) and node.kind is not Kind.NULL:
                 yield node
         for leaf in self.leaves.values():
@@ -148,134 +133,36 @@ class Layout(Names):
                     assert known is not None
                     yield Col(leaf.id, alt.var, attr, known.kind, known.scale, known.nullable)
 
-    def _root_scopes(self) -> Iterator[Scope]:
+    def root_scopes(self) -> Iterator[Scope]:
         yield from (part.scope for part in self.root.forbidden)
         yield from (scope for _, scope in self.root.scopes)
 
-    # --- reading names --------------------------------------------------------------------------------------------
+    def span(self) -> int | None:
+        """Events are needed for a window behind the clock; for two where an answer that waits looks back as well.
 
-    def column(self, col: Col) -> Valued:
-        if col.kind is Kind.NULL:
-            return "0", "False"
-        if self.batch == col.leaf:
-            return f"c{self.columns[col.attr][0]}[i]", self._are_given([col.attr])
-        kept = self.stored[col.leaf][col.var, col.attr]
-        return self._kept(kept, f"i_{col.leaf}"), self._is_known(kept, col.leaf)
+        A rule about one event needs none of them.
+        """
+        if is_filter(self.root):
+            return 0
+        if self.within is None:
+            return None
+        ahead = any(isinstance(scope.high, WindowHigh) for scope in self.root_scopes())
+        back = any(isinstance(scope.low, WindowLow) for scope in self.root_scopes())
+        return 2 * self.within if ahead and back else self.within
 
-    without_nulls = False  # what is being written runs only while no null came, and for no withdrawal
+    def places_of(self, type: str) -> list[tuple[Leaf, int]]:
+        """The leaves that an event of a type can fill, each with the alternative it fills."""
+        return [
+            (leaf, number) for leaf in self.leaves.values() for number, alt in enumerate(leaf.alts) if alt.type == type
+        ]
 
-    def _are_given(self, attrs: Iterable[str]) -> str:
-        """The condition that a row of the batch has all of some attributes; empty if every row has them."""
-        asked = () if self.without_nulls else attrs
-        given = " and ".join(f"{self._mark(attr)} == 0" for attr in asked if attr in self.marks)
-        return f"(marked == 0 or ({given}))" if given else ""
+    def tables(self) -> dict[str, tuple[int, ...]]:
+        """What the kernel looks up by leaf and by type."""
+        return {
+            "levels": tuple(self.nest.index(id) if id in self.nest else -1 for id in self.leaves),
+            "terminal": tuple(int(id in self.nest and is_terminal(self.root, id)) for id in self.leaves),
+            "covered": tuple(int(id in self.keys) for id in self.leaves),
+        }
 
-    def _mark(self, name: str) -> str:
-        """The mark of the row at hand in a block of `marks`; to be read only where `marked` is not 0."""
-        block = self.marks.index(name)
-        return f"marks[{f'{block} * marked + ' if block else ''}i]"
-
-    def _is_known(self, kept: Stored, leaf: int) -> str:
-        """The condition that an attribute of a stored event is not null; empty if it never is."""
-        if kept.bit is None or (self.without_nulls and not kept.is_optional):
-            return ""
-        word, bit = divmod(kept.bit, MASK_BITS)
-        asked = "1" if kept.is_optional else "nulls"
-        return f"({self._word(leaf, self.row_nulls + word)} >> {bit}) & {asked} == 0"
-
-    def _unpack(self) -> None:
-        """The first lines of a function that is given the state as one tuple."""
-        self.emit(f"{WHOLE} = S")
-
-    def _word(self, leaf: int, row: int) -> str:
-        """A word of the event at a leaf: 0 its end, 1 its number, ..."""
-        return f"H[i_{leaf} * {self.words}{f' + {row}' if row else ''}]"
-
-    def _kept(self, kept: Stored, place: str) -> str:
-        return f"{kept.array}[{place} * {self.words} + {kept.row}]"
-
-    def time(self, time: Time) -> Valued:
-        here = self.batch == time.leaf  # a row fills the alternative that is being written
-        known = self._alternative(time.leaf, time.var) if time.nullable and time.var and not here else ""
-        return self._time(time.leaf, time.which), known
-
-    def _time(self, leaf: int, which: str) -> str:
-        if leaf == self.batch:
-            return "s" if which == "start" else "e"
-        if leaf in self.spelled:
-            return f"s_{leaf}" if which == "start" and self.shape.intervals else f"e_{leaf}"
-        if self.leaves[leaf].repeat is not None and leaf != self.member:
-            return f"{'rs' if which == 'start' else 're'}_{leaf}"
-        return self._word(leaf, self.row_start if which == "start" else 0)
-
-    member: int | None = None  # the repeated leaf whose members are being looked at
-    spelled: frozenset[int] = frozenset()  # leaves whose times stand in e_7 and s_7 only: their event may be unseen
-
-    def _alternative(self, leaf: int, var: str) -> str:
-        alts = [alt.var for alt in self.leaves[leaf].alts]
-        if len(alts) == 1:
-            return ""
-        return f"{self._word(leaf, self.stored[leaf]['', '$alt'].row)} == {alts.index(var)}"
-
-    def reach(self, reach: Reach) -> str:
-        times = ", ".join(self._time(leaf, reach.which) for leaf in reach.leaves)
-        if len(reach.leaves) == 1:
-            return times
-        return f"{'min' if reach.which == 'start' else 'max'}({times})"
-
-    def event(self, ref: Ref) -> str:
-        return "number" if self.batch == ref.leaf else self._word(ref.leaf, 1)
-
-    def bound(self, ref: Ref) -> str:
-        return "" if self.batch == ref.leaf else self._alternative(ref.leaf, ref.var)
-
-    def aggregate(self, agg: Agg) -> Valued:
-        number = self.aggs.setdefault(agg, len(self.aggs))
-        return f"g{number}", "" if agg.function == "count" else f"gk{number}"
-
-    def foreign(self, expr: Op | User, args: list[Valued]) -> Valued:
-        """A call that leaves the kernel's two kinds of value: inlined if Numba can, else only in the plain body."""
-        value, known = self.writer.fresh(), self.writer.fresh()
-        if isinstance(expr, User) and self.inline(expr) and not self.functions[expr.name].nulls:
-            if expr.name not in self.inlined:
-                self.inlined.append(expr.name)
-            call = f"user_{expr.name}({', '.join(code for code, _ in args)})"
-            zero = "0.0" if expr.kind is Kind.FLOAT else "0"
-            self.emit(f"{known} = {both(*(cond for _, cond in args)) or 'True'}")
-            self.emit(f"{value} = {zero}")
-            self.emit(f"if {known}:")
-            self.emit(f"    {value} = {'float' if expr.kind is Kind.FLOAT else 'int'}({call})")
-            return value, known
-        number = len(self.foreign_calls)
-        self.foreign_calls.append(expr)
-        given = ", ".join(f"({code} if {cond or 'True'} else None)" for code, cond in args)
-        self.emit(f"{value} = FOREIGN[{number}]({given})")
-        self.emit(f"{known} = {value} is not None")
-        self.emit(f"{value} = 0 if {value} is None else {value}")
-        return value, known
-
-    def _tests(self, predicates: Iterable[Bound], otherwise: str) -> None:
-        for predicate in predicates:
-            self._test(self.scribe.true(predicate), otherwise)
-
-    def _test(self, condition: str, otherwise: str) -> None:
-        if condition in ("", "True"):
-            return
-        self.emit(f"if not ({condition}):")
-        self.emit(f"    {otherwise}")
-
-    def _pointers(self, names: list[str]) -> None:
-        """From arrays to their addresses, once per call: arrays would be counted at every inner call."""
-        for name in names:
-            self.emit(f"{name} = pointer(array_{name})")
-
-    def _lines(self, *lines: str) -> None:
-        for line in lines:
-            self.emit(line)
-
-    def _loop(self, leaf: int, stop: str) -> None:
-        """Open a loop over places from i_leaf to stop; the step comes first, so that `continue` may stand anywhere."""
-        self.emit(f"i_{leaf} -= 1")
-        self.emit(f"while i_{leaf} + 1 < {stop}:")
-        self.writer.depth += 1
-        self.emit(f"i_{leaf} += 1")
+    def leaf_lists(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(self.number[leaf.id] for leaf, _ in self.places_of(type)) for type in self.types)

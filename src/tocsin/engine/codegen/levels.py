@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tocsin.engine.codegen.layout import Layout
-from tocsin.engine.codegen.readings import least, most, plus, strictly_ordered
+from tocsin.engine.codegen.snippets import least, most, plus
+from tocsin.engine.codegen.source import Source
 from tocsin.plan.block import After, Before, Block, Enclosing, End, LastEnd, Scope, WindowHigh, WindowLow
+from tocsin.plan.endpoints import strictly_ordered
 from tocsin.plan.expr import Bound, leaves
 
 
-class Levels(Layout):
+class Levels:
     """Bounds from order constraints and scopes; predicates by the level at which their leaves are bound."""
 
-    def _buffer(self, leaf: int) -> str:
-        """The number of the buffer of a leaf for the key at hand."""
-        number = self.number[leaf]
-        return f"key * {len(self.leaves)} + {number}" if leaf in self.keys else str(number)
+    def __init__(self, layout: Layout, source: Source) -> None:
+        self.layout, self.source = layout, source
+        self.emit, self.lines = source.emit, source.lines
 
-    def _bounds(
+    def buffer(self, leaf: int) -> str:
+        """The number of the buffer of a leaf for the key at hand."""
+        number = self.layout.number[leaf]
+        return f"key * {len(self.layout.leaves)} + {number}" if leaf in self.layout.keys else str(number)
+
+    def bounds(
         self, block: Block, leaf: int, exact: tuple[int, ...], loose: tuple[int, ...]
     ) -> tuple[list[str], list[str]]:
         """Lower and upper bounds on the end of a leaf that its order constraints imply.
@@ -37,7 +43,7 @@ class Levels(Layout):
             if (
                 order.left.leaf == leaf
                 and order.right.leaf != leaf
-                and (order.left.which == "end" or not self.shape.intervals)
+                and (order.left.which == "end" or not self.layout.shape.intervals)
             ):
                 other = order.right
                 if other.leaf in exact:
@@ -47,13 +53,13 @@ class Levels(Layout):
         return low, high
 
     def _bound_time(self, leaf: int, which: str) -> str:
-        return f"s_{leaf}" if which == "start" and self.shape.intervals else f"e_{leaf}"
+        return f"s_{leaf}" if which == "start" and self.layout.shape.intervals else f"e_{leaf}"
 
     def _loose(self, side: str, leaf: int, which: str) -> str:
         """l_7 / h_7: the end of leaf 7 lies between them; ls_7: its start is not before. h_7 bounds its start too."""
-        return f"ls_{leaf}" if side == "l" and which == "start" and self.shape.intervals else f"{side}_{leaf}"
+        return f"ls_{leaf}" if side == "l" and which == "start" and self.layout.shape.intervals else f"{side}_{leaf}"
 
-    def _exact_tests(self, block: Block, leaf: int, exact: tuple[int, ...]) -> list[str]:
+    def exact_tests(self, block: Block, leaf: int, exact: tuple[int, ...]) -> list[str]:
         """Order constraints on the start of a leaf, which its range of ends does not settle."""
         tests = []
         for order in block.order:
@@ -62,25 +68,25 @@ class Levels(Layout):
             mine = [side for side in sides if side.leaf == leaf]
             others = [side for side in sides if side.leaf != leaf]
             if len(mine) == 2 or (
-                self.shape.intervals and mine and mine[0].which == "start" and others and others[0].leaf in exact
+                self.layout.shape.intervals and mine and mine[0].which == "start" and others and others[0].leaf in exact
             ):
                 left, right = (self._bound_time(side.leaf, side.which) for side in sides)
                 tests.append(f"{left} {sign} {right}")
         return tests
 
-    def _distinct(self, block: Block, leaf: int, others: Iterable[int]) -> list[str]:
+    def distinct(self, block: Block, leaf: int, others: Iterable[int]) -> list[str]:
         """One event stands at one leaf only: needed where types overlap and no strict order keeps them apart."""
         ordered = strictly_ordered(block)
-        types = {alt.type for alt in self.leaves[leaf].alts}
+        types = {alt.type for alt in self.layout.leaves[leaf].alts}
         return [
-            f"{self._word(leaf, 1)} != {self._word(other, 1)}"
+            f"{self.source.word(leaf, 1)} != {self.source.word(other, 1)}"
             for other in others
-            if types & {alt.type for alt in self.leaves[other].alts}
+            if types & {alt.type for alt in self.layout.leaves[other].alts}
             and (leaf, other) not in ordered
             and (other, leaf) not in ordered
         ]
 
-    def _plain_predicates(self, block: Block) -> dict[int, list[Bound]]:
+    def plain_predicates(self, block: Block) -> dict[int, list[Bound]]:
         """Predicates without repetitions of this block, by the level at which they are tested (-1: before all)."""
         order = block.nest or tuple(leaf.id for leaf in block.fixed)
         repeated = {leaf.id for leaf in block.repeated}
@@ -94,22 +100,22 @@ class Levels(Layout):
             placed.setdefault(level, []).append(predicate)
         return placed
 
-    def _ends(self, scope: Scope) -> tuple[str, str]:
-        return self._end(scope.low, "low"), self._end(scope.high, "high")
+    def ends(self, scope: Scope) -> tuple[str, str]:
+        return self.end(scope.low, "low"), self.end(scope.high, "high")
 
-    def _end(self, end: End, side: str) -> str:
+    def end(self, end: End, side: str) -> str:
         """One end of a scope as code; at the root, mn and mx are the first start and last end of the match so far."""
         match end:
             case After(several):
-                return f"{most([self._time(leaf, 'end') for leaf in several])} + 1"
+                return f"{most([self.source.time_of(leaf, 'end') for leaf in several])} + 1"
             case Before(several):
-                return f"{least([self._time(leaf, 'start') for leaf in several])} - 1"
+                return f"{least([self.source.time_of(leaf, 'start') for leaf in several])} - 1"
             case Enclosing():
                 return side
             case WindowLow():
-                return "-FAR" if self.within is None else "mx - T[PARAMS]"
+                return "-FAR" if self.layout.within is None else "mx - T[PARAMS]"
             case WindowHigh():
-                return "FAR" if self.within is None else "mn + T[PARAMS]"
+                return "FAR" if self.layout.within is None else "mn + T[PARAMS]"
             case LastEnd():
                 return "mx"
         raise AssertionError(end)

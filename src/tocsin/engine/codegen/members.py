@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from tocsin.engine.codegen.block_facts import scope_leaves
+from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
-from tocsin.engine.codegen.readings import scope_leaves
+from tocsin.engine.codegen.source import Source
 from tocsin.plan.block import Block, Leaf
 from tocsin.plan.expr import Agg, bare_leaves, leaves
 from tocsin.schema import Kind
 
 
-class MemberLoops(Levels):
+class Members:
     """One loop per repetition: n_7 counts its members, rs_7 and re_7 are their span, g3 is aggregate 3."""
 
-    def _repetitions(self, block: Block, fixed: tuple[int, ...], *, root: bool, fail: str) -> None:
+    def __init__(self, layout: Layout, source: Source, levels: Levels) -> None:
+        self.layout, self.source = layout, source
+        self.levels = levels
+        self.emit, self.lines = source.emit, source.lines
+
+    def repetitions(self, block: Block, fixed: tuple[int, ...], *, root: bool, fail: str) -> None:
         """Find the members of every repetition of a block, then ask what is asked of the sets.
 
         At the root a binding that still waits must not be judged by its count, so the caller does the second half.
@@ -20,17 +27,17 @@ class MemberLoops(Levels):
         for leaf in self._repeated_in_order(block):
             self._members(block, leaf, fixed, root)
         if not root:
-            self._sets(block, fail)
+            self.sets(block, fail)
 
-    def _sets(self, block: Block, fail: str) -> None:
+    def sets(self, block: Block, fail: str) -> None:
         for leaf in block.repeated:
             assert leaf.repeat is not None
             most = "" if leaf.repeat.most is None else f" and n_{leaf.id} <= {leaf.repeat.most}"
-            self._test(f"n_{leaf.id} >= {leaf.repeat.least}{most}", fail)
+            self.source.test(f"n_{leaf.id} >= {leaf.repeat.least}{most}", fail)
         repeated = {leaf.id for leaf in block.repeated}
         for predicate in block.predicates:
             if leaves(predicate) & repeated and not bare_leaves(predicate) & repeated:
-                self._test(self.scribe.true(predicate), fail)
+                self.source.test(self.source.scribe.true(predicate), fail)
 
     def _repeated_in_order(self, block: Block) -> list[Leaf]:
         """Repetitions whose scope ends at another one come after it."""
@@ -45,7 +52,7 @@ class MemberLoops(Levels):
 
     def _members(self, block: Block, leaf: Leaf, fixed: tuple[int, ...], root: bool) -> None:
         id = leaf.id
-        low, high = self._ends(dict(block.scopes)[id])
+        low, high = self.levels.ends(dict(block.scopes)[id])
         aggs = self._aggregates_of(leaf)
         self.emit(f"lo_{id} = {low}")
         self.emit(f"hi_{id} = {high}")
@@ -55,33 +62,35 @@ class MemberLoops(Levels):
         for agg in aggs:
             self._aggregate_start(agg)
         if root:
-            column = 2 + len(self.nest) + 2 * [other.id for other in block.repeated].index(id)
+            column = 2 + len(self.layout.nest) + 2 * [other.id for other in block.repeated].index(id)
             self.emit("if write != 0:")
-            self.emit(f"    OUT[(write - 1) * {self._width} + {column}] = T[MEM_N]")
-        self.emit(f"d_{id} = {self._buffer(id)}")
-        self.emit(f"i_{id}, b_{id} = between(H, {self.words}, D[4 * d_{id} + 1], D[4 * d_{id} + 2], lo_{id}, hi_{id})")
-        self._loop(id, f"b_{id}")
-        self.member = id
-        tests = [f"{self._word(id, 1)} != excl"]
-        if self.shape.intervals:
-            tests.append(f"{self._word(id, self.row_start)} >= lo_{id}")
+            self.emit(f"    OUT[(write - 1) * {self.layout.width} + {column}] = T[MEM_N]")
+        self.emit(f"d_{id} = {self.levels.buffer(id)}")
+        self.emit(
+            f"i_{id}, b_{id} = between(H, {self.layout.words}, D[4 * d_{id} + 1], D[4 * d_{id} + 2], lo_{id}, hi_{id})"
+        )
+        self.source.loop(id, f"b_{id}")
+        self.source.member = id
+        tests = [f"{self.source.word(id, 1)} != excl"]
+        if self.layout.shape.intervals:
+            tests.append(f"{self.source.word(id, self.layout.row_start)} >= lo_{id}")
         types = {alt.type for alt in leaf.alts}
-        tests += [f"{self._word(id, 1)} != {self._word(other, 1)}" for other in fixed
-                  if types & {alt.type for alt in self.leaves[other].alts}]  # fmt: skip
-        self._test(" and ".join(tests), "continue")
-        self._tests((p for p in block.predicates if id in bare_leaves(p)), "continue")
+        tests += [f"{self.source.word(id, 1)} != {self.source.word(other, 1)}" for other in fixed
+                  if types & {alt.type for alt in self.layout.leaves[other].alts}]  # fmt: skip
+        self.source.test(" and ".join(tests), "continue")
+        self.source.tests((p for p in block.predicates if id in bare_leaves(p)), "continue")
         self.emit(f"n_{id} += 1")
-        self.emit(f"rs_{id} = min(rs_{id}, {self._word(id, self.row_start)})")
-        self.emit(f"re_{id} = max(re_{id}, {self._word(id, 0)})")
+        self.emit(f"rs_{id} = min(rs_{id}, {self.source.word(id, self.layout.row_start)})")
+        self.emit(f"re_{id} = max(re_{id}, {self.source.word(id, 0)})")
         for agg in aggs:
             self._aggregate_step(agg)
         if root:
             self._write_member(id)
-        self.member = None
-        self.writer.depth -= 1
+        self.source.member = None
+        self.source.writer.depth -= 1
         if root:
             self.emit("if write != 0:")
-            self.emit(f"    OUT[(write - 1) * {self._width} + {column + 1}] = n_{id}")
+            self.emit(f"    OUT[(write - 1) * {self.layout.width} + {column + 1}] = n_{id}")
         for agg in aggs:
             self._aggregate_end(agg)
 
@@ -89,18 +98,18 @@ class MemberLoops(Levels):
         self.emit("if write != 0:")
         self.emit("    if T[MEM_N] >= T[MEM_SIZE]:")
         self.emit("        return -1, 0, 0")
-        self.emit(f"    MEM[T[MEM_N]] = {self._word(id, 1)}")
+        self.emit(f"    MEM[T[MEM_N]] = {self.source.word(id, 1)}")
         self.emit("    T[MEM_N] += 1")
 
     def _aggregates_of(self, leaf: Leaf) -> list[Agg]:
-        nodes = (node for node in self._predicate_nodes() if isinstance(node, Agg) and node.leaf == leaf.id)
+        nodes = (node for node in self.layout.predicate_nodes() if isinstance(node, Agg) and node.leaf == leaf.id)
         found = list(dict.fromkeys(nodes))
         for agg in found:
-            self.aggregate(agg)
+            self.source.aggregate(agg)
         return found
 
     def _aggregate_start(self, agg: Agg) -> None:
-        number, real = self.aggs[agg], agg.arg is not None and agg.arg.kind is Kind.FLOAT
+        number, real = self.source.aggs[agg], agg.arg is not None and agg.arg.kind is Kind.FLOAT
         zero = "0.0" if real else "0"
         if agg.function == "count":
             self.emit(f"g{number} = 0")
@@ -113,11 +122,11 @@ class MemberLoops(Levels):
             self.emit(f"w{number} = 0")
 
     def _aggregate_step(self, agg: Agg) -> None:
-        number = self.aggs[agg]
+        number = self.source.aggs[agg]
         if agg.arg is None:
             self.emit(f"g{number} += 1")
             return
-        value, known = self.scribe.value(agg.arg)
+        value, known = self.source.scribe.value(agg.arg)
         real = agg.arg.kind is Kind.FLOAT
         if agg.function in ("first", "last"):
             first = f"m{number} == 0" if agg.function == "first" else "True"
@@ -127,7 +136,7 @@ class MemberLoops(Levels):
             self.emit(f"    m{number} = 1")
             return
         self.emit(f"if {known or 'True'}:")
-        with self.writer.indented():
+        with self.source.writer.indented():
             match agg.function:
                 case "count":
                     self.emit(f"g{number} += 1")
@@ -147,7 +156,7 @@ class MemberLoops(Levels):
                     self.emit(f"m{number} += 1")
 
     def _aggregate_end(self, agg: Agg) -> None:
-        number = self.aggs[agg]
+        number = self.source.aggs[agg]
         if agg.function == "count":
             return
         if agg.function in ("first", "last"):

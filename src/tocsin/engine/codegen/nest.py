@@ -2,97 +2,103 @@
 
 from __future__ import annotations
 
-from tocsin.engine.codegen.certain import Certainty
+from tocsin.engine.codegen.block_facts import reaches_ahead, scope_leaves
+from tocsin.engine.codegen.certainty import Certainty
+from tocsin.engine.codegen.forbidden import ForbiddenBlocks
+from tocsin.engine.codegen.layout import Layout
+from tocsin.engine.codegen.levels import Levels
+from tocsin.engine.codegen.members import Members
 from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, STATE, WAITS, WHOLE
-from tocsin.engine.codegen.readings import (
-    arrays,
-    least,
-    most,
-    reaches_ahead,
-    scope_leaves,
-    strictly_ordered,
-)
+from tocsin.engine.codegen.snippets import arrays, least, most
+from tocsin.engine.codegen.source import Source
 from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
+from tocsin.plan.endpoints import strictly_ordered
 from tocsin.plan.expr import Bound, leaves
-from tocsin.plan.facts import is_filter
 from tocsin.plan.rewrite import blocks_below
 
 STAMP = "T[STAMPS + (key & (STAMPED - 1))]"  # of what concerns held answers under a key
 
 
-class Nest(Certainty):
+class Nest:
     """nest(), judge(), due() and their helpers."""
 
-    spans: list[tuple[str, str]]  # by level: the names of the first start and last end of what is bound before it
-
-    def _span(self) -> int | None:
-        """Events are needed for a window behind the clock; for two where an answer that waits looks back as well.
-
-        A rule about one event needs none of them.
-        """
-        if is_filter(self.root):
-            return 0
-        if self.within is None:
-            return None
-        ahead = any(isinstance(scope.high, WindowHigh) for scope in self._root_scopes())
-        back = any(isinstance(scope.low, WindowLow) for scope in self._root_scopes())
-        return 2 * self.within if ahead and back else self.within
+    def __init__(
+        self,
+        layout: Layout,
+        source: Source,
+        levels: Levels,
+        members: Members,
+        forbidden: ForbiddenBlocks,
+        certainty: Certainty,
+    ) -> None:
+        self.layout, self.source = layout, source
+        self.levels, self.members, self.forbidden, self.certainty = levels, members, forbidden, certainty
+        self.emit, self.lines = source.emit, source.lines
+        self.spans: list[
+            tuple[str, str]
+        ] = []  # by level: the names of the first start and last end of what is bound before it
 
     @property
-    def _judged(self) -> bool:
+    def is_judged(self) -> bool:
         """Whether a complete binding needs more than its own predicates."""
-        return self.waits or bool(self.root.repeated) or any(self._late(part) for part in self.root.forbidden)
+        return (
+            self.layout.waits
+            or bool(self.layout.root.repeated)
+            or any(self._late(part) for part in self.layout.root.forbidden)
+        )
 
     def _late(self, part: Forbidden) -> bool:
         """A forbidden part that can be judged only when the binding is complete."""
         return self._forbidden_level(part) is None
 
     def _forbidden_level(self, part: Forbidden) -> int | None:
-        if not self.root.early or (self.waits and not self.holds):
+        if not self.layout.root.early or (self.layout.waits and not self.layout.holds):
             return None
-        if self.holds and (part.block.forbidden or self._is_rough(part.block)):  # violated now is not violated for good
+        if self.layout.holds and (
+            part.block.forbidden or self.certainty.is_rough(part.block)
+        ):  # violated now is not violated for good
             return None
         used = scope_leaves(part.scope)
         if any(isinstance(end, WindowLow | WindowHigh | LastEnd) for end in (part.scope.low, part.scope.high)):
             return None
-        own = {leaf.id for leaf in self.root.leaves}
+        own = {leaf.id for leaf in self.layout.root.leaves}
         for each in blocks_below(part.block):
             for predicate in each.predicates:
                 used |= leaves(predicate) & own
-        if used & {leaf.id for leaf in self.root.repeated}:
+        if used & {leaf.id for leaf in self.layout.root.repeated}:
             return None
-        return max((self.nest.index(leaf) for leaf in used), default=0)
+        return max((self.layout.nest.index(leaf) for leaf in used), default=0)
 
-    def _judge(self) -> None:
+    def write_judge(self) -> None:
         """def judge(...): the status of a complete binding without the event `excl`, and the time it waits for.
 
         With `known` the parts that the nest looks at are not violated by stored events.
         """
-        root = self.root
-        places = ", ".join(f"i_{leaf}" for leaf in self.nest)
+        root = self.layout.root
+        places = ", ".join(f"i_{leaf}" for leaf in self.layout.nest)
         self.emit("@inlined")
         self.emit(f"def judge(excl, write, known, key, {places}, S):")
-        self.declared.append(("judge", "iiii" + "i" * len(self.nest) + "S"))
-        with self.writer.indented():
-            self._unpack()
-            self.emit(f"mn = {least([self._time(leaf, 'start') for leaf in self.nest])}")
-            self.emit(f"mx = {most([self._time(leaf, 'end') for leaf in self.nest])}")
-            self._repetitions(root, self.nest, root=True, fail="")
+        self.source.declared.append(("judge", "iiii" + "i" * len(self.layout.nest) + "S"))
+        with self.source.writer.indented():
+            self.source.unpack()
+            self.emit(f"mn = {least([self.source.time_of(leaf, 'start') for leaf in self.layout.nest])}")
+            self.emit(f"mx = {most([self.source.time_of(leaf, 'end') for leaf in self.layout.nest])}")
+            self.members.repetitions(root, self.layout.nest, root=True, fail="")
             self.emit(f"total = {' + '.join(f'n_{leaf.id}' for leaf in root.repeated) or '0'}")
-            if self.holds:
+            if self.layout.holds:
                 self._settled()
                 return
             self._until()
             for leaf in root.repeated:
                 self.emit(f"mn = min(mn, rs_{leaf.id})")
                 self.emit(f"mx = max(mx, re_{leaf.id})")
-            if self.waits:
+            if self.layout.waits:
                 self.emit("if write == 0 and T[ENDED] == 0 and T[IMMEDIATE] == 0 and until >= T[CLOCK]:")
                 self.emit(f"    return {WAITS}, until, total")
-            self._sets(root, f"return {FAILS}, 0, 0")
+            self.members.sets(root, f"return {FAILS}, 0, 0")
             for part in root.forbidden:
                 if self._late(part):
-                    self.emit(f"if {self._violation(part, 'excl')} != 0:")
+                    self.emit(f"if {self.forbidden.violation(part, 'excl')} != 0:")
                     self.emit(f"    return {FAILS}, 0, 0")
             self.emit(f"return {HOLDS}, until, total")
         self.emit("")
@@ -103,35 +109,39 @@ class Nest(Certainty):
         It waits while a set may grow, or while a forbidden part may still be violated or cleared. The time it waits
         for is one before which no guarantee can settle it: of a part that is searched, its first tick.
         """
-        root = self.root
-        self._lines("if write != 0:", f"    return {HOLDS}, 0, total", "until = -FAR")
+        root = self.layout.root
+        self.lines("if write != 0:", f"    return {HOLDS}, 0, total", "until = -FAR")
         for leaf in root.repeated:
-            unseen = f"max(lo_{leaf.id}, {self._guaranteed([leaf])} + 1)"
-            self._lines(f"if {unseen} <= hi_{leaf.id}:", f"    until = max(until, hi_{leaf.id})")
+            unseen = f"max(lo_{leaf.id}, {self.certainty.guaranteed([leaf])} + 1)"
+            self.lines(f"if {unseen} <= hi_{leaf.id}:", f"    until = max(until, hi_{leaf.id})")
         if root.repeated:
-            self._lines("if until > -FAR:", "    T[WATCHED] = -1", f"    return {WAITS}, until, total")
+            self.lines("if until > -FAR:", "    T[WATCHED] = -1", f"    return {WAITS}, until, total")
         for leaf in root.repeated:
-            self._lines(f"mn = min(mn, rs_{leaf.id})", f"mx = max(mx, re_{leaf.id})")
-        self._sets(root, f"return {FAILS}, 0, 0")
+            self.lines(f"mn = min(mn, rs_{leaf.id})", f"mx = max(mx, re_{leaf.id})")
+        self.members.sets(root, f"return {FAILS}, 0, 0")
         for part in root.forbidden:
             known = "" if self._late(part) else "known == 0 and "
-            self._lines(f"if {known}{self._will_be_violated(part, 'excl')}:", f"    return {FAILS}, 0, 0")
+            self.lines(f"if {known}{self.certainty.will_be_violated(part, 'excl')}:", f"    return {FAILS}, 0, 0")
         searched = [
-            part for part in root.forbidden if not self._is_rough(part.block) and not self._is_single(part.block)
+            part
+            for part in root.forbidden
+            if not self.certainty.is_rough(part.block) and not self.certainty.is_single(part.block)
         ]
-        self._lines("open = False", *(["until = FAR"] if searched else []))
+        self.lines("open = False", *(["until = FAR"] if searched else []))
         for part in searched:
-            self.emit(f"until = min(until, {self._end(part.scope.low, 'low')})")
+            self.emit(f"until = min(until, {self.levels.end(part.scope.low, 'low')})")
         for part in root.forbidden:
-            self.emit(f"if {self._may_be_violated(part, 'excl')}:")
-            with self.writer.indented():
+            self.emit(f"if {self.certainty.may_be_violated(part, 'excl')}:")
+            with self.source.writer.indented():
                 self.emit("open = True")
-                high = self._end(part.scope.high, "high")
+                high = self.levels.end(part.scope.high, "high")
                 if searched:
-                    self._lines("T[WATCHED] = -1", *([] if part in searched else [f"until = min(until, {high})"]))
+                    self.lines("T[WATCHED] = -1", *([] if part in searched else [f"until = min(until, {high})"]))
                     continue
-                self._lines(f"if {high} > until:", f"    until = {high}", f"    T[WATCHED] = {self._watched(part)}")
-        self._lines("if open:", f"    return {WAITS}, max(until, 1 - FAR), total", f"return {HOLDS}, until, total")
+                self.lines(
+                    f"if {high} > until:", f"    until = {high}", f"    T[WATCHED] = {self.certainty.watched(part)}"
+                )
+        self.lines("if open:", f"    return {WAITS}, max(until, 1 - FAR), total", f"return {HOLDS}, until, total")
         self.emit("")
 
     def _until(self) -> None:
@@ -140,102 +150,104 @@ class Nest(Certainty):
         Members of a repetition may close them sooner, but late members come and go: this time never changes.
         """
         self.emit("until = -FAR")
-        for scope in self._root_scopes():
+        for scope in self.layout.root_scopes():
             if reaches_ahead(scope):
-                self.emit(f"until = max(until, {self._end(scope.high, 'high')})")
+                self.emit(f"until = max(until, {self.levels.end(scope.high, 'high')})")
 
-    def _nest(self) -> None:
+    def write_nest(self) -> None:
         """def nest(mode, v, key, vlow, vhigh): all answers with the pinned events; False if OUT or PD is full."""
         self.emit("@inlined")
         self.emit("def nest(mode, v, key, vlow, vhigh, S):")
-        self.declared.append(("nest", "iiiiiS"))
-        with self.writer.indented():
-            self._unpack()
-            if self.changeable:
+        self.source.declared.append(("nest", "iiiiiS"))
+        with self.source.writer.indented():
+            self.source.unpack()
+            if self.layout.changeable:
                 self.emit("q = True")
                 self.emit(f"p = mode == {DELTA}")
-            placed = self._plain_predicates(self.root)
-            self._tests(placed.get(-1, []), "return True")
+            placed = self.levels.plain_predicates(self.layout.root)
+            self.source.tests(placed.get(-1, []), "return True")
             self._ranges()
             self.spans = [("mn", "mx")]
-            depth = self.writer.depth
-            for level in range(len(self.nest)):
+            depth = self.source.writer.depth
+            for level in range(len(self.layout.nest)):
                 self._level(level, placed)
             self._answer()
-            self.writer.depth = depth
+            self.source.writer.depth = depth
             self.emit("return True")
         self.emit("")
 
     def _ranges(self) -> None:
         """Before the loops: the range of every leaf, narrowed by the pins and by the ranges of the others."""
-        window = self.within is not None
-        for level, leaf in enumerate(self.nest):
-            self.emit(f"a_{leaf}, l_{leaf}, h_{leaf} = pinned(T, H, {self.words}, {level})")
-            if self.shape.intervals:
-                self.emit(f"ls_{leaf} = H[a_{leaf} * {self.words} + {self.row_start}] if a_{leaf} >= 0 else -FAR")
+        window, words = self.layout.within is not None, self.layout.words
+        for level, leaf in enumerate(self.layout.nest):
+            self.emit(f"a_{leaf}, l_{leaf}, h_{leaf} = pinned(T, H, {self.layout.words}, {level})")
+            if self.layout.shape.intervals:
+                self.emit(f"ls_{leaf} = H[a_{leaf} * {words} + {self.layout.row_start}] if a_{leaf} >= 0 else -FAR")
         self.emit("W = T[PARAMS]")
-        self.emit(f"mn = {least([f'h_{leaf}' for leaf in self.nest])}")
-        self.emit(f"mx = {most([f'l_{leaf}' for leaf in self.nest])}")
-        for leaf in self.nest:
+        self.emit(f"mn = {least([f'h_{leaf}' for leaf in self.layout.nest])}")
+        self.emit(f"mx = {most([f'l_{leaf}' for leaf in self.layout.nest])}")
+        for leaf in self.layout.nest:
             self._narrow(leaf, window)
 
     def _narrow(self, leaf: int, window: bool) -> None:
-        others = tuple(other for other in self.nest if other != leaf)
-        low, high = self._bounds(self.root, leaf, (), others)
+        others = tuple(other for other in self.layout.nest if other != leaf)
+        low, high = self.levels.bounds(self.layout.root, leaf, (), others)
         low, high = ["vlow", *low], ["vhigh", *high]
-        if self.changeable:
-            level = self.nest.index(leaf)
+        if self.layout.changeable:
+            level = self.layout.nest.index(leaf)
             low.append(f"(T[LOWS + {level}] if mode == {DELTA} else -FAR)")
             high.append(f"(T[HIGHS + {level}] if mode == {DELTA} else FAR)")
         if window:
             low.append("mx - W")
             high.append("mn + W")
-        at = f"H, {self.words}, D, N, {self._buffer(leaf)}, a_{leaf}, {most(low)}, {least(high)}, mn, mx"
+        at = f"H, {self.layout.words}, D, N, {self.levels.buffer(leaf)}, a_{leaf}, {most(low)}, {least(high)}, mn, mx"
         self.emit(f"a_{leaf}, b_{leaf}, l_{leaf}, h_{leaf}, mn, mx = narrow({at})")
         self.emit(f"if a_{leaf} >= b_{leaf}:")
         self.emit("    return True")
 
     def _level(self, level: int, placed: dict[int, list[Bound]]) -> None:
-        leaf, exact, loose = self.nest[level], self.nest[:level], self.nest[level + 1 :]
-        window = self.within is not None
-        low, high = self._bounds(self.root, leaf, exact, loose)
+        leaf, exact, loose = self.layout.nest[level], self.layout.nest[:level], self.layout.nest[level + 1 :]
+        window = self.layout.within is not None
+        low, high = self.levels.bounds(self.layout.root, leaf, exact, loose)
         mn, mx = self.spans[-1]
         if window:
             low.append(f"{mx} - W")
             high.append(f"{mn} + W")
         if low or high:
             bounds = f"{most(low or ['-FAR'])}, {least(high or ['FAR'])}"
-            if self.shape.intervals or level == 0:
-                self.emit(f"y_{leaf}, z_{leaf} = between(H, {self.words}, a_{leaf}, b_{leaf}, {bounds})")
+            if self.layout.shape.intervals or level == 0:
+                self.emit(f"y_{leaf}, z_{leaf} = between(H, {self.layout.words}, a_{leaf}, b_{leaf}, {bounds})")
             else:  # with points the bounds grow as the loop around goes on
-                self.emit(f"y_{leaf}, z_{leaf} = slide(H, {self.words}, y_{leaf}, z_{leaf}, b_{leaf}, {bounds})")
+                self.emit(f"y_{leaf}, z_{leaf} = slide(H, {self.layout.words}, y_{leaf}, z_{leaf}, b_{leaf}, {bounds})")
         else:
             self.emit(f"y_{leaf}, z_{leaf} = a_{leaf}, b_{leaf}")
-        if loose and not self.shape.intervals:
+        if loose and not self.layout.shape.intervals:
             self.emit(f"y_{loose[0]}, z_{loose[0]} = a_{loose[0]}, a_{loose[0]}")
         self.emit(f"i_{leaf} = y_{leaf}")
-        self._loop(leaf, f"z_{leaf}")
-        self.emit(f"e_{leaf} = {self._word(leaf, 0)}")
+        self.source.loop(leaf, f"z_{leaf}")
+        self.emit(f"e_{leaf} = {self.source.word(leaf, 0)}")
         tests = []
-        if self.shape.intervals:
-            self.emit(f"s_{leaf} = {self._word(leaf, self.row_start)}")
-        start = f"s_{leaf}" if self.shape.intervals else f"e_{leaf}"
+        if self.layout.shape.intervals:
+            self.emit(f"s_{leaf} = {self.source.word(leaf, self.layout.row_start)}")
+        start = f"s_{leaf}" if self.layout.shape.intervals else f"e_{leaf}"
         if window:
             mn, mx = self._span_names(level, start)
-            if self.shape.intervals:
+            if self.layout.shape.intervals:
                 tests.append(f"{mx} - {start} <= W")
-        if self.changeable:
-            tests.append(f"(mode != {DELTA} or {self._word(leaf, 1)} != v)")
-        tests += self._exact_tests(self.root, leaf, exact) + self._distinct(self.root, leaf, exact)
-        self._test(" and ".join(tests), "continue")
-        self._tests(placed.get(level, []), "continue")
+        if self.layout.changeable:
+            tests.append(f"(mode != {DELTA} or {self.source.word(leaf, 1)} != v)")
+        tests += self.levels.exact_tests(self.layout.root, leaf, exact) + self.levels.distinct(
+            self.layout.root, leaf, exact
+        )
+        self.source.test(" and ".join(tests), "continue")
+        self.source.tests(placed.get(level, []), "continue")
         self._early_forbidden(level)
 
     def _span_names(self, level: int, start: str) -> tuple[str, str]:
         """Names of the first start and last end with this level taken in; new ones only where it can change them."""
-        leaf, exact, (mn, mx) = self.nest[level], self.nest[:level], self.spans[-1]
-        apart = strictly_ordered(self.root, before=True)
-        used = self.shape.intervals or level + 1 < len(self.nest)
+        leaf, exact, (mn, mx) = self.layout.nest[level], self.layout.nest[:level], self.spans[-1]
+        apart = strictly_ordered(self.layout.root, before=True)
+        used = self.layout.shape.intervals or level + 1 < len(self.layout.nest)
         if used and not any((other, leaf) in apart for other in exact):
             self.emit(f"mn_{leaf} = min({mn}, {start})")
             mn = f"mn_{leaf}"
@@ -247,9 +259,9 @@ class Nest(Certainty):
 
     def _early_forbidden(self, level: int) -> None:
         """Forbidden parts whose leaves are bound at this level: q is the status with v, p the one without it."""
-        parts = [part for part in self.root.forbidden if self._forbidden_level(part) == level]
+        parts = [part for part in self.layout.root.forbidden if self._forbidden_level(part) == level]
         if not parts:
-            if self.changeable:
+            if self.layout.changeable:
                 self.emit(f"q_{level} = {f'q_{level - 1}' if level else 'q'}")
                 self.emit(f"p_{level} = {f'p_{level - 1}' if level else 'p'}")
             return
@@ -257,17 +269,17 @@ class Nest(Certainty):
         self.emit(f"q_{level} = q{before}")
         self.emit(f"p_{level} = p{before}")
         for part in parts:
-            self.emit(f"if q_{level} and {self._violation(part, '-1')} != 0:")
+            self.emit(f"if q_{level} and {self.forbidden.violation(part, '-1')} != 0:")
             self.emit(f"    q_{level} = False")
-            self.emit(f"if p_{level} and {self._violation(part, 'v')} != 0:")
+            self.emit(f"if p_{level} and {self.forbidden.violation(part, 'v')} != 0:")
             self.emit(f"    p_{level} = False")
             self.emit(f"if not (q_{level} or p_{level}):")
             self.emit("    continue")
 
     def _answer(self) -> None:
         """What to do with a complete binding."""
-        last = len(self.nest) - 1
-        if not self.changeable:
+        last = len(self.layout.nest) - 1
+        if not self.layout.changeable:
             self._out("T[SIGN]", "-1")
             return
         self.emit(f"now = {HOLDS} if q_{last} else {FAILS}")
@@ -275,18 +287,18 @@ class Nest(Certainty):
         self.emit("until = T[CLOCK]")
         self.emit("total = 0")
         self.emit("former = 0")
-        if self._judged:
-            places = ", ".join(f"i_{leaf}" for leaf in self.nest)
+        if self.is_judged:
+            places = ", ".join(f"i_{leaf}" for leaf in self.layout.nest)
             self.emit(f"if q_{last}:")
             self.emit(f"    now, until, total = judge(-1, 0, 1, key, {places}, S)")
             self.emit(f"if p_{last}:")
             self.emit(f"    was, other, former = judge(v, 0, 1, key, {places}, S)")
         self.emit(f"if mode != {DELTA}:")
-        with self.writer.indented():
+        with self.source.writer.indented():
             self.emit(f"if now == {HOLDS}:")
-            with self.writer.indented():
+            with self.source.writer.indented():
                 self._out("T[SIGN]", "-1")
-            if self.waits:
+            if self.layout.waits:
                 self._wait_for(f"now == {WAITS} and T[SIGN] > 0")
             self.emit("continue")
         self._difference()
@@ -301,16 +313,16 @@ class Nest(Certainty):
         self.emit(f"if before == {WAITS}:")
         self.emit("    continue")  # it waits on; or it was held, and what is held is asked again
         same = f"before == {HOLDS} and after == {HOLDS}"
-        members = " and total == former" if self.root.repeated else ""
+        members = " and total == former" if self.layout.root.repeated else ""
         self.emit(f"if {same}{members}:")
         self.emit("    continue")
         self.emit(f"if before == {HOLDS}:")
-        with self.writer.indented():
+        with self.source.writer.indented():
             self._out("-1", "hidden_before")
         self.emit(f"if after == {HOLDS}:")
-        with self.writer.indented():
+        with self.source.writer.indented():
             self._out("1", "hidden_after")
-        if self.waits:
+        if self.layout.waits:
             self._wait_for(f"after == {WAITS}")
 
     def _out(self, op: str, excl: str, *, known: str = "T[CLOCK]", undo: bool = False) -> None:
@@ -321,66 +333,66 @@ class Nest(Certainty):
         self.emit("at = T[OUT_N]")
         self.emit("if at >= T[OUT_SIZE]:")
         self.emit("    return False")
-        self.emit(f"OUT[at * {self._width}] = {op}")
-        self.emit(f"OUT[at * {self._width} + 1] = {known}")
-        for number, leaf in enumerate(self.nest):
-            self.emit(f"OUT[at * {self._width} + {2 + number}] = {self._word(leaf, 1)}")
-        if self.root.repeated:
-            places = ", ".join(f"i_{leaf}" for leaf in self.nest)
+        self.emit(f"OUT[at * {self.layout.width}] = {op}")
+        self.emit(f"OUT[at * {self.layout.width} + 1] = {known}")
+        for number, leaf in enumerate(self.layout.nest):
+            self.emit(f"OUT[at * {self.layout.width} + {2 + number}] = {self.source.word(leaf, 1)}")
+        if self.layout.root.repeated:
+            places = ", ".join(f"i_{leaf}" for leaf in self.layout.nest)
             self.emit(f"good, other, count = judge({excl}, at + 1, 0, key, {places}, S)")
-            self._lines("if good < 0:", *(["    T[MEM_N] = members"] if undo else []), "    return False")
+            self.lines("if good < 0:", *(["    T[MEM_N] = members"] if undo else []), "    return False")
         self.emit("T[OUT_N] = at + 1")
 
     def _wait_for(self, condition: str) -> None:
         self.emit(f"if {condition}:")
-        with self.writer.indented():
+        with self.source.writer.indented():
             self.emit("at = T[WAITING] + T[FRESH]")
-            self.emit(f"if at{' + T[ASIDE]' if self.holds else ''} >= T[PD_SIZE]:")
+            self.emit(f"if at{' + T[ASIDE]' if self.layout.holds else ''} >= T[PD_SIZE]:")
             self.emit("    return False")
-            self.emit(f"at *= {self._head + 2 * len(self.nest)}")
+            self.emit(f"at *= {self.layout.head + 2 * len(self.layout.nest)}")
             self.emit("PD[at] = until")
             self.emit("PD[at + 1] = key")
-            if self.holds:
-                self._lines("PD[at + 2] = T[WATCHED]", f"PD[at + 3] = {STAMP}")
-            for number, leaf in enumerate(self.nest):
-                self.emit(f"PD[at + {self._head + 2 * number}] = {self._word(leaf, 1)}")
-                self.emit(f"PD[at + {self._head + 2 * number + 1}] = e_{leaf}")
+            if self.layout.holds:
+                self.lines("PD[at + 2] = T[WATCHED]", f"PD[at + 3] = {STAMP}")
+            for number, leaf in enumerate(self.layout.nest):
+                self.emit(f"PD[at + {self.layout.head + 2 * number}] = {self.source.word(leaf, 1)}")
+                self.emit(f"PD[at + {self.layout.head + 2 * number + 1}] = e_{leaf}")
             self.emit("T[FRESH] += 1")
 
-    def _again(self) -> None:
+    def write_again(self) -> None:
         """def again(...): the nest out of the way of the fast path."""
-        self._lines("@compiled", "def again(mode, v, key, vlow, vhigh, S):")
-        self.declared.append(("again", "iiiiiS"))
-        self._lines("    return nest(mode, v, key, vlow, vhigh, S)", "")
+        self.lines("@compiled", "def again(mode, v, key, vlow, vhigh, S):")
+        self.source.declared.append(("again", "iiiiiS"))
+        self.lines("    return nest(mode, v, key, vlow, vhigh, S)", "")
 
-    def _settle(self) -> None:
+    def write_settle(self) -> None:
         """def settle(<state>): judge the waiting answers whose time has come."""
         self._recall()
-        if self.holds:
+        if self.layout.holds:
             self._ask()
             self._due_by_guarantee()
         else:
             self._due_by_clock()
-        self._lines("", "@entry", f"def settle({arrays(STATE)}):")
-        with self.writer.indented():
-            self._pointers(STATE.split(", "))
-            self._lines("nulls = T[NULLS]", f"S = ({WHOLE})")
-            if self.holds:
-                self._lines("if T[ASK] != 0:", "    ask_again(-1, S)", "    T[ASK] = 0")
-            self._lines("return due(S)", "")
+        self.lines("", "@entry", f"def settle({arrays(STATE)}):")
+        with self.source.writer.indented():
+            self.source.pointers(STATE.split(", "))
+            self.lines("nulls = T[NULLS]", f"S = ({WHOLE})")
+            if self.layout.holds:
+                self.lines("if T[ASK] != 0:", "    ask_again(-1, S)", "    T[ASK] = 0")
+            self.lines("return due(S)", "")
 
     def _recall(self) -> None:
         """def recall(row, S): judge the waiting answer in a row of PD; False if OUT is full. REWAIT: it waits on."""
-        places = ", ".join(f"i_{leaf}" for leaf in self.nest)
-        self._lines("@compiled", "def recall(row, S):")
-        self.declared.append(("recall", "iS"))
-        with self.writer.indented():
-            self._lines(f"{WHOLE} = S", "row *= T[WAIT_WIDTH]", "key = PD[row + 1]", "T[REWAIT] = -FAR")
+        places = ", ".join(f"i_{leaf}" for leaf in self.layout.nest)
+        self.lines("@compiled", "def recall(row, S):")
+        self.source.declared.append(("recall", "iS"))
+        with self.source.writer.indented():
+            self.lines(f"{WHOLE} = S", "row *= T[WAIT_WIDTH]", "key = PD[row + 1]", "T[REWAIT] = -FAR")
             if self._lasts:
                 self._undisturbed()
-            for level, leaf in enumerate(self.nest):
-                self._lines(f"i_{leaf} = {self._place(level)}", f"if i_{leaf} < 0:", "    return True")
-            self._lines(
+            for level, leaf in enumerate(self.layout.nest):
+                self.lines(f"i_{leaf} = {self._place(level)}", f"if i_{leaf} < 0:", "    return True")
+            self.lines(
                 f"now, until, total = judge(-1, 0, 0, key, {places}, S)",
                 f"if now == {WAITS}:",
                 "    T[REWAIT] = until",
@@ -388,39 +400,39 @@ class Nest(Certainty):
                 "    T[PRUNED] += 1",
                 f"if now == {HOLDS}:",
             )
-            with self.writer.indented():
+            with self.source.writer.indented():
                 self.emit("members = T[MEM_N]")
                 self._out("1", "-1", known=self._known_since, undo=True)
                 self.emit("T[RELEASED] += 1")
-            self._lines("return True", "")
+            self.lines("return True", "")
 
     @property
     def _known_since(self) -> str:
         """When a waiting answer was certain. In order that is the time it waited for, whenever somebody looks."""
-        return "T[CLOCK]" if self.holds else "(min(PD[row], T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
+        return "T[CLOCK]" if self.layout.holds else "(min(PD[row], T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
 
     @property
     def _lasts(self) -> bool:
         """Whether a held answer that no late event concerns stays as it was found: its scopes had closed by then."""
         simple = all(
-            self._is_single(part.block) and not self._late(part) and not reaches_ahead(part.scope)
-            for part in self.root.forbidden
+            self.certainty.is_single(part.block) and not self._late(part) and not reaches_ahead(part.scope)
+            for part in self.layout.root.forbidden
         )
-        return bool(self.holds and self.root.forbidden) and simple and not self.root.repeated
+        return bool(self.layout.holds and self.layout.root.forbidden) and simple and not self.layout.root.repeated
 
     def _undisturbed(self) -> None:
         """Such an answer is given as it stands, once all that it waits for is promised."""
-        promised = self._guaranteed(leaf for part in self.root.forbidden for leaf in part.block.leaves)
-        self._lines(
+        promised = self.certainty.guaranteed(leaf for part in self.layout.root.forbidden for leaf in part.block.leaves)
+        self.lines(
             f"if PD[row + 3] == {STAMP} and {promised} >= PD[row]:",
             "    at = T[OUT_N]",
             "    if at >= T[OUT_SIZE]:",
             "        return False",
-            f"    OUT[at * {self._width}] = 1",
-            f"    OUT[at * {self._width} + 1] = T[CLOCK]",
+            f"    OUT[at * {self.layout.width}] = 1",
+            f"    OUT[at * {self.layout.width} + 1] = T[CLOCK]",
             *(
-                f"    OUT[at * {self._width} + {2 + level}] = PD[row + {self._head + 2 * level}]"
-                for level in range(len(self.nest))
+                f"    OUT[at * {self.layout.width} + {2 + level}] = PD[row + {self.layout.head + 2 * level}]"
+                for level in range(len(self.layout.nest))
             ),
             "    T[OUT_N] = at + 1",
             "    T[RELEASED] += 1",
@@ -429,16 +441,16 @@ class Nest(Certainty):
 
     def _place(self, level: int) -> str:
         """Where the event of a level of a waiting answer stands now, or -1."""
-        at = self._head + 2 * level
+        at = self.layout.head + 2 * level
         event = f"PD[row + {at + 1}], PD[row + {at}]"
-        return f"find(H, {self.words}, D, {self._buffer(self.nest[level])}, {event})"
+        return f"find(H, {self.layout.words}, D, {self.levels.buffer(self.layout.nest[level])}, {event})"
 
     def _due_by_clock(self) -> None:
         """def due(S): judge every waiting answer whose time has come; OUT_FULL where it could not go on."""
-        self._lines("@compiled", "def due(S):")
-        self.declared.append(("due", "S"))
-        with self.writer.indented():
-            self._lines(
+        self.lines("@compiled", "def due(S):")
+        self.source.declared.append(("due", "S"))
+        with self.source.writer.indented():
+            self.lines(
                 f"{WHOLE} = S",
                 "while T[WAITING] > 0 and (PD[0] < T[CLOCK] or T[ENDED] != 0):",
                 "    if not recall(0, S):",
@@ -452,10 +464,10 @@ class Nest(Certainty):
 
     def _due_by_guarantee(self) -> None:
         """The same for held answers: those whose time a guarantee has reached, then those on the side."""
-        self._lines("@compiled", "def due(S):")
-        self.declared.append(("due", "S"))
-        with self.writer.indented():
-            self._lines(
+        self.lines("@compiled", "def due(S):")
+        self.source.declared.append(("due", "S"))
+        with self.source.writer.indented():
+            self.lines(
                 f"{WHOLE} = S",
                 "reached = furthest(T)",
                 "while T[WAITING] > 0 and PD[0] <= reached:",
@@ -489,10 +501,10 @@ class Nest(Certainty):
 
     def _ask(self) -> None:
         """def ask_again(key, S): have the held answers under a key (-1: all) settled that an event has decided."""
-        self._lines("@compiled", "def ask_again(only, S):")
-        self.declared.append(("ask_again", "iS"))
-        with self.writer.indented():
-            self._lines(
+        self.lines("@compiled", "def ask_again(only, S):")
+        self.source.declared.append(("ask_again", "iS"))
+        with self.source.writer.indented():
+            self.lines(
                 f"{WHOLE} = S",
                 "T[MOVED] = 1",
                 "changed = False",
@@ -501,18 +513,18 @@ class Nest(Certainty):
                 "    entries += T[ASIDE]",  # else those on the side are asked anyway
                 "for entry in range(entries):",
             )
-            with self.writer.indented():
-                self._lines(
+            with self.source.writer.indented():
+                self.lines(
                     "row = entry * T[WAIT_WIDTH]",
                     "if entry >= T[WAITING]:",
                     "    row = (T[PD_SIZE] - 1 - entry + T[WAITING]) * T[WAIT_WIDTH]",
                     "key = PD[row + 1]",
                 )
-                self._lines("if only >= 0 and key != only:", "    continue", "found = True")
-                for level, leaf in enumerate(self.nest):
-                    self._lines(f"i_{leaf} = {self._place(level)}", f"found = found and i_{leaf} >= 0")
-                places = ", ".join(f"i_{leaf}" for leaf in self.nest)
-                self._lines(
+                self.lines("if only >= 0 and key != only:", "    continue", "found = True")
+                for level, leaf in enumerate(self.layout.nest):
+                    self.lines(f"i_{leaf} = {self._place(level)}", f"found = found and i_{leaf} >= 0")
+                places = ", ".join(f"i_{leaf}" for leaf in self.layout.nest)
+                self.lines(
                     f"status = {FAILS}",
                     "if found:",
                     f"    status, until, total = judge(-1, 0, 0, key, {places}, S)",
@@ -522,4 +534,4 @@ class Nest(Certainty):
                     "    PD[row + 3] = -1",
                     "    changed = True",
                 )
-            self._lines("if changed:", "    rank_again(T, PD)", "")
+            self.lines("if changed:", "    rank_again(T, PD)", "")

@@ -1,8 +1,16 @@
-"""Rewrites of plans: plain functions in one list, each can be switched off by its name."""
+"""Rewrites of plans: plain functions in one list, which all go through one door, `optimize`.
+
+There each pass has its name, can be switched off, is timed, and (where `checks` is on, as in tests) its plan is
+verified before the next one sees it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from time import perf_counter
 from typing import TypeAlias
 
 from tocsin.errors import TocsinError
@@ -13,20 +21,61 @@ from tocsin.plan.passes.normalise import normalise
 from tocsin.plan.passes.partition_keys import partition_keys
 from tocsin.plan.passes.predicate_placement import predicate_placement
 from tocsin.plan.problems import suggestion
+from tocsin.plan.verify import verify
 
 Pass: TypeAlias = Callable[[Plan], Plan]
 
 # constants and duplicates first; equalities before the key that is made of them; the loops when all else is settled
 PASSES: tuple[Pass, ...] = (normalise, equality_closure, predicate_placement, partition_keys, leaf_order)
 
+checks = ContextVar("checks", default=False)  # whether the plan is verified before the first and after each pass
 
-def optimize(plan: Plan, off: Collection[str] = frozenset()) -> Plan:
-    """The plan after every pass whose name is not in `off`; the answers stay the same."""
-    names = [step.__name__ for step in PASSES]
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long a pass took, and whether it changed the plan."""
+
+    name: str
+    seconds: float
+    changed: bool
+
+
+def optimize(
+    plan: Plan,
+    off: Collection[str] = frozenset(),
+    *,
+    passes: tuple[Pass, ...] = PASSES,
+    timings: list[Timing] | None = None,
+) -> Plan:
+    """The plan after every pass whose name is not in `off`; the answers stay the same.
+
+    What each pass took is added to `timings`; `explain` shows it.
+    """
+    names = [step.__name__ for step in passes]
     for name in off:
         if name not in names:
             raise TocsinError(f"there is no pass {name}", hint=suggestion(name, names) or ", ".join(names))
-    for step in PASSES:
-        if step.__name__ not in off:
-            plan = step(plan)
+    if checks.get():
+        verify(plan, "binding")
+    for step in passes:
+        if step.__name__ in off:
+            continue
+        begin = perf_counter()
+        after = step(plan)
+        took = perf_counter() - begin
+        if timings is not None:
+            timings.append(Timing(step.__name__, took, after != plan))
+        if checks.get():
+            verify(after, step.__name__)
+        plan = after
     return plan
+
+
+@contextmanager
+def checked() -> Iterator[None]:
+    """Verify every plan that is optimised inside."""
+    token = checks.set(True)
+    try:
+        yield
+    finally:
+        checks.reset(token)

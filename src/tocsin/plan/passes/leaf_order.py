@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 from tocsin.plan.block import Block, Order, Plan, Point
 from tocsin.plan.closure import Classes
+from tocsin.plan.endpoints import Graph, edges_of, graph_of, spans
 from tocsin.plan.expr import Bound, leaves
 from tocsin.plan.facts import last_leaves
 from tocsin.plan.passes.equality_closure import transitive
 from tocsin.plan.rewrite import each_block, equality, leaf_of
-from tocsin.plan.tlist import Graph, edges_of, graph_of, spans
 
 # for each leaf the predicates that mention it: all leaves of the predicate, and whether it relates two by equality
 Tests: TypeAlias = dict[int, list[tuple[frozenset[int], bool]]]

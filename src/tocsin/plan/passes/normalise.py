@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tocsin.plan.block import After, Before, Block, Forbidden, Plan, Point, Scope
+from tocsin.plan.endpoints import Graph, graph_of, reduced
 from tocsin.plan.expr import Bound, Op
 from tocsin.plan.fold import FALSE, TRUE, fold, never_true, opened, tested
 from tocsin.plan.rewrite import each_block
-from tocsin.plan.tlist import Graph, graph_of, reduced
 
 
 def normalise(plan: Plan) -> Plan:

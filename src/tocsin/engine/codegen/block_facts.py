@@ -1,0 +1,37 @@
+"""What the generator asks of a block or a scope."""
+
+from __future__ import annotations
+
+from tocsin.plan.block import After, Before, Block, LastEnd, Scope, WindowHigh
+
+
+def reaches_ahead(scope: Scope) -> bool:
+    """A scope that is not closed when the last event of the match has come."""
+    return isinstance(scope.high, WindowHigh | LastEnd)
+
+
+def scope_leaves(scope: Scope) -> set[int]:
+    return {leaf for end in (scope.low, scope.high) if isinstance(end, After | Before) for leaf in end.leaves}
+
+
+def is_terminal(block: Block, leaf: int) -> bool:
+    """Whether the leaf can hold the event that arrives last: nothing must end or start strictly after its end."""
+    return not any(
+        order.strict and (order.left.leaf, order.left.which) == (leaf, "end") and order.right.leaf != leaf
+        for order in block.order
+    )
+
+
+def earlier_first(block: Block) -> tuple[int, ...] | None:
+    """The fixed leaves so that each comes after those it is ordered behind; None if they bound each other."""
+    waiting = {
+        leaf.id: {o.left.leaf for o in block.order if o.right.leaf == leaf.id} - {leaf.id} for leaf in block.fixed
+    }
+    done: list[int] = []
+    while waiting:
+        ready = next((id for id, before in waiting.items() if not before - set(done)), None)
+        if ready is None:
+            return None
+        done.append(ready)
+        del waiting[ready]
+    return tuple(done)
