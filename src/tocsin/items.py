@@ -7,7 +7,7 @@ Every attribute is an int64 or a float64: texts are dictionary codes, booleans 0
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar, TypeAlias
 
@@ -97,6 +97,7 @@ class Items:
     payload: pa.RecordBatch
     kinds: Kinds | None = None
     sources: Codes | None = None
+    checked: bool = field(default=False, init=False, compare=False)  # made by an encoder: `check` would find nothing
 
     # see encode/row.py
     is_row: ClassVar[bool] = False  # True: one event, with the dict that it came from
@@ -114,6 +115,8 @@ class Items:
 
     def check(self) -> None:
         """Raise an InputError if the columns do not fit together or a kind is unknown."""
+        if self.checked:
+            return
         count, kinds = len(self.types), self.kinds
         if kinds is None and len(self.end) == len(self.start) == count:  # the usual case, looked at quickly
             high, low = self.eid_high, self.eid_low

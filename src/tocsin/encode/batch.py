@@ -130,7 +130,7 @@ class Encoder:
         if bad is not None:
             row = int(bad.argmax())
             raise BadRowError(row, rows.reason(row), hint=HINTS.get(rows.reason(row)))
-        return Items(
+        items = Items(
             types=self.type_codes(batch.column(columns.type)),
             start=rows.start,
             end=rows.end,
@@ -140,6 +140,8 @@ class Encoder:
             payload=self.payload(batch, columns, rows),
             sources=None if columns.source is None else self.source_codes(batch.column(columns.source)),
         )
+        items.checked = True
+        return items
 
     def payload(self, batch: pa.RecordBatch, columns: Columns, rows: TimesAndEids) -> pa.RecordBatch:
         """Return the rows in the form that results show: type, start, end, eid, ..., then the attributes of the schema.

@@ -41,6 +41,7 @@ class Rearranged(Items):
     def __init__(self, items: Items, places: Ints | slice) -> None:
         for name, value in _picked(items, places).items():
             setattr(self, name, value)
+        self.checked = items.checked
         self.base: pa.RecordBatch
         self.order: Ints
         if isinstance(items, Rearranged):

@@ -38,6 +38,7 @@ class OneRow(Items):
         self.columns = columns
         self.kinds = None
         self.sources = None
+        self.checked = True
         self.source = source
         self.row: dict[str, Any] = {}
         self.time = 0  # when the event ends

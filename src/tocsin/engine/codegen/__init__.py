@@ -21,10 +21,10 @@ from tocsin.engine.codegen.forbidden import ForbiddenBlocks
 from tocsin.engine.codegen.intake import Intake
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
-from tocsin.engine.codegen.members import Members
+from tocsin.engine.codegen.members import MemberSets
 from tocsin.engine.codegen.nest import Nest
 from tocsin.engine.codegen.program import WITHDRAWN, Program, Shape
-from tocsin.engine.codegen.source import Source
+from tocsin.engine.codegen.source import SourceText
 from tocsin.functions import Function
 from tocsin.plan.block import Block, Plan
 
@@ -53,9 +53,9 @@ _recent: dict[tuple[object, ...], tuple[Plan, Mapping[str, Function], Program]] 
 
 def written(layout: Layout) -> Program:
     """Write the functions of a kernel, inner ones first."""
-    source = Source(layout)
+    source = SourceText(layout)
     levels = Levels(layout, source)
-    members = Members(layout, source, levels)
+    members = MemberSets(layout, source, levels)
     forbidden = ForbiddenBlocks(layout, source, levels, members)
     certainty = Certainty(layout, source, levels, forbidden)
     nest = Nest(layout, source, levels, members, forbidden, certainty)
@@ -75,7 +75,7 @@ def written(layout: Layout) -> Program:
     return _program(layout, source, intake.batch_args())
 
 
-def _program(layout: Layout, source: Source, batch_args: list[str]) -> Program:
+def _program(layout: Layout, source: SourceText, batch_args: list[str]) -> Program:
     text = "\n".join(source.writer.lines) + "\n"
     return Program(
         source=text,

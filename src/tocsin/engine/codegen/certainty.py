@@ -18,7 +18,7 @@ from tocsin.engine.codegen.forbidden import ForbiddenBlocks
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
 from tocsin.engine.codegen.snippets import least, most
-from tocsin.engine.codegen.source import Source
+from tocsin.engine.codegen.source import SourceText
 from tocsin.plan.block import Block, Forbidden, Leaf
 from tocsin.plan.expr import Bound, leaves
 from tocsin.plan.rewrite import blocks_below
@@ -27,7 +27,7 @@ from tocsin.plan.rewrite import blocks_below
 class Certainty:
     """possible_3(low, high, key, excl, ...) and certain_3(...) where a program holds its answers."""
 
-    def __init__(self, layout: Layout, source: Source, levels: Levels, forbidden: ForbiddenBlocks) -> None:
+    def __init__(self, layout: Layout, source: SourceText, levels: Levels, forbidden: ForbiddenBlocks) -> None:
         self.layout, self.source = layout, source
         self.levels, self.forbidden = levels, forbidden
         self.emit, self.lines = source.emit, source.lines

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
-from tocsin.engine.codegen.members import Members
+from tocsin.engine.codegen.members import MemberSets
 from tocsin.engine.codegen.snippets import least, most
-from tocsin.engine.codegen.source import Source
+from tocsin.engine.codegen.source import SourceText
 from tocsin.plan.block import Block, Forbidden
 from tocsin.plan.expr import Agg, Bound, Col, Reach, Ref, Time, walk
 from tocsin.plan.rewrite import blocks_below
@@ -16,7 +16,7 @@ from tocsin.schema import Kind
 class ForbiddenBlocks:
     """violated_3(low, high, key, excl, ...) for each forbidden block, nested ones called from those around them."""
 
-    def __init__(self, layout: Layout, source: Source, levels: Levels, members: Members) -> None:
+    def __init__(self, layout: Layout, source: SourceText, levels: Levels, members: MemberSets) -> None:
         self.layout, self.source = layout, source
         self.levels, self.members = levels, members
         self.emit, self.lines = source.emit, source.lines

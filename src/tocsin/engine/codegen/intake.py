@@ -8,7 +8,7 @@ from tocsin.engine.codegen.levels import Levels
 from tocsin.engine.codegen.nest import Nest
 from tocsin.engine.codegen.program import DELTA, MASK_BITS, NEW, STATE, WHOLE, WITHDRAWN
 from tocsin.engine.codegen.snippets import arrays
-from tocsin.engine.codegen.source import Source
+from tocsin.engine.codegen.source import SourceText
 from tocsin.engine.derive import native
 from tocsin.plan.block import After, Before, Leaf
 from tocsin.plan.endpoints import strictly_ordered
@@ -19,7 +19,7 @@ from tocsin.plan.rewrite import blocks_below
 class Intake:
     """kernel() and answers()."""
 
-    def __init__(self, layout: Layout, source: Source, levels: Levels, nest: Nest) -> None:
+    def __init__(self, layout: Layout, source: SourceText, levels: Levels, nest: Nest) -> None:
         self.layout, self.source = layout, source
         self.levels, self.nest = levels, nest
         self.emit, self.lines = source.emit, source.lines

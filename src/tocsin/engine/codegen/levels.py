@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.snippets import least, most, plus
-from tocsin.engine.codegen.source import Source
+from tocsin.engine.codegen.source import SourceText
 from tocsin.plan.block import After, Before, Block, Enclosing, End, LastEnd, Scope, WindowHigh, WindowLow
 from tocsin.plan.endpoints import strictly_ordered
 from tocsin.plan.expr import Bound, leaves
@@ -15,7 +15,7 @@ from tocsin.plan.expr import Bound, leaves
 class Levels:
     """Bounds from order constraints and scopes; predicates by the level at which their leaves are bound."""
 
-    def __init__(self, layout: Layout, source: Source) -> None:
+    def __init__(self, layout: Layout, source: SourceText) -> None:
         self.layout, self.source = layout, source
         self.emit, self.lines = source.emit, source.lines
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from tocsin.engine.codegen.block_facts import scope_leaves
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
-from tocsin.engine.codegen.source import Source
+from tocsin.engine.codegen.source import SourceText
 from tocsin.plan.block import Block, Leaf
 from tocsin.plan.expr import Agg, bare_leaves, leaves
 from tocsin.schema import Kind
 
 
-class Members:
+class MemberSets:
     """One loop per repetition: n_7 counts its members, rs_7 and re_7 are their span, g3 is aggregate 3."""
 
-    def __init__(self, layout: Layout, source: Source, levels: Levels) -> None:
+    def __init__(self, layout: Layout, source: SourceText, levels: Levels) -> None:
         self.layout, self.source = layout, source
         self.levels = levels
         self.emit, self.lines = source.emit, source.lines

@@ -7,10 +7,10 @@ from tocsin.engine.codegen.certainty import Certainty
 from tocsin.engine.codegen.forbidden import ForbiddenBlocks
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
-from tocsin.engine.codegen.members import Members
+from tocsin.engine.codegen.members import MemberSets
 from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, STATE, WAITS, WHOLE
 from tocsin.engine.codegen.snippets import arrays, least, most
-from tocsin.engine.codegen.source import Source
+from tocsin.engine.codegen.source import SourceText
 from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
 from tocsin.plan.endpoints import strictly_ordered
 from tocsin.plan.expr import Bound, leaves
@@ -25,9 +25,9 @@ class Nest:
     def __init__(
         self,
         layout: Layout,
-        source: Source,
+        source: SourceText,
         levels: Levels,
-        members: Members,
+        members: MemberSets,
         forbidden: ForbiddenBlocks,
         certainty: Certainty,
     ) -> None:

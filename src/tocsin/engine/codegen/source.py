@@ -11,7 +11,7 @@ from tocsin.plan.expr import Agg, Bound, Col, Op, Reach, Ref, Time, User
 from tocsin.schema import Kind
 
 
-class Source(Names):
+class SourceText(Names):
     """Writes lines, and knows by which words each value can be read at the present place."""
 
     def __init__(self, layout: Layout) -> None:
