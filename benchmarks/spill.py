@@ -23,12 +23,12 @@ import pyarrow as pa
 from tocsin.encode import Columns, Encoder, infer_schema
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector
+from tocsin.engine.partial_state import bytes_used
 from tocsin.items import Items, Strings, end
 from tocsin.lang.parser import parse
 from tocsin.plan.bind import bind
 from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
-from tocsin.spill import internals as grip
 from tocsin.spill.detector import Spilling
 from tocsin.testing.delays import Uniform
 from tocsin.testing.streams import Arrivals, table
@@ -84,7 +84,7 @@ def arm(name: str, path: Path, limit: int) -> dict[str, object]:
     start, detecting, state, count, total = time.process_time(), 0.0, 0, 0, 0
     for at, items in enumerate(chain(batches, [None])):
         if items is None or at % 8 == 7:
-            state = max(state, grip.used(detector))
+            state = max(state, bytes_used(detector))
         began = time.process_time()
         if items is None:
             items = end()

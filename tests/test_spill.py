@@ -22,6 +22,7 @@ from tocsin.encode import Columns, Encoder, from_dicts, infer_schema
 from tocsin.encode.row import RowEncoder
 from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.detector import Detector
+from tocsin.engine.partial_state import bytes_used
 from tocsin.errors import StateError, TocsinError, TocsinWarning
 from tocsin.events import Event
 from tocsin.items import EVERY as ALL_TYPES
@@ -32,7 +33,6 @@ from tocsin.plan.bind import bind
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import types_of
 from tocsin.plan.passes import optimize
-from tocsin.spill import internals as grip
 from tocsin.spill.detector import Spilling
 from tocsin.testing.agree import Bench, Trial, difference
 from tocsin.testing.delays import Uniform
@@ -109,7 +109,7 @@ def changes(plan: Plan, events: Sequence[Event], way: Way, folder: Path) -> Iter
         for type, time in promises(events[first + step :], types, mode.promises, push):
             yield from spilling.push(guarantee(time, encoder.type_code(type)))
     yield from spilling.push(end())
-    assert not spilling.frames.all and not spilling.shelf.pieces and not spilling.shelf.store.size
+    assert not spilling.state.frames.all and not spilling.state.runs.pieces and not spilling.state.runs.store.size
     yield spilling
     spilling.close()
 
@@ -244,7 +244,7 @@ class Run:
         detector, most = self.detector(), 0
         for items in self.batches:
             detector.push(items)
-            most = max(most, grip.used(detector))
+            most = max(most, bytes_used(detector))
         return most
 
 
@@ -356,7 +356,7 @@ def small(folder: Path, *, many: int, patience: int, held: bool = False) -> tupl
     run = Run(disorder=0, count=201, held=held, duplicates=0)
     spilling = Spilling(run.detector(), 1, folder, many=many, patience=patience)
     played(spilling, run.batches)
-    assert spilling.cut <= 160 and spilling.frames.all
+    assert spilling.state.cut <= 160 and spilling.state.frames.all
     return run, spilling
 
 
@@ -412,7 +412,7 @@ def test_an_idle_stream_waits_for_nothing(tmp_path: Path) -> None:
     run = Run(disorder=0, count=401, held=True, duplicates=0)
     spilling, detector = Spilling(run.detector(), 6000, tmp_path), run.detector()
     found, expected = played(spilling, run.batches), [detector.push(items) for items in run.batches]
-    assert spilling.frames.all
+    assert spilling.state.frames.all
     for time in (150, 151):
         found += spilling.push(guarantee(time))
         expected.append(detector.push(guarantee(time)))
@@ -425,9 +425,9 @@ def test_guarantees_remove_files(tmp_path: Path) -> None:
     assert written > 0
     spilling.push(guarantee(120))
     less = spilling.spilled.bytes_on_disk
-    assert 0 < less < written and spilling.frames.all[0].low > 40
+    assert 0 < less < written and spilling.state.frames.all[0].low > 40
     spilling.push(guarantee(1000))
-    assert not spilling.frames.all
+    assert not spilling.state.frames.all
     spilling.push(end())
     assert spilling.spilled.bytes_on_disk == 0 and not list(tmp_path.rglob("*.arrows"))
     spilling.close()
@@ -440,8 +440,8 @@ def test_a_stream_that_comes_backwards(tmp_path: Path) -> None:
     run.rows = run.rows.take(pa.array(range(999, -1, -1)))
     spilling = Spilling(run.detector(), 20_000, tmp_path)
     found = played(spilling, run.batches)
-    assert len(spilling.frames) > 4
-    assert max(piece.level for piece in spilling.shelf.pieces) > 1
+    assert len(spilling.state.frames) > 4
+    assert max(piece.level for piece in spilling.state.runs.pieces) > 1
     assert net([*found, *spilling.push(end())]) == run.expected
 
 
@@ -460,7 +460,7 @@ def test_a_snapshot_needs_no_file(held: bool, tmp_path: Path) -> None:
     assert not list((tmp_path / "one").iterdir())
     again = Spilling(run.detector(), 8000, tmp_path / "two")
     again.restore(parts)
-    assert again.spilled.deferred == sum(frame.pending for frame in spilling.frames)
+    assert again.spilled.deferred == sum(frame.pending for frame in spilling.state.frames)
     found += played(again, batches[12:])
     assert net([*found, *again.push(end())]) == run.expected
     assert again.counters.matches - again.counters.retracted == sum(run.expected.values())

@@ -111,20 +111,20 @@ ROOMS = {
     "encode": "columns objects arrow batch times values eids content auto_eids row merge stored",
     "engine": (
         "operator detector stream_time branch codegen expressions kernels module_cache runtime derive evaluate payload"
-        " ledger purge changes kinds debt tables inspect snapshot"
+        " ledger purge changes kinds debt tables inspect snapshot replay partial_state"
     ),
     "engine/codegen": "program layout source snippets block_facts intake nest levels members forbidden certainty",
     "engine/runtime": "words storing buffers keys waiting held purge purge_table arithmetic entries library plain",
     "codec": "container snapshot_parts",
     "order": "strategy lateness sort guarantees release auto settled kept",
-    "spill": "detector budget frames runs files schedule reload snapshot",
+    "spill": "detector state budget frames runs files schedule reload snapshot",
     "select": "per_key rate_limit",
     "graph": "query_graph stages composites",
     "run": (
         "query schemas schema_from_query complete_schema files inputs bad_rows session state matches show plot sinks"
         " atomic progress"
     ),
-    "shards": "routes job kernel_shipment time_slices shard_labels blocks shard watermark identity memories result",
+    "shards": "routes job kernel_shipment time_slices shard_labels blocks shard live timed_rows watermark identity memories result",
     "spark": (
         "detect event_frame explain expressions shuffle batch processor stream checkpoint rescale answer_columns write"
         " settled metrics files worker_reads setup"

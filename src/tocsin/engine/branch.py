@@ -6,7 +6,8 @@ it, and calls again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -34,6 +35,7 @@ Marks: TypeAlias = npt.NDArray[np.int8]
 NO_MARKS: Marks = np.zeros(1, np.int8)
 WHOLE, REAL = np.dtype(np.int64), np.dtype(np.float64)
 Answers: TypeAlias = tuple[Ints, Ints]  # the columns of OUT, and the members they refer to
+NO_WINDOW = -(1 << 61)  # a window in which nothing fits
 CHUNK = 1 << 16  # rows per kernel call: long pushes stay interruptible and memory follows the clock
 
 
@@ -469,6 +471,72 @@ class Branch:
         self.KM = table
         self.T[rt.KM_SIZE] = size
 
+    # --- parts of the state ---------------------------------------------------------------------------------------
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of stored events and waiting answers; free room and tables for keys and output are not counted."""
+        if not self._ready:
+            return 0
+        return 8 * int(self.T[rt.TOP]) * self.program.words + 8 * self.waiting * self.PD.shape[1]
+
+    def stored_events(self) -> tuple[Ints, Ints]:
+        """The numbers and ends of stored events; one that stands at several leaves is there several times."""
+        if not self._ready:
+            return NOBODY, NOBODY
+        places = self._places(self.H, self.D[self.D[:, 2] > self.D[:, 1]])
+        return self.H[places, 1], self.H[places, 0]
+
+    def first_ends(self, answers: Ints) -> Ints:
+        """The end of the first event of each waiting answer."""
+        first: Ints = self.bound(answers)[:, 1::2].min(axis=1)
+        return first
+
+    def forget_answers(self, before: int) -> None:
+        """Forget the waiting answers whose first event ends before a time."""
+        if not self.program.waits or not self.waiting:
+            return
+        entries = self.waiting_answers()
+        stay = self.first_ends(entries) >= before
+        if stay.all():
+            return
+        count = int(self.T[WAITING])
+        heap, aside = entries[:count][stay[:count]], entries[count:][stay[count:]]
+        self.PD[: len(heap)] = heap[np.argsort(heap[:, 0], kind="stable")]  # what is sorted is a heap
+        self.PD[len(self.PD) - len(aside) :] = aside
+        self.T[WAITING], self.T[rt.ASIDE] = len(heap), len(aside)
+
+    def forget_events(self, before: int) -> None:
+        """Forget the events that end before a time; the others move into an array that is just large enough."""
+        if not self._ready:
+            return
+        horizon = int(self.T[HORIZON])
+        self.T[HORIZON] = max(horizon, before)
+        size = max(64, 2 * self._compact(self.H, copy=False))
+        smaller = np.zeros((size, self.program.words), np.int64)
+        self._compact(smaller, copy=True)
+        self.H = smaller
+        self.T[HORIZON] = horizon
+        self._lend()
+
+    def reset(self) -> None:
+        """Forget everything but the kernel; all arrays are made anew when the next event comes."""
+        self._ready, self._ranked = False, -1
+        self._drained, self._args, self.state = [], None, ()
+        self.H = np.zeros((0, 0), np.int64)  # the largest of the arrays
+        self.purger = Purger(self)
+
+    @contextmanager
+    def silenced(self) -> Iterator[None]:
+        """Store events meanwhile without looking for their answers: nothing fits into the window."""
+        self.prepare()
+        window = int(self.T[rt.PARAMS])
+        self.T[rt.PARAMS] = NO_WINDOW
+        try:
+            yield
+        finally:
+            self.T[rt.PARAMS] = window
+
     # --- batches --------------------------------------------------------------------------------------------------
 
     def _columns(self, items: Items) -> dict[str, Column]:
@@ -619,6 +687,11 @@ class Branch:
         for _, begin, end in self.live_places():
             used.update(self.H[begin:end, 2:].ravel().tolist())
         return used
+
+
+def reads_eids(branches: Iterable[Branch], items: Items) -> bool:
+    """Whether kernels read eids, seen by the first items: those have them, or ties in time need computed ones."""
+    return items.eid_high is not None or any(branch.needs_order for branch in branches)
 
 
 def withdrawals(items: Items) -> Bools | None:

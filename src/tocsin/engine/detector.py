@@ -20,7 +20,7 @@ from tocsin.encode.merge import runs
 from tocsin.encode.row import LentRow
 from tocsin.engine import runtime as rt
 from tocsin.engine import snapshot as saved
-from tocsin.engine.branch import NOBODY, Answers, Branch
+from tocsin.engine.branch import NOBODY, Answers, Branch, reads_eids
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes, Members, no_changes
 from tocsin.engine.ledger import Ledger
 from tocsin.engine.operator import Counters, Operator
@@ -72,7 +72,7 @@ class Detector:
         self.withdrawn = 0  # the number of the next event when an event was last withdrawn
         self.eids: bool | None = None
         self.begins = self.gaps = 0
-        self._seen = self._matches = self._retracted = 0
+        self.seen = self.matches = self.retracted = 0
         self.branches = [Branch(self, block) for block in plan.alternatives]
         self.time.mine = self.all_types
         self.ledger = Ledger.of(plan)
@@ -99,14 +99,14 @@ class Detector:
         return said
 
     def _said(self, batch: ChangeBatch) -> Changes:
-        return Changes([batch] if len(batch.op) else [], self._frontier())
+        return Changes([batch] if len(batch.op) else [], self.frontier)
 
     def _push_rows(self, items: Items) -> ChangeBatch:
         """Feed events and withdrawals."""
         self._open(items)
         first, before, count = self.next, self.time.clock, len(items)
         self.next = first + count
-        self._seen += count
+        self.seen += count
         given = self._ranked(items, first) if self.eids and items.eid_high is None else items
         raw, accepted, clock = [], 0, before
         for branch in self.branches:
@@ -133,7 +133,7 @@ class Detector:
             return self._said(self._push_rows(one))
         number = self.next
         self.next = number + 1
-        self._seen += 1
+        self.seen += 1
         accepted, raw = 0, []
         given = one if self._twin is None else self._ranked_one(one, self._twin, number)
         for branch in self.branches:
@@ -162,7 +162,7 @@ class Detector:
         if self.time.ended:
             raise InputError("the stream has ended", hint="start a new detector, or do not push the end before")
         if self.eids is None:
-            self.eids = items.eid_high is not None or any(branch.needs_order for branch in self.branches)
+            self.eids = reads_eids(self.branches, items)
 
     # --- what others ask ------------------------------------------------------------------------------------------
 
@@ -171,7 +171,8 @@ class Detector:
         """A detector works on no other operator."""
         return ()
 
-    def _frontier(self) -> int:
+    @property
+    def frontier(self) -> int:
         """No later change is of a match that ends at or before this."""
         time = self.time
         if time.ended:
@@ -201,7 +202,7 @@ class Detector:
     @property
     def counters(self) -> Counters:
         """What was seen, and how many events are kept."""
-        total = Counters(self._seen, matches=self._matches, retracted=self._retracted)
+        total = Counters(self.seen, matches=self.matches, retracted=self.retracted)
         total.begins, total.gaps = self.begins, self.gaps
         total.look = lambda: sum(branch.live for branch in self.branches)
         for branch in self.branches:
@@ -253,8 +254,8 @@ class Detector:
             changes.known = {type: self.time.guaranteed(type, self.time.clock) for type in self.all_types}
         settled = (self.ordered or self.time.final) and not self.withdrawn  # then nothing is ever taken back
         gained = len(changes) if settled else int(np.count_nonzero(changes.op > 0))
-        self._matches += gained
-        self._retracted += len(changes) - gained
+        self.matches += gained
+        self.retracted += len(changes) - gained
         return changes
 
     def _bound(self, view: View, branch: Branch, columns: Ints, members: Ints) -> ChangeBatch:

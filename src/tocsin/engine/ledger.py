@@ -64,7 +64,11 @@ class Ledger:
         return changes.pick(np.array(keep, np.int64))
 
     def forget(self, clock: int) -> None:
-        """Drop the bindings whose window has passed, whenever there are twice as many as were left the last time."""
+        """Drop the bindings whose window has passed, whenever there are twice as many as were left the last time.
+
+        All events of a justification lie within a window of where its binding starts, and it is judged a window after
+        them at the latest. So two windows after that start no justification comes or goes any more.
+        """
         if self.within is None or len(self.starts) < self._enough:
             return
         old = [key for key, start in self.starts.items() if start + 2 * self.within < clock]

@@ -32,6 +32,7 @@ MANY = 16  # so many rows are compared with each row that is named before their 
 MERGED = 256  # so many small chunks in a row become one
 SMALL = 4096  # rows of a small chunk
 MOST_SINGLE = 1 << 16  # single rows that stay dicts
+SINGLE = 400  # bytes of a single row that is a dict, about
 AT_ONCE = 1024  # single rows that become a chunk when there are too many
 
 
@@ -91,11 +92,30 @@ class Chunk:
         at = self.places(numbers)
         if len(at) == len(self.types):
             return self
-        high, low = None if self.high is None else self.high[at], None if self.low is None else self.low[at]
-        rows, kept = self.taken(at), numbers - self.first
-        chunk = Chunk(self.first, rows, self.types[at], self.start[at], self.end[at], high, low, kept)
-        chunk.last_end = self.last_end
+        chunk = self.some(at)
+        chunk.level = 0
         return chunk
+
+    def some(self, at: Ints) -> Chunk:
+        """Some of its rows, in order, as a chunk."""
+        high, low = None if self.high is None else self.high[at], None if self.low is None else self.low[at]
+        kept = at if self.kept is None else self.kept[at]
+        chunk = Chunk(self.first, self.taken(at), self.types[at], self.start[at], self.end[at], high, low, kept)
+        chunk.last_end, chunk.level = self.last_end, self.level
+        return chunk
+
+    def since(self, time: int) -> Chunk | None:
+        """The rows that end at or after a time; None if there are none."""
+        stay = self.end >= time
+        if stay.all():
+            return self
+        return self.some(np.flatnonzero(stay)) if stay.any() else None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its rows, and of what is known of them beside; times are among the rows."""
+        own = sum(array.nbytes for array in (self.high, self.low, self.kept) if array is not None)
+        return int(self.rows.nbytes) + self.types.nbytes + own
 
     def by_end(self) -> tuple[Ints, Ints | None]:
         """The ends in order, and the rows in that order (None: as they are)."""
@@ -409,6 +429,20 @@ class Payload:
                 del tail[:head]
                 head = 0
             self.head = head
+
+    def drop_rows_before(self, time: int) -> None:
+        """Forget every row that ends before a time, also in the midst of chunks."""
+        self._flush()
+        self.chunks = [kept for chunk in self.chunks if (kept := chunk.since(time)) is not None]
+        last: Chunk | None = None
+        for chunk in self.chunks:
+            chunk.run = last.run + 1 if last is not None and last.level == chunk.level else 1
+            last = chunk
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that are kept, about."""
+        return SINGLE * (len(self.tail) - self.head) + sum(chunk.nbytes for chunk in self.chunks)
 
     @property
     def count(self) -> int:

@@ -20,9 +20,11 @@ from tocsin.encode.stored import without_nulls
 from tocsin.encode.times import ticks
 from tocsin.engine.ledger import Ledger
 from tocsin.engine.payload import Rows, whole
+from tocsin.engine.replay import replay_events
 from tocsin.errors import StateError, TocsinError
 from tocsin.events import BEGINNING
-from tocsin.items import Ints, Items
+from tocsin.items import Ints, Items, tick
+from tocsin.items import end as end_of_stream
 
 if TYPE_CHECKING:
     from tocsin.engine.branch import Branch
@@ -57,9 +59,9 @@ def _summary(detector: Detector) -> Part:
         "promises": detector.time.guarantees,
         "next": detector.next,
         "eids": detector.eids,
-        "seen": detector._seen,
-        "matches": detector._matches,
-        "retracted": detector._retracted,
+        "seen": detector.seen,
+        "matches": detector.matches,
+        "retracted": detector.retracted,
     }
     waiting = {
         f"held/{number}": held_names(detector, branch)
@@ -180,9 +182,10 @@ def load(detector: Detector, parts: list[Part], answers: list[ChangeBatch] | Non
     events = [_read_events(detector, part) for part in parts if part.id != ID]
     items = _fitting(detector, events) if events else []
     for each in items:
-        changes = detector.push(each)
-        if answers is not None:
-            answers += changes
+        if answers is None:
+            replay_events(detector, each)
+        else:
+            answers += detector.push(each)
     _resume(detector, summaries, answers)
 
 
@@ -258,18 +261,17 @@ def _resume(detector: Detector, summaries: list[Summary], answers: list[ChangeBa
     for state in summaries:  # several states of one stream: what each was promised holds for its own events only
         for type, time in state.promises.items():
             detector.time.guarantees[type] = min(time, *(each.promises.get(type, BEGINNING) for each in summaries))
-    due = [branch.advance(detector.time.clock, newest.ended) for branch in detector.branches]
+    due = detector.push(end_of_stream() if newest.ended else tick(detector.time.clock))
     if answers is not None:
-        answers.append(detector._changes(due))
+        answers += due
     for number, branch in enumerate(detector.branches):
         held = [state.held[number] for state in summaries if number in state.held]
         if answers is None and branch.purger.by_type and len(held) == len(summaries):
             branch.hold_only(np.isin(held_names(detector, branch), np.concatenate(held)))
-    detector.time.ended = newest.ended
     detector.next = max(detector.next, newest.next)
-    detector._seen = sum(state.seen for state in summaries)
-    detector._matches = sum(state.matches for state in summaries)
-    detector._retracted = sum(state.retracted for state in summaries)
+    detector.seen = sum(state.seen for state in summaries)
+    detector.matches = sum(state.matches for state in summaries)
+    detector.retracted = sum(state.retracted for state in summaries)
     if detector.ledger is not None and answers is None:
         detector.ledger.counts.clear()
         detector.ledger.starts.clear()

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 
 from tocsin.engine import runtime as rt
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import EVERY, ItemKind, Items
+from tocsin.items import EVERY, Bools, Ints, ItemKind, Items, clock_before
+
+
+def too_late(clock: int, slack: int, ends: Ints) -> Bools:
+    """Which events of a batch, in order of arrival, end more than `slack` before the clock at which they come.
+
+    This is what too late means wherever an event is judged by those before it. Kernels say the same of one event at a
+    time (T[SLACK] in the generated intake). A shard of a stream on Spark judges by the guarantee before the micro-batch
+    instead, because within one nobody knows the order of arrival: see `shards/shard`.
+    """
+    late: Bools = ends < clock_before(clock, ends) - slack
+    return late
 
 
 @dataclass(slots=True)
@@ -60,6 +71,10 @@ class StreamTime:
             self.clock = max(self.clock, min(time + 1, END_OF_TIME))
         for each in self.types if type == EVERY else self.types[type : type + 1]:
             self.guarantees[each] = max(self.guarantees.get(each, BEGINNING), time)
+
+    def too_late(self, ends: Ints) -> Bools:
+        """Which events of a batch come too late, given their ends."""
+        return too_late(self.clock, self.slack, ends)
 
     def released(self, type: str) -> tuple[int, int]:
         """What answers may rely on about a type: all to come end after a time, or after the clock less a lag."""

@@ -18,6 +18,7 @@ from tocsin.codec import decode as decoded
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import QUIET, Changes
 from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.stream_time import too_late
 from tocsin.errors import InputError, TocsinWarning
 from tocsin.events import BEGINNING
 from tocsin.items import (
@@ -28,7 +29,6 @@ from tocsin.items import (
     ItemKind,
     Items,
     Strings,
-    clock_before,
     control,
     is_sorted,
 )
@@ -148,9 +148,8 @@ class Lateness:
         if in_order or self.slack is None:
             self.clock = max(self.clock, int(end[-1] if in_order else end.max()))
             return None
-        before = clock_before(self.clock, end)
-        self.clock = max(int(before[-1]), int(end[-1]))
-        late: Bools = end < before - self.slack
+        late = too_late(self.clock, self.slack, end)
+        self.clock = max(self.clock, int(end.max()))
         return late if late.any() else None
 
     def _behind(self, items: Items) -> Bools | None:

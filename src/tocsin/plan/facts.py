@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from tocsin.plan.block import Block, LastEnd, Plan, Point, Scope, WindowHigh, WindowLow
 from tocsin.plan.endpoints import graph_of
@@ -84,19 +85,65 @@ def extent(plan: Plan) -> int | None:
     return 0 if all(is_filter(block) for block in plan.alternatives) else plan.within
 
 
-def horizon(plan: Plan) -> int | None:
-    """For how many ticks after it is guaranteed an event can matter; None without a window; 0 for a filter.
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far around a match the events lie that make or decide it, in ticks.
 
-    A leading and a trailing negation together need two windows: the trailing one is decided a window after the first
-    event of the match, which itself may come a window after the leading violation.
+    All its own events lie within `extent`, the window. Events that it is judged by (forbidden ones, members of sets)
+    lie there too, unless a scope ends with the window: `back`, a leading one may lie up to a window before the last
+    event; `ahead`, a trailing one up to a window after the first event.
+
+    Whoever asks how long an event matters asks it of another point, so the same two facts give three answers. Where
+    matches feed further queries, or hidden events justify them, further windows come on top: see `routes.reach_of`,
+    `time_slices.margins` and `ledger.forget`, which say so and start from here.
     """
-    reach = extent(plan)
-    if reach is None:
-        return None
-    scopes = [scope for block in plan.alternatives for scope in root_scopes(block)]
-    ahead = any(isinstance(scope.high, WindowHigh) for scope in scopes)
-    behind = any(isinstance(scope.low, WindowLow) for scope in scopes)
-    return reach * 2 if ahead and behind else reach
+
+    extent: int
+    back: bool
+    ahead: bool
+
+    @property
+    def around_first(self) -> tuple[int, int]:
+        """How far before and after the end of a match's first event the others end."""
+        return (self.extent if self.back else 0), self.extent
+
+    @property
+    def around_last(self) -> tuple[int, int]:
+        """How far before and after the end of a match's last event the others end."""
+        return self.extent, (self.extent if self.ahead else 0)
+
+    @property
+    def lasting(self) -> int:
+        """For how many ticks after its time is guaranteed an event can matter.
+
+        A leading and a trailing scope together need two windows: the trailing one is decided a window after the first
+        event of the match, which itself may come a window after the leading event.
+        """
+        return 2 * self.extent if self.back and self.ahead else self.extent
+
+
+def reach(plan: Plan) -> Reach | None:
+    """How far the events around a match lie; None without a window, where every event may meet every other."""
+    length = extent(plan)
+    return None if length is None else _reach(plan.alternatives, length)
+
+
+def reach_of_block(block: Block, within: int | None) -> Reach | None:
+    """The reach of one alternative of a plan."""
+    length = 0 if is_filter(block) else within
+    return None if length is None else _reach([block], length)
+
+
+def _reach(blocks: Iterable[Block], length: int) -> Reach:
+    scopes = [scope for block in blocks for scope in root_scopes(block)]
+    back = any(isinstance(scope.low, WindowLow) for scope in scopes)
+    return Reach(length, back, any(isinstance(scope.high, WindowHigh) for scope in scopes))
+
+
+def horizon(plan: Plan) -> int | None:
+    """For how many ticks after it is guaranteed an event can matter; None without a window; 0 for a filter."""
+    found = reach(plan)
+    return None if found is None else found.lasting
 
 
 def root_scopes(block: Block) -> list[Scope]:

@@ -332,7 +332,10 @@ class Shard:
     # --- rows ---
 
     def _accepted(self, tables: list[pa.Table], guarantee: int) -> tuple[pa.Table | None, list[str]]:
-        """Split rows into accepted and late ones, judged by the guarantee before this batch."""
+        """Split rows into accepted and late ones, judged by the guarantee before this batch.
+
+        Within a micro-batch nobody knows which row came first, so rows cannot be judged by the clock at their arrival.
+        """
         if not tables:
             return None, []
         known = [self._coded(table) for table in tables]

@@ -10,8 +10,8 @@ import numpy as np
 from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.ledger import Ledger
 from tocsin.items import Ints
-from tocsin.plan.block import Plan, WindowHigh
-from tocsin.plan.facts import root_scopes
+from tocsin.plan.block import Plan
+from tocsin.plan.facts import reach
 from tocsin.shards.routes import shows_nothing
 
 SLICE_TO_OVERLAP = 4  # a slice is at least so many times longer than what lies around it
@@ -40,18 +40,17 @@ class Slices:
 def margins(plans: Iterable[Plan]) -> tuple[int, int] | None:
     """Return how far a slice must look back and ahead for these plans; None if a plan has no window.
 
-    All events that decide about a match lie in its window, up to one window before its last event, or after it until
-    its window closes. Where a match has hidden events, its visible end selects the slice, and the hidden events lie up
-    to a window around that.
+    The last end of a match selects its slice. Where a match has hidden events, its visible end does, and the hidden
+    events lie up to a window around that: their own windows come on top on both sides.
     """
     back = ahead = 0
     for plan in plans:
-        if plan.within is None or shows_nothing(plan):
+        found = reach(plan)
+        if found is None or plan.within is None or shows_nothing(plan):
             return None
-        reaches = any(isinstance(s.high, WindowHigh) for block in plan.alternatives for s in root_scopes(block))
         hidden = Ledger.of(plan) is not None
-        back = max(back, plan.within * (2 if hidden else 1))
-        ahead = max(ahead, plan.within * (2 if hidden else 1 if reaches else 0))
+        mine = (2 * plan.within, 2 * plan.within) if hidden else found.around_last
+        back, ahead = max(back, mine[0]), max(ahead, mine[1])
     return back, ahead
 
 

@@ -12,6 +12,7 @@ Paper: Liu et al. 2009, VIII; there alpha_p is `many`, alpha_t `patience`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -22,20 +23,22 @@ import pyarrow as pa
 from tocsin.codec import Part
 from tocsin.encode.merge import runs, sliced, take
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes
+from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.partial_state import bytes_of_a_row, held_answers, words_of_an_event
 from tocsin.errors import TocsinError
-from tocsin.items import Bools, ItemKind, Items, clock_before
-from tocsin.spill import internals as grip
-from tocsin.spill import snapshot as spillstate
-from tocsin.spill.budget import MANY, Spilled
+from tocsin.items import Bools, ItemKind, Items
+from tocsin.spill import snapshot as saved
+from tocsin.spill.budget import MANY, MemoryBudget
 from tocsin.spill.files import record
-from tocsin.spill.reload import only
-from tocsin.spill.schedule import CatchingUp
+from tocsin.spill.frames import only
+from tocsin.spill.schedule import Schedule
+from tocsin.spill.state import Spilled, SplitState
 
 STEP = 0.15  # of the memory limit: what is taken before room is made again
 
 
-class Spilling(CatchingUp):
+class Spilling:
     """A detector for events in any order, within a memory limit in bytes.
 
     The limit is for stored events, waiting answers and rows; tables for keys and output come on top, and so does what a
@@ -46,6 +49,26 @@ class Spilling(CatchingUp):
     also as early as is possible with reading one event for four that come).
     """
 
+    def __init__(
+        self,
+        detector: Detector,
+        memory_limit: int,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        many: int | None = None,
+        patience: int | None = None,
+    ) -> None:
+        if detector.ordered:
+            raise TocsinError("events in order need no disk", hint="use a detector that takes events in any order")
+        if memory_limit < 1:
+            raise TocsinError(f"a memory limit of {memory_limit} bytes leaves no room", hint="give a positive number")
+        self.live = detector
+        self.state = SplitState(detector, memory_limit, folder)
+        self.budget = MemoryBudget(self.state)
+        self.schedule = Schedule(self.state, self.budget, many=many, patience=patience)
+        self._owed: list[ChangeBatch] = []  # answers that an error kept from being given
+        self._told_at = -1  # the number of the next event when time was last told
+
     # --- the one verb ------------------------------------------------------------------------------------------------
 
     def push(self, items: Items) -> Changes:
@@ -54,23 +77,20 @@ class Spilling(CatchingUp):
             if self._can_take_one(items.time):  # type: ignore[attr-defined]  # `single` says that it is a LentRow
                 return self._push_one(items)
             items = items.copy()  # type: ignore[attr-defined]
-        self._make_room()
-        return Changes(self._given(lambda found: self._push_all(items, found)), self._frontier())
+        self.budget.make_room()
+        return Changes(self._given(lambda found: self._push_all(items, found)), self.state.frontier)
 
     def _can_take_one(self, time: int) -> bool:
         """Whether an event concerns the live detector only, and nothing else is to be done."""
         return not (
-            self._grown + self._live_bytes > self._most_live
-            or not self._is_apart(time)
-            or self._owed
-            or (self.frames.all and self._is_busy)
+            self.budget.is_short or not self._is_apart(time) or self._owed or (self.state.frames.all and self._is_busy)
         )
 
     def _push_one(self, one: Items) -> Changes:
-        self._grown += grip.SINGLE + 8 * sum(branch.program.words for branch in self.live.branches)
+        self.budget.grow(bytes_of_a_row(self.live))
         self._see(1)
         found = self.live.push(one)
-        return found if found is QUIET else Changes(self._kept(map(self._live_owned, found)), self._frontier())
+        return found if found is QUIET else Changes(self.state.answers_of_live(found), self.state.frontier)
 
     @property
     def _is_busy(self) -> bool:
@@ -104,58 +124,53 @@ class Spilling(CatchingUp):
         for begin in range(0, max(1, len(items)), step):
             if begin:
                 with suppress(TocsinError):  # it is tried again before the next batch
-                    self._make_room()
+                    self.budget.make_room()
             part = items if step >= len(items) else sliced(items, begin, min(step, len(items) - begin))
             self._take(part, found)
-            self._catch_up(found, more=self.patience is None)
+            self.schedule.catch_up(found, more=self.schedule.patience is None)
 
     def _hear(self, items: Items, found: list[ChangeBatch]) -> None:
         """Tell the live detector, then the frames, how far time has passed."""
         idle, self._told_at = self._told_at == self.live.next, self.live.next
-        found += self._kept(map(self._live_owned, self.live.push(items)))
-        self._catch_up(found, idle=idle)
+        found += self.state.answers_of_live(self.live.push(items))
+        self.schedule.catch_up(found, idle=idle)
 
     def _step(self, items: Items) -> int:
         """How many rows to take at once, so that there is time to make room."""
         if not len(items):
             return 1
-        words = sum(branch.program.words for branch in self.live.branches)
+        words = words_of_an_event(self.live)
         row = int(items.payload.nbytes) // len(items) + 16 * words
-        return max(MANY, int(self.limit * STEP) // max(1, row))
+        return max(MANY, int(self.state.limit * STEP) // max(1, row))
 
     # --- events ------------------------------------------------------------------------------------------------------
 
     def _is_apart(self, end: int) -> bool:
         """Whether an event concerns the live detector only."""
-        return end >= self.edge
+        return end >= self.state.edge
 
     def _take(self, items: Items, found: list[ChangeBatch]) -> None:
         """The live detector takes everything: what concerns frames only is of no use there, and soon forgotten."""
         base, apart = self.live.next, not len(items) or self._is_apart(int(items.end.min()))
-        mine = None if apart else self.live.known_types[items.types] & ~self._too_late(items)
+        mine = None if apart else self.live.known_types[items.types] & ~self.live.time.too_late(items.end)
         if mine is not None:
-            self._wake_for_withdrawals(items, mine, found)
+            self._load_for_withdrawals(items, mine, found)
         self._see(len(items))
         changes = self._to_live(items)
         if mine is not None:
-            self._set_aside(items, base, mine & (items.end < self.edge))
+            self._set_aside(items, base, mine & (items.end < self.state.edge))
             self._defer(items, base, mine, found)
-        found += self._kept(map(self._live_owned, changes))
+        found += self.state.answers_of_live(changes)
 
     def _see(self, count: int) -> None:
-        seen, matches, retracted = self.counts
-        self.counts = (seen + count, matches, retracted)
-        self._credit = min(self._credit + count / 4, self.shelf.rows)
+        seen, matches, retracted = self.state.counts
+        self.state.counts = (seen + count, matches, retracted)
+        self.schedule.see(count)
 
     def _to_live(self, items: Items) -> Changes:
-        words = sum(branch.program.words for branch in self.live.branches)
-        self._grown += items.payload.nbytes + len(items) * (20 + 16 * words)
+        words = words_of_an_event(self.live)
+        self.budget.grow(items.payload.nbytes + len(items) * (20 + 16 * words))
         return self.live.push(items)
-
-    def _too_late(self, items: Items) -> Bools:
-        """Rows that end too far behind the clock of their arrival."""
-        late: Bools = items.end < clock_before(self.live.time.clock, items.end) - self.live.time.slack
-        return late
 
     def _set_aside(self, items: Items, base: int, rows: Bools) -> None:
         """Store events where frames will find them."""
@@ -165,82 +180,79 @@ class Spilling(CatchingUp):
             high, low = (None if array is None else array[at] for array in (items.eid_high, items.eid_low))
             signs = items.signs
             table = record(items.payload.take(pa.array(at)), base + at, high, low, None if signs is None else signs[at])
-            self.shelf.keep(table, self.live.next + 1)
+            self.state.runs.keep(table, self.live.next + 1)
 
     def _defer(self, items: Items, base: int, mine: Bools, found: list[ChangeBatch]) -> None:
-        """Frames that are awake take events at once; for the others they are counted."""
+        """Frames that are loaded take events at once; for the others they are counted."""
         at = np.flatnonzero(mine)
-        if not len(at) or not self.frames.all:
+        if not len(at) or not self.state.frames.all:
             return
-        for frame, count in self.frames.touched(items.end[at]):
+        for frame, count in self.state.frames.touched(items.end[at]):
             frame.rows += count
             if frame.detector is None:
                 frame.since = frame.since if frame.pending else base
                 frame.pending += count
                 continue
-            low, high = self.frames.region([frame])
+            low, high = self.state.frames.region([frame])
             rows = mine & (items.end >= low) & (items.end <= high)
-            found += self._kept(only(each, frame.owns) for each in frame.detector.push(take(items, rows)))
+            found += self.state.answers(only(each, frame.owns) for each in frame.detector.push(take(items, rows)))
             frame.known = self.live.next
-            frame.hold(grip.held(frame.detector))
-        self.spill_counts.deferred_most = max(self.spill_counts.deferred_most, self._deferred)
+            frame.hold(held_answers(frame.detector))
+        self.state.spill_counts.deferred_most = max(self.state.spill_counts.deferred_most, self._deferred)
 
-    def _wake_for_withdrawals(self, items: Items, mine: Bools, found: list[ChangeBatch]) -> None:
+    def _load_for_withdrawals(self, items: Items, mine: Bools, found: list[ChangeBatch]) -> None:
         """An event that is taken back is taken back at once: what it leaves behind is not stored."""
         if items.kinds is None:
             return
         at = np.flatnonzero(mine & (items.kinds == ItemKind.WITHDRAWAL))
         if len(at):
-            for frame, _ in self.frames.touched(items.end[at]):
+            for frame, _ in self.state.frames.touched(items.end[at]):
                 if frame.detector is None:
-                    self._load([frame], self._knowledge(), found, stay=True)
+                    self.schedule.load([frame], self.state.knowledge(), found, stay=True)
 
     @property
     def _deferred(self) -> int:
-        return sum(frame.pending for frame in self.frames)
+        return sum(frame.pending for frame in self.state.frames)
 
     # --- what others ask ---------------------------------------------------------------------------------------------
-
-    def _frontier(self) -> int:
-        """No later change is of a match that ends at or before this."""
-        waiting = [frame.low for frame in self.frames if frame.pending or frame.held]
-        back = self.frames.reach.ahead if any(variable.hidden for variable in self.plan.variables) else 0
-        return min([self.live._frontier(), *(low - 1 - back for low in waiting)])
 
     @property
     def counters(self) -> Counters:
         """What was seen and is kept; duplicates of events that were spilled are not counted."""
-        total, (seen, matches, retracted) = self.live.counters, self.counts
-        waiting = total.waiting + sum(frame.held for frame in self.frames)
-        look = lambda: total.live + self.shelf.rows  # noqa: E731
+        total, (seen, matches, retracted) = self.live.counters, self.state.counts
+        waiting = total.waiting + sum(frame.held for frame in self.state.frames)
+        look = lambda: total.live + self.state.runs.rows  # noqa: E731
         return replace(total, seen=seen, matches=matches, retracted=retracted, waiting=waiting, look=look)
 
     @property
     def spilled(self) -> Spilled:
         """How much is on disk, what was loaded and what waits."""
-        self.measure()
+        self.budget.measure()
         return replace(
-            self.spill_counts,
-            frames=len(self.frames),
-            rows_loaded=self.recall.rows_read,
-            bytes_on_disk=self.shelf.store.size,
+            self.state.spill_counts,
+            frames=len(self.state.frames),
+            rows_loaded=self.schedule.loader.rows_read,
+            bytes_on_disk=self.state.runs.store.size,
             deferred=self._deferred,
         )
 
     @property
     def texts_in_use(self) -> set[int]:
         """Codes of texts that are still used."""
-        awake = [frame.detector for frame in self.frames if frame.detector is not None]
-        return {code for detector in (self.live, *awake, *self.recall.spare) for code in detector.texts_in_use}
+        loaded = [frame.detector for frame in self.state.frames if frame.detector is not None]
+        return {
+            code for detector in (self.live, *loaded, *self.schedule.loader.spare) for code in detector.texts_in_use
+        }
 
     def close(self) -> None:
         """Remove what is on disk."""
-        self.shelf.store.close()
+        self.state.runs.store.close()
 
     def snapshot(self, since: int = 0) -> list[Part]:
         """The state as parts that need no file: those that changed since a version, and the summaries."""
-        return spillstate.save(self, since)
+        return saved.save(self.state, since)
 
     def restore(self, parts: Iterable[Part]) -> None:
         """Take up a saved state, also one that was saved without spilling; this must be new."""
-        spillstate.load(self, list(parts))
+        saved.load(self.state, list(parts))
+        self.budget.measure()

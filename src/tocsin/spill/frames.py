@@ -10,7 +10,7 @@ Paper: Liu et al. 2009, VIII, has frames of state by time; that they own answers
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,51 +18,34 @@ import numpy as np
 
 from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.detector import Detector
+from tocsin.engine.partial_state import HeldAnswers
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import EVERY, NO_SOURCE, Bools, Ints, ItemKind, Items, control
-from tocsin.plan.block import Plan, WindowLow
-from tocsin.plan.facts import root_scopes
-from tocsin.spill.internals import Held
 
-
-@dataclass(frozen=True, slots=True)
-class FrameReach:
-    """How far before and after the end of its first event the events of an answer end."""
-
-    behind: int
-    ahead: int
-
-    @staticmethod
-    def of(plan: Plan) -> FrameReach | None:
-        """None without a window: every event may meet every other."""
-        if plan.within is None:
-            return None
-        scopes = [scope for block in plan.alternatives for scope in root_scopes(block)]
-        looks_back = any(isinstance(scope.low, WindowLow) for scope in scopes)
-        return FrameReach(plan.within if looks_back else 0, plan.within)
+Owns = Callable[[Ints], Bools]
 
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What is known of time: the clock, and for each type what was promised."""
+    """What is known of time: the clock, and for each type what is guaranteed."""
 
     clock: int = BEGINNING
-    promises: Mapping[str, int] = field(default_factory=dict)
+    guarantees: Mapping[str, int] = field(default_factory=dict)
     ended: bool = False
 
     @property
     def order(self) -> tuple[int, int]:
         """What was known later is not smaller."""
-        return self.clock, sum(self.promises.values())
+        return self.clock, sum(self.guarantees.values())
 
     def behind(self) -> int:
         """No event will end at or before this."""
-        return END_OF_TIME if self.ended else min(self.promises.values(), default=BEGINNING)
+        return END_OF_TIME if self.ended else min(self.guarantees.values(), default=BEGINNING)
 
     def items(self, types: tuple[str, ...]) -> Items:
         """The same as a detector is told it."""
         said = [(ItemKind.TICK, EVERY, NO_SOURCE, self.clock, self.clock)]
-        for type, time in self.promises.items():
+        for type, time in self.guarantees.items():
             said.append((ItemKind.GUARANTEE, types.index(type), NO_SOURCE, time, time))
         if self.ended:
             said.append((ItemKind.END, EVERY, NO_SOURCE, END_OF_TIME, END_OF_TIME))
@@ -75,7 +58,8 @@ class Frame:
 
     `known` is the number of the first event that they do not know yet, `at` what was known of time. Of the events since
     then `pending` concern this frame, the first of them numbered `since`. `held` answers wait for guarantees, none can
-    be settled before one of `wakes` is reached. A frame that is awake has a detector and is always up to date.
+    be settled before one of the times in `waits_for` is guaranteed. A frame that is loaded has a detector and is always
+    up to date.
     """
 
     low: int
@@ -86,51 +70,54 @@ class Frame:
     pending: int = 0
     since: int = 0
     held: int = 0
-    wakes: tuple[tuple[str | None, int], ...] = ()
-    slept: int | None = None  # the number of the next event when it went to sleep with answers held
+    waits_for: tuple[tuple[str | None, int], ...] = ()
+    unloaded_at: int | None = None  # the number of the next event when it was unloaded with answers held
     detector: Detector | None = None
 
     def owns(self, first: Ints) -> Bools:
         owned: Bools = (first >= self.low) & (first < self.high)
         return owned
 
-    def hold(self, held: Held) -> None:
+    def hold(self, held: HeldAnswers) -> None:
         """Take note of the answers among these that are its own."""
-        mine = np.flatnonzero(self.owns(held.first)).tolist()
+        mine = np.flatnonzero(self.owns(held.first_ends)).tolist()
         self.held = len(mine)
         first: dict[str | None, int] = {}
         for at in mine:
             type, until = held.types[at], int(held.until[at])
             first[type] = min(until, first.get(type, until))
-        self.wakes = tuple(first.items())
+        self.waits_for = tuple(first.items())
 
     def is_due(self, guarantees: Mapping[str, int]) -> bool:
         """Whether guarantees may settle an answer that is held."""
         if not self.held:
             return False
         furthest = max(guarantees.values())
-        return any((furthest if type is None else guarantees[type]) >= until for type, until in self.wakes)
+        return any((furthest if type is None else guarantees[type]) >= until for type, until in self.waits_for)
 
     def saved(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in SAVED}
-        return plain | {"wakes": [list(wake) for wake in self.wakes], "at": asdict(self.at)}
+        return plain | {"waits_for": [list(wait) for wait in self.waits_for], "at": asdict(self.at)}
 
     @staticmethod
     def restored(state: Mapping[str, Any]) -> Frame:
         frame = Frame(at=Knowledge(**state["at"]), **{name: state[name] for name in SAVED})
-        frame.wakes = tuple((type, until) for type, until in state["wakes"])
+        frame.waits_for = tuple((type, until) for type, until in state["waits_for"])
         return frame
 
 
 NEVER = 2**62
-SAVED = ("low", "high", "known", "rows", "pending", "since", "held", "slept")
+SAVED = ("low", "high", "known", "rows", "pending", "since", "held", "unloaded_at")
 
 
 class Frames:
-    """All frames, one behind the other; the last one ends where the live detector begins."""
+    """All frames, one behind the other; the last one ends where the live detector begins.
 
-    def __init__(self, reach: FrameReach) -> None:
-        self.reach = reach
+    The events of an answer end at most `behind` before and `ahead` after the end of its first event.
+    """
+
+    def __init__(self, behind: int, ahead: int) -> None:
+        self.behind, self.ahead = behind, ahead
         self.all: list[Frame] = []
 
     def __len__(self) -> int:
@@ -143,8 +130,8 @@ class Frames:
         """The frames with answers that events may change, each with the number of these events."""
         lows = np.array([frame.low for frame in self.all], np.int64)
         highs = np.array([frame.high for frame in self.all], np.int64)
-        begin = np.searchsorted(highs, ends - self.reach.ahead, side="right")
-        stop = np.searchsorted(lows, ends + self.reach.behind, side="right")
+        begin = np.searchsorted(highs, ends - self.ahead, side="right")
+        stop = np.searchsorted(lows, ends + self.behind, side="right")
         there = begin < stop
         steps = np.zeros(len(lows) + 1, np.int64)
         np.add.at(steps, begin[there], 1)
@@ -154,7 +141,7 @@ class Frames:
 
     def region(self, group: list[Frame]) -> tuple[int, int]:
         """The ends of the events that neighbouring frames depend on: from, to."""
-        return group[0].low - self.reach.behind, group[-1].high - 1 + self.reach.ahead
+        return group[0].low - self.behind, group[-1].high - 1 + self.ahead
 
     def known(self, group: list[Frame], ends: Ints) -> Ints:
         """For ends in order: the number up to which every frame that depends on such an event knows it."""
@@ -183,7 +170,7 @@ class Frames:
         where = self.all.index(frame)
         later = Frame(
             at, frame.high, frame.known, frame.at, frame.rows // 2, frame.pending, frame.since, frame.held,
-            frame.wakes, frame.slept,
+            frame.waits_for, frame.unloaded_at,
         )  # fmt: skip
         frame.high, frame.rows = at, frame.rows - later.rows
         self.all.insert(where + 1, later)
@@ -206,3 +193,24 @@ def first_ends(changes: ChangeBatch) -> Ints:
         if there.any():
             np.minimum(first, rows.end[rows.at(column)], out=first, where=there)
     return first
+
+
+def only(changes: ChangeBatch, owns: Owns) -> ChangeBatch:
+    """The answers whose first event ends where the owner says."""
+    if not len(changes):
+        return changes
+    mine = owns(first_ends(changes))
+    return changes if mine.all() else changes.pick(np.flatnonzero(mine))
+
+
+def owned_by(frames: list[Frame]) -> Owns:
+    """Tell the answers that one of some frames owns."""
+    frames = list(frames)
+
+    def owns(first: Ints) -> Bools:
+        mine: Bools = np.zeros(len(first), np.bool_)
+        for frame in frames:
+            mine |= frame.owns(first)
+        return mine
+
+    return owns

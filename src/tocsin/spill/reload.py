@@ -1,13 +1,13 @@
-"""Recall: frames are brought up to date in a detector of their own, filled from the shelf.
+"""Reloading: frames are brought up to date in a detector of their own, which is filled with stored events.
 
-Events that the frames knew are fed without asking for answers, those that they did not know are pushed in order of
-arrival. Where every event of a query has a key and no answer is held, only events whose key an unknown event has are
+Events that the frames knew are replayed without answers, those that they did not know are pushed in order of arrival.
+ Where every event of a query has a key and no answer is held, only events whose key an unknown event has are
 of interest: all others stay what they were, bytes on disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,23 +18,24 @@ from tocsin.encode.batch import one_batch
 from tocsin.encode.merge import take
 from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.detector import Detector
-from tocsin.items import Bools, Ints, Items
+from tocsin.engine.partial_state import another, bytes_used, held_answers, reset, words_of_an_event
+from tocsin.engine.payload import View, distinct
+from tocsin.engine.replay import replay_events
+from tocsin.items import Ints, Items
 from tocsin.plan.block import Plan
 from tocsin.plan.rewrite import all_blocks
-from tocsin.spill import internals as grip
 from tocsin.spill.files import EID, HIGH, LOW, NUMBER, SIGN, Piece, Reader, ints, joined
-from tocsin.spill.frames import Frame, Frames, Knowledge, first_ends
-from tocsin.spill.runs import Shelf, split_at
+from tocsin.spill.frames import Frame, Frames, Knowledge, only, owned_by
+from tocsin.spill.runs import SortedRuns, split_at
 
-Owns = Callable[[Ints], Bools]
 MOST_SPARE = 2
 
 
-class Recall:
+class FrameLoader:
     """Detectors for frames, and what they cost."""
 
-    def __init__(self, live: Detector, shelf: Shelf, frames: Frames) -> None:
-        self.live, self.shelf, self.frames = live, shelf, frames
+    def __init__(self, live: Detector, runs: SortedRuns, frames: Frames) -> None:
+        self.live, self.runs, self.frames = live, runs, frames
         self.rows_read = 0
         self.drawn = 16.0  # how many known events an unknown one draws in by its key, lately
         self.weight = {False: 1.0, True: 2.0}  # bytes that were needed for each that lies on disk; selective: True
@@ -49,9 +50,9 @@ class Recall:
 
     def size(self, group: list[Frame], overlap: float) -> int:
         """Bytes that a detector for some frames will need, about; an event concerns `overlap` frames on average."""
-        words = sum(branch.program.words for branch in self.live.branches)
+        words = words_of_an_event(self.live)
         low, high = self.frames.region(group)
-        size, count = self.shelf.amount(low, high)
+        size, count = self.runs.amount(low, high)
         selective = self.is_selective(group)
         whole = (size + 16 * words * count) * self.weight[selective]
         if not count or not selective:
@@ -69,10 +70,10 @@ class Recall:
 
         Each frame joins where it stopped. What it would say to what came before, it has said.
         """
-        detector = self.spare.pop() if self.spare else grip.another(self.live)
+        detector = self.spare.pop() if self.spare else another(self.live)
         waiting = sorted(group, key=lambda frame: (frame.known, frame.at.order))
         pending = self._fill(detector, group, waiting[0].known)
-        self.peak = grip.used(detector)
+        self.peak = bytes_used(detector)
         changes: list[ChangeBatch] = []
         told: list[Frame] = []
         at = waiting[0].at if self.live.time.holds else self._before(waiting)
@@ -83,42 +84,43 @@ class Recall:
             if some is not None:
                 changes += [only(each, owned_by(told)) for each in detector.push(some)]
             if frame is None:
-                self.peak = max(self.peak, grip.used(detector))
+                self.peak = max(self.peak, bytes_used(detector))
             if then != at:
                 changes += [only(each, owned_by(told)) for each in detector.push(then.items(detector.types))]
                 at = then
             if frame is not None:
                 told.append(frame)
-        held = grip.held(detector)
+        held = held_answers(detector)
         for frame in group:
             frame.known, frame.at, frame.pending = next, now, 0
             frame.hold(held)
-        return [grip.slim(each) for each in changes if len(each)], detector
+        return [without_unshown_rows(each) for each in changes if len(each)], detector
 
     def _before(self, frames: list[Frame]) -> Knowledge:
-        """If no answers are held: what the first frame was promised, at a time when the windows of all had passed."""
-        return Knowledge(max(frame.at.clock for frame in frames), frames[0].at.promises)
+        """If no answers are held: what the first frame was guaranteed, at a time when the windows of all had passed."""
+        return Knowledge(max(frame.at.clock for frame in frames), frames[0].at.guarantees)
 
     def release(self, detector: Detector) -> None:
         """A detector is not needed any more."""
         if len(self.spare) < MOST_SPARE:
-            self.spare.append(grip.emptied(detector))
+            reset(detector)
+            self.spare.append(detector)
 
     def _fill(self, detector: Detector, group: list[Frame], before: int) -> Pending:
         """Feed what was known before a number; the rest comes back, in order of arrival."""
         low, high = self.frames.region(group)
-        pieces = self.shelf.within(low, high)
+        pieces = self.runs.within(low, high)
         parted = {piece.id: self._split(piece, group) for piece in pieces if piece.newest >= before}
         pending = _in_order_of_arrival([new for _, new in parted.values()])
         wanted = self._keys(pending) if self.is_selective(group) else None
         known = []
         for piece in pieces:
-            rows = parted[piece.id][0] if piece.id in parted else self.shelf.read(piece, low, high)
+            rows = parted[piece.id][0] if piece.id in parted else self.runs.read(piece, low, high)
             known.append(rows if wanted is None else self._among(rows, wanted))
         if any(SIGN in rows.schema.names for rows in known):
             known = without_withdrawn(known)
         for table in joined(known, sort=self.live.time.holds):
-            grip.feed(detector, self._reader.items(one_batch(table), self.live.strings))
+            replay_events(detector, self._reader.items(one_batch(table), self.live.strings), settled=True)
         self.rows_read += sum(piece.count for piece in pieces)
         if pending is None:
             return Pending(np.zeros(0, np.int64), None)
@@ -137,7 +139,7 @@ class Recall:
 
     def _split(self, piece: Piece, group: list[Frame]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The rows that every frame knows that depends on them, and the others."""
-        rows = self.shelf.read(piece, *self.frames.region(group))
+        rows = self.runs.read(piece, *self.frames.region(group))
         return split_at(rows, self.frames.known(group, ints(rows, "end")))
 
     def _among(self, rows: pa.RecordBatch, keys: pa.Array) -> pa.RecordBatch:
@@ -192,26 +194,6 @@ def _in_order_of_arrival(batches: list[pa.RecordBatch]) -> pa.Table | None:
     return whole.take(pa.array(np.argsort(ints(whole, NUMBER), kind="stable"))).combine_chunks()
 
 
-def only(changes: ChangeBatch, owns: Owns) -> ChangeBatch:
-    """The answers whose first event ends where it should."""
-    if not len(changes):
-        return changes
-    mine = owns(first_ends(changes))
-    return changes if mine.all() else changes.pick(np.flatnonzero(mine))
-
-
-def owned_by(frames: list[Frame]) -> Owns:
-    frames = list(frames)
-
-    def owns(first: Ints) -> Bools:
-        mine: Bools = np.zeros(len(first), np.bool_)
-        for frame in frames:
-            mine |= frame.owns(first)
-        return mine
-
-    return owns
-
-
 def without_withdrawn(several: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Rows without those that were taken back; the last word about an event counts."""
     said: dict[tuple[object, ...], tuple[int, int]] = {}
@@ -228,3 +210,15 @@ def without_withdrawn(several: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         stay = [said[key] == (number, 1) for key, number in zip(mine, ints(rows, NUMBER).tolist(), strict=True)]
         kept.append(rows.filter(pa.array(stay, pa.bool_())))
     return kept
+
+
+def without_unshown_rows(changes: ChangeBatch) -> ChangeBatch:
+    """Changes with only the rows that they show, so that they keep no others in memory.
+
+    Equal rows without eids are told apart by each other, so those stay as they are.
+    """
+    if not len(changes) or any(chunk.high is None for chunk in changes.payload.chunks):
+        return changes
+    numbers = distinct([*changes.fixed, *(members.events for members in changes.repeated.values())])
+    kept = changes.payload.rows(numbers)
+    return replace(changes, payload=View([chunk.some(at) for chunk, at in kept.pieces]))

@@ -1,4 +1,4 @@
-"""The shelf: all events that are stored outside of detectors; new ones in memory, then on disk, found by time.
+"""Sorted runs: the events that are stored outside of detectors; new ones in memory, then on disk, found by time.
 
 What comes late is written in runs, each sorted and cut into pieces; runs of about the same size are merged, so that a
 stretch of time never lies in many pieces. Nothing is changed in place: if the disk fails, everything is as it was.
@@ -20,8 +20,8 @@ RUNS = 8  # of one level, before they are merged
 SMALL, LARGE = 1 / 100, 1 / 12  # of the memory limit: a piece of what came late, and of merged runs
 
 
-class Shelf:
-    """Pieces, those in memory being the tail."""
+class SortedRuns:
+    """Pieces of runs; those that are still in memory are the tail."""
 
     def __init__(self, folder: str | os.PathLike[str] | None, limit: int) -> None:
         self.store, self.limit = Store(folder), limit
@@ -33,7 +33,7 @@ class Shelf:
         """Store rows in memory for now."""
         self._add([self.store.keep(table, version)])
 
-    def put(self, table: pa.Table, version: int, size: float) -> None:
+    def write(self, table: pa.Table, version: int, size: float) -> None:
         """Store rows on disk, as pieces of about `size` bytes."""
         self._add(self.store.write(cut_up(table, size), version))
 

@@ -12,40 +12,40 @@ from typing import Any
 import pyarrow as pa
 
 from tocsin.codec import Part, decode, encode, only_part, reading
+from tocsin.engine.partial_state import forget_before
 from tocsin.engine.snapshot import add_to_ledger, ledger_arrays
 from tocsin.events import BEGINNING
-from tocsin.spill import internals as grip
-from tocsin.spill.budget import Keeping, Spilled
 from tocsin.spill.files import unpacked
 from tocsin.spill.frames import Frame
+from tocsin.spill.state import Spilled, SplitState
 
 KIND = "spill summary"
 SUMMARY, PIECE = "spill", "spill."
 
 
-def save(keeping: Keeping, changed_since: int) -> list[Part]:
+def save(state: SplitState, changed_since: int) -> list[Part]:
     """The parts of the live detector, the summary, and the pieces that are new since a version."""
-    store, pieces = keeping.shelf.store, keeping.shelf.pieces
+    store, pieces = state.runs.store, state.runs.pieces
     new = [piece for piece in pieces if piece.version > changed_since]
     return [
-        *keeping.live.snapshot(changed_since),
-        Part(SUMMARY, keeping.live.next, _summary(keeping)),
+        *state.live.snapshot(changed_since),
+        Part(SUMMARY, state.live.next, _summary(state)),
         *(Part(f"{PIECE}{piece.id}", piece.version, store.data(piece)) for piece in new),
     ]
 
 
-def _summary(keeping: Keeping) -> bytes:
+def _summary(state: SplitState) -> bytes:
     words = {
-        "cut": keeping.cut,
-        "edge": keeping.edge,
-        "frames": [frame.saved() for frame in keeping.frames],
-        "pieces": [[piece.id, piece.level, piece.run] for piece in keeping.shelf.pieces],
-        "made": keeping.shelf.store.next,
-        "next": keeping.live.next,
-        "counts": list(keeping.counts),
-        "spilled": asdict(keeping.spill_counts),
+        "cut": state.cut,
+        "edge": state.edge,
+        "frames": [frame.saved() for frame in state.frames],
+        "pieces": [[piece.id, piece.level, piece.run] for piece in state.runs.pieces],
+        "made": state.runs.store.next,
+        "next": state.live.next,
+        "counts": list(state.counts),
+        "spilled": asdict(state.spill_counts),
     }
-    return encode(KIND, words, arrays=ledger_arrays(keeping.ledger))
+    return encode(KIND, words, arrays=ledger_arrays(state.ledger))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +63,19 @@ class SpillSummary:
     ledger: Mapping[str, Any]
 
 
-def load(keeping: Keeping, parts: list[Part]) -> None:
+def load(state: SplitState, parts: list[Part]) -> None:
     """Take up a state, also one that was saved without spilling. All is read before anything is changed."""
     mine = [part for part in parts if part.id == SUMMARY or part.id.startswith(PIECE)]
     summary = _read(mine) if mine else None
-    live = keeping.live
-    live.ledger = keeping.ledger  # a state that was saved without spilling has its counts there
+    live = state.live
+    live.ledger = state.ledger  # a state that was saved without spilling has its counts there
     try:
         live.restore([part for part in parts if part not in mine])
     finally:
         live.ledger = None
-    keeping.counts = (live._seen, live._matches, live._retracted)
+    state.counts = (live.seen, live.matches, live.retracted)
     if summary is not None:
-        _resume(keeping, summary)
-    keeping.measure()
+        _resume(state, summary)
 
 
 def _read(parts: list[Part]) -> SpillSummary:
@@ -95,17 +94,17 @@ def _read(parts: list[Part]) -> SpillSummary:
         )  # fmt: skip
 
 
-def _resume(keeping: Keeping, state: SpillSummary) -> None:
+def _resume(state: SplitState, summary: SpillSummary) -> None:
     """Set what is known beside the live detector; what was on disk is written to disk again."""
-    keeping.cut, keeping.edge, keeping.shelf.store.next = state.cut, state.edge, state.made
-    keeping.frames.all = state.frames
-    keeping.counts, keeping.spill_counts = state.counts, state.spilled
-    if keeping.ledger is not None:
-        keeping.ledger.counts.clear()
-        keeping.ledger.starts.clear()
-        add_to_ledger(keeping.ledger, state.ledger)
-    for piece in state.pieces:
-        keeping.shelf.take_up(*piece)
-    keeping.live.next = max(keeping.live.next, state.next)
-    if keeping.cut > BEGINNING:
-        grip.forget(keeping.live, keeping.cut - keeping.frames.reach.behind, keeping.cut)
+    state.cut, state.edge, state.runs.store.next = summary.cut, summary.edge, summary.made
+    state.frames.all = summary.frames
+    state.counts, state.spill_counts = summary.counts, summary.spilled
+    if state.ledger is not None:
+        state.ledger.counts.clear()
+        state.ledger.starts.clear()
+        add_to_ledger(state.ledger, summary.ledger)
+    for piece in summary.pieces:
+        state.runs.take_up(*piece)
+    state.live.next = max(state.live.next, summary.next)
+    if state.cut > BEGINNING:
+        forget_before(state.live, state.cut - state.frames.behind, answers_before=state.cut)

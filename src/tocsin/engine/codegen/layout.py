@@ -8,9 +8,9 @@ from tocsin.engine.codegen.block_facts import is_terminal, reaches_ahead
 from tocsin.engine.codegen.program import MASK_BITS, WITHDRAWN, Shape, Stored
 from tocsin.engine.derive import derive
 from tocsin.functions import Function
-from tocsin.plan.block import Block, Leaf, Plan, Scope, WindowHigh, WindowLow
+from tocsin.plan.block import Block, Leaf, Plan, Scope
 from tocsin.plan.expr import Bound, Col, User, walk
-from tocsin.plan.facts import is_filter
+from tocsin.plan.facts import reach_of_block
 from tocsin.plan.rewrite import blocks_below
 from tocsin.schema import Kind
 
@@ -138,17 +138,9 @@ class Layout:
         yield from (scope for _, scope in self.root.scopes)
 
     def span(self) -> int | None:
-        """Events are needed for a window behind the clock; for two where an answer that waits looks back as well.
-
-        A rule about one event needs none of them.
-        """
-        if is_filter(self.root):
-            return 0
-        if self.within is None:
-            return None
-        ahead = any(isinstance(scope.high, WindowHigh) for scope in self.root_scopes())
-        back = any(isinstance(scope.low, WindowLow) for scope in self.root_scopes())
-        return 2 * self.within if ahead and back else self.within
+        """How far behind the clock events are needed; None: for ever."""
+        reach = reach_of_block(self.root, self.within)
+        return None if reach is None else reach.lasting
 
     def places_of(self, type: str) -> list[tuple[Leaf, int]]:
         """The leaves that an event of a type can fill, each with the alternative it fills."""
