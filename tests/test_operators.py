@@ -54,7 +54,7 @@ MORE = {
     Lateness: {"admits"},  # the short way of an event that nobody reads
     Auto: {"follow", "resume"},  # Remembering: for hosts that replay a log
     PerKey: {"follow", "resume"},
-    Spilling: {"close", "measure"},  # it owns files, and says how much memory it uses
+    Spilling: {"close"},  # it owns files
     QueryGraph: {"encode", "guarantee", "passes", "detectors", "nothing"},  # what its hosts need to make items
 }
 

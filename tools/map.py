@@ -124,7 +124,10 @@ ROOMS = {
         "query schemas schema_from_query complete_schema files inputs bad_rows session state matches show plot sinks"
         " atomic progress"
     ),
-    "shards": "routes job kernel_shipment time_slices shard_labels blocks shard live timed_rows watermark identity memories result",
+    "shards": (
+        "routes job kernel_shipment time_slices shard_labels blocks shard live timed_rows watermark identity memories"
+        " result"
+    ),
     "spark": (
         "detect event_frame explain expressions shuffle batch processor stream checkpoint rescale answer_columns write"
         " settled metrics files worker_reads setup"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from tocsin.graph.query_graph import QueryGraph
 
@@ -12,13 +13,12 @@ def memories(graphs: Iterable[QueryGraph]) -> list[bytes]:
     return [operator.memory for graph in graphs for operator in graph.remembering]
 
 
-def follow(graphs: Iterable[QueryGraph], stored: Iterable[bytes]) -> None:
-    """Prepare operators for a replay of the log."""
-    for operator, memory in zip((each for graph in graphs for each in graph.remembering), stored, strict=False):
+@contextmanager
+def remembered(graphs: Iterable[QueryGraph], stored: Iterable[bytes]) -> Iterator[None]:
+    """Replay the log meanwhile: operators are prepared for it before, and go on from what they remembered after it."""
+    pairs = list(zip((each for graph in graphs for each in graph.remembering), stored, strict=False))
+    for operator, memory in pairs:
         operator.follow(memory)
-
-
-def resume(graphs: Iterable[QueryGraph], stored: Iterable[bytes]) -> None:
-    """Let operators go on from what they remembered, after the log was replayed."""
-    for operator, memory in zip((each for graph in graphs for each in graph.remembering), stored, strict=False):
+    yield
+    for operator, memory in pairs:
         operator.resume(memory)

@@ -10,26 +10,24 @@ from __future__ import annotations
 import json
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tocsin.codec import damaged, decode, encode, reading, stamp
 from tocsin.encode.batch import one_batch
-from tocsin.encode.times import ticks
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.graph.query_graph import QueryGraph
-from tocsin.items import Ints, Items, advanced, end, is_sorted, tick
 from tocsin.shards.blocks import COPY, Note, as_bytes, as_table, coded, described, uncoded
 from tocsin.shards.identity import Known, admit, check_layout
-from tocsin.shards.job import Job, Shards
-from tocsin.shards.memories import follow, memories, resume
-from tocsin.shards.routes import Unit, reach_of
+from tocsin.shards.job import Job
+from tocsin.shards.live import Live
+from tocsin.shards.memories import memories, remembered
+from tocsin.shards.routes import reach_of
+from tocsin.shards.timed_rows import TimedRows
 from tocsin.shards.watermark import Slack
 
 TAIL = 8  # the newest blocks stay as they are, so that a worker that missed a few batches can catch up
@@ -102,112 +100,7 @@ class Head:
             return Head(**words, blocks=blocks, units=units, memories=remembered)
 
 
-# --- detectors in memory -------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Cohort:
-    """The units that began with the same block, as one query graph; `held` rows wait for the guarantee."""
-
-    since: int
-    graph: QueryGraph
-    numbers: list[int]
-    held: list[pa.RecordBatch] = field(default_factory=list)
-
-    def answers(self, job: Job, items: Items) -> Iterator[pa.RecordBatch]:
-        """Push items and give the answers with the columns of the result."""
-        yield from job.answers(self.numbers, self.graph.push(items))
-
-
-def _passed(guarantee: int) -> Items:
-    """Return the items that tell a graph of the guarantee, or of the end of the stream."""
-    return end() if guarantee >= END_OF_TIME else advanced(guarantee - 1)
-
-
-class Live:
-    """The detectors of a shard in memory, up to date with all blocks before `next`."""
-
-    def __init__(self, job: Job, shards: Shards, head: Head) -> None:
-        self.job, self.next, self.token = job, 0, ""
-        by_since: dict[int, list[Unit]] = {}
-        for unit in shards.group.units:
-            by_since.setdefault(head.units[unit.name].since, []).append(unit)
-        self.cohorts = [Cohort(since, *job.graph(shards.group, units)) for since, units in sorted(by_since.items())]
-
-    @property
-    def graphs(self) -> list[QueryGraph]:
-        return [cohort.graph for cohort in self.cohorts]
-
-    def take(self, rows: Sequence[tuple[int, pa.Table]], guarantee: int, clock: int) -> Iterator[pa.RecordBatch]:
-        """Push numbered blocks of rows. A strategy that sorts sees only rows before the guarantee, others see all."""
-        if not self.job.strategy.sorts:
-            yield from self._as_they_come(rows, guarantee, clock)
-            return
-        for cohort in self.cohorts:
-            cohort.held += [one_batch(table) for number, table in rows if number >= cohort.since and table.num_rows]
-            ripe, cohort.held = released(cohort.held, guarantee, self.job)
-            if ripe is not None:
-                yield from cohort.answers(self.job, cohort.graph.encode(ripe))
-            if guarantee > BEGINNING:
-                yield from cohort.answers(self.job, _passed(guarantee))
-
-    def _as_they_come(
-        self, rows: Sequence[tuple[int, pa.Table]], guarantee: int, clock: int
-    ) -> Iterator[pa.RecordBatch]:
-        """Push rows in order of arrival; without an arrival column, the rows of a batch are taken in order of time."""
-        for cohort in self.cohorts:
-            for number, table in rows:
-                if number >= cohort.since and table.num_rows:
-                    yield from cohort.answers(self.job, cohort.graph.encode(self._arranged(table)))
-            yield from cohort.answers(self.job, tick(clock))
-            if guarantee > BEGINNING:
-                yield from cohort.answers(self.job, _passed(guarantee))
-
-    def _arranged(self, table: pa.Table) -> pa.RecordBatch:
-        """Return the rows of a block by arrival, or by time where no column tells the arrival."""
-        rows, arrival = one_batch(table), self.job.arrival
-        if arrival is not None and arrival in rows.schema.names:  # a block may be older than the wish
-            return rows.take(pc.sort_indices(rows, sort_keys=[(arrival, "ascending")]))
-        ends = ends_of(rows, self.job)
-        return rows if is_sorted(ends) else rows.take(pa.array(np.argsort(ends, kind="stable")))
-
-    @property
-    def waiting(self) -> int:
-        """Count the rows that wait for the guarantee, or the answers that are held."""
-        if not self.job.strategy.sorts:
-            return sum(cohort.graph.counters.waiting for cohort in self.cohorts)
-        return max((sum(rows.num_rows for rows in cohort.held) for cohort in self.cohorts), default=0)
-
-
 _alive: OrderedDict[tuple[str, str, int], Live] = OrderedDict()
-
-
-def ends_of(rows: pa.RecordBatch, job: Job) -> Ints:
-    return ticks(rows.column(job.columns.end or job.columns.time), "end")[0]
-
-
-def released(held: list[pa.RecordBatch], until: int, job: Job) -> tuple[pa.RecordBatch | None, list[pa.RecordBatch]]:
-    """Split held rows into those that end before `until`, sorted by time (None: none), and those that stay held."""
-    if not held:
-        return None, held
-    rows = _together(held)
-    ends = ends_of(rows, job)
-    if is_sorted(ends):  # as files are mostly written
-        count = int(np.searchsorted(ends, until))
-        rest = [rows.take(pa.array(np.arange(count, rows.num_rows)))] if count < rows.num_rows else []  # a copy
-        return rows.slice(0, count) if count else None, rest
-    ripe = ends < until
-    if not ripe.any():
-        return None, [rows]
-    rest = [] if ripe.all() else [rows.filter(pa.array(~ripe))]
-    at = np.flatnonzero(ripe)
-    return rows.take(pa.array(at[np.argsort(ends[at], kind="stable")])), rest
-
-
-def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    return one_batch(pa.concat_tables([pa.Table.from_batches([b]) for b in batches], promote_options="default"))
 
 
 # --- one micro-batch -----------------------------------------------------------------------------------------------
@@ -301,12 +194,11 @@ class Shard:
             return live
         missed = None if live is None else self._missed(live)
         if live is None or missed is None:
-            live, missed = Live(self.job, self.shards, head), head.blocks
-        follow(live.graphs, head.memories)
-        rows = [(block.number, self._rows(block)) for block in missed if block.size]
-        for _ in live.take(rows, head.guarantee, head.clock):
-            pass  # these answers were given when the rows came
-        resume(live.graphs, head.memories)
+            since = {name: known.since for name, known in head.units.items()}
+            live, missed = Live(self.job, self.shards, since), head.blocks
+        blocks = [(block.number, self._rows(block)) for block in missed if block.size]
+        with remembered(live.graphs, head.memories):
+            live.replay(blocks, head.guarantee, head.clock)
         return live
 
     def _missed(self, live: Live) -> list[StoredBlock] | None:
@@ -331,7 +223,7 @@ class Shard:
 
     # --- rows ---
 
-    def _accepted(self, tables: list[pa.Table], guarantee: int) -> tuple[pa.Table | None, list[str]]:
+    def _accepted(self, tables: list[pa.Table], guarantee: int) -> tuple[TimedRows | None, list[str]]:
         """Split rows into accepted and late ones, judged by the guarantee before this batch.
 
         Within a micro-batch nobody knows which row came first, so rows cannot be judged by the clock at their arrival.
@@ -340,43 +232,40 @@ class Shard:
             return None, []
         known = [self._coded(table) for table in tables]
         rows = one_batch(pa.concat_tables(known, promote_options="default"))
-        late = ends_of(rows, self.job) < guarantee
         copies = rows.column(COPY) if COPY in rows.schema.names else None
-        plain = rows if copies is None else rows.drop_columns([COPY])
+        plain = TimedRows.of(rows if copies is None else rows.drop_columns([COPY]), self.job)
+        late = plain.ends < guarantee
         if not late.any():
-            return pa.Table.from_batches([plain]), []
+            return plain, []
         first = late if copies is None else late & (copies.to_numpy(zero_copy_only=False) == 0)
-        told = [described(plain, at) for at in np.flatnonzero(first).tolist()]
-        return pa.Table.from_batches([plain.filter(pa.array(~late))]), told
+        told = [described(plain.rows, at) for at in np.flatnonzero(first).tolist()]
+        return plain.only(~late), told
 
-    def _append(self, rows: pa.Table | None) -> list[tuple[int, pa.Table]]:
+    def _append(self, rows: TimedRows | None) -> list[tuple[int, TimedRows]]:
         """Append the rows to the log as a new block; a batch without rows is a block too, since guarantees moved."""
         head = self.head
         head.token = uuid.uuid4().hex[:16]
         number, head.next = head.next, head.next + 1
-        if rows is None or not rows.num_rows:
+        if rows is None or not len(rows):
             head.blocks.append(StoredBlock(number, BEGINNING, head.token))
             return []
         lasting = self._lasting(rows)
         data, last = b"", BEGINNING
-        if lasting.num_rows:
-            data = as_bytes(uncoded(lasting, self.job.columns.type), stored=True)
-            last = int(ends_of(one_batch(lasting), self.job).max())
+        if len(lasting):
+            data = as_bytes(uncoded(pa.Table.from_batches([lasting.rows]), self.job.columns.type), stored=True)
+            last = int(lasting.ends.max())
             self.store.write(number, data)
-        cut = lasting.num_rows < rows.num_rows
+        cut = len(lasting) < len(rows)
         head.blocks.append(StoredBlock(number, last, head.token, 0, len(data), stamp(data), cut))
         return [(number, rows)]
 
-    def _lasting(self, rows: pa.Table) -> pa.Table:
+    def _lasting(self, rows: TimedRows) -> TimedRows:
         """Return the rows that a query can still need after this batch; only those are stored."""
         reach = reach_of(self.shards.group.units)
-        if reach is None:
-            return rows
-        needed = ends_of(one_batch(rows), self.job) >= self.head.guarantee - reach - 1
-        return rows if needed.all() else rows.filter(pa.array(needed))
+        return rows if reach is None else rows.only(rows.ends >= self.head.guarantee - reach - 1)
 
-    def _rows(self, block: StoredBlock) -> pa.Table:
-        return self._coded(self._stored(block))
+    def _rows(self, block: StoredBlock) -> TimedRows:
+        return TimedRows.of(self._coded(self._stored(block)), self.job)
 
     def _coded(self, rows: pa.Table) -> pa.Table:
         """Return rows with dictionary-coded types; with texts, where matches of other queries are read beside them."""

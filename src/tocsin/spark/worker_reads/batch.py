@@ -22,8 +22,8 @@ from tocsin.events import END_OF_TIME
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.result import conformed
 from tocsin.shards.routes import Group, Unit
-from tocsin.shards.shard import released
 from tocsin.shards.time_slices import cut, margins
+from tocsin.shards.timed_rows import TimedRows, released
 from tocsin.spark.batch import answered
 from tocsin.spark.event_frame import EventFrame
 
@@ -164,11 +164,11 @@ def _slice(files: Files, job: Job, number: int) -> Iterator[pa.RecordBatch]:
 
 def in_order(files: Files, pieces: list[RowGroup], job: Job) -> Iterator[pa.RecordBatch]:
     """Give the rows of row groups in order of time; rows that the next group may still precede are held."""
-    held: list[pa.RecordBatch] = []
+    held: list[TimedRows] = []
     for at, piece in enumerate(pieces):
-        held.append(_read(files, piece))
+        held.append(TimedRows.of(_read(files, piece), job))
         until = pieces[at + 1].first if at + 1 < len(pieces) else END_OF_TIME
-        rows, held = released(held, until, job)
+        rows, held = released(held, until)
         if rows is not None:
             yield rows
 
