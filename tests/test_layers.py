@@ -116,6 +116,45 @@ def test_what_breaks_a_rule_is_told(rule: Rule, name: str, imported: set[str]) -
     assert rule("tocsin.spark.detect", {"tocsin.plan.block", "pyspark.sql"}) is None
 
 
+# Spark has no public way to these; the last two are of a pair in Scala.
+PYSPARK = {"_jdf", "_jsc", "_jvm", "_gateway", "_ensure_initialized", "_instantiatedSession", "_1", "_2"}
+
+
+def private_names(tree: ast.Module) -> tuple[set[str], set[str]]:
+    """The names with a leading underscore that a module defines, and those that it asks of others or imports."""
+    defined, asked = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            defined.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            (defined if own else asked).add(node.attr)
+        elif isinstance(node, ast.ImportFrom):
+            asked.update(alias.name for alias in node.names)
+    return defined, {name for name in asked if name.startswith("_") and not name.endswith("__")}
+
+
+def reaches_into_another(name: str, source: str) -> str | None:
+    """How a module uses what is private to another one."""
+    defined, asked = private_names(ast.parse(source))
+    wrong = asked - defined - (PYSPARK if layer(name + ".") in ("spark", "jobs") else set())
+    return f"{name} uses what is private elsewhere: {', '.join(sorted(wrong))}" if wrong else None
+
+
+def test_no_module_reaches_into_another() -> None:
+    found = (reaches_into_another(dotted(path), path.read_text(encoding="utf-8")) for path in MODULES)
+    wrong = [said for said in found if said]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("source", ["branch._ready = True", "from tocsin.engine.branch import _ready", "a.b._c()"])
+def test_reaching_into_another_module_is_told(source: str) -> None:
+    assert "tocsin.spill.budget uses" in str(reaches_into_another("tocsin.spill.budget", source))
+    assert reaches_into_another("tocsin.spill.budget", "self._a = 1\nother._a") is None
+
+
 def test_the_oracle_judges_without_the_judged():
     oracles = sorted((SOURCE / "tocsin" / "testing").glob("oracle*.py"))
     assert oracles, "the oracle is missing"

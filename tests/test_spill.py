@@ -289,6 +289,15 @@ def test_memory_stays_below_the_limit(tmp_path: Path) -> None:
     assert spilling.spilled.bytes_on_disk > 10 * limit
 
 
+def test_a_rule_of_one_event_needs_no_window(tmp_path: Path) -> None:
+    """It remembers its events only to know copies of them, and those come from disk as well."""
+    run = Run("OR(A a, C c) WHERE a.v >= 0", count=600, duplicates=0.2)
+    spilling = Spilling(run.detector(), 8000, tmp_path)
+    found = played(spilling, run.batches)
+    assert spilling.spilled.frames_spilled > 1 and spilling.spilled.bytes_on_disk > 0
+    assert net([*found, *spilling.push(end())]) == run.expected
+
+
 def test_single_events(tmp_path: Path) -> None:
     run = Run(count=400, most=250)
     spilling = Spilling(run.detector(), 30_000, tmp_path)

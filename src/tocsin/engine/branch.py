@@ -528,7 +528,10 @@ class Branch:
 
     @contextmanager
     def silenced(self) -> Iterator[None]:
-        """Store events meanwhile without looking for their answers: nothing fits into the window."""
+        """Store events meanwhile without looking for their answers, because nothing fits into the window.
+
+        Not for ordered input: there an event is stored only if earlier ones fit into its window.
+        """
         self.prepare()
         window = int(self.T[rt.PARAMS])
         self.T[rt.PARAMS] = NO_WINDOW

@@ -339,9 +339,9 @@ class Detector:
             numbers = [branch.live_numbers() for branch in self.branches]
             self.payload.keep(distinct(numbers))
 
-    def _forget(self, *, pushed: bool = True, now: bool = False) -> None:
-        """Drop what no answer can need any more, if there is enough of it to be worth the time, or `now`."""
-        now = now or self.eager
+    def _forget(self, *, pushed: bool = True) -> None:
+        """Drop what no answer can need any more, if there is enough of it to be worth the time, or always (`eager`)."""
+        now = self.eager
         if now or not self.ordered:
             swept = sum(branch.tidy(pushed=pushed, now=now) for branch in self.branches)
             if swept or now:

@@ -85,7 +85,8 @@ def stored(detector: Detector) -> dict[str, list[str]]:
 
     {"a": ["a3", "a7"], "c": ["c5"], "held": ["(a3 b6 d10)"], "C >": ["10"]}
     """
-    detector._forget(now=True)
+    for branch in detector.branches:
+        branch.tidy(now=True)
     found: dict[str, list[Ints]] = {}
     for branch in detector.branches:
         for leaf in branch.leaves():

@@ -19,16 +19,25 @@ def replay(operator: Operator, items: Items) -> None:
 
 
 def replay_events(detector: Detector, items: Items, *, settled: bool = False) -> None:
-    """Push events without looking for their answers, wherever none of these can still wait.
+    """Push events and drop their answers; where that leaves the same state, the kernels do not even look for them.
 
-    An answer that waits for time to pass, or for guarantees, has not been given yet, so it must be found again.
-    `settled`: the clock has passed the windows of all these events, so answers can only wait for guarantees.
+    `settled`: the clock has passed the windows of all these events, so answers can only wait for guarantees. The ledger
+    of hidden justifications must be had from elsewhere: it is not told of answers that nobody looks for.
     """
-    may_wait = detector.time.holds or (not settled and any(branch.program.waits for branch in detector.branches))
     with ExitStack() as stack:
-        if not may_wait:
+        if _can_be_silent(detector, settled=settled):
             if detector.eids is None:
                 detector.eids = reads_eids(detector.branches, items)
             for branch in detector.branches:
                 stack.enter_context(branch.silenced())
         replay(detector, items)
+
+
+def _can_be_silent(detector: Detector, *, settled: bool) -> bool:
+    """Whether the state does not depend on the search for answers.
+
+    An answer that waits for time to pass, or for guarantees, was not given yet, so it must be found again. In order,
+    kernels store an event only if earlier ones fit into its window.
+    """
+    waits = detector.time.holds or (not settled and any(branch.program.waits for branch in detector.branches))
+    return not (detector.ordered or waits)
