@@ -54,7 +54,7 @@ def drawn(seed: int, *, ordered: bool) -> tuple[Plan, list[Event]]:
 @pytest.mark.parametrize("way", WAYS)
 def test_the_state_is_that_of_a_push(way: str) -> None:
     compared = 0
-    for seed in range(examples(60)):
+    for seed in range(examples(400, least=20)):
         plan, events = drawn(seed, ordered=WAYS[way])
         half = len(events) // 2
         if not half:
