@@ -1,8 +1,8 @@
 """Reloading: frames are brought up to date in a detector of their own, which is filled with stored events.
 
 Events that the frames knew are replayed without answers, those that they did not know are pushed in order of arrival.
- Where every event of a query has a key and no answer is held, only events whose key an unknown event has are
-of interest: all others stay what they were, bytes on disk.
+Where every event of a query has a key and no answer is held, only the events of keys with an unknown event are read:
+all others stay what they were, bytes on disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_SPARE = 2
 
 
 class FrameLoader:
-    """Detectors for frames, and what they cost."""
+    """Brings frames up to date in detectors that are used again, and learns what that costs."""
 
     def __init__(self, live: Detector, runs: SortedRuns, frames: Frames) -> None:
         self.live, self.runs, self.frames = live, runs, frames
