@@ -23,7 +23,8 @@ from tocsin.errors import StateError
 from tocsin.functions import Function, registered
 from tocsin.graph.composites import Composites, check_kinds
 from tocsin.graph.stages import Stage, Stages
-from tocsin.items import NO_SOURCE, ItemKind, Items, Strings, control
+from tocsin.graph.texts import TextMemory
+from tocsin.items import NO_SOURCE, Ints, ItemKind, Items, Strings, control
 from tocsin.order.auto import Auto
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.lateness import Lateness
@@ -74,6 +75,7 @@ class QueryGraph:
         stages = [self._stage(number, detector) for number, detector in enumerate(detectors)]
         self.queries = Stages(stages, ordered=order.sorts, late=order.late)
         self.intake = self._intake(frozenset(sources))
+        self._texts = TextMemory(self.strings, self.encoder)
 
     # --- wiring ---
 
@@ -151,7 +153,7 @@ class QueryGraph:
     # --- the one verb ---
 
     def encode(self, batch: pa.RecordBatch) -> Items:
-        """Rows as items."""
+        """Rows as items, to be pushed next: their texts may be forgotten when others are pushed."""
         return self.encoder.encode(batch)
 
     def push(self, items: Items) -> Changes:
@@ -166,7 +168,10 @@ class QueryGraph:
             rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
             self.seen += len(items.types[rows])
             self.relevant += int(np.count_nonzero(items.types[rows] >= 0))
-        return self.intake.push(items)
+        changes = self.intake.push(items)
+        if self.strings.added > self._texts.enough:
+            self._texts.forget(self)
+        return changes
 
     def passes(self, end: int) -> bool:
         """Note an event that nobody reads, where no answer waits for time to pass; False if it comes too late."""
@@ -183,6 +188,10 @@ class QueryGraph:
     @property
     def inner(self) -> tuple[Operator, ...]:
         return (self.intake,)
+
+    @property
+    def texts_in_use(self) -> Ints:
+        return self.intake.texts_in_use
 
     @property
     def stages(self) -> list[Stage]:

@@ -23,8 +23,9 @@ from tocsin.codec import Part
 from tocsin.encode.merge import runs, sliced, take
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes
 from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.texts import of_operators
 from tocsin.errors import TocsinError
-from tocsin.items import Bools, ItemKind, Items, clock_before
+from tocsin.items import Bools, Ints, ItemKind, Items, clock_before
 from tocsin.spill import internals as grip
 from tocsin.spill import snapshot as spillstate
 from tocsin.spill.budget import MANY, Spilled
@@ -228,10 +229,10 @@ class Spilling(CatchingUp):
         )
 
     @property
-    def texts_in_use(self) -> set[int]:
-        """Codes of texts that are still used."""
+    def texts_in_use(self) -> Ints:
+        """Codes of texts that are still used; what lies on disk has its texts there."""
         awake = [frame.detector for frame in self.frames if frame.detector is not None]
-        return {code for detector in (self.live, *awake, *self.recall.spare) for code in detector.texts_in_use}
+        return of_operators([self.live, *awake, *self.recall.spare])
 
     def close(self) -> None:
         """Remove what is on disk."""
