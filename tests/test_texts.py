@@ -263,7 +263,6 @@ def test_an_event_behind_a_promise_does_not_meet_old_ones_of_a_text_that_had_its
     assert strings_of(session).texts[1:] == [None, "live"]
     with pytest.warns(TocsinWarning, match="behind what was promised"):
         found = list(session.push({"type": "B", "time": 3, "k": "new"}))
-    assert strings_of(session).texts[1] == "new"
     assert found == []
 
 
