@@ -154,7 +154,9 @@ def soak(seconds: float, *, jit: bool = True, piece: int = 2_000, pieces: int = 
         for arm in arms:
             give(arm, found)
         memory.append(resident())
-        sys.stderr.write(f"\rpiece {len(memory)}: {stream.next:,} orders, {mib(memory[-1])}, texts {arms[-1].texts:,}   ")
+        sys.stderr.write(
+            f"\rpiece {len(memory)}: {stream.next:,} orders, {mib(memory[-1])}, texts {arms[-1].texts:,}   "
+        )
     found = stream.rest()
     for arm in arms:
         give(arm, found)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tocsin.codec import Part, decode, encode, nested, only_part, within
 from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
+from tocsin.encode.eids import prepare_hashing
 from tocsin.encode.stored import RowReader
 from tocsin.engine.changes import ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
@@ -162,16 +163,37 @@ class QueryGraph:
             self.seen += 1
             if items.is_known:  # type: ignore[attr-defined]  # `single` says that it is a LentRow
                 self.relevant += 1
-            return self.intake.push(items)
+            return self._pushed(items)
         items.check()
         if items.payload.num_rows:
+            if not self.seen:
+                self._compile_ahead(eids=items.eid_high is not None)
             rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
             self.seen += len(items.types[rows])
             self.relevant += int(np.count_nonzero(items.types[rows] >= 0))
+        return self._pushed(items)
+
+    def _pushed(self, items: Items) -> Changes:
+        """Push; then forget texts, if enough new ones have come."""
         changes = self.intake.push(items)
         if self.strings.added > self._texts.enough:
             self._texts.forget(self)
         return changes
+
+    def _compile_ahead(self, *, eids: bool) -> None:
+        """Make the kernels of operators that see events later than the first push, so that none is made in mid-stream.
+
+        Those are queries that read matches, which have eids; all behind a sort; and the strategy that is not chosen yet.
+        """
+        if self.queries.chained:
+            prepare_hashing()
+        for number, stage in enumerate(self.stages):
+            if not stage.sources and self.order.kind not in ("slack", "auto"):
+                continue
+            for detector in self.detectors(number):
+                ranked = eids or bool(stage.sources) or any(branch.needs_order for branch in detector.branches)
+                for branch in detector.branches:
+                    branch.compile_ahead(eids=ranked)
 
     def passes(self, end: int) -> bool:
         """Note an event that nobody reads, where no answer waits for time to pass; False if it comes too late."""
