@@ -163,27 +163,26 @@ class QueryGraph:
             self.seen += 1
             if items.is_known:  # type: ignore[attr-defined]  # `single` says that it is a LentRow
                 self.relevant += 1
-            return self._pushed(items)
-        items.check()
-        if items.payload.num_rows:
-            if not self.seen:
-                self._compile_ahead(eids=items.eid_high is not None)
-            rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
-            self.seen += len(items.types[rows])
-            self.relevant += int(np.count_nonzero(items.types[rows] >= 0))
-        return self._pushed(items)
-
-    def _pushed(self, items: Items) -> Changes:
-        """Push; then forget texts, if enough new ones have come."""
+        else:
+            items.check()
+            if items.payload.num_rows:
+                self._see(items)
         changes = self.intake.push(items)
         if self.strings.added > self._texts.enough:
             self._texts.forget(self)
         return changes
 
+    def _see(self, items: Items) -> None:
+        if not self.seen:
+            self._compile_ahead(eids=items.eid_high is not None)
+        rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
+        self.seen += len(items.types[rows])
+        self.relevant += int(np.count_nonzero(items.types[rows] >= 0))
+
     def _compile_ahead(self, *, eids: bool) -> None:
         """Make the kernels of operators that see events later than the first push, so that none is made in mid-stream.
 
-        Those are queries that read matches, which have eids; all behind a sort; and the strategy that is not chosen yet.
+        Those are queries that read matches, which have eids; all behind a sort; and a strategy that is not chosen yet.
         """
         if self.queries.chained:
             prepare_hashing()
