@@ -86,8 +86,9 @@ bench-spark: $(READY) ## Spark end to end against its floor, a self-join and Fli
 bench-disorder: $(READY) ## the papers' experiments on late events, and ours; BENCH=--quick for a short run; docs/experiments
 	$(PY) -m benchmarks.disorder.run $(BENCH)
 
-soak: $(READY) ## MINUTES=10 of late, heavy-tailed, duplicated events: memory stays flat, nothing is lost
+soak: $(READY) ## MINUTES=10 of late, heavy-tailed, duplicated events, and of names that never repeat: memory stays flat
 	$(PY) -m benchmarks.soak --minutes $(MINUTES)
+	$(PY) -m benchmarks.soak_names --minutes $(MINUTES)
 
 fuzz: $(READY) ## N=2000 random queries against the oracle, failures become case files; FUZZ=--jit compiles too
 	$(PY) tools/fuzz.py --queries $(N) $(FUZZ)

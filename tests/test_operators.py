@@ -29,7 +29,7 @@ from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import Event, eid_number
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.graph.stages import Stages
-from tocsin.items import EVERY, NO_SOURCE, ItemKind, Items, Strings, control, end, guarantee, tick
+from tocsin.items import EVERY, NO_SOURCE, Ints, ItemKind, Items, Strings, control, end, guarantee, tick
 from tocsin.order.auto import Auto
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
@@ -214,6 +214,10 @@ class Listing:
     @property
     def counters(self) -> Counters:
         return Counters()
+
+    @property
+    def texts_in_use(self) -> Ints:
+        return np.zeros(0, np.int64)
 
     def snapshot(self, since: int = 0) -> list[Any]:
         del since

@@ -19,7 +19,7 @@ from tocsin.items import Items, Strings, end, tick
 from tocsin.lang.parser import parse
 from tocsin.plan.bind import bind
 from tocsin.plan.block import Plan
-from tocsin.plan.facts import Reach, reach, types_of
+from tocsin.plan.facts import TimeReach, reach, types_of
 from tocsin.plan.passes import optimize
 from tocsin.testing.agree import Bench
 from tocsin.testing.modes import net
@@ -145,16 +145,16 @@ def test_a_detector_that_was_reset_is_like_a_new_one() -> None:
 @pytest.mark.parametrize(
     ("text", "expected", "lasting"),
     [
-        ("SEQ(A a, !C c, B b) WITHIN 10", Reach(10, back=False, ahead=False), 10),
-        ("SEQ(!C c, A a, B b) WITHIN 10", Reach(10, back=True, ahead=False), 10),
-        ("SEQ(A a, B b, !C c) WITHIN 10", Reach(10, back=False, ahead=True), 10),
-        ("SEQ(!C c, A a, B b, !D d) WITHIN 10", Reach(10, back=True, ahead=True), 20),
-        ("A a WITHIN 10", Reach(0, back=False, ahead=False), 0),
-        ("A a", Reach(0, back=False, ahead=False), 0),
+        ("SEQ(A a, !C c, B b) WITHIN 10", TimeReach(10, back=False, ahead=False), 10),
+        ("SEQ(!C c, A a, B b) WITHIN 10", TimeReach(10, back=True, ahead=False), 10),
+        ("SEQ(A a, B b, !C c) WITHIN 10", TimeReach(10, back=False, ahead=True), 10),
+        ("SEQ(!C c, A a, B b, !D d) WITHIN 10", TimeReach(10, back=True, ahead=True), 20),
+        ("A a WITHIN 10", TimeReach(0, back=False, ahead=False), 0),
+        ("A a", TimeReach(0, back=False, ahead=False), 0),
         ("SEQ(A a, B b)", None, None),
     ],
 )
-def test_the_reach_of_a_query(text: str, expected: Reach | None, lasting: int | None) -> None:
+def test_the_reach_of_a_query(text: str, expected: TimeReach | None, lasting: int | None) -> None:
     found = reach(planned(text))
     assert found == expected
     if found is not None:

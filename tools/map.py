@@ -111,7 +111,7 @@ ROOMS = {
     "encode": "columns objects arrow batch times values eids content auto_eids row merge stored",
     "engine": (
         "operator detector stream_time branch codegen expressions kernels module_cache runtime derive evaluate payload"
-        " ledger purge changes kinds debt tables inspect snapshot replay partial_state"
+        " ledger purge changes kinds debt tables inspect texts snapshot replay partial_state"
     ),
     "engine/codegen": "program layout source snippets block_facts intake nest levels members forbidden certainty",
     "engine/runtime": "words storing buffers keys waiting held purge purge_table arithmetic entries library plain",
@@ -119,7 +119,7 @@ ROOMS = {
     "order": "strategy lateness sort guarantees release auto settled kept",
     "spill": "detector state budget frames runs files schedule reload snapshot",
     "select": "per_key rate_limit",
-    "graph": "query_graph stages composites",
+    "graph": "query_graph stages composites texts",
     "run": (
         "query schemas schema_from_query complete_schema files inputs bad_rows session state matches show plot sinks"
         " atomic progress"

@@ -6,7 +6,6 @@ Every attribute is an int64 or a float64: texts are dictionary codes, booleans 0
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar, TypeAlias
@@ -197,7 +196,7 @@ class Strings:
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
-        self._free: list[int] = []
+        self._free: list[int] = []  # codes to be given away, the smallest last
         self.texts: list[str | None] = []
         self.added = 0  # grows with every new text
         self.version = 0  # changes when codes may have been given away
@@ -224,12 +223,20 @@ class Strings:
     def text(self, code: int) -> str | None:
         return None if code < 0 else self.texts[code]
 
-    def keep_only(self, live: Iterable[int]) -> None:
-        """Forget every text whose code is not in `live`, and reuse its code."""
-        keep = set(live)
-        self.version += 1
-        for text, code in list(self._codes.items()):
-            if code not in keep:
+    def keep_only(self, live: npt.ArrayLike) -> None:
+        """Forget every text whose code is not in `live`, which may have other numbers in it; its code is used again.
+
+        Small codes are given away first, so that those in use stay small: key tables are quickest with these.
+        """
+        texts, gone = self.texts, np.ones(len(self.texts), np.bool_)
+        kept = np.asarray(live, np.int64)
+        gone[kept[(kept >= 0) & (kept < len(gone))]] = False
+        for code in np.flatnonzero(gone).tolist():
+            text = texts[code]
+            if text is not None:
                 del self._codes[text]
-                self.texts[code] = None
-                self._free.append(code)
+                texts[code] = None
+        while texts and texts[-1] is None:
+            texts.pop()
+        self._free = np.flatnonzero(gone[: len(texts)])[::-1].tolist()
+        self.version += 1

@@ -223,6 +223,12 @@ class Encoder:
         valid = marks(pc.is_valid(array)) if array.null_count else None
         return Column(Kind.TEXT, looked_up(known[2], array, NO_TEXT), valid)
 
+    @property
+    def remembered(self) -> int:
+        """How many texts stand in remembered dictionaries: after forgetting texts, these are read anew."""
+        version = self.strings.version
+        return sum(len(codes) for known, _, codes in self._known.values() if known == version)
+
     def source_codes(self, array: pa.Array) -> Codes:
         """The code of each row's source, NO_SOURCE where it is null."""
         coded = as_dictionary(array if is_text(array.type) else array.cast(pa.string()))

@@ -46,12 +46,17 @@ def hash_texts(array: pa.Array) -> tuple[Ints, Ints]:
     high, low = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     if rows:
         _, offsets, data = array.buffers()
-        raw = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+        raw = np.frombuffer(data if data is not None and data.size else bytes(1), np.uint8)  # read-only, one signature
         _hash_kernel()(np.frombuffer(offsets, np.int64)[array.offset : array.offset + rows + 1], raw, high, low)
         if array.null_count:
             gone = marks(pc.is_null(array))
             high[gone] = low[gone] = 0
     return high, low
+
+
+def prepare_hashing() -> None:
+    """Compile or load the loop of `hash_texts` now."""
+    hash_texts(pa.array(["eid"]))
 
 
 @lru_cache(maxsize=1)

@@ -87,6 +87,11 @@ class Branch:
         return self.detector.jit and not self.program.plain_only
 
     @property
+    def is_ready(self) -> bool:
+        """Whether there is any state: the first event has come."""
+        return self._ready
+
+    @property
     def clock(self) -> int:
         return self.words[CLOCK] if self._ready else self.detector.time.clock
 
@@ -679,17 +684,6 @@ class Branch:
         places: Ints = np.arange(int(counts.sum())) + np.repeat(shift, counts)
         alive: Ints = places[H[places, 0] >= self.horizon]
         return alive
-
-    def live_texts(self) -> set[int]:
-        """Codes of texts in stored columns, keys and literals."""
-        if not self._ready:
-            return set()
-        used = {int(code) for code in self.T[rt.PARAMS : rt.PARAMS + len(self.program.ints)]} | set(
-            self.KM[self.KM[:, 2] != 0, 1].tolist()
-        )
-        for _, begin, end in self.live_places():
-            used.update(self.H[begin:end, 2:].ravel().tolist())
-        return used
 
 
 def reads_eids(branches: Iterable[Branch], items: Items) -> bool:

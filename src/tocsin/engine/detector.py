@@ -20,6 +20,7 @@ from tocsin.encode.merge import runs
 from tocsin.encode.row import LentRow
 from tocsin.engine import runtime as rt
 from tocsin.engine import snapshot as saved
+from tocsin.engine import texts
 from tocsin.engine.branch import NOBODY, Answers, Branch, reads_eids
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes, Members, no_changes
 from tocsin.engine.ledger import Ledger
@@ -232,9 +233,9 @@ class Detector:
         return all(branch.is_compiled for branch in self.branches)
 
     @property
-    def texts_in_use(self) -> set[int]:
+    def texts_in_use(self) -> Ints:
         """Codes of texts that the state still uses."""
-        return {code for branch in self.branches for code in branch.live_texts()}
+        return texts.joined(texts.of_branch(branch) for branch in self.branches)
 
     # --- from event numbers to changes -----------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from tocsin.codec import Part
 from tocsin.engine.changes import Changes
 from tocsin.functions import Function
-from tocsin.items import Items
+from tocsin.items import Ints, Items
 from tocsin.plan.block import Plan
 
 
@@ -102,6 +102,13 @@ class Operator(Protocol):
     @property
     def inner(self) -> tuple[Operator, ...]:
         """The operators that this one works on; none for a detector."""
+
+    @property
+    def texts_in_use(self) -> Ints:
+        """Codes of texts that this operator and those inside may still ask about; other numbers may be among them.
+
+        Asked between two pushes. All other texts are forgotten, and their codes given to new ones.
+        """
 
 
 class Around(Protocol):

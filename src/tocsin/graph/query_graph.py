@@ -15,6 +15,7 @@ import pyarrow as pa
 from tocsin.codec import Part, decode, encode, nested, only_part, within
 from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
+from tocsin.encode.eids import prepare_hashing
 from tocsin.encode.stored import RowReader
 from tocsin.engine.changes import ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
@@ -23,7 +24,8 @@ from tocsin.errors import StateError
 from tocsin.functions import Function, registered
 from tocsin.graph.composites import Composites, check_kinds
 from tocsin.graph.stages import Stage, Stages
-from tocsin.items import NO_SOURCE, ItemKind, Items, Strings, control
+from tocsin.graph.texts import TextMemory
+from tocsin.items import NO_SOURCE, Ints, ItemKind, Items, Strings, control
 from tocsin.order.auto import Auto
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.lateness import Lateness
@@ -74,6 +76,7 @@ class QueryGraph:
         stages = [self._stage(number, detector) for number, detector in enumerate(detectors)]
         self.queries = Stages(stages, ordered=order.sorts, late=order.late)
         self.intake = self._intake(frozenset(sources))
+        self._texts = TextMemory(self.strings, self.encoder)
 
     # --- wiring ---
 
@@ -151,7 +154,7 @@ class QueryGraph:
     # --- the one verb ---
 
     def encode(self, batch: pa.RecordBatch) -> Items:
-        """Rows as items."""
+        """Rows as items, to be pushed next: their texts may be forgotten when others are pushed."""
         return self.encoder.encode(batch)
 
     def push(self, items: Items) -> Changes:
@@ -160,13 +163,36 @@ class QueryGraph:
             self.seen += 1
             if items.is_known:  # type: ignore[attr-defined]  # `single` says that it is a LentRow
                 self.relevant += 1
-            return self.intake.push(items)
-        items.check()
-        if items.payload.num_rows:
-            rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
-            self.seen += len(items.types[rows])
-            self.relevant += int(np.count_nonzero(items.types[rows] >= 0))
-        return self.intake.push(items)
+        else:
+            items.check()
+            if items.payload.num_rows:
+                self._see(items)
+        changes = self.intake.push(items)
+        if self.strings.added > self._texts.enough:
+            self._texts.forget(self)
+        return changes
+
+    def _see(self, items: Items) -> None:
+        if not self.seen:
+            self._compile_ahead(eids=items.eid_high is not None)
+        rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
+        self.seen += len(items.types[rows])
+        self.relevant += int(np.count_nonzero(items.types[rows] >= 0))
+
+    def _compile_ahead(self, *, eids: bool) -> None:
+        """Make the kernels of operators that see events later than the first push, so that none is made in mid-stream.
+
+        Those are queries that read matches, which have eids; all behind a sort; and a strategy that is not chosen yet.
+        """
+        if self.queries.chained:
+            prepare_hashing()
+        for number, stage in enumerate(self.stages):
+            if not stage.sources and self.order.kind not in ("slack", "auto"):
+                continue
+            for detector in self.detectors(number):
+                ranked = eids or bool(stage.sources) or any(branch.needs_order for branch in detector.branches)
+                for branch in detector.branches:
+                    branch.compile_ahead(eids=ranked)
 
     def passes(self, end: int) -> bool:
         """Note an event that nobody reads, where no answer waits for time to pass; False if it comes too late."""
@@ -183,6 +209,10 @@ class QueryGraph:
     @property
     def inner(self) -> tuple[Operator, ...]:
         return (self.intake,)
+
+    @property
+    def texts_in_use(self) -> Ints:
+        return self.intake.texts_in_use
 
     @property
     def stages(self) -> list[Stage]:

@@ -18,10 +18,11 @@ from tocsin.encode.merge import in_time, join, parted, runs, take, with_text_eid
 from tocsin.encode.stored import RowReader, stored_rows
 from tocsin.engine.changes import QUIET, Changes
 from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.texts import joined, of_operators, of_rows
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.graph.composites import Composites
-from tocsin.items import EVERY, NO_SOURCE, ItemKind, Items, control, end, guarantee
+from tocsin.items import EVERY, NO_SOURCE, Ints, ItemKind, Items, control, end, guarantee
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import types_of
 
@@ -90,6 +91,10 @@ class Stages:
             total.waiting += more.waiting
         total.look = lambda: sum(counters.live for counters in each)
         return total
+
+    @property
+    def texts_in_use(self) -> Ints:
+        return joined([of_operators(self.inner), *(of_rows(stage.held) for stage in self.stages)])
 
     def push(self, items: Items) -> Changes:
         """Feed every query; the changes of each bear its number as `stage`."""

@@ -21,6 +21,7 @@ from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.snapshot import load
+from tocsin.engine.texts import of_operators
 from tocsin.events import END_OF_TIME
 from tocsin.items import Codes, Ints, Items
 from tocsin.order.kept import packed, unpacked
@@ -110,6 +111,10 @@ class Auto:
         total = self.detector.counters
         total.matches, total.retracted = self.matches, self.retracted
         return total
+
+    @property
+    def texts_in_use(self) -> Ints:
+        return of_operators(self.inner)
 
     def push(self, items: Items) -> Changes:
         """Answer as the chosen strategy does; then look whether the other one would cost less."""

@@ -19,6 +19,7 @@ from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import QUIET, Changes
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.stream_time import too_late
+from tocsin.engine.texts import of_operators
 from tocsin.errors import InputError, TocsinWarning
 from tocsin.events import BEGINNING
 from tocsin.items import (
@@ -75,6 +76,10 @@ class Lateness:
         total = self._next.counters
         total.late += self.late_count
         return total
+
+    @property
+    def texts_in_use(self) -> Ints:
+        return of_operators(self.inner)
 
     def push(self, items: Items) -> Changes:
         """Pass on what is in time; `late` of the changes are the places of the items that are not."""

@@ -14,8 +14,9 @@ import numpy as np
 from tocsin.codec import Part, nested, only_part, within
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.texts import of_operators
 from tocsin.functions import Function
-from tocsin.items import Items
+from tocsin.items import Ints, Items
 from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
 
@@ -32,6 +33,10 @@ class Release:
     @property
     def counters(self) -> Counters:
         return self._next.counters
+
+    @property
+    def texts_in_use(self) -> Ints:
+        return of_operators(self.inner)
 
     def push(self, items: Items) -> Changes:
         """Take in what the inner operator answers; give the answers that end at or before its frontier."""

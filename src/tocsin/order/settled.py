@@ -18,6 +18,7 @@ from tocsin.encode.stored import RowReader, stored_rows
 from tocsin.engine.changes import Changes
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.stream_time import StreamTime
+from tocsin.engine.texts import joined, of_operators, of_rows
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints, ItemKind, Items, end, guarantee
 
@@ -41,6 +42,10 @@ class Settled:
         total = self._next.counters
         total.waiting += sum(map(len, self.held))
         return total
+
+    @property
+    def texts_in_use(self) -> Ints:
+        return joined([of_operators(self.inner), of_rows(self.held)])
 
     def push(self, items: Items) -> Changes:
         """Take events in any order; pass on those that are settled now."""

@@ -21,6 +21,7 @@ from tocsin.encode.merge import cut, in_time, interleaved, join, parted, runs, s
 from tocsin.encode.stored import RowReader, stored_rows
 from tocsin.engine.changes import Changes
 from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.texts import joined, of_operators, of_rows
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import EVERY, Bools, Ints, ItemKind, Items, clock_before, guarantee, is_sorted
 from tocsin.order.strategy import Strategy
@@ -52,6 +53,10 @@ class Sort:
         total = self._next.counters
         total.waiting += sum(int(np.count_nonzero(self._wanted(items))) for items in self.held)
         return total
+
+    @property
+    def texts_in_use(self) -> Ints:
+        return joined([of_operators(self.inner), of_rows(self.held)])
 
     def push(self, items: Items) -> Changes:
         """Take rows in; pass on those whose turn has come. `late` of the changes are places of rows that missed it."""

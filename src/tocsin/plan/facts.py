@@ -86,7 +86,7 @@ def extent(plan: Plan) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class TimeReach:
     """How far around a match the events lie that make or decide it, in ticks.
 
     All its own events lie within `extent`, the window. Events that it is judged by (forbidden ones, members of sets)
@@ -122,22 +122,22 @@ class Reach:
         return 2 * self.extent if self.back and self.ahead else self.extent
 
 
-def reach(plan: Plan) -> Reach | None:
+def reach(plan: Plan) -> TimeReach | None:
     """How far the events around a match lie; None without a window, where every event may meet every other."""
     length = extent(plan)
     return None if length is None else _reach(plan.alternatives, length)
 
 
-def reach_of_block(block: Block, within: int | None) -> Reach | None:
+def reach_of_block(block: Block, within: int | None) -> TimeReach | None:
     """The reach of one alternative of a plan."""
     length = 0 if is_filter(block) else within
     return None if length is None else _reach([block], length)
 
 
-def _reach(blocks: Iterable[Block], length: int) -> Reach:
+def _reach(blocks: Iterable[Block], length: int) -> TimeReach:
     scopes = [scope for block in blocks for scope in root_scopes(block)]
     back = any(isinstance(scope.low, WindowLow) for scope in scopes)
-    return Reach(length, back, any(isinstance(scope.high, WindowHigh) for scope in scopes))
+    return TimeReach(length, back, any(isinstance(scope.high, WindowHigh) for scope in scopes))
 
 
 def horizon(plan: Plan) -> int | None:

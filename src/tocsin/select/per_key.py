@@ -20,9 +20,10 @@ import numpy as np
 from tocsin.codec import Part, decode, encode, nested, only_part, within
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.texts import of_operators
 from tocsin.events import BEGINNING
 from tocsin.functions import Function
-from tocsin.items import Items
+from tocsin.items import Ints, Items
 from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
 
@@ -86,6 +87,10 @@ class PerKey:
         total = self._next.counters
         waiting = 0 if self.at_once else sum(len(key.open) for key in self.keys.values())
         return replace(total, matches=self.matches, retracted=self.retracted, waiting=total.waiting + waiting)
+
+    @property
+    def texts_in_use(self) -> Ints:
+        return of_operators(self.inner)
 
     def push(self, items: Items) -> Changes:
         """Take in the matches of the inner operator; answer with what the rule makes of them."""

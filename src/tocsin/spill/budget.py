@@ -13,7 +13,7 @@ import numpy as np
 from tocsin.engine.partial_state import bytes_used, forget_before, held_answers, stored_events, stored_rows
 from tocsin.errors import TocsinWarning
 from tocsin.items import Ints
-from tocsin.plan.facts import Reach
+from tocsin.plan.facts import TimeReach
 from tocsin.spill.files import record
 from tocsin.spill.frames import Frame
 from tocsin.spill.state import SplitState
@@ -111,7 +111,7 @@ class MemoryBudget:
 
     # --- spilling ---
 
-    def _spill(self, reach: Reach) -> None:
+    def _spill(self, reach: TimeReach) -> None:
         """Give the oldest events of the live detector away, as frames; if that fails, nothing has changed."""
         state = self.state
         behind, ahead = reach.around_first

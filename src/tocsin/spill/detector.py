@@ -26,8 +26,9 @@ from tocsin.engine.changes import QUIET, ChangeBatch, Changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.partial_state import bytes_of_a_row, held_answers, words_of_an_event
+from tocsin.engine.texts import of_operators
 from tocsin.errors import TocsinError
-from tocsin.items import Bools, ItemKind, Items
+from tocsin.items import Bools, Ints, ItemKind, Items
 from tocsin.spill import snapshot as saved
 from tocsin.spill.budget import MANY, MemoryBudget
 from tocsin.spill.files import record
@@ -237,12 +238,10 @@ class Spilling:
         )
 
     @property
-    def texts_in_use(self) -> set[int]:
-        """Codes of texts that are still used."""
+    def texts_in_use(self) -> Ints:
+        """Codes of texts that are still used; what lies on disk has its texts there."""
         loaded = [frame.detector for frame in self.state.frames if frame.detector is not None]
-        return {
-            code for detector in (self.live, *loaded, *self.schedule.loader.spare) for code in detector.texts_in_use
-        }
+        return of_operators([self.live, *loaded, *self.schedule.loader.spare])
 
     def close(self) -> None:
         """Remove what is on disk."""
