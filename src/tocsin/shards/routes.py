@@ -201,7 +201,7 @@ def _homes(plan: Plan) -> tuple[Attrs, ...]:
 def reach_of(units: Iterable[Unit]) -> int | None:
     """Return for how many ticks behind the guarantee an event can still matter to a query; None: for ever.
 
-    A query by itself forgets by its own horizon (see `facts.TimeReach`). Where matches feed others or hidden events count,
+    A query by itself forgets by its own horizon (`facts.TimeReach`). Where matches feed others or hidden events count,
     replaying the log must also find earlier matches again. So each query adds its own window, the window of the query
     before it, and one more in which the match is judged.
     """
