@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
-from tests.effort import is_long
+from tests.effort import examples, is_long
 from tests.slices import read_slice
 
 SPARK = "spark"
@@ -32,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     level = os.environ.setdefault("NUMBA_OPT", "3" if is_long() else "1")
     if level != "3":
         os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(cache) / f"numba-{level}"))
+    settings.register_profile("effort", max_examples=examples(100, least=20))  # for tests that say no number
+    settings.load_profile("effort")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
