@@ -1,7 +1,7 @@
 """What every test shares: where kernels are kept, the one Spark session, and who runs which test.
 
-Tests that need Spark carry the group `spark`, so that one worker runs them all in one JVM (`--dist loadgroup`). They
-come first, because they take longest; the other workers take the rest, slow tests one by one, quick ones by file.
+One worker runs all tests that need Spark in one JVM (`--dist loadgroup`, `tests/workers.py`). They come first, because
+they take longest; the other workers take the rest.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
-from tests.effort import is_long
+from tests.effort import examples, is_long
 from tests.slices import read_slice
-
-SPARK = "spark"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,36 +31,30 @@ def pytest_configure(config: pytest.Config) -> None:
     level = os.environ.setdefault("NUMBA_OPT", "3" if is_long() else "1")
     if level != "3":
         os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(cache) / f"numba-{level}"))
+    settings.register_profile("effort", max_examples=examples(100, least=20))  # for tests that say no number
+    settings.load_profile("effort")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the slice, give each test its group, and put what takes longest first."""
+    """Choose the slice, and put what takes longest first: the tests on Spark, then those that are slow."""
     chosen = config.getoption("--slice")
     if chosen is not None:
         mine = read_slice(chosen)
         config.hook.pytest_deselected(items=[item for item in items if not mine.has(item.nodeid)])
         items[:] = [item for item in items if mine.has(item.nodeid)]
-    groups = {item: group(item) for item in items}
-    for item, name in groups.items():
-        if name is not None:
-            item.add_marker(pytest.mark.xdist_group(name))
-    items.sort(key=lambda item: 0 if groups[item] == SPARK else 1 if groups[item] is None else 2)
+    items.sort(key=lambda item: 0 if needs_spark(item) else 1 if item.get_closest_marker("slow") else 2)
 
 
-def group(item: pytest.Item) -> str | None:
-    """With which tests this one shares a worker: those on Spark, those of its file, or none because it is slow."""
-    if SPARK in getattr(item, "fixturenames", ()):
-        return SPARK
-    return None if item.get_closest_marker("slow") else item.path.name
+def needs_spark(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _verified_plans() -> None:
-    """Every plan that a test optimises is verified after each pass."""
-    from tocsin.plan.passes import checks
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadgroup` the groups are ours."""
+    from tests.workers import ByGroup
 
-    checks.set(True)
+    return ByGroup(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,8 @@ from tocsin.events import Event
 from tocsin.lang.parser import parse
 from tocsin.testing.oracle import matches
 
+pytestmark = pytest.mark.long  # `tests/test_bench_smoke.py` stays in every run
+
 ROOT = Path(__file__).parent.parent
 SMALL = [(3, 12, 6), (1, 15, 2), (6, 12, 20)]  # keys, window, events per tick: many equal times, many full windows
 EVENTS = 400
@@ -168,8 +170,6 @@ subprocess.Popen([sys.executable, "-c", {BURN!r}]).wait()
 WATCH = """
 import subprocess, sys
 from benchmarks.spark.meter import Meter
-
-pytestmark = pytest.mark.long  # `tests/test_bench_smoke.py` stays in every run
 
 with Meter(interval_s=0.02) as meter:
     begin = meter.cpu()

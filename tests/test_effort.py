@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 import tocsin
-from tests.conftest import SPARK, group
+from tests.conftest import needs_spark
 from tests.effort import examples, share, some
 from tests.slices import Slice, read_slice
+from tests.workers import SHARES, SPARK, group_of
 
 pytest_plugins = ["pytester"]
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(("told", "tried"), [("quick", 4), ("normal", 30), ("long", 200), ("0.5", 100), ("", 30)])
@@ -43,7 +47,7 @@ def test_the_slices_are_all_tests_each_once(request: pytest.FixtureRequest, of: 
 
 def test_a_run_of_a_slice_runs_its_tests_and_no_others(pytester: pytest.Pytester) -> None:
     """The hook of conftest.py and the option, in a run of their own."""
-    pytester.makeconftest((Path(__file__).parent / "conftest.py").read_text())
+    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text())
     pytester.makepyfile("import pytest\n\n\n@pytest.mark.parametrize('n', range(40))\ndef test_number(n): pass\n")
     ran: list[str] = []
     for number in range(4):
@@ -65,10 +69,35 @@ def test_a_slice_is_known_by_its_number() -> None:
 
 
 def test_all_tests_on_spark_share_one_worker(request: pytest.FixtureRequest) -> None:
-    for item in request.session.items:
-        marked = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}
-        assert (SPARK in marked) == (SPARK in getattr(item, "fixturenames", ()))
-        assert marked == ({group(item)} - {None})
+    """Their names say so: the controller of the workers knows nothing else of a test."""
+    lost = [item.nodeid for item in request.session.items if needs_spark(item) and group_of(item.nodeid) != SPARK]
+    assert not lost, "these need Spark: say so in their names, or list their file in tests/workers.py"
+
+
+def test_tests_share_a_worker_by_their_names() -> None:
+    assert group_of("tests/test_docs.py::test_links[docs/spark.md]") != SPARK
+    assert group_of("tests/test_docs.py::test_blocks_on_spark[docs/spark.md]") == SPARK
+    assert group_of("tests/test_pipeline.py::test_stream") == group_of("tests/test_spark_cases.py::test_batch") == SPARK
+    assert len({group_of(f"tests/test_engine.py::test_chunk[{number}]") for number in range(100)}) == SHARES
+
+
+@pytest.mark.slow
+def test_one_worker_gets_all_of_a_group(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a run of two workers, with the scheduler of conftest.py."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in (str(ROOT), *sys.path) if path))
+    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text())
+    lines = ["import os, pathlib", "import pytest", ""]
+    for kind in ("spark", "plain"):
+        lines += ["@pytest.mark.parametrize('n', range(30))", f"def test_{kind}(n):"]
+        lines += [f"    with open({str(pytester.path / kind)!r}, 'a') as file:"]
+        lines += ["        file.write(os.environ['PYTEST_XDIST_WORKER'] + chr(10))", ""]
+    pytester.makepyfile("\n".join(lines))
+    done = pytester.runpytest_subprocess("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+    done.assert_outcomes(passed=60)
+    workers = {kind: (pytester.path / kind).read_text().split() for kind in ("spark", "plain")}
+    assert (len(workers["spark"]), len(set(workers["spark"]))) == (30, 1)
+    assert len(workers["plain"]) == 30
+    assert set(workers["plain"]) - set(workers["spark"]), "the other worker had nothing to do"
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def test_every_example_on_spark_runs(lasting_spark: object, path: Path, capfd: p
 
 @pytest.mark.slow
 @pytest.mark.jit
-def test_the_notebook(
+def test_the_notebook_on_spark(
     lasting_spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

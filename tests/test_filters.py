@@ -49,6 +49,7 @@ def expected(text: str, events: list[Event]) -> int:
     return sum(map(passes, events))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["ordered", "late", "promised", "single"])
 @pytest.mark.parametrize("eids", [True, False])
 @pytest.mark.parametrize(

@@ -437,7 +437,7 @@ def check_chain(text: str, number: int) -> int:
     return expected.total()
 
 
-@pytest.mark.parametrize("text", CHAINS)
+@pytest.mark.parametrize("text", some(CHAINS, least=2))
 def test_queries_that_feed_each_other_settle_too(text: str) -> None:
     assert sum(check_chain(text, number) for number in range(5)) > 0
 
@@ -755,6 +755,7 @@ def swung(session: Session, place: int) -> Counter[tuple[int, str]]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS[:3])
 def test_a_session_that_changes_its_mind_can_be_saved(text: str) -> None:
     assert sum(check_sessions(text, "auto(6)", f"auto {number}", swings=True) for number in range(2)) > 0

@@ -601,6 +601,8 @@ def test_a_query_with_hidden_events_feeds_another():
     assert {match["match_id"] for match in found} == whole
 
 
+@pytest.mark.slow
+@pytest.mark.jit
 def test_numbered_events_beside_matches_in_many_pushes():
     text = "QUERY Q EVENT SEQ(A a, B b) WHERE [k] WITHIN 10 SELECT a.k AS k; EVENT AND(Q q, C c) WHERE [k] WITHIN 50"
     events = [{"type": "C" if i < 6 else "ABC"[i % 3], "time": i, "k": 1, "eid": i} for i in range(14)]

@@ -155,6 +155,7 @@ CHAIN = """QUERY Pair EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 6 SELECT a.id 
 EVENT SEQ(Pair p, !D d, A x) WHERE [id] WITHIN 12"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_queries_that_feed_each_other(name: str) -> None:
     queries = [parse(text) for text in CHAIN.split(";")]

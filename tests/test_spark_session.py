@@ -152,6 +152,7 @@ def test_the_start_script_drops_that_one_argument(tmp_path, monkeypatch, given, 
     assert done.stdout.split("\0")[:-1] == (given if kept is None else kept)
 
 
+@pytest.mark.slow
 def test_many_processes_may_make_the_start_script_at_once(tmp_path):
     real = fake_java(tmp_path / "real", "25", vectors=False)
     code = f"""
@@ -321,6 +322,7 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
