@@ -1,4 +1,4 @@
-"""Items cut and joined: what a pipeline of detectors needs to hold rows back and to release them in order of time."""
+"""Items cut and joined: what a graph of operators needs to hold rows back and to release them in order of time."""
 
 from __future__ import annotations
 

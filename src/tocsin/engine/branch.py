@@ -301,7 +301,7 @@ class Branch:
         return self._answers()
 
     def push_one(self, one: OneRow, number: int) -> Answers | None:
-        """The same for one event that lies where the last one lay."""
+        """Feed one event that lies in the memory of the last one."""
         if self._lender is not one:
             self._borrow(one)
         program, words = self.program, self.words

@@ -71,7 +71,7 @@ def _code(source: str, key: str) -> CodeType:
 
 
 def compiled(program: Program, functions: Mapping[str, Function]) -> Kernel:
-    """The same source through Numba."""
+    """Compile the source of a program with Numba."""
     if program.inlined:
         return _in_memory(program, functions)
     try:

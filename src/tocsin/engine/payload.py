@@ -303,7 +303,7 @@ class Rows:
         return found
 
     def _compared(self, nameless: npt.NDArray[np.bool_], chunks: list[Chunk]) -> tuple[Ints, Ints]:
-        """The same by comparing with every row of the same type and end."""
+        """Number equal rows by comparing each with every row of its type and end."""
         ends, which = _distinct(self.end[nameless])
         types = self.types[nameless]
         wanted = np.zeros((len(ends), int(types.max()) + 1), np.bool_)

@@ -43,7 +43,7 @@ class Knowledge:
         return END_OF_TIME if self.ended else min(self.guarantees.values(), default=BEGINNING)
 
     def items(self, types: tuple[str, ...]) -> Items:
-        """The same as a detector is told it."""
+        """Say what is known of time as items, for a detector."""
         said = [(ItemKind.TICK, EVERY, NO_SOURCE, self.clock, self.clock)]
         for type, time in self.guarantees.items():
             said.append((ItemKind.GUARANTEE, types.index(type), NO_SOURCE, time, time))

@@ -463,7 +463,7 @@ class Nest:
             )
 
     def _due_by_guarantee(self) -> None:
-        """The same for held answers: those whose time a guarantee has reached, then those on the side."""
+        """Judge held answers again: those whose time a guarantee has reached, then those on the side."""
         self.lines("@compiled", "def due(S):")
         self.source.declared.append(("due", "S"))
         with self.source.writer.indented():
