@@ -315,7 +315,7 @@ class Detector:
         return Items(items.types, items.start, items.end, high, numbers, items.columns, items.payload, items.kinds)
 
     def _ranked_one(self, one: LentRow, twin: LentRow, number: int) -> LentRow:
-        """Give one event that came without an eid its place among equal times: a hash of its content, and its number."""
+        """Give one event without an eid its place among equal times: a hash of its content, and its number."""
         assert twin.eid_high is not None and twin.eid_low is not None
         hashed = one.types[0] in self._repeated_codes
         twin.eid_high[0] = row_hash(one.source.content(one.row)) if hashed else 0
