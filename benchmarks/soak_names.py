@@ -86,14 +86,16 @@ class Arm:
     net: int = 0
     pushes: int = 0
     slowest: float = 0.0  # seconds, of all pushes but the first
+    busiest: float = 0.0  # seconds of CPU, of the same
     first: float = 0.0
     made: int = 0  # kernels that were made after the first push
 
     def push(self, events: Any) -> None:
-        before, began = kernels_made(), time.perf_counter()
+        before, began, worked = kernels_made(), time.perf_counter(), time.thread_time()
         self._count(self.session.push(events))
         took = time.perf_counter() - began
         if self.pushes:
+            self.busiest = max(self.busiest, time.thread_time() - worked)
             self.slowest, self.made = max(self.slowest, took), self.made + kernels_made() - before
         else:
             self.first = took
@@ -123,6 +125,7 @@ class Arm:
     def __str__(self) -> str:
         counted = " ".join(f"{name} {count:,}" for name, count in self.session.counters.items() if count)
         pushes = f"first push {1000 * self.first:.0f} ms, slowest after it {1000 * self.slowest:.0f} ms"
+        pushes += f" ({1000 * self.busiest:.0f} ms of CPU)"
         kept = f"rows and texts kept {self.kept:,}, of them texts {self.texts:,}"
         return f"{self.order}: {counted}; {kept}; {pushes}; kernels made after it {self.made}"
 
