@@ -11,6 +11,7 @@ import numpy as np
 from tocsin.engine import kernels
 from tocsin.engine.codegen import Shape, generate
 from tocsin.engine.debt import Times, owed
+from tocsin.engine.payload import distinct
 from tocsin.events import BEGINNING
 from tocsin.functions import Function, registered
 from tocsin.items import Ints
@@ -85,8 +86,9 @@ def stored(detector: Detector) -> dict[str, list[str]]:
 
     {"a": ["a3", "a7"], "c": ["c5"], "held": ["(a3 b6 d10)"], "C >": ["10"]}
     """
-    for branch in detector.branches:
+    for branch in detector.branches:  # what may be forgotten is not shown
         branch.tidy(now=True)
+    detector.payload.keep(distinct([branch.live_numbers() for branch in detector.branches]))
     found: dict[str, list[Ints]] = {}
     for branch in detector.branches:
         for leaf in branch.leaves():
