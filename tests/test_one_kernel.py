@@ -70,7 +70,7 @@ def made(text: str, schema: Schema, *, jit: bool, ordered: bool = True, hold: bo
     [
         *((count, False) for count in (3, 62, 63, 64, 65, 130)),
         pytest.param(65, True, marks=pytest.mark.jit),
-        pytest.param(130, True, marks=[pytest.mark.jit, pytest.mark.slow]),
+        pytest.param(130, True, marks=[pytest.mark.jit, pytest.mark.slow, pytest.mark.long]),
     ],
 )
 def test_nulls_are_exact_for_any_number_of_attributes(count: int, jit: bool) -> None:

@@ -351,6 +351,12 @@ def test_a_limit_that_does_not_fit_is_refused(limit: RateLimit) -> None:
     assert caught.value.hint
 
 
+def test_time_passes_for_a_limit_with_events_that_nobody_reads() -> None:
+    session = tocsin.query("EVENT SEQ(A a, B b) WHERE [id] WITHIN 9").around(LIMIT).stream(jit=False)
+    said = [len(session.push({"type": kind, "time": time, "id": 1})) for time, kind in enumerate("AABZZ")]
+    assert said == [0, 0, 0, 2, 0]  # the B is settled when the clock has passed it
+
+
 def test_the_public_way() -> None:
     made = rows(Random(4), count=60, late=0)
     query = tocsin.query(QUERY).around(LIMIT)

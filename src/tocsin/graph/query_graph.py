@@ -221,7 +221,8 @@ class QueryGraph:
     @property
     def at_once(self) -> bool:
         """Whether an event that nobody reads changes nothing but the clock."""
-        return len(self.plans) == 1 and not self.waits and self.order.kind == "in-order"
+        alone = len(self.plans) == 1 and not self._around
+        return alone and not self.waits and self.order.kind == "in-order"
 
     @property
     def wanted(self) -> Mapping[str, Field]:
