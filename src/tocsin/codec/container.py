@@ -16,15 +16,18 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from functools import cache
 from hashlib import blake2b
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tocsin.codec.arrow_stream import read_stream
 from tocsin.errors import StateError
+from tocsin.events import END_OF_TIME, TIME_LIMIT
 
 MAGIC = b"TOCSIN"
 VERSION = 2  # of all that is stored, whatever its kind; 0.2 was the first release with a container
@@ -41,6 +44,7 @@ UPGRADING = "docs/upgrading.md"
 
 Bytes: TypeAlias = bytes | memoryview | pa.Buffer
 AnyArray: TypeAlias = npt.NDArray[Any]
+Record = TypeVar("Record")
 
 
 class Named(dict[str, Any]):
@@ -174,7 +178,7 @@ def _read(view: memoryview, place: str) -> tuple[str, Decoded]:
         section = view[at : at + size]
         at += size
         if form == "table":
-            tables[name] = pa.ipc.open_stream(pa.py_buffer(section)).read_all()
+            tables[name] = read_stream(pa.py_buffer(section))
         elif form == "array":
             arrays[name] = _array(section, *more)
         else:
@@ -185,6 +189,8 @@ def _read(view: memoryview, place: str) -> tuple[str, Decoded]:
 def _array(section: memoryview, dtype: str, shape: list[int]) -> AnyArray:
     """An array of its own: kernels are compiled for arrays that can be written."""
     stored = np.dtype(dtype)
+    if stored.kind not in "biuf":
+        raise ValueError(f"an array holds {dtype!r}")
     whole: AnyArray = np.frombuffer(section, stored).reshape(shape).astype(stored.newbyteorder("="))
     return whole
 
@@ -209,9 +215,60 @@ def reading(place: str = "the saved state") -> Iterator[None]:
         AttributeError,
         OverflowError,
         OSError,
+        RecursionError,
+        MemoryError,
+        struct.error,
         pa.ArrowException,
     ) as error:
         raise damaged(place, str(error) or type(error).__name__) from error
+
+
+def as_number(value: object) -> int:
+    """A stored whole number that leaves room in 64 bits to count on, or to add a time; anything else is damage."""
+    if type(value) is not int or abs(value) >= END_OF_TIME + TIME_LIMIT:
+        raise damaged("the saved state", f"a whole number was expected in place of {str(value)[:60]!r}")
+    return value
+
+
+def as_numbers(values: object) -> list[int]:
+    """A stored list of whole numbers."""
+    if not isinstance(values, list):
+        raise damaged("the saved state", "a list of numbers was expected")
+    return [as_number(value) for value in values]
+
+
+def as_numbers_by_name(values: object) -> dict[str, int]:
+    """Stored whole numbers, each under a name."""
+    if not isinstance(values, dict):
+        raise damaged("the saved state", "numbers under names were expected")
+    return {name: as_number(value) for name, value in values.items()}
+
+
+def as_record(kind: Callable[..., Record], words: Mapping[str, object]) -> Record:
+    """A dataclass from the stored values of its fields, each of which must be what the class says.
+
+    Fields may be numbers, truths, texts, bytes, other such classes, and lists and dicts (by names) of all these.
+    """
+    hints = _hints(kind)
+    return kind(**{name: _as(hints[name], value) for name, value in words.items()})
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _as(hint: Any, value: object) -> Any:
+    inner = get_args(hint)
+    if get_origin(hint) is list and isinstance(value, list):
+        return [_as(inner[0], each) for each in value]
+    if get_origin(hint) is dict and isinstance(value, dict):
+        return {name: _as(inner[1], each) for name, each in value.items()}
+    if is_dataclass(hint) and isinstance(value, dict):
+        return as_record(hint, value)  # type: ignore[arg-type]
+    if type(value) is not hint:
+        raise damaged("the saved state", f"{str(value)[:60]!r} stands where {hint} was expected")
+    return as_number(value) if hint is int else value
 
 
 def damaged(place: str, reason: str) -> StateError:

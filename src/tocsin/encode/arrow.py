@@ -32,6 +32,20 @@ def is_instant(type: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(type) or pa.types.is_date(type))
 
 
+def without_null_entries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with nulls where a row points to a null in the dictionary of its column.
+
+    Arrow allows nulls among the values of a dictionary, and does not count them as nulls of the column.
+    """
+    for place, field in enumerate(batch.schema):
+        if pa.types.is_dictionary(field.type) and batch.column(place).dictionary.null_count:
+            coded = batch.column(place).dictionary_decode().dictionary_encode()
+            indices = coded.indices.cast(field.type.index_type)
+            array = pa.DictionaryArray.from_arrays(indices, coded.dictionary)
+            batch = batch.set_column(place, field.name, array)
+    return batch
+
+
 def plain(array: pa.Array) -> Any:
     """The values of a fixed-width array: without a copy where there are no nulls, 0 in place of nulls."""
     if array.null_count:

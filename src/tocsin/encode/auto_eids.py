@@ -7,7 +7,6 @@ that have none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +42,9 @@ class AutoEids:
         self._remember(hashes, items.end)
         texts = [auto_eid(high, low) for high, low in zip(hashes.tolist(), numbers.tolist(), strict=True)]
         rows = items.payload.append_column("eid", pa.array(texts, pa.string()))
-        return replace(items, eid_high=hashes, eid_low=numbers, payload=rows)
+        return Items(
+            items.types, items.start, items.end, hashes, numbers, items.columns, rows, items.kinds, items.sources
+        )
 
     def forget(self, until: int) -> None:
         """No row that ends at or before `until` comes any more."""

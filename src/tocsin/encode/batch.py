@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tocsin.encode.arrow import BadRowError, Problems, is_text, marks
-from tocsin.encode.columns import OPTIONAL, Columns, arrow_type
+from tocsin.encode.arrow import BadRowError, Problems, is_text, marks, without_null_entries
+from tocsin.encode.columns import OPTIONAL, Columns, arrow_type, field_of
 from tocsin.encode.eids import eids
 from tocsin.encode.times import read_texts, ticks
 from tocsin.encode.values import as_dictionary, dictionary_codes, encode_column, looked_up, nothing, same_memory
 from tocsin.errors import InputError
 from tocsin.items import EVERY, NO_SOURCE, NO_TEXT, UNREAD, Bools, Codes, Column, Ints, Items, Strings
-from tocsin.schema import Field, Kind, Schema
+from tocsin.schema import EID, Field, Kind, Schema
 
 
 @dataclass(slots=True)
@@ -97,7 +97,8 @@ class Encoder:
             known.update(fields)
         self.fields = known
         names = list(known) if wanted is None else list(wanted)
-        self.wanted = {name: known.get(name, Field(name, Kind.NULL)) for name in names}
+        own = {EID: Field(EID, schema.eid or Kind.NULL, nullable=False)}  # no attribute: only eid(x) reads it
+        self.wanted = {name: known.get(name) or own.get(name) or Field(name, Kind.NULL) for name in names}
         self._codes = {name: code for code, name in enumerate(types)}
         self.now = self.columns
         self.last_names: tuple[str, ...] = ()  # the columns of the last batch
@@ -115,15 +116,21 @@ class Encoder:
         rows: pa.Schema,
         wanted: Iterable[str] | None = None,
     ) -> Encoder:
-        """An encoder for rows in the form of a payload, as saved states hold them."""
+        """An encoder for rows in the form of a payload, as saved states hold them.
+
+        Numbers whose kind has grown since (whole numbers that are floats or decimals by now) are shown as such.
+        """
         optional = {name: name for name in ("eid", *OPTIONAL) if name in rows.names}
         columns = replace(PAYLOAD, **optional)  # type: ignore[arg-type]
-        return cls(schema, types, strings, columns, wanted)
+        encoder = cls(schema, types, strings, columns, wanted)
+        encoder.shape = {name: arrow_type(field) for name, field in encoder.fields.items() if _has_grown(field, rows)}
+        return encoder
 
     def encode(self, batch: pa.RecordBatch | pa.Table) -> Items:
         """The rows as Items. Raises InputError that names the first row that cannot be used."""
         if isinstance(batch, pa.Table):
             batch = one_batch(batch)
+        batch = without_null_entries(batch)
         columns = self._resolved(batch.schema.names)
         rows = frame(batch, columns)
         bad = rows.bad()
@@ -183,7 +190,7 @@ class Encoder:
             known = self.fields.get(role, Field(role, Kind.TEXT))
             type = arrow_type(known) if array is None or pa.types.is_null(array.type) else array.type
             if type == pa.uint64():  # exact in 64 signed bits where it is read, and in a decimal where it is only shown
-                type = pa.int64() if role in self.wanted else pa.decimal128(20, 0)
+                type = pa.int64() if role == EID or role in self.wanted else pa.decimal128(20, 0)
             self.shape[role] = type
         if array is None:
             return pa.nulls(count if batch is None else batch.num_rows, type)
@@ -205,7 +212,8 @@ class Encoder:
 
     def column(self, batch: pa.RecordBatch, columns: Columns, field: Field) -> Column:
         """The attribute of a batch; nulls where the batch has no such column."""
-        place = batch.schema.get_field_index(field.name)
+        name = columns.eid if field.name == EID else field.name
+        place = -1 if name is None else batch.schema.get_field_index(name)
         if place < 0 or field.kind is Kind.NULL:
             return nothing(field, batch.num_rows)
         array = batch.column(place)
@@ -254,6 +262,15 @@ class Encoder:
         return codes
 
 
+def _has_grown(field: Field, rows: pa.Schema) -> bool:
+    """Tell whether stored numbers are of another kind, or of fewer decimal places, than the schema says by now."""
+    if field.kind not in (Kind.FLOAT, Kind.DECIMAL) or field.name not in rows.names:
+        return False
+    was = field_of(rows.field(field.name))
+    return was is not None and was.kind in NUMBERS and (was.kind, was.scale) != (field.kind, field.scale)
+
+
+NUMBERS = (Kind.INT, Kind.FLOAT, Kind.DECIMAL)
 HINTS = {
     "the time is finer than a microsecond": "allow it to be cut with truncate=True (--truncate)",
     "the end is finer than a microsecond": "allow it to be cut with truncate=True (--truncate)",
@@ -263,10 +280,10 @@ HINTS = {
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
-    """A table as one batch."""
+    """A table as one batch; a null inside a dictionary is a null of its row."""
     batches = table.combine_chunks().to_batches()
     if len(batches) == 1:
-        return batches[0]
+        return without_null_entries(batches[0])
     if not batches:
-        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in table.schema], schema=table.schema)
-    return pa.concat_batches(batches)
+        return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in table.schema], schema=table.schema)
+    return without_null_entries(pa.concat_batches(batches))

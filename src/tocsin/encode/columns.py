@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from tocsin.encode.arrow import is_instant, is_text
 from tocsin.errors import InputError
-from tocsin.schema import Field, Kind, Schema
+from tocsin.schema import OWN, Field, Kind, Schema
 
-RESERVED = ("type", "start", "end", "eid")  # the fields that every event has in a result
 OPTIONAL = ("source", "seq", "arrival")
 DECIMAL_DIGITS = 18
 
@@ -56,9 +55,13 @@ class Columns:
         return {name for name in own if name is not None}
 
     def attributes(self, names: Sequence[str]) -> list[str]:
-        """The columns that are attributes."""
-        taken = self.taken()
+        """The columns that are attributes. One that is called like something of the event's own is none."""
+        taken = self.taken().union(OWN)
         return [name for name in names if name not in taken]
+
+    def clashes(self, names: Sequence[str]) -> frozenset[str]:
+        """The columns that have no role, and are called like something that every event has of its own."""
+        return frozenset(names).intersection(OWN) - self.taken()
 
     def _demand(self, names: Sequence[str]) -> None:
         doubles = {name for name in names if list(names).count(name) > 1} if len(set(names)) < len(names) else set()
@@ -69,7 +72,7 @@ class Columns:
             if name is not None and name not in names:
                 raise _missing(role, name, names)
         for name in self.attributes(names):
-            if name in RESERVED or (name in OPTIONAL and getattr(self, name) not in (None, name)):
+            if name in OPTIONAL and getattr(self, name) not in (None, name):
                 raise InputError(
                     f"the column {name!r} cannot be an attribute",
                     detail=f"every event has its own {name!r} already",
@@ -90,17 +93,26 @@ def _missing(role: str, name: str, names: Sequence[str]) -> InputError:
 def infer_schema(schema: pa.Schema, columns: Columns, types: Iterable[str] | None = None) -> Schema:
     """What an Arrow schema says about the events. Without `types`, any type may come.
 
-    Columns that no expression can read (lists, structs, binary) are no attributes.
+    Columns that no expression can read (lists, structs, binary) are no attributes; a query that names one is refused.
     """
     columns = columns.resolve(schema.names)
-    known = [field_of(schema.field(name)) for name in columns.attributes(schema.names)]
+    names = columns.attributes(schema.names)
+    known = [field_of(schema.field(name)) for name in names]
     return Schema(
         types={name: {} for name in types} if types is not None else {},
         common={field.name: field for field in known if field is not None},
         open_types=types is None,
         unit=time_unit(schema.field(columns.time).type, columns),
         intervals=columns.end is not None,
+        clashes=columns.clashes(schema.names),
+        unreadable={name: str(schema.field(name).type) for name, field in zip(names, known, strict=True) if not field},
+        eid=None if columns.eid is None else eid_kind(schema.field(columns.eid).type),
     )
+
+
+def eid_kind(type: pa.DataType) -> Kind:
+    """The kind of an eid column: eids are whole numbers or texts."""
+    return Kind.INT if kind_of(type) is Kind.INT else Kind.TEXT
 
 
 def time_unit(type: pa.DataType, columns: Columns) -> str | None:

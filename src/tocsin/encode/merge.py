@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.encode.values import nothing
-from tocsin.items import NO_SOURCE, ROWS, Bools, Column, Ints, ItemKind, Items, is_sorted
-from tocsin.schema import Field
+from tocsin.encode.values import encode_column, nothing
+from tocsin.items import NO_SOURCE, ROWS, Bools, Column, Ints, ItemKind, Items, Strings, is_sorted
+from tocsin.schema import EID, Field, Kind
 
 
 def take(items: Items, rows: Any) -> Items:
@@ -147,9 +147,16 @@ def cut(items: Items, turn: int) -> tuple[Items, Items]:
 
 
 def interleaved(pieces: list[Items]) -> list[Items]:
-    """Pieces in order of time as pieces that follow each other; only what overlaps is copied."""
+    """Pieces in order of time as pieces that follow each other; only what overlaps is copied.
+
+    Among equal times the order of arrival, which is that of the pieces, is kept only where it says something: an event
+    and its withdrawal.
+    """
+    pieces = [piece for piece in pieces if len(piece)]
+    if any(piece.kinds is not None for piece in pieces):
+        return [in_time(join(pieces))]
     out: list[Items] = []
-    for piece in sorted((each for each in pieces if len(each)), key=lambda each: int(each.end[0])):
+    for piece in sorted(pieces, key=lambda each: int(each.end[0])):
         overlap: list[Items] = []
         while out and out[-1].end[-1] > piece.end[0]:
             before, after = cut(out.pop(), int(piece.end[0]))
@@ -207,18 +214,22 @@ def stacked(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        tables = [_wide(_text_eids(each)) for each in tables]
+        tables = [_without_empty(_wide(_text_eids(each))) for each in tables]
         table = pa.concat_tables(tables, promote_options="permissive")
     found = table.unify_dictionaries().combine_chunks().to_batches()
     return found[0] if found else batches[0]
 
 
-def with_text_eids(items: Items) -> Items:
-    """Rows that stand beside matches show their eids as matches do: as texts."""
-    place = items.payload.schema.get_field_index("eid")
-    if place < 0 or pa.types.is_string(items.payload.schema.types[place]):
+def with_text_eids(items: Items, strings: Strings) -> Items:
+    """Rows that stand beside matches have eids as matches do: texts."""
+    rows = items.payload
+    place = rows.schema.get_field_index(EID)
+    if place >= 0 and not pa.types.is_string(rows.schema.types[place]):
+        items = replace(items, payload=rows.set_column(place, EID, rows.column(place).cast(pa.string())))
+    if EID not in items.columns or items.columns[EID].kind is Kind.TEXT:
         return items
-    return replace(items, payload=items.payload.set_column(place, "eid", items.payload.column(place).cast(pa.string())))
+    texts = pa.array([], pa.string()) if place < 0 else items.payload.column(EID)  # rows without eids: there are none
+    return replace(items, columns={**items.columns, EID: encode_column(texts, Field(EID, Kind.TEXT), strings)})
 
 
 def _plain(table: pa.Table) -> pa.Table:
@@ -234,6 +245,14 @@ def _wide(table: pa.Table) -> pa.Table:
     for place, field in enumerate(table.schema):
         if pa.types.is_decimal(field.type):
             table = table.set_column(place, field.name, table.column(place).cast(pa.decimal128(38, field.type.scale)))
+    return table
+
+
+def _without_empty(table: pa.Table) -> pa.Table:
+    """Columns of nulls say nothing of their type: that of a time that has not come may be a date elsewhere."""
+    for place, field in enumerate(table.schema):
+        if table.column(place).null_count == table.num_rows and table.num_rows:
+            table = table.set_column(place, field.name, pa.nulls(table.num_rows))
     return table
 
 

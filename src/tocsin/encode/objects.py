@@ -55,17 +55,32 @@ def from_dicts(rows: Sequence[Row | Event], problems: Problems | None = None) ->
     >>> from_dicts([{"type": "A", "time": 1, "v": 2}, {"type": "B", "time": 2, "v": 2.5}]).column("v").to_pylist()
     [2.0, 2.5]
     """
-    plain = [_row(row, at) for at, row in enumerate(rows)]
+    plain = [plain_row(row, at) for at, row in enumerate(rows)]
     names = list(dict.fromkeys(name for row in plain for name in row))
     if not all(isinstance(name, str) for name in names):
-        raise InputError("the names of attributes must be texts", detail=f"found {_short(names)}")
+        raise InputError("the names of attributes must be texts", detail=f"found {shortened(names)}")
+    if odd := {name for name in names if not is_encodable(name)}:
+        _note_odd_names(plain, odd, problems)
+        names = [name for name in names if name not in odd]
     arrays = [from_values([row.get(name) for row in plain], name, problems) for name in names]
     if not names:
         return pa.RecordBatch.from_arrays([], [])
     return pa.RecordBatch.from_arrays(arrays, names)
 
 
-def _row(row: Row | Event, at: int) -> Row:
+ODD_NAME = "has an attribute whose name is not valid Unicode"
+
+
+def _note_odd_names(rows: Sequence[Row], odd: set[str], problems: Problems | None) -> None:
+    """Rows with a name that cannot be written are bad rows."""
+    mask = np.array([not odd.isdisjoint(row) for row in rows], np.bool_)
+    if problems is None:
+        raise BadRowError(int(mask.argmax()), ODD_NAME, detail=f"the name is {shortened(min(odd))}")
+    problems.append((mask, ODD_NAME))
+
+
+def plain_row(row: Row | Event, at: int) -> Row:
+    """A dict or an Event as a mapping of names to values."""
     if isinstance(row, Event):
         return event_row(row)
     if isinstance(row, Mapping):
@@ -110,7 +125,7 @@ def _row_by_row(values: list[Any], name: str, problems: Problems | None) -> pa.A
     if sieve.bad:
         if problems is None:
             row = min(sieve.bad)
-            raise BadRowError(row, sieve.bad[row], detail=f"the value is {_short(values[row])}", hint=_HINT)
+            raise BadRowError(row, sieve.bad[row], detail=f"the value is {shortened(values[row])}", hint=_HINT)
         for reason in dict.fromkeys(sieve.bad.values()):
             mask = np.zeros(len(values), np.bool_)
             mask[[row for row, why in sieve.bad.items() if why == reason]] = True
@@ -123,7 +138,7 @@ _HINT = "an attribute has one kind in all events: convert the value, or use anot
 
 def _most_common(values: list[Any]) -> Kind:
     """The kind that most values have, so that a few wrong ones are wrong wherever they stand."""
-    kinds = Counter(KIND_OF_TYPE[type(plain)] for plain, _ in map(_simple, values) if plain is not None)
+    kinds = Counter(KIND_OF_TYPE[type(plain)] for plain, _ in map(plain_value, values) if plain is not None)
     return kinds.most_common(1)[0][0] if kinds else Kind.NULL
 
 
@@ -138,7 +153,7 @@ class _Sieve:
         self.zoned: bool | None = None
 
     def take(self, row: int, value: Any) -> None:
-        value, reason = _simple(value)
+        value, reason = plain_value(value)
         kind = KIND_OF_TYPE[type(value)]
         if reason is None and kind is not Kind.NULL:
             reason = self._misfit(value, kind)
@@ -158,22 +173,13 @@ class _Sieve:
         """Why a value cannot stand in this attribute, or None if it can."""
         if self.kind not in (Kind.NULL, kind) and frozenset((self.kind, kind)) not in TOGETHER:
             return f"is {kind} here and {self.kind} elsewhere"
-        match value:
-            case int() if not -(2**63) <= value < 2**63:
-                return "does not fit into 64 bits"
-            case str() if not _encodable(value):
-                return "is not valid Unicode"
-            case Decimal() if not value.is_finite():
-                return "is no finite decimal number"
-            case Decimal() if _digits(value) > DECIMAL_DIGITS:
-                return f"has more than {DECIMAL_DIGITS} digits"
-            case datetime():
-                zoned = value.tzinfo is not None
-                if self.zoned is None:
-                    self.zoned = zoned
-                elif self.zoned != zoned:
-                    return "has a time zone here and none before" if zoned else "has no time zone here and one before"
-        return None
+        if isinstance(value, datetime):
+            zoned = value.tzinfo is not None
+            if self.zoned is None:
+                self.zoned = zoned
+            elif self.zoned != zoned:
+                return "has a time zone here and none before" if zoned else "has no time zone here and one before"
+        return impossible(value)
 
     def array(self) -> pa.Array:
         match self.kind:
@@ -192,7 +198,7 @@ class _Sieve:
                 self.bad[row] = f"{self.name!r} {reason}"
 
     def _decimals(self) -> pa.Array:
-        places = max((_places(value) for value in self.values if value is not None), default=0)
+        places = max((decimal_places(value) for value in self.values if value is not None), default=0)
         limit = Decimal(10) ** (DECIMAL_DIGITS - places)
         self._drop(
             lambda value: abs(value) >= limit, f"has more than {DECIMAL_DIGITS} digits at the scale of its column"
@@ -213,18 +219,34 @@ class _Sieve:
 _TOO_LARGE = "is too large to be a float exactly, and other values are floats"
 
 
-def _places(value: int | Decimal) -> int:
+def impossible(value: Any) -> str | None:
+    """Why a plain value has no exact place in any column, or None if it has one."""
+    match value:
+        case bool():
+            return None
+        case int() if not -(2**63) <= value < 2**63:
+            return "does not fit into 64 bits"
+        case str() if not is_encodable(value):
+            return "is not valid Unicode"
+        case Decimal() if not value.is_finite():
+            return "is no finite decimal number"
+        case Decimal() if decimal_digits(value) > DECIMAL_DIGITS:
+            return f"has more than {DECIMAL_DIGITS} digits"
+    return None
+
+
+def decimal_places(value: int | Decimal) -> int:
     return max(0, -int(value.as_tuple().exponent)) if isinstance(value, Decimal) else 0
 
 
-def _digits(value: Decimal) -> int:
+def decimal_digits(value: Decimal) -> int:
     """The digits that a decimal needs, before and after its point."""
     _, digits, exponent = value.as_tuple()
     exponent = int(exponent)
     return max(len(digits) + max(exponent, 0), -exponent)
 
 
-def _encodable(text: str) -> bool:
+def is_encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -232,7 +254,7 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _short(value: object) -> str:
+def shortened(value: object) -> str:
     try:
         text = ascii(value)
     except ValueError:  # integers of many thousand digits refuse to become text
@@ -240,7 +262,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _simple(value: Any) -> tuple[Any, str | None]:
+def plain_value(value: Any) -> tuple[Any, str | None]:
     """A value in its plain Python form, or None and why it has none. Containers become JSON text."""
     if isinstance(value, np.generic):
         value = value.item()

@@ -17,11 +17,12 @@ from tocsin.encode.columns import OPTIONAL, Columns
 from tocsin.encode.values import EXACT_FLOAT
 from tocsin.events import TIME_LIMIT, eid_number
 from tocsin.items import NO_TEXT, Column, Ints, Items
-from tocsin.schema import Kind
+from tocsin.schema import EID, Kind
 
 PLAIN: dict[Kind, type] = {Kind.INT: int, Kind.FLOAT: float, Kind.TEXT: str, Kind.BOOL: bool}
 SMALLEST, LARGEST = -(2**63), 2**63
 EARLIEST = -TIME_LIMIT
+LEAST_EXACT = -EXACT_FLOAT
 
 
 class OneRow(Items):
@@ -97,6 +98,7 @@ class RowEncoder:
             self.kinds[columns.end] = int
         if columns.eid is not None and columns.eid not in self.kinds:
             self.kinds[columns.eid] = int if pa.types.is_integer(encoder.shape.get("eid", pa.string())) else str
+        self.large = {columns.time, columns.end, columns.eid}  # where numbers beyond 2**53 are nothing new
         wanted = {name: field.kind for name, field in encoder.wanted.items() if field.kind in PLAIN}
         self.complete = len(wanted) == len(encoder.wanted) and all(getattr(columns, role) is None for role in OPTIONAL)
         self._lay_out(wanted)
@@ -115,19 +117,22 @@ class RowEncoder:
         arrays = (self.one.types, self.one.start, self.one.end, self.one.eid_high, self.one.eid_low)
         views: list[Any] = [None if array is None else array.data for array in arrays]
         self._types, self._start, self._end, self._high, self._low = views
+        found = {EID: self.columns.eid or EID}  # where the row has what is called otherwise in it
         self._cells: list[tuple[str, bool, Any, Any]] = [
-            (name, column.kind is Kind.TEXT, column.values.data, column.valid.data)
+            (found.get(name, name), column.kind is Kind.TEXT, column.values.data, column.valid.data)
             for name, column in values.items()
             if column.valid is not None
         ]
 
     def passing(self, row: dict[str, Any]) -> int | None:
         """When an event ends that nobody asked for; None if somebody did, or its time is not plain."""
-        type_name, time_name, end_name, _ = self._names
+        type_name, time_name, end_name, eid_name = self._names
         kind, time = row.get(type_name), row.get(time_name)
         if type(kind) is not str or kind in self.codes or type(time) is not int or end_name is not None:
             return None
-        return time if EARLIEST < time < TIME_LIMIT and "end" not in row else None
+        if eid_name is not None and (row.get(eid_name) is None or not self._is_plain({eid_name: row[eid_name]})):
+            return None
+        return time if EARLIEST < time < TIME_LIMIT and kind.isascii() else None
 
     def encode(self, row: dict[str, Any]) -> OneRow | None:
         """The row as Items of its own, or None if it is not as plain as this needs."""
@@ -178,7 +183,9 @@ class RowEncoder:
                 ):
                     return False
             elif kind is int:
-                if not SMALLEST <= value < LARGEST:
+                if not LEAST_EXACT <= value <= EXACT_FLOAT and (
+                    name not in self.large or not SMALLEST <= value < LARGEST
+                ):
                     return False
             elif kind is str and not value.isascii():
                 return False

@@ -24,6 +24,7 @@ from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Column, Ints, ItemKind, Items
 from tocsin.plan.block import Block, Leaf
 from tocsin.plan.rewrite import blocks_below
+from tocsin.schema import Kind
 
 if TYPE_CHECKING:
     from tocsin.encode.row import OneRow
@@ -157,7 +158,7 @@ class Branch:
     def _generate(self, *, eids: bool) -> Program:
         detector = self.detector
         shape = Shape(detector.plan.schema.intervals, eids, detector.time.holds)
-        return generate(detector.plan, self.block, shape, detector.functions, kernels.can_inline)
+        return generate(detector.plan, self.block, shape, detector.functions)
 
     def _compile(self, program: Program) -> kernels.Kernel:
         detector = self.detector
@@ -324,6 +325,17 @@ class Branch:
             self._settle(self._one)
         self.accepted = words[RELEVANT] - before
         return self._answers() if words[OUT_N] or self._drained else None
+
+    def asked(self) -> tuple[str, list[Any]] | None:
+        """The user function that a compiled kernel was asking when it ended with an exception, and the arguments."""
+        if not self._ready or not self.words[rt.ASKED]:
+            return None
+        number = self.words[rt.ASKED] - 1
+        call, places = self.program.asked[number], self.program.asked_with[number]
+        values = [self.LF[at].item() if is_float else self.words[rt.PARAMS + at] for is_float, at in places]
+        return call.name, [
+            bool(value) if arg.kind is Kind.BOOL else value for value, arg in zip(values, call.args, strict=True)
+        ]
 
     def advance(self, clock: int, ended: bool) -> Answers | None:
         """Let time pass: waiting answers whose time has come are judged."""

@@ -26,7 +26,7 @@ from tocsin.functions import Function
 from tocsin.items import Ints
 from tocsin.plan.block import Output, Plan, Variable
 from tocsin.plan.expr import Agg, Col, Ref, Time
-from tocsin.schema import Field, Kind
+from tocsin.schema import EID, Field, Kind
 
 Ops = npt.NDArray[np.int8]
 NOBODY: Ints = np.zeros(0, np.int64)
@@ -109,7 +109,7 @@ class ChangeBatch:
 
     @cached_property
     def identity(self) -> tuple[Words, Words]:
-        """128 bits per change: the query without SELECT and the (variable, eid) pairs."""
+        """128 bits per change: the query without SELECT, and for each variable the eid and the times of its event."""
         lanes: Words = np.empty((2, len(self)), np.uint64)
         for lane in (0, 1):
             lanes[lane] = text_word(self.plan.fingerprint + chr(lane + 1))
@@ -135,7 +135,11 @@ class ChangeBatch:
             return np.zeros((2, len(numbers)), np.uint64)
         at = self.rows.at(numbers)
         high, low = (each.view(np.uint64)[at] for each in self.rows.names)
-        return mixed(mixed(high + seeds) + low)
+        words = mixed(mixed(high + seeds) + low)
+        if not self.plan.timed_ids:
+            return words
+        start, end = self.rows.start.view(np.uint64)[at], self.rows.end.view(np.uint64)[at]
+        return mixed(words + mixed(start * np.uint64(31) + end))
 
     @cached_property
     def match_id(self) -> pa.Array:
@@ -208,7 +212,7 @@ class ChangeBatch:
         start, end = self.span if len(self) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
         timed = _time_type(self.plan)
         columns: dict[str, pa.Array] = {
-            "query": pa.array([self.plan.name or ""] * len(self), pa.string()),
+            "query": pa.array([self.plan.title] * len(self), pa.string()),
             "kind": pa.array([self.kind] * len(self), pa.string()),
             "match_id": self.match_id,
             "op": pa.array(self.op, pa.int8()),
@@ -250,6 +254,8 @@ class ChangeBatch:
     def selected(self, output: Output) -> pa.Array:
         """A SELECT column; a plain attribute is taken as it is, everything else is evaluated row by row."""
         expr = output.expr
+        if isinstance(expr, Col) and expr.attr == EID and expr.leaf not in self.repeated and len(self.rows.numbers):
+            return self._eids(self.fixed[expr.leaf])
         if isinstance(expr, Col) and len(self) and expr.attr in (table := self.rows.table).schema.names:
             numbers = self.fixed[expr.leaf]
             known = {field.name for field in self.plan.variables[expr.leaf].fields}
@@ -325,7 +331,9 @@ class _ChangeRow(Row):
         self.changes, self.at = changes, 0
         self._columns: dict[tuple[int, str], list[Any]] = {}
 
-    def _values(self, index: int, attr: str, scale: int) -> list[Any]:
+    def values(self, col: Col) -> list[Any]:
+        """The values of an attribute for all events of a variable."""
+        index, attr = col.leaf, col.attr
         known = self._columns.get((index, attr))
         if known is None:
             changes, variable = self.changes, self.changes.plan.variables[index]
@@ -333,11 +341,14 @@ class _ChangeRow(Row):
             struct = changes._structs(variable, numbers)
             names = [field.name for field in struct.type]
             column = struct.flatten()[names.index(attr)] if attr in names else pa.nulls(len(struct))
-            known = self._columns[index, attr] = [_inner(value, scale) for value in _plain(column).to_pylist()]
+            column = _plain(column)
+            if attr == EID and col.kind is Kind.TEXT:  # numbers, if nobody knew their kind
+                column = column.cast(pa.string())
+            known = self._columns[index, attr] = [_inner(value, col.scale) for value in column.to_pylist()]
         return known
 
     def column(self, col: Col) -> Any:
-        return self._values(col.leaf, col.attr, col.scale)[self.at]
+        return self.values(col)[self.at]
 
     def time(self, time: Time) -> int | None:
         changes = self.changes
@@ -375,7 +386,7 @@ class _MemberRow(Row):
         self.whole, self.index, self.at = whole, index, 0
 
     def column(self, col: Col) -> Any:
-        return self.whole._values(col.leaf, col.attr, col.scale)[self.at]
+        return self.whole.values(col)[self.at]
 
     def time(self, time: Time) -> int:
         changes = self.whole.changes

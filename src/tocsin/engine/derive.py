@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tocsin.engine.evaluate import Row, evaluate, kinded
+from tocsin.engine.evaluate import Row, evaluate
 from tocsin.functions import Function
 from tocsin.items import Column, Items, Strings
 from tocsin.plan.block import Block, Forbidden
@@ -162,7 +162,7 @@ class _ItemRow(Row):
 
 def derived_column(derived: Derived, items: Items, strings: Strings, functions: Mapping[str, Function]) -> Column:
     """The derived column of a batch; a vectorised function of plain columns is called once for all rows."""
-    quick = _vectorised(derived, items, functions)
+    quick = _vectorised(derived, items, strings, functions)
     if quick is not None:
         return quick
     row, seen = _ItemRow(items, strings), _cache_key(derived, items)
@@ -188,27 +188,41 @@ def _cache_key(derived: Derived, items: Items) -> Any:
     return column.values if column is not None and column.kind is Kind.TEXT else None
 
 
-def _vectorised(derived: Derived, items: Items, functions: Mapping[str, Function]) -> Column | None:
-    expr = derived.expr
+def _vectorised(derived: Derived, items: Items, strings: Strings, functions: Mapping[str, Function]) -> Column | None:
+    """A vectorised function is called once, with the rows that have all its arguments."""
+    expr, count = derived.expr, len(items)
     if not isinstance(expr, User) or not functions[expr.name].vectorised:
         return None
-    function, valid = functions[expr.name], np.ones(len(items), np.bool_)
-    arrays: list[Any] = []
-    for arg in expr.args:
-        match arg:
-            case Lit(value):
-                arrays.append(value)
-            case Col(attr=attr) if attr in items.columns and items.columns[attr].kind is not Kind.TEXT:
-                column = items.columns[attr]
-                arrays.append(column.values)
-                valid &= True if column.valid is None else column.valid
-            case Time(which=which):
-                arrays.append(items.start if which == "start" else items.end)
-            case _:
-                return None
-    raw = np.asarray(function.call(*arrays))
-    wanted: Any = np.float64 if function.returns is Kind.FLOAT else np.int64
-    return Column(function.returns, np.ascontiguousarray(raw, dtype=wanted), valid)
+    columns = [_argument(arg, items, strings, functions) for arg in expr.args]
+    valid = np.ones(count, np.bool_)
+    for _, known in columns:
+        valid &= True if known is None else known
+    if not valid.any():
+        return _column([None] * count, expr.kind, expr.scale, strings)
+    arrays = [values.view() if valid.all() else np.array(values[valid].tolist()) for values, _ in columns]
+    given = functions[expr.name].ask_all(arrays, int(valid.sum()))
+    if isinstance(given, np.ndarray):
+        whole = np.zeros(count, given.dtype)
+        whole[valid] = given
+        return Column(expr.kind, whole, valid)
+    results: list[Any] = [None] * count
+    for at, value in zip(np.flatnonzero(valid).tolist(), given, strict=True):
+        results[at] = value
+    return _column(results, expr.kind, expr.scale, strings)
+
+
+def _argument(arg: Bound, items: Items, strings: Strings, functions: Mapping[str, Function]) -> tuple[Any, Any]:
+    """The values of an argument for all rows, and which are not null (None: all)."""
+    if isinstance(arg, Time):
+        return items.start if arg.which == "start" else items.end, None
+    plain = items.columns.get(arg.attr) if isinstance(arg, Col) else None
+    if plain is not None and plain.kind in (Kind.INT, Kind.FLOAT, Kind.TIME, Kind.BOOL):
+        return plain.values.astype(np.bool_) if plain.kind is Kind.BOOL else plain.values, plain.valid
+    row, values = _ItemRow(items, strings), []
+    for at in range(len(items)):
+        row.at = at
+        values.append(evaluate(arg, row, functions))
+    return np.array(values), np.array([value is not None for value in values], np.bool_)
 
 
 def _column(results: list[Any], kind: Kind, scale: int, strings: Strings) -> Column:
@@ -216,6 +230,6 @@ def _column(results: list[Any], kind: Kind, scale: int, strings: Strings) -> Col
     if kind is Kind.TEXT:
         codes = np.array([strings.code(value) for value in results], np.int64)
         return Column(kind, codes, valid)
-    values = [0 if value is None else kinded(value, kind) for value in results]
+    values = [0 if value is None else value for value in results]
     dtype: Any = np.float64 if kind is Kind.FLOAT else np.int64
     return Column(kind, np.array(values, dtype), valid, scale)

@@ -27,7 +27,7 @@ from tocsin.engine.ledger import Ledger
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.payload import Payload, View, distinct
 from tocsin.engine.stream_time import StreamTime
-from tocsin.errors import InputError
+from tocsin.errors import FunctionError, InputError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
 from tocsin.items import Bools, Ints, ItemKind, Items, Strings, is_sorted
@@ -77,6 +77,7 @@ class Detector:
         self.branches = [Branch(self, block) for block in plan.alternatives]
         self.time.mine = self.all_types
         self.ledger = Ledger.of(plan)
+        self._failure: FunctionError | None = None  # of a user function: then the state is not to be used any more
         self._nothing = no_changes(plan, self.functions)
         self._silence: list[Answers | None] = [None] * len(self.branches)
         self._merges = ordered and len(self.branches) > 1
@@ -89,6 +90,24 @@ class Detector:
 
     def push(self, items: Items) -> Changes:
         """Take items in order of arrival; answer with the changes that they bring."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._push(items)
+        except Exception as problem:
+            self._fail(problem)
+            raise
+
+    def _fail(self, problem: Exception) -> None:
+        """Where a user function has ended a push, what is stored is half done: say which, and answer no more."""
+        if isinstance(problem, FunctionError):
+            self._failure = problem
+            return
+        for name, args in filter(None, (branch.asked() for branch in self.branches)):
+            self._failure = self.functions[name].failed(args, problem)
+            raise self._failure from problem
+
+    def _push(self, items: Items) -> Changes:
         if items.single:
             return self._push_one(items)  # type: ignore[arg-type]  # `single` says that it is a LentRow
         items.check()
@@ -100,7 +119,7 @@ class Detector:
         return said
 
     def _said(self, batch: ChangeBatch) -> Changes:
-        return Changes([batch] if len(batch.op) else [], self.frontier)
+        return Changes([] if batch is self._nothing or not len(batch.op) else [batch], self.frontier)
 
     def _push_rows(self, items: Items) -> ChangeBatch:
         """Feed events and withdrawals."""
@@ -118,8 +137,9 @@ class Detector:
             self._keep(items, first, accepted)
         if items.kinds is not None and items.kinds.any():
             self.withdrawn = self.next
-        changes = self._changes(raw)
-        self._forget()
+        changes = self._nothing if raw == self._silence else self._changes(raw)
+        if self.eager or first >> 4 != self.next >> 4:  # not after each of many small pushes
+            self._forget()
         return changes
 
     def _push_one(self, one: LentRow) -> Changes:

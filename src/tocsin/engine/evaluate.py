@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
 from tocsin.engine import runtime
+from tocsin.engine.like import like
 from tocsin.functions import Function
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User
 from tocsin.schema import Kind
@@ -51,36 +51,13 @@ def evaluate(expr: Bound, row: Row, functions: Mapping[str, Function]) -> Any:
             raise AssertionError("a span is never derived")
         case User(name, args):
             given = [evaluate(arg, row, functions) for arg in args]
-            return call(functions[name], given)
+            return functions[name].ask(given)
         case Op(op, args) if op in LAZY:
             return LAZY[op](expr, lambda arg: evaluate(arg, row, functions))
         case Op(op, args):
             given = [evaluate(arg, row, functions) for arg in args]
             return None if any(value is None for value in given) else STRICT[op](expr, *given)
     raise AssertionError(expr)
-
-
-def call(function: Function, args: list[Any]) -> Any:
-    """Call a user function; the result is brought to its declared kind."""
-    if not function.nulls and any(arg is None for arg in args):
-        return None
-    return kinded(function.call(*args), function.returns)
-
-
-def kinded(value: Any, kind: Kind) -> Any:
-    """A Python or NumPy value as the kind that was declared for it."""
-    if value is None:
-        return None
-    match kind:
-        case Kind.BOOL:
-            return bool(value)
-        case Kind.INT | Kind.TIME:
-            return int(value)
-        case Kind.FLOAT:
-            return float(value)
-        case Kind.TEXT:
-            return str(value)
-    return value
 
 
 # --- operations that look at nulls themselves --------------------------------------------------------------------
@@ -191,18 +168,6 @@ def parse_float(text: str) -> float | None:
         return None
 
 
-@lru_cache(maxsize=256)
-def like_pattern(pattern: str) -> re.Pattern[str]:
-    """A LIKE pattern as a regular expression that is matched against the whole text."""
-    parts, letters = [], iter(pattern)
-    for letter in letters:
-        if letter == "\\":
-            parts.append(re.escape(next(letters, "\\")))
-        else:
-            parts.append({"%": ".*", "_": "."}.get(letter) or re.escape(letter))
-    return re.compile("".join(parts), re.DOTALL)
-
-
 def _substr(_: Op, text: str, start: int, count: int | None = None) -> str | None:
     if start < 1 or (count is not None and count < 0):
         return None
@@ -231,7 +196,7 @@ STRICT: dict[str, Callable[..., Any]] = {
     "/": lambda _, x, y: _known(runtime.divide(float(x), float(y))),
     "%": _modulo,
     "neg": lambda expr, x: -x if expr.kind is Kind.FLOAT else _known(runtime.negate(x)),
-    "like": lambda _, x, y: like_pattern(y).fullmatch(x) is not None,
+    "like": lambda _, x, y: like(x, y),
     "to_float": _to_float,
     "to_int": _to_int,
     "to_text": _to_text,

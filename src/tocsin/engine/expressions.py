@@ -216,22 +216,23 @@ class Scribe:
         return self.names.foreign(expr, [(x, known)])
 
     def case(self, expr: Op) -> Valued:
-        value, known = self.fresh(), self.fresh()
+        """One branch after the other, each only while none has held: an `else` for each would nest too deep."""
+        value, known, looking = self.fresh(), self.fresh(), self.fresh()
         zero = "0.0" if expr.kind is Kind.FLOAT else "0"
         self.emit(f"{value} = {zero}")
         self.emit(f"{known} = False")
-        outer = self.writer.depth
+        self.emit(f"{looking} = True")
         for condition, result in zip(expr.args[0::2], expr.args[1::2], strict=False):
-            self.emit(f"if {self.true(condition)}:")
+            self.emit(f"if {looking}:")
             with self.writer.indented():
-                self.assign(value, known, result)
-            self.emit("else:")
-            self.writer.depth += 1
+                self.emit(f"if {self.true(condition)}:")
+                with self.writer.indented():
+                    self.emit(f"{looking} = False")
+                    self.assign(value, known, result)
         if len(expr.args) % 2:
-            self.assign(value, known, expr.args[-1])
-        else:
-            self.emit("pass")
-        self.writer.depth = outer
+            self.emit(f"if {looking}:")
+            with self.writer.indented():
+                self.assign(value, known, expr.args[-1])
         return value, known
 
     def assign(self, value: str, known: str, expr: Bound) -> None:
@@ -290,6 +291,10 @@ class Literals:
     def __init__(self) -> None:
         self.ints: list[int | str] = [0]  # the window comes first; a text stands for its code
         self.floats: list[float] = []
+
+    def room(self, *, is_float: bool) -> str:
+        """Room for a value that is noted while the kernel runs."""
+        return self.read(Lit(0.0, Kind.FLOAT) if is_float else Lit(0, Kind.INT))
 
     def read(self, lit: Lit) -> str:
         if lit.kind is Kind.FLOAT:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tocsin.engine import kernels
 from tocsin.engine.codegen import Shape, generate
+from tocsin.engine.codegen.program import MOST_COMPILED
 from tocsin.engine.debt import Times, owed
 from tocsin.engine.payload import distinct
 from tocsin.events import BEGINNING
@@ -27,13 +27,15 @@ def describe(plan: Plan, functions: Mapping[str, Function] | None = None) -> str
     """Lines to put below `explain(plan)`."""
     functions = registered() if functions is None else functions
     shape = Shape(plan.schema.intervals, eids=True)
-    programs = [generate(plan, block, shape, functions, kernels.can_inline) for block in plan.alternatives]
+    programs = [generate(plan, block, shape, functions) for block in plan.alternatives]
     foreign = {_name(call) for program in programs for call in program.foreign}
     inlined = {name for program in programs for name in program.inlined}
     derived = sum(len(program.derived) for program in programs)
     lines = ["kernel    compiled by Numba" + (f", with {', '.join(sorted(inlined))} inside" if inlined else "")]
     if foreign:
-        lines = [f"kernel    plain Python: {', '.join(sorted(foreign))} of several events cannot be compiled"]
+        lines = [f"kernel    plain Python: {', '.join(sorted(foreign))} of several events is not compiled"]
+    if any(program.is_long for program in programs):
+        lines = [f"kernel    plain Python: more than {MOST_COMPILED} steps would take minutes to compile"]
     if derived:
         lines.append(
             f"arrival   {derived} {'values are' if derived > 1 else 'value is'} computed when an event arrives"

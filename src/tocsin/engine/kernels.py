@@ -8,17 +8,25 @@ kernel lives in memory only.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
-from tocsin.engine import runtime
+from tocsin.engine import bounds, runtime
 from tocsin.engine.codegen import Program
-from tocsin.engine.evaluate import STRICT, call
-from tocsin.engine.module_cache import from_disk
+from tocsin.engine.evaluate import STRICT
+from tocsin.engine.module_cache import (
+    COMPILING,
+    cache_folder,
+    check_code,
+    code_files,
+    from_disk,
+    module_name,
+    note_code,
+)
+from tocsin.errors import FunctionError
 from tocsin.functions import Function
 from tocsin.items import Strings
 from tocsin.plan.expr import Op, User
@@ -30,10 +38,12 @@ CONSTANTS = tuple(name for name, value in vars(runtime).items() if name.isupper(
 PREFIX = "k_"  # of the names of modules that are kept on disk
 
 
-def exports(source: str) -> list[str]:
+@lru_cache(maxsize=256)
+def exports(source: str) -> tuple[str, ...]:
     """The names of the library that a generated source uses."""
     used = set(re.findall(r"[A-Za-z_]+", source))
-    return [name for name in (*CONSTANTS, *sorted(runtime.FUNCTIONS)) if name in used]
+    always = ("checked_index",) if bounds.ON else ()
+    return always + tuple(name for name in (*CONSTANTS, *sorted(runtime.FUNCTIONS)) if name in used)
 
 
 @dataclass(slots=True)
@@ -51,11 +61,12 @@ class Kernel:
 
 def plain(program: Program, functions: Mapping[str, Function], strings: Strings) -> Kernel:
     """The generated source as ordinary Python."""
-    space: dict[str, Any] = {name: getattr(runtime, name) for name in exports(program.source)}
+    library = runtime.library(False)
+    space: dict[str, Any] = {name: getattr(library, name) for name in exports(program.source)}
     space["compiled"] = space["inlined"] = space["entry"] = space["pointer"] = lambda value: value
     space["FOREIGN"] = [_foreign(expr, functions, strings) for expr in program.foreign]
-    for name in program.inlined:
-        space[f"user_{name}"] = functions[name].call
+    for number, call in enumerate(program.asked):
+        space[f"user_{number}"] = _paired(functions[call.name])
     exec(_code(program.source, program.key), space)  # noqa: S102 - source without user text
     return _kernel(space, jit=False)
 
@@ -67,40 +78,71 @@ def _kernel(space: Mapping[str, Any], *, jit: bool) -> Kernel:
 
 @lru_cache(maxsize=256)
 def _code(source: str, key: str) -> CodeType:
-    return compile(source, f"<kernel {key}>", "exec")
+    return compile(_body(source), f"<kernel {key}>", "exec")
+
+
+def _body(source: str) -> str:
+    return bounds.checked(source) if bounds.ON else source
 
 
 def compiled(program: Program, functions: Mapping[str, Function]) -> Kernel:
     """Compile the source of a program with Numba."""
-    if program.inlined:
-        return _in_memory(program, functions)
-    try:
-        return _from_disk(program)
-    except OSError:
-        return _in_memory(program, functions)
+    with COMPILING:
+        if program.asked:
+            return _in_memory(program, functions)
+        try:
+            return _from_disk(program)
+        except OSError:
+            return _in_memory(program, functions)
 
 
-def can_inline(function: Function) -> bool:
-    """Whether Numba compiles a user function for numbers; asked once, when a query that calls it is prepared."""
-    if function.nulls or function.vectorised or function.returns is Kind.TEXT:
-        return False
-    known = _inlinable.get(function)
-    if known is None:
-        known = _inlinable[function] = _try(function)
-    return known
+def _paired(function: Function) -> Callable[..., tuple[Any, bool]]:
+    """A function as kernels ask it: a value and whether it is not null; here for the plain body."""
+
+    def asked(*args: Any) -> tuple[Any, bool]:
+        value = function.ask(args)
+        return (0, False) if value is None else (int(value) if function.returns is Kind.BOOL else value, True)
+
+    return asked
 
 
-_inlinable: dict[Function, bool] = {}
-
-
-def _try(function: Function) -> bool:
+def _paired_code(function: Function, kinds: Sequence[Kind]) -> Any:
+    """The same for compiled kernels; a function that Numba cannot compile for these arguments is an error of ours."""
     import numba
 
+    numbers: Any = {Kind.FLOAT: numba.float64, Kind.BOOL: numba.boolean}
+    inner: Any = function.call
+    given = tuple(numbers.get(kind, numba.int64) for kind in kinds)
     try:
-        numba.njit(function.call).compile((numba.float64,) * function.arity)
-    except Exception:  # noqa: BLE001 - whatever Numba says, the plain body will run it
-        return False
-    return True
+        inner.compile(given)
+    except Exception as problem:  # noqa: BLE001 - whatever Numba says
+        reason = str(problem).strip().splitlines()[0]
+        raise FunctionError(
+            f"{function.name}() cannot be compiled", detail=reason, hint="leave out compiled=True"
+        ) from None
+    _check_result(function, inner.overloads[given].signature.return_type)
+    real = function.returns is Kind.FLOAT
+
+    def asked(*args):  # type: ignore[no-untyped-def]
+        value = inner(*args)
+        if value is None:
+            return (0.0, False) if real else (0, False)
+        return (float(value), True) if real else (int(value), True)
+
+    return numba.njit(asked, error_model="python")
+
+
+def _check_result(function: Function, result: Any) -> None:
+    """Compiled code must give the kind it was registered for, or nothing now and then."""
+    from numba import types
+
+    result = getattr(result, "type", result)  # of what may be None
+    allowed: Any = {Kind.BOOL: types.Boolean, Kind.FLOAT: (types.Float, types.Integer)}
+    if not isinstance(result, allowed.get(function.returns, types.Integer)) or result == types.uint64:
+        raise FunctionError(
+            f"{function.name}() gives {result} when compiled, but was registered for {function.returns.value}",
+            hint="return a value of that kind",
+        )
 
 
 def _foreign(expr: Op | User, functions: Mapping[str, Function], strings: Strings) -> Callable[..., Any]:
@@ -116,7 +158,7 @@ def _foreign(expr: Op | User, functions: Mapping[str, Function], strings: String
     def foreign(*args: Any) -> Any:
         given = [value(arg, node.kind) for arg, node in zip(args, expr.args, strict=True)]
         if isinstance(expr, User):
-            result = call(functions[expr.name], given)
+            result = functions[expr.name].ask(given)
         else:
             result = None if None in given else STRICT[expr.op](expr, *given)
         return strings.code(result) if isinstance(result, str) else result
@@ -161,23 +203,36 @@ entry, pointer = _library.entry, _library.pointer
 
 def _text(program: Program) -> str:
     imports = "\n".join(f"{name} = _library.{name}" for name in exports(program.source))
-    return HEADER.format(imports=imports) + program.source
+    return HEADER.format(imports=imports) + _body(program.source)
 
 
 def _from_disk(program: Program) -> Kernel:
-    module = from_disk(PREFIX, _text(program), runtime.source().encode())
-    known = _is_cached(module.__dict__["kernel"], module.__name__)
-    return _typed(module.__dict__, program, known=known)
+    text, known = _text(program), True
+    name = module_name(PREFIX, text, runtime.source().encode())
+    with cache_folder(name) as folder:
+        runtime.library(True)
+        module = from_disk(folder, name, text)
+        if not module.__dict__["kernel"].signatures:  # else this process has it already
+            check_code(module, runtime.code_folder(module))
+            known = _is_cached(module)
+        if not known:
+            runtime.compile_library()
+        kernel = _typed(module.__dict__, program, known=known)
+        if not known:
+            note_code(module, runtime.code_folder(module))
+        return kernel
 
 
-def _is_cached(kernel: Any, name: str) -> bool:
-    """Whether Numba has machine code of the kernel on disk; then nothing that it calls need be compiled or loaded."""
-    return any(Path(kernel.stats.cache_path).glob(f"{name}.kernel-*.nbi"))
+def _is_cached(module: ModuleType) -> bool:
+    """Whether Numba has all machine code of a kernel on disk; then nothing that it calls need be compiled or loaded."""
+    files = [path.name for path in code_files(module.__name__, runtime.code_folder(module))]
+    entries = [name for name in ("kernel", "careful", "settle") if name in vars(module)]
+    return all(any(file.startswith(f"{module.__name__}.{name}-") for file in files) for name in entries)
 
 
 def _in_memory(program: Program, functions: Mapping[str, Function]) -> Kernel:
     """Compiled for this process only; the same source with the same user functions once."""
-    key = (program.source, *(functions[name] for name in program.inlined))
+    key = (program.source, *(functions[call.name] for call in program.asked))
     if key not in _kernels:
         _kernels[key] = _compiled_here(program, functions)
     return _kernels[key]
@@ -187,16 +242,14 @@ _kernels: dict[tuple[object, ...], Kernel] = {}
 
 
 def _compiled_here(program: Program, functions: Mapping[str, Function]) -> Kernel:
-    import numba
-
     library = runtime.library(True)
     space: dict[str, Any] = {name: getattr(library, name) for name in exports(program.source)}
     space["pointer"] = library.pointer
     space["compiled"] = library.decorator(no_cpython_wrapper=True)
     space["inlined"] = library.decorator(no_cpython_wrapper=True, forceinline=True)
     space["entry"] = library.decorator()
-    for name in program.inlined:
-        space[f"user_{name}"] = numba.njit(functions[name].call)
+    for number, call in enumerate(program.asked):
+        space[f"user_{number}"] = _paired_code(functions[call.name], [arg.kind for arg in call.args])
     exec(_code(program.source, program.key), space)  # noqa: S102 - source without user text
     return _typed(space, program)
 
@@ -216,7 +269,7 @@ def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False) -
             "i": types.int64,
             "f": types.float64,
             "b": types.boolean,
-            "S": build.Tuple([*(build.CPointer(array.dtype) for array in state_signature()), types.int64]),
+            "S": build.Tuple([*map(_address, state_signature()), types.int64]),
         }
         for name, arguments in program.functions:
             _compile(space[name], [letters[letter] for letter in arguments])
@@ -227,6 +280,13 @@ def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False) -
     if kernel.settle is not None:
         _compile(kernel.settle, state_signature())
     return kernel
+
+
+def _address(array: Any) -> Any:
+    """How functions of a kernel hand on an array: by its address, or whole where bounds are checked."""
+    from numba import types
+
+    return array if bounds.ON else types.CPointer(array.dtype)  # type: ignore[no-untyped-call]
 
 
 def _compile(function: Any, arguments: list[Any]) -> None:

@@ -35,13 +35,15 @@ class RowKind:
 
 MATCH = "match"
 ROW_KINDS: tuple[RowKind, ...] = (
-    RowKind(MATCH, "bindings", "query, variables, eids", True, True, "0.1", "the pattern was found"),
+    RowKind(MATCH, "bindings", "query, variables, eids, times", True, True, "0.1", "the pattern was found"),
     RowKind("timeout", "prefix", "query, bound eids", True, False, "later", "a first part that nothing extended"),
     RowKind("early", "prefix", "query, bound eids", True, False, "later", "certain before an interval ends"),
     RowKind("unended", "details", "query, eid", False, False, "later", "an announced interval that never ended"),
     RowKind("unpaired", "details", "query, eid", False, False, "later", "an end whose begin was never announced"),
     RowKind("expected", "prefix", "query, key, trace", True, False, "later", "the pattern must still happen"),
-    RowKind("unconfirmed", "bindings", "query, variables, eids", True, False, "later", "lost events may refute it"),
+    RowKind(
+        "unconfirmed", "bindings", "query, variables, eids, times", True, False, "later", "lost events may refute it"
+    ),
     RowKind("violated", "details", "constraint, key", False, False, "later", "a trace broke its constraint"),
     RowKind("count", "details", "", False, False, "later", "how many matches there were, without the matches"),
     RowKind("late", "details", "", False, False, "0.1", "an event that came too late (Spark; embedded: Session.late)"),

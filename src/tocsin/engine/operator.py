@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tocsin.codec import Part
+from tocsin.codec import Part, pack, unpack
+from tocsin.encode.stored import RowReader
 from tocsin.engine.changes import Changes
+from tocsin.engine.stream_time import StreamTime
 from tocsin.functions import Function
 from tocsin.items import Ints, Items
 from tocsin.plan.block import Plan
@@ -26,6 +28,7 @@ class Counters:
     relevant: int = 0
     late: int = 0
     duplicates: int = 0
+    keyless: int = 0  # events that a query does not see, because they lack an attribute of its key
     matches: int = 0
     retracted: int = 0
     waiting: int = 0
@@ -70,16 +73,41 @@ class Remembering(Protocol):
     def resume(self, memory: bytes) -> None: ...
 
 
+class RemembersAll:
+    """Remembering, for an operator that keeps events itself: all that its snapshot holds."""
+
+    def snapshot(self, since: int = 0) -> list[Part]:
+        raise NotImplementedError
+
+    def restore(self, parts: Iterable[Part]) -> None:
+        raise NotImplementedError
+
+    @property
+    def memory(self) -> bytes:
+        return pack(self.snapshot())
+
+    def follow(self, memory: bytes) -> None:
+        """Before events are replayed: nothing to do, as `resume` sets everything."""
+
+    def resume(self, memory: bytes) -> None:
+        """After events were replayed: go on from what was remembered."""
+        self.restore(unpack(memory))
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What an operator that stands around a query is told of it.
 
     corrects  the strategy answers at once and retracts: the operator may, too; otherwise it never retracts
+    time      how the strategy lets time pass; nobody else uses this one
+    reader    reads stored events, and knows the codes of types and texts
     """
 
     plan: Plan
     functions: Mapping[str, Function]
     corrects: bool
+    time: StreamTime
+    reader: RowReader
 
 
 class Operator(Protocol):

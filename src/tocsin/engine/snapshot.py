@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.codec import Part, decode, encode, reading
+from tocsin.codec import Part, as_number, as_numbers_by_name, decode, encode, reading
 from tocsin.encode.batch import Encoder, one_batch
 from tocsin.encode.content import Words, mixed, words_of
 from tocsin.encode.stored import without_nulls
@@ -205,6 +205,9 @@ def _read_summary(detector: Detector, part: Part) -> Summary:
             number: arrays[name] for number in range(len(detector.branches)) if (name := f"held/{number}") in arrays
         }
         ledger = {name: array for name, array in arrays.items() if name.startswith("ledger/")}
+        for name in ("clock", "next", "seen", "matches", "retracted"):
+            as_number(words[name])
+        as_numbers_by_name(words["promises"])
         return Summary(**words, held=held, ledger=ledger)
 
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.events import TIME_LIMIT
+from tocsin.schema import RESULT_COLUMNS
 
-HEAD = ("query", "kind", "match_id", "op", "start", "end", "settled_at")
+HEAD = RESULT_COLUMNS
 TIMES = ("start", "end", "settled_at")
 EVENT = ("eid", "type", "start", "end")  # the fields that the struct of a variable begins with
 
@@ -37,7 +38,7 @@ def with_times(table: pa.Table, time: pa.DataType | None) -> pa.Table:
         if place < len(HEAD) and field.name in TIMES:
             table = table.set_column(place, field.name, _instants(column, time))
         elif is_event(field.type) or is_events(field.type):
-            chunks = [_events(chunk, time) for chunk in column.chunks] or [_events(pa.array([], field.type), time)]
+            chunks = [_events(chunk, time) for chunk in column.chunks] or [_events(pa.nulls(0, field.type), time)]
             table = table.set_column(place, field.name, pa.chunked_array(chunks))
     return table
 
@@ -163,3 +164,12 @@ def flat(table: pa.Table) -> pa.Table:
             names.append(name)
             arrays.append(column)
     return pa.table(arrays, names=names)
+
+
+def first_rows(tables: list[pa.Table], limit: int) -> list[pa.Table]:
+    """The first rows of several tables, so many in all."""
+    kept = []
+    for table in tables:
+        kept.append(table.slice(0, limit))
+        limit -= kept[-1].num_rows
+    return kept

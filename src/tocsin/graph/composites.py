@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.batch import PAYLOAD, Encoder
-from tocsin.encode.columns import RESERVED
 from tocsin.encode.eids import eids
+from tocsin.encode.values import encode_column
 from tocsin.engine.changes import ChangeBatch
 from tocsin.errors import TocsinError
 from tocsin.items import Items, Strings
 from tocsin.plan.block import Plan
-from tocsin.schema import Field
+from tocsin.schema import EID, OWN, Field, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Composites:
     @staticmethod
     def of(source: Plan, reader: Plan, types: tuple[str, ...], strings: Strings, wanted: tuple[str, ...]) -> Composites:
         """Check that what `source` selects can stand beside the columns that every event has."""
-        if clash := {output.name for output in source.outputs} & set(RESERVED):
+        if clash := {output.name for output in source.outputs} & set(OWN):
             raise TocsinError(
                 f"query {source.name!r} selects a column {min(clash)!r}, which every event has already",
                 hint=f"give it another name: SELECT ... AS my_{min(clash)}",
@@ -46,6 +46,9 @@ class Composites:
         high, low, _ = eids(names)
         selected = {output.name: changes.selected(output) for output in self.source.outputs}
         rows = pa.RecordBatch.from_arrays(list(selected.values()), list(selected)) if selected else None
+        columns = encoder.attributes(rows, count)
+        if EID in columns:
+            columns[EID] = encode_column(names, Field(EID, Kind.TEXT), encoder.strings)
         name = str(self.source.name)
         head = {"type": pa.repeat(name, count), "start": pa.array(start), "end": pa.array(end), "eid": names}
         return Items(
@@ -54,7 +57,7 @@ class Composites:
             end=end,
             eid_high=high,
             eid_low=low,
-            columns=encoder.attributes(rows, count),
+            columns=columns,
             payload=encoder.shown(head, rows, count),
             kinds=(changes.op < 0).astype(np.int8) if (changes.op < 0).any() else None,  # WITHDRAWAL is 1
         )

@@ -6,16 +6,18 @@ changes, nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
-from tocsin.codec import Part, decode, encode, nested, only_part, within
+from tocsin.codec import Part, as_number, decode, encode, nested, only_part, within
 from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
 from tocsin.encode.eids import prepare_hashing
+from tocsin.encode.keyless import KeyCheck
 from tocsin.encode.stored import RowReader
 from tocsin.engine.changes import ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
@@ -24,6 +26,7 @@ from tocsin.errors import StateError
 from tocsin.functions import Function, registered
 from tocsin.graph.composites import Composites, check_kinds
 from tocsin.graph.stages import Stage, Stages
+from tocsin.graph.tap import Tap
 from tocsin.graph.texts import TextMemory
 from tocsin.items import NO_SOURCE, Ints, ItemKind, Items, Strings, control
 from tocsin.order.auto import Auto
@@ -33,8 +36,8 @@ from tocsin.order.release import Release
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
 from tocsin.plan.block import Plan
-from tocsin.plan.facts import can_wait, types_of
-from tocsin.schema import Field, Schema
+from tocsin.plan.facts import can_wait, key_needs, types_of
+from tocsin.schema import EID, Field, Kind, Schema
 from tocsin.spill.detector import Spilling
 
 
@@ -42,7 +45,7 @@ class QueryGraph:
     """All queries of a text as one operator, fed as a strategy says.
 
     `encode` makes items of rows. The changes of each query bear its number as `stage`; `late` of the changes are the
-    places of items that came too late.
+    places of items that came too late. `spill` is put around a detector that must keep a memory limit.
     """
 
     def __init__(
@@ -57,17 +60,23 @@ class QueryGraph:
         memory_limit: int | None = None,
         functions: Mapping[str, Function] | None = None,
         around: Sequence[Around] = (),
+        spill: Callable[[Detector, int], Operator] = Spilling,
     ) -> None:
-        self.plans, self._around = tuple(plans), tuple(around)
+        self.plans, self._around, self._spill = tuple(plans), tuple(around), spill
         check_limit(order, memory_limit)
         self._limit = None if memory_limit is None else memory_limit // max(1, len(self.plans))
         self.order, self.schema, self._jit = order, schema, jit
         self.strings = Strings()
         self.functions = registered() if functions is None else functions
-        self.seen = self.relevant = 0
+        self.seen = self.relevant = self.keyless = 0
+        self._taps: dict[int, Tap] = {}
         self.autos: list[Auto] = []  # strategies that choose by themselves
         self.remembering: list[Remembering] = []  # operators that know more than the events tell
         self.types = tuple(sorted(set().union(*(types_of(plan) for plan in self.plans))))
+        needs = key_needs(self.plans)
+        self._keys = KeyCheck(needs, self.types) if needs else None
+        kinds = {field.kind for attr, mine in needs.items() for type in mine if (field := schema.field(type, attr))}
+        self._real_keys = Kind.FLOAT in kinds
         self.waits = any(can_wait(plan) for plan in self.plans)
         held = [() if order.kind == "auto" else order.held_types(types_of(plan)) for plan in self.plans]
         detectors = [self._detector(number, hold) for number, hold in enumerate(held)]
@@ -109,10 +118,11 @@ class QueryGraph:
             check_kinds(plan, self.plans[at], self.schema.common, detector.reads)
             composites[at] = Composites.of(self.plans[at], plan, self.types, self.strings, detector.reads)
         reader = RowReader(plan.schema, self.types, self.strings, self.encoder.sources, detector.reads)
-        return Stage(plan, self._operator(number, detector), composites, reader)
+        operator = self._operator(number, detector, reader)
+        return Stage(plan, operator, composites, reader, tap=self._taps.get(number))
 
-    def _operator(self, number: int, detector: Detector) -> Operator:
-        """What a query is made of: its detector, and what the strategy puts around it."""
+    def _operator(self, number: int, detector: Detector, reader: RowReader) -> Operator:
+        """What a query is made of: its detector, what the strategy puts around it, and around that what users put."""
         plan, order = self.plans[number], self.order
         operator: Operator = detector
         if order.kind == "auto":
@@ -122,19 +132,19 @@ class QueryGraph:
             self.remembering.append(auto)
             operator = auto
         elif self._limit is not None and not order.sorts:  # in order, only a window is kept
-            operator = Spilling(detector, self._limit)
+            operator = self._spill(detector, self._limit)
         if order.ordered:
             operator = Release(operator, plan, self.functions)
-        for each in self._around if number in self._answering else ():
-            operator = each(operator, Setting(plan, self.functions, order.corrects))
+        if plan.hidden:
+            return operator
+        if self._around and any(number in self._sources(later) for later in range(number + 1, len(self.plans))):
+            operator = self._taps[number] = Tap(operator)
+        for each in self._around:
+            time = replace(detector.time, guarantees={})
+            operator = each(operator, Setting(plan, self.functions, order.corrects, time, reader))
             if hasattr(operator, "memory"):
                 self.remembering.append(cast("Remembering", operator))
         return operator
-
-    @property
-    def _answering(self) -> set[int]:
-        """The queries whose matches no later query reads: operators stand around these."""
-        return set(range(len(self.plans))) - {at for number in range(len(self.plans)) for at in self._sources(number)}
 
     def _intake(self, sources: frozenset[str]) -> Lateness:
         """What stands before all queries: late events are set aside; with slack, the others are sorted."""
@@ -163,6 +173,8 @@ class QueryGraph:
             self.seen += 1
             if items.is_known:  # type: ignore[attr-defined]  # `single` says that it is a LentRow
                 self.relevant += 1
+                if self._keys is not None and (items.nulls or self._real_keys):  # type: ignore[attr-defined]
+                    self.keyless += self._keys.count(items)
         else:
             items.check()
             if items.payload.num_rows:
@@ -178,6 +190,8 @@ class QueryGraph:
         rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
         self.seen += len(items.types[rows])
         self.relevant += int(np.count_nonzero(items.types[rows] >= 0))
+        if self._keys is not None:
+            self.keyless += self._keys.count(items)
 
     def _compile_ahead(self, *, eids: bool) -> None:
         """Make the kernels of operators that see events later than the first push, so that none is made in mid-stream.
@@ -226,8 +240,8 @@ class QueryGraph:
 
     @property
     def wanted(self) -> Mapping[str, Field]:
-        """The attributes of the events that any query reads."""
-        return self.encoder.wanted
+        """The attributes of the events that any query reads; eids are none."""
+        return {name: field for name, field in self.encoder.wanted.items() if name != EID}
 
     @property
     def clock(self) -> int:
@@ -253,6 +267,7 @@ class QueryGraph:
         """What was seen, over all queries."""
         total = self.intake.counters
         total.seen, total.relevant, total.late = self.seen, self.relevant, self.intake.late_count
+        total.keyless = self.keyless
         return total
 
     # --- state ---
@@ -263,7 +278,7 @@ class QueryGraph:
         return " around ".join([str(self.order), *map(repr, self._around)])
 
     def snapshot(self, since: int = 0) -> list[Part]:
-        words = {"order": self._described, "seen": self.seen, "relevant": self.relevant}
+        words = {"order": self._described, "seen": self.seen, "relevant": self.relevant, "keyless": self.keyless}
         return [Part("graph", 0, encode("graph", words)), *nested("intake", self.intake.snapshot(since))]
 
     def restore(self, parts: Iterable[Part]) -> None:
@@ -276,12 +291,13 @@ class QueryGraph:
                 hint="restore it with the order that saved it",
             )
         self.intake.restore(within("intake", parts))
-        self.seen, self.relevant = words["seen"], words["relevant"]
+        self.seen, self.relevant = as_number(words["seen"]), as_number(words["relevant"])
+        self.keyless = as_number(words.get("keyless", 0))
 
 
 def detectors_in(operator: Operator) -> Iterator[Detector]:
-    """The detectors inside an operator: those that work on no other operator."""
-    if not operator.inner:
-        yield cast("Detector", operator)
+    """The detectors inside an operator."""
+    if isinstance(operator, Detector):
+        yield operator
     for each in operator.inner:
         yield from detectors_in(each)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tocsin.codec import Part, decode, encode, nested, only_part, within
+from tocsin.codec import Part, as_number, as_numbers_by_name, decode, encode, nested, only_part, within
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import in_time, join, parted, runs, take, with_text_eids
 from tocsin.encode.stored import RowReader, stored_rows
@@ -22,6 +22,7 @@ from tocsin.engine.texts import joined, of_operators, of_rows
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.graph.composites import Composites
+from tocsin.graph.tap import Tap
 from tocsin.items import EVERY, NO_SOURCE, Ints, ItemKind, Items, control, end, guarantee
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import types_of
@@ -33,6 +34,7 @@ class Stage:
 
     frontier  no later change is of a match that ends at or before this
     told      what the operator was told is guaranteed, by type
+    tap       where operators stand around a query that others read: what the others read
     """
 
     plan: Plan
@@ -42,6 +44,12 @@ class Stage:
     held: list[Items] = field(default_factory=list)
     frontier: int = BEGINNING
     told: dict[str, int] = field(default_factory=dict)
+    tap: Tap | None = None
+
+    @property
+    def passed(self) -> int:
+        """No later match that others read ends at or before this."""
+        return self.frontier if self.tap is None else max(self.frontier, self.tap.frontier)
 
     def push(self, items: Items) -> Changes:
         found = self.operator.push(items)
@@ -100,15 +108,20 @@ class Stages:
         """Feed every query; the changes of each bear its number as `stage`."""
         if items.single and not self.chained:
             return self._push_one(items) if self._alone is None else self._alone.push(items)
-        said = Changes()
+        said, late, at = Changes(), set(), 0
         for are_rows, run in runs(items.copy() if items.single else items):  # type: ignore[attr-defined]
             self._hear(run, are_rows)
             before: list[Changes] = []
             for number, stage in enumerate(self.stages):
-                before.append(self._feed(stage, run, are_rows, before))
-                for batch in before[-1]:
+                found = self._feed(stage, run, are_rows, before)
+                before.append(found if stage.tap is None else stage.tap.taken())
+                for batch in found:
                     batch.stage = number
-                said.batches += before[-1].batches
+                said.batches += found.batches
+                if found.late and not stage.sources:
+                    late |= {at + place for place in found.late}
+            at += len(run)
+        said.late = sorted(late)
         said.frontier = min(stage.frontier for stage in self.stages)
         return said
 
@@ -137,7 +150,8 @@ class Stages:
     def _named(self, items: Items) -> Items:
         """Events as they stand beside matches: with eids, which are texts. The same for all stages."""
         if self._last is None or self._last[0] is not items:
-            self._last = items, with_text_eids(self.names.named(take(items, items.types >= 0)))
+            named = self.names.named(take(items, items.types >= 0))
+            self._last = items, with_text_eids(named, self.stages[0].reader.strings)
             self.names.forget(self._passed())
         return self._last[1]
 
@@ -153,7 +167,7 @@ class Stages:
 
     def _feed_in_order(self, stage: Stage, ended: bool) -> Changes:
         """Give a stage the rows that the frontier of its sources has passed, and tell it so."""
-        frontier = END_OF_TIME if ended else min(self.stages[source].frontier for source in stage.sources)
+        frontier = END_OF_TIME if ended else min(self.stages[source].passed for source in stage.sources)
         said = Changes()
         for items in stage.release(frontier):
             said.add(stage.push(items))
@@ -174,7 +188,7 @@ class Stages:
             return said
         behind = BEGINNING if self.late is None else self.clock - self.late - 1
         known = {type: max(behind, self.known.get(type, BEGINNING)) for type in self._plain(stage)}
-        known |= {str(self.stages[source].plan.name): self.stages[source].frontier for source in stage.sources}
+        known |= {str(self.stages[source].plan.name): self.stages[source].passed for source in stage.sources}
         ticks = None if are_rows else _ticks(items)
         told = [each for each in (ticks, stage.learn(known)) if each is not None]
         if told:
@@ -207,7 +221,7 @@ class Stages:
         words = {"clock": self.clock, "known": self.known, "queries": [stage.plan.fingerprint for stage in self.stages]}
         parts = [Part("stages", 0, encode("stages", words, arrays=self.names.saved()))]
         for number, stage in enumerate(self.stages):
-            own = {"frontier": stage.frontier, "told": stage.told}
+            own = {"frontier": stage.frontier, "told": stage.told, "passed": stage.passed}
             rows = {str(at): stored_rows(items) for at, items in enumerate(stage.held)}
             parts.append(Part(f"{number}/stage", 0, encode("stage", own, rows)))
             parts += nested(f"{number}/operator", stage.operator.snapshot(since))
@@ -221,8 +235,11 @@ class Stages:
         for number, (stage, mine) in enumerate(zip(self.stages, own, strict=True)):
             held = stage.reader.all(mine.tables.values())
             stage.operator.restore(within(f"{number}/operator", parts))
-            stage.held, stage.frontier, stage.told = held, mine.words["frontier"], dict(mine.words["told"])
-        self.clock, self.known = stored.words["clock"], dict(stored.words["known"])
+            stage.held, stage.frontier = held, as_number(mine.words["frontier"])
+            stage.told = as_numbers_by_name(mine.words["told"])
+            if stage.tap is not None:
+                stage.tap.frontier = as_number(mine.words.get("passed", stage.frontier))
+        self.clock, self.known = as_number(stored.words["clock"]), as_numbers_by_name(stored.words["known"])
         self.names.restore(stored.arrays)
 
 

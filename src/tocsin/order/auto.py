@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from tocsin.codec import Part, decode, encode, nested, only_part, within
+from tocsin.codec import Part, as_numbers, decode, encode, nested, only_part, within
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Counters, Operator
@@ -266,7 +266,7 @@ class Auto:
         words, given = stored.words, unpacked(stored.blobs["ledger"], self._plan, self.detector.functions)
         self.ledger = {} if given is None else _standing([given])
         self.held, self.can_choose, self.costs = words["held"], self._may_choose, Costs(**words["costs"])
-        self.switches, self.matches, self.retracted, self._asked = words["counts"]
+        self.switches, self.matches, self.retracted, self._asked = as_numbers(words["counts"])
         self._late, self._pruned = self.detector.refuted
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tocsin.codec import Part, encode, nested, only_part, within
+from tocsin.codec import Part, as_number, as_numbers, as_numbers_by_name, encode, nested, only_part, within
 from tocsin.codec import decode as decoded
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import QUIET, Changes
@@ -251,12 +251,12 @@ class Lateness:
         parts = list(parts)
         words = decoded(only_part("lateness", parts).data, "lateness").words
         self._next.restore(within("inner", parts))
-        self.clock, self.late_count = words["clock"], words["late"]
-        self.broken = Counter({(source, type): count for source, type, count in words["broken"]})
+        self.clock, self.late_count = as_number(words["clock"]), as_number(words["late"])
+        self.broken = Counter({(source, type): as_number(count) for source, type, count in words["broken"]})
         known = self.guarantees
-        known.promised = {(type, source): time for type, source, time in words["promised"]}
-        known.sources, known.settled = set(words["sources"]), dict(words["settled"])
-        known.backwards, known.unknown = words["strange"]
+        known.promised = {(type, source): as_number(time) for type, source, time in words["promised"]}
+        known.sources, known.settled = set(words["sources"]), as_numbers_by_name(words["settled"])
+        known.backwards, known.unknown = as_numbers(words["strange"])
 
 
 LATE = Changes(late=(0,))  # a single event came too late; shared, so nobody may write to it

@@ -2,7 +2,7 @@
 
 The same under every strategy: in order an event is settled when the clock has passed its end, otherwise when what is
 guaranteed of all types, or the known delay, has. Consumption, constraint monitors and staged statements, whose answers
-depend on the order of events, stand behind this operator.
+depend on the order of events, stand behind this operator (`order/keyed_process`).
 """
 
 from __future__ import annotations
@@ -11,28 +11,30 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tocsin.codec import Part, decode, encode, nested, only_part, within
+from tocsin.codec import Part, as_number, as_numbers_by_name, decode, encode, nested, only_part, within
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import join, runs, take
 from tocsin.encode.stored import RowReader, stored_rows
 from tocsin.engine.changes import Changes
-from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.operator import Counters, Operator, RemembersAll
 from tocsin.engine.stream_time import StreamTime
 from tocsin.engine.texts import joined, of_operators, of_rows
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints, ItemKind, Items, end, guarantee
 
 
-class Settled:
+class Settled(RemembersAll):
     """Holds events back until they are settled, then passes them on to `inner` in canonical order: (end, start, eid).
 
-    Events without eids get computed ones. Of events with one eid the first in canonical order counts; an event that is
-    withdrawn before it is settled never was. `inner` is also told how far events are complete, and of the end.
+    Events without eids get computed ones. An event that comes twice counts once, and one that is withdrawn before it is
+    settled never was. `inner` is also told how far events are complete, and of the end.
+
+    key  attributes of the query's key: events of different keys are different events, whatever their eids
     """
 
-    def __init__(self, inner: Operator, time: StreamTime, reader: RowReader) -> None:
+    def __init__(self, inner: Operator, time: StreamTime, reader: RowReader, key: tuple[str, ...] = ()) -> None:
         self.inner: tuple[Operator, ...] = (inner,)
-        self._next, self.time, self._reader = inner, time, reader
+        self._next, self.time, self._reader, self._key = inner, time, reader, key
         self.held: list[Items] = []
         self.names = AutoEids()
         self.passed = BEGINNING  # every event that ends at or before this has been passed on
@@ -49,37 +51,50 @@ class Settled:
 
     def push(self, items: Items) -> Changes:
         """Take events in any order; pass on those that are settled now."""
+        late: list[int] = []
+        at = 0
         for are_rows, run in runs(items.copy() if items.single else items):  # type: ignore[attr-defined]
             if are_rows:
-                self._hold(run)
+                late += [at + place for place in self._hold(run)]
             else:
                 self.time.hear(run)
-        return self._release()
+            at += len(run)
+        said = self._release()
+        said.late = late
+        return said
 
-    def _hold(self, items: Items) -> None:
-        wanted = take(items, items.types >= 0)
+    def _hold(self, items: Items) -> list[int]:
+        """Keep the events that somebody reads; where those are that come after others like them were passed on."""
         if len(items):
             self.time.clock = max(self.time.clock, int(items.end.max()))
+        late = items.end <= self.passed
+        wanted = take(items, (items.types >= 0) & ~late)
         if len(wanted):
-            self.held.append(self.names.named(wanted))
+            wanted = self.names.named(wanted)
+            while self.held and len(self.held[-1]) <= 2 * len(wanted):  # so that there are never many pieces
+                wanted = join([self.held.pop(), wanted])
+            self.held.append(wanted)
+        return np.flatnonzero(late).tolist()
 
     def _release(self) -> Changes:
         time = self.time
-        until = END_OF_TIME if time.ended else time.open_from(time.types, time.clock) - 1
-        said = Changes(frontier=self.passed)
+        until = END_OF_TIME if time.ended else time.open_from(time.mine, time.clock) - 1
+        said = Changes(frontier=self.frontier)
         if until <= self.passed:
             return said
         ripe = [take(items, items.end <= until) for items in self.held]
         self.held = [rest for rest in (take(items, items.end > until) for items in self.held) if len(rest)]
         if whole := [items for items in ripe if len(items)]:
-            said.add(self._next.push(_canonical(join(whole))))
+            said.add(self._next.push(_canonical(join(whole), self._key)))
         said.add(self._next.push(end() if time.ended else guarantee(until)))
-        self.passed = until
+        self.passed, self.frontier = until, said.frontier
         self.names.forget(until)
         return said
 
+    frontier = BEGINNING  # what `inner` said last
+
     def snapshot(self, since: int = 0) -> list[Part]:
-        words = {"passed": self.passed, "clock": self.time.clock, "ended": self.time.ended}
+        words = {"passed": self.passed, "frontier": self.frontier, "clock": self.time.clock, "ended": self.time.ended}
         rows = {str(at): stored_rows(items) for at, items in enumerate(self.held)}
         own = encode("settled", words | {"guarantees": self.time.guarantees}, rows, self.names.saved())
         return [Part("settled", 0, own), *nested("inner", self._next.snapshot(since))]
@@ -89,25 +104,28 @@ class Settled:
         stored = decode(only_part("settled", parts).data, "settled")
         words, held = stored.words, self._reader.all(stored.tables.values())
         self._next.restore(within("inner", parts))
-        self.held, self.passed = held, words["passed"]
-        self.time.clock, self.time.ended, self.time.guarantees = words["clock"], words["ended"], words["guarantees"]
+        self.held, self.passed, self.frontier = held, as_number(words["passed"]), as_number(words["frontier"])
+        self.time.clock, self.time.ended = as_number(words["clock"]), bool(words["ended"])
+        self.time.guarantees = as_numbers_by_name(words["guarantees"])
         self.names.restore(stored.arrays)
 
 
-def _canonical(items: Items) -> Items:
-    """Events in canonical order, each once, without those that were withdrawn."""
+def _canonical(items: Items, key: tuple[str, ...]) -> Items:
+    """Events in canonical order, each once, without those that were withdrawn; `items` are in order of arrival."""
     assert items.eid_high is not None and items.eid_low is not None
-    high, low = items.eid_high, items.eid_low
-    by_eid = np.lexsort((items.start, items.end, low, high))
-    same: Ints = np.zeros(len(items), np.int64)  # numbers the eids
-    same[by_eid[1:]] = np.cumsum((np.diff(high[by_eid]) != 0) | (np.diff(low[by_eid]) != 0))
-    gone = np.zeros(int(same.max()) + 1, np.bool_)
-    if items.kinds is not None:
-        gone[same[items.kinds == ItemKind.WITHDRAWAL]] = True
-    _, first = np.unique(same[by_eid], return_index=True)
-    kept = by_eid[first]
-    kept = kept[~gone[same[kept]]]
-    order = np.lexsort((low[kept], high[kept], items.start[kept], items.end[kept]))
-    found = take(items, kept[order])
+    same = [items.columns[attr].values for attr in key if attr in items.columns]
+    columns = [*same, items.eid_low, items.eid_high, items.start, items.end]
+    order = np.lexsort(columns)  # equal ones stay in order of arrival
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = np.logical_or.reduce([np.diff(column[order]) != 0 for column in columns])
+    if items.kinds is not None:  # what came after the last withdrawal of an event counts
+        event = np.cumsum(begins) - 1
+        withdrawn = np.flatnonzero(items.kinds[order] == ItemKind.WITHDRAWAL)
+        last = np.full(event[-1] + 1, -1)
+        last[event[withdrawn]] = withdrawn  # ascending, so the last one stays
+        left = np.flatnonzero(np.arange(len(order)) > last[event])
+        order, begins = order[left], np.ones(len(left), np.bool_)
+        begins[1:] = np.diff(event[left]) != 0
+    found = take(items, order[begins])
     found.kinds = None
     return found

@@ -16,7 +16,7 @@ from math import ceil
 
 import numpy as np
 
-from tocsin.codec import Part, decode, encode, nested, only_part, within
+from tocsin.codec import Part, as_number, as_numbers, decode, encode, nested, only_part, within
 from tocsin.encode.merge import cut, in_time, interleaved, join, parted, runs, sliced, some_in_time
 from tocsin.encode.stored import RowReader, stored_rows
 from tocsin.engine.changes import Changes
@@ -200,7 +200,7 @@ class Sort:
         words = stored.words
         held = self._reader.all(stored.tables.values())
         self._next.restore(within("inner", parts))
-        self.late, self.clock, self.left = words["late"], words["clock"], words["left"]
-        self.delays.extend(words["delays"])
+        self.late, self.clock, self.left = as_number(words["late"]), as_number(words["clock"]), as_number(words["left"])
+        self.delays.extend(as_numbers(words["delays"]))
         self.ranked = sorted(self.delays)
         self.held = held

@@ -2,7 +2,7 @@
 
 A file holds several pieces, each a container of its own that says whether it is whole (see `codec`), and appears whole
 or not at all. The index is in memory: what is on disk is worth nothing without the process that wrote it. So nothing is
-synced, and the folder is removed with the store.
+synced, and the folder is removed with the store, or by the next run (`spill.folder`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from tocsin.encode.batch import one_batch
 from tocsin.errors import StateError, TocsinError
 from tocsin.items import Ints, Items, Strings
 from tocsin.plan.block import Plan
+from tocsin.spill.folder import make_folder
 
 NUMBER, HIGH, LOW, SIGN = "#number", "#high", "#low", "#sign"  # columns beside those of the payload
 EID = "eid"
@@ -205,9 +207,8 @@ class Store:
 
     def _folder(self) -> Path:
         if self.folder is None:
-            self.parent.mkdir(parents=True, exist_ok=True)
-            self.folder = Path(tempfile.mkdtemp(prefix="tocsin-spill-", dir=self.parent))
-            self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+            self.folder, lock = make_folder(self.parent)
+            self._remove = weakref.finalize(self, _remove, self.folder, lock)
         return self.folder
 
     # --- reading ---
@@ -262,6 +263,11 @@ class Store:
         if self.folder is not None:
             self._remove()
             self.folder = None
+
+
+def _remove(folder: Path, lock: IO[bytes]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.close()
 
 
 def packed(table: pa.Table) -> bytes:

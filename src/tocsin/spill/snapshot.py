@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tocsin.codec import Part, decode, encode, only_part, reading
+from tocsin.codec import Part, as_number, as_numbers, as_numbers_by_name, decode, encode, only_part, reading
 from tocsin.engine.partial_state import forget_before
 from tocsin.engine.snapshot import add_to_ledger, ledger_arrays
 from tocsin.events import BEGINNING
@@ -87,11 +87,19 @@ def _read(parts: list[Part]) -> SpillSummary:
             part = only_part(f"{PIECE}{id}", parts)
             table = pa.Table.from_batches([unpacked(part.data, f"part {part.id!r} of the saved state")])
             pieces.append((table, part.version, (id, level, run)))
-        seen, matches, retracted = words["counts"]
+        seen, matches, retracted = as_numbers(words["counts"])
+        spilled = Spilled(**as_numbers_by_name(words["spilled"]))
         return SpillSummary(
-            words["cut"], words["edge"], [Frame.restored(frame) for frame in words["frames"]], pieces,
-            words["made"], words["next"], (seen, matches, retracted), Spilled(**words["spilled"]), stored.arrays,
-        )  # fmt: skip
+            as_number(words["cut"]),
+            as_number(words["edge"]),
+            [Frame.restored(frame) for frame in words["frames"]],
+            pieces,
+            as_number(words["made"]),
+            as_number(words["next"]),
+            (seen, matches, retracted),
+            spilled,
+            stored.arrays,
+        )
 
 
 def _resume(state: SplitState, summary: SpillSummary) -> None:

@@ -14,9 +14,10 @@ Names in generated code: i_7 place of leaf 7, e_7 and s_7 its end and start; a_k
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from tocsin.engine.codegen.certainty import Certainty
+from tocsin.engine.codegen.depth import shallow
 from tocsin.engine.codegen.forbidden import ForbiddenBlocks
 from tocsin.engine.codegen.intake import Intake
 from tocsin.engine.codegen.layout import Layout
@@ -25,6 +26,7 @@ from tocsin.engine.codegen.members import MemberSets
 from tocsin.engine.codegen.nest import Nest
 from tocsin.engine.codegen.program import WITHDRAWN, Program, Shape
 from tocsin.engine.codegen.source import SourceText
+from tocsin.engine.module_cache import COMPILING
 from tocsin.functions import Function
 from tocsin.plan.block import Block, Plan
 
@@ -36,15 +38,15 @@ def generate(
     block: Block,
     shape: Shape,
     functions: Mapping[str, Function],
-    inlinable: Callable[[Function], bool],
 ) -> Program:
     """The kernel of one alternative of a plan; the last ones are remembered."""
     key = (id(plan), id(block), shape, id(functions))
-    if key not in _recent:
-        if len(_recent) >= 64:
-            _recent.pop(next(iter(_recent)))
-        _recent[key] = (plan, functions, written(Layout(plan, block, shape, functions, inlinable)))
-    return _recent[key][2]
+    with COMPILING:
+        if key not in _recent:
+            if len(_recent) >= 64:
+                _recent.pop(next(iter(_recent)))
+            _recent[key] = (plan, functions, written(Layout(plan, block, shape, functions)))
+        return _recent[key][2]
 
 
 # the plan and the functions are kept, so that their ids stay theirs
@@ -76,7 +78,7 @@ def written(layout: Layout) -> Program:
 
 
 def _program(layout: Layout, source: SourceText, batch_args: list[str]) -> Program:
-    text = "\n".join(source.writer.lines) + "\n"
+    text = shallow("\n".join(source.writer.lines) + "\n")
     return Program(
         source=text,
         block=layout.root,
@@ -98,7 +100,8 @@ def _program(layout: Layout, source: SourceText, batch_args: list[str]) -> Progr
         head=layout.head,
         span=layout.span(),
         foreign=tuple(source.foreign_calls),
-        inlined=tuple(source.inlined),
+        asked=tuple(source.asked),
+        asked_with=tuple(source.asked_with),
         batch_args=", ".join(batch_args),
         functions=tuple(source.declared),
         tables=layout.tables(),

@@ -196,8 +196,10 @@ class Intake:
         self.source.batch = None
         given = self.source.are_given(self.layout.keys.get(id, ()))
         known = [given] if given else []
+        known += [f"c{column}[i] == c{column}[i]" for column, is_float, _ in keys if is_float]  # NaN equals nothing
         self.emit(f"T[PLACES + {self.layout.number[id]}] = -1")
         self.emit(f"take_{id} = {' and '.join(known + conditions) or 'True'}")
+        self._words_of_floats(id)
         if len(keys) > 1:
             self._prefix(id, keys)
         self._promising(leaf)
@@ -225,7 +227,7 @@ class Intake:
             self.lines(f"take_{id} = False", "key = 0")
             if keys:
                 prefix = f"pre_{id}" if len(keys) > 1 else "0"
-                self.emit(f"key = key_of(T, KM, {prefix}, c{keys[-1][0]}[i])")
+                self.emit(f"key = key_of(T, KM, {prefix}, {self._key_word(id, keys[-1])})")
             self.lines(f"d_{before} = {self.levels.buffer(before)}", f"if N[d_{before}] >= {low}:")
             with self.source.writer.indented():
                 ends = f"D[4 * d_{before} + 1], D[4 * d_{before} + 2], {low}, s - 1"
@@ -249,12 +251,25 @@ class Intake:
     def _key_columns(self, id: int) -> list[tuple[int, bool, bool]]:
         return [self.layout.columns[attr] for attr in self.layout.keys.get(id, ())]
 
+    def _key_word(self, id: int, column: tuple[int, bool, bool]) -> str:
+        """A part of the key of the row's event as a whole number."""
+        number, is_float, _ = column
+        return f"word_{id}_{number}" if is_float else f"c{number}[i]"
+
+    def _words_of_floats(self, id: int) -> None:
+        """The bits of floats in a key: equal floats have equal bits once -0.0 is 0.0; the scratch place turns them."""
+        scratch = self.layout.number[id] * self.layout.words
+        for number, is_float, _ in self._key_columns(id):
+            if is_float:
+                self.lines(f"HF[{scratch}] = c{number}[i] + 0.0", f"word_{id}_{number} = H[{scratch}]")
+
     def _prefix(self, id: int, keys: list[tuple[int, bool, bool]]) -> None:
         """All parts of a key but the last, as one code."""
         self.lines(f"pre_{id} = 0", f"if take_{id}:")
         with self.source.writer.indented():
-            for column, _, _ in keys[:-1]:
-                self.emit(f"pre_{id} = new_key(T, KM, D, {len(self.layout.leaves)}, pre_{id}, c{column}[i])")
+            for column in keys[:-1]:
+                word = self._key_word(id, column)
+                self.emit(f"pre_{id} = new_key(T, KM, D, {len(self.layout.leaves)}, pre_{id}, {word})")
                 self.lines(f"if pre_{id} < 0:", "    T[CLOCK] = clock", "    T[ROW] = i", "    return KEYS_FULL")
 
     def _entry(self, id: int) -> str:
@@ -267,7 +282,7 @@ class Intake:
         keys = self._key_columns(id)
         if not keys:
             return "False, 0, 0"
-        return f"True, {f'pre_{id}' if len(keys) > 1 else '0'}, c{keys[-1][0]}[i]"
+        return f"True, {f'pre_{id}' if len(keys) > 1 else '0'}, {self._key_word(id, keys[-1])}"
 
     def _predecessor(self, id: int) -> int:
         before = self._before(id)
@@ -291,7 +306,7 @@ class Intake:
 
     def _store(self, leaf: Leaf, alternative: int, *, only: bool) -> None:
         id = leaf.id
-        eid = "high[i], low[i]" if self.layout.shape.eids else "0, 0"
+        eid = f"high[i], low[i]{self._alternative_mark(alternative)}" if self.layout.shape.eids else "0, 0"
         event = f"e, s, {eid}, {self.layout.row_start}, {self.layout.row_eid}"
         keep = "not ordered" if self._unstored(id) else "True"
         if self._withdraws:
@@ -308,6 +323,10 @@ class Intake:
                 if only:
                     self.emit("T[RELEVANT] += 1")
                 self._fill(leaf, alternative)
+
+    def _alternative_mark(self, alternative: int) -> str:
+        """Events of two types are two events, also at one leaf, where only eids and times are compared."""
+        return f" ^ {alternative * 2654435761}" if alternative else ""
 
     def _fill(self, leaf: Leaf, alternative: int) -> None:
         """The attributes that predicates will read, and the masks that say which of them are null."""

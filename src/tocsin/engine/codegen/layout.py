@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tocsin.engine.codegen.block_facts import is_terminal, reaches_ahead
 from tocsin.engine.codegen.program import MASK_BITS, WITHDRAWN, Shape, Stored
@@ -10,7 +10,7 @@ from tocsin.engine.derive import derive
 from tocsin.functions import Function
 from tocsin.plan.block import Block, Leaf, Plan, Scope
 from tocsin.plan.expr import Bound, Col, User, walk
-from tocsin.plan.facts import reach_of_block
+from tocsin.plan.facts import is_filter, reach_of_block
 from tocsin.plan.rewrite import blocks_below
 from tocsin.schema import Kind
 
@@ -24,13 +24,11 @@ class Layout:
         block: Block,
         shape: Shape,
         functions: Mapping[str, Function],
-        inlinable: Callable[[Function], bool],
     ) -> None:
         self.functions = functions
 
         def inline(user: User) -> bool:
-            numeric = all(arg.kind is not Kind.TEXT for arg in user.args) and user.kind is not Kind.TEXT
-            return numeric and inlinable(functions[user.name])
+            return functions[user.name].compiled and all(arg.kind is not Kind.TEXT for arg in user.args)
 
         self.inline = inline
         self.root, self.derived = derive(block, inline)
@@ -39,8 +37,8 @@ class Layout:
         self.leaves = {leaf.id: leaf for each in self.blocks for leaf in each.leaves}
         self.number = {id: number for number, id in enumerate(self.leaves)}
         self.nest = self.root.nest or tuple(leaf.id for leaf in self.root.fixed)
-        self.keys = dict(plan.key) if plan.key else {}
-        self.keys = {id: attrs for id, attrs in self.keys.items() if id in self.leaves}
+        # one event alone meets no other: its key says only which shard takes it
+        self.keys = {} if is_filter(block) else {id: attrs for id, attrs in plan.key if id in self.leaves}
         self.within = plan.within
         self.types = tuple(dict.fromkeys(alt.type for leaf in self.leaves.values() for alt in leaf.alts))
         self._lay_out()

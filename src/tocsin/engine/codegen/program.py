@@ -37,6 +37,7 @@ class Stored:
     is_optional: bool = False  # one of several alternatives: it may be null though no attribute ever was
 
 
+MOST_COMPILED = 24  # steps; the time to compile grows with their square
 MASK_BITS = 62  # of a mask word: more would reach the sign, and a literal that Numba takes for unsigned
 
 
@@ -64,7 +65,8 @@ class Program:
     head: int  # words of PD before the events of a waiting answer
     span: int | None  # how far behind the clock events are needed; None: for ever
     foreign: tuple[Op | User, ...]  # called from the plain body only
-    inlined: tuple[str, ...]  # user functions compiled into the kernel
+    asked: tuple[User, ...]  # calls of user functions that are compiled into the kernel
+    asked_with: tuple[tuple[tuple[bool, int], ...], ...]  # where each leaves its arguments: whether among floats, place
     batch_args: str
     functions: tuple[tuple[str, str], ...]  # inner functions in order, with the types of their arguments: i f b S
     tables: dict[str, tuple[int, ...]]
@@ -72,8 +74,18 @@ class Program:
     key: str = field(default="")
 
     @property
+    def inlined(self) -> tuple[str, ...]:
+        """The names of user functions that are compiled into the kernel."""
+        return tuple(dict.fromkeys(call.name for call in self.asked))
+
+    @property
     def plain_only(self) -> bool:
-        return bool(self.foreign)
+        return bool(self.foreign) or self.is_long
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the pattern has so many steps that compiling it would take minutes."""
+        return len(self.leaf_ids) > MOST_COMPILED
 
     @property
     def width(self) -> int:

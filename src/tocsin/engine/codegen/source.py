@@ -21,7 +21,8 @@ class SourceText(Names):
         self.emit = self.writer.emit
         self.aggs: dict[Agg, int] = {}
         self.foreign_calls: list[Op | User] = []
-        self.inlined: list[str] = []
+        self.asked: list[User] = []  # calls of user functions that are compiled in
+        self.asked_with: list[tuple[tuple[bool, int], ...]] = []  # where each leaves its arguments
         self.declared: list[tuple[str, str]] = []  # functions, with the types of their arguments
         self.batch: int | None = None  # the leaf that is read from the row of a batch, not from what is stored
         self.without_nulls = False  # what is being written runs only while no null came, and for no withdrawal
@@ -103,24 +104,37 @@ class SourceText(Names):
         return f"g{number}", "" if agg.function == "count" else f"gk{number}"
 
     def foreign(self, expr: Op | User, args: list[Valued]) -> Valued:
-        """A call that leaves the kernel's two kinds of value: inlined if Numba can, else only in the plain body."""
+        """A call that leaves the kernel's two kinds of value: compiled in, or only in the plain body."""
+        if isinstance(expr, User) and self.layout.inline(expr):
+            return self._compiled_in(expr, args)
         value, known = self.writer.fresh(), self.writer.fresh()
-        if isinstance(expr, User) and self.layout.inline(expr) and not self.layout.functions[expr.name].nulls:
-            if expr.name not in self.inlined:
-                self.inlined.append(expr.name)
-            call = f"user_{expr.name}({', '.join(code for code, _ in args)})"
-            zero = "0.0" if expr.kind is Kind.FLOAT else "0"
-            self.emit(f"{known} = {both(*(cond for _, cond in args)) or 'True'}")
-            self.emit(f"{value} = {zero}")
-            self.emit(f"if {known}:")
-            self.emit(f"    {value} = {'float' if expr.kind is Kind.FLOAT else 'int'}({call})")
-            return value, known
         number = len(self.foreign_calls)
         self.foreign_calls.append(expr)
         given = ", ".join(f"({code} if {cond or 'True'} else None)" for code, cond in args)
         self.emit(f"{value} = FOREIGN[{number}]({given})")
         self.emit(f"{known} = {value} is not None")
         self.emit(f"{value} = 0 if {value} is None else {value}")
+        return value, known
+
+    def _compiled_in(self, expr: User, args: list[Valued]) -> Valued:
+        """A call of machine code. It leaves its arguments behind, so that the host can say with which it raised."""
+        value, known, number = self.writer.fresh(), self.writer.fresh(), len(self.asked)
+        self.asked.append(expr)
+        self.emit(f"{known} = {both(*(cond for _, cond in args)) or 'True'}")
+        self.emit(f"{value} = {'0.0' if expr.kind is Kind.FLOAT else '0'}")
+        self.emit(f"if {known}:")
+        places, given = [], []
+        with self.writer.indented():
+            self.emit(f"T[ASKED] = {number + 1}")
+            for (code, _), arg in zip(args, expr.args, strict=True):
+                is_float = arg.kind is Kind.FLOAT
+                place = self.literals.room(is_float=is_float)
+                self.emit(f"{place} = {code}")
+                given.append(f"{place} != 0" if arg.kind is Kind.BOOL else place)
+                places.append((is_float, len(self.literals.floats if is_float else self.literals.ints) - 1))
+            self.emit(f"{value}, {known} = user_{number}({', '.join(given)})")
+            self.emit("T[ASKED] = 0")
+        self.asked_with.append(tuple(places))
         return value, known
 
     def tests(self, predicates: Iterable[Bound], otherwise: str) -> None:

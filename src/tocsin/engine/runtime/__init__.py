@@ -12,6 +12,8 @@ from tocsin.engine.runtime.held import *  # noqa: F403
 from tocsin.engine.runtime.keys import *  # noqa: F403
 from tocsin.engine.runtime.library import ENTRIES as ENTRIES
 from tocsin.engine.runtime.library import FUNCTIONS as FUNCTIONS
+from tocsin.engine.runtime.library import code_folder as code_folder
+from tocsin.engine.runtime.library import compile_library as compile_library
 from tocsin.engine.runtime.library import declare as declare
 from tocsin.engine.runtime.library import library as library
 from tocsin.engine.runtime.library import source as source

@@ -10,11 +10,22 @@ from typing import Any
 from tocsin.engine.runtime.plain import compiled, inlined
 from tocsin.engine.runtime.words import D_SIZE, DENSE, FAR, FREE_KEY, KEYS, KEYS_USED, KM_SIZE
 
+HALF = (1 << 31) - 1  # a product of two such numbers stays inside 64 bits: Python and machine agree
+
+
+@inlined
+def key_hash(prefix: int, value: int) -> int:
+    """A number in which every bit of a key counts: keys often share low zero bits, or high ones."""
+    mixed = (value & HALF) * 1640531527 + prefix
+    mixed = ((mixed ^ (mixed >> 29)) & HALF) * 2135587861 + ((value >> 31) & HALF)
+    mixed = ((mixed ^ (mixed >> 29)) & HALF) * 1540483477 + (value >> 62)
+    return mixed ^ (mixed >> 31)
+
 
 @inlined
 def key_slot(KM: Any, size: int, prefix: int, value: int) -> int:
     """The slot of a key in KM: where it is, or where it would go. `size` is a power of two."""
-    slot = (value + (value >> 12) * 40503 + prefix * 2654435761) & (size - 1)  # small numbers stay neighbours
+    slot = key_hash(prefix, value) & (size - 1)
     while KM[3 * slot + 2] != 0 and (KM[3 * slot + 1] != value or KM[3 * slot] != prefix):
         slot = (slot + 1) & (size - 1)
     return slot

@@ -14,7 +14,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tocsin.engine.module_cache import from_disk, in_memory
+from tocsin.engine import bounds
+from tocsin.engine.module_cache import (
+    COMPILING,
+    cache_folder,
+    check_code,
+    code_files,
+    from_disk,
+    in_memory,
+    module_name,
+    note_code,
+)
 from tocsin.engine.runtime import (
     arithmetic,
     buffers,
@@ -54,13 +64,14 @@ from numba.extending import intrinsic
 
 def decorator(**options):
     # nobody calls our functions through a C callback, and most are not called from Python: no wrappers then
-    return njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)
+    return njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, boundscheck={bounds}, **options)
 
 
 compiled = decorator(cache={cached}, no_cpython_wrapper=True)
 inlined = decorator(cache={cached}, no_cpython_wrapper=True, forceinline=True)
 entry = decorator(cache={cached})
-
+"""
+POINTER = """
 
 @intrinsic
 def pointer(context, array):
@@ -69,6 +80,21 @@ def pointer(context, array):
         return target.make_array(signature.args[0])(target, builder, arguments[0]).data
 
     return types.CPointer(array.dtype)(array), code
+"""
+ARRAY = f"""
+
+@inlined
+def pointer(array):
+    # where bounds are checked, an array is its own address
+    return array
+
+{bounds.PLACE}"""
+PLAIN_MARKS = """\
+import math
+
+import numpy as np
+
+compiled = inlined = entry = pointer = lambda value: value
 """
 
 
@@ -89,8 +115,12 @@ FUNCTIONS = frozenset(_plain) - ENTRIES  # called by generated code
 @cache
 def source(*, cached: bool = True) -> str:
     """All modules as the text of one; `cached`: Numba keeps its machine code beside it."""
-    texts = [_body(Path(str(module.__file__)).read_text(encoding="utf-8")) for module in PARTS]
-    return MARKS.format(cached=cached) + "\n\n" + "\n\n".join(texts)
+    marks = MARKS.format(cached=cached, bounds=bounds.ON)
+    return marks + (ARRAY + bounds.checked(_parts()) if bounds.ON else POINTER + _parts())
+
+
+def _parts() -> str:
+    return "\n\n" + "\n\n".join(_body(Path(str(module.__file__)).read_text(encoding="utf-8")) for module in PARTS)
 
 
 def _body(text: str) -> str:
@@ -103,17 +133,55 @@ def _body(text: str) -> str:
     return "\n".join(lines)
 
 
-@cache
 def library(jit: bool) -> ModuleType:
     """The runtime, plain or with every function compiled."""
-    if not jit:
-        import tocsin.engine.runtime as plain
+    with COMPILING:
+        return _compiled() if jit else _plain_library()
 
-        return plain
+
+@cache
+def _plain_library() -> ModuleType:
+    if bounds.ON:
+        return in_memory(PREFIX + "checked", PLAIN_MARKS + bounds.PLACE + bounds.checked(_parts()))
+    import tocsin.engine.runtime as plain
+
+    return plain
+
+
+@cache
+def _compiled() -> ModuleType:
     try:
-        return from_disk(PREFIX, source())
+        name = module_name(PREFIX, source())
+        with cache_folder(name) as folder:
+            module = from_disk(folder, name, source())
+            check_code(module, code_folder(module))
+            return module
     except OSError:
         return in_memory(PREFIX + "library", source(cached=False))
+
+
+@cache
+def compile_library() -> None:
+    """Compile every function of the library, unless that lies on disk: other processes then only read its code.
+
+    So processes that compile kernels at the same time do not wait for each other.
+    """
+    module = library(True)
+    folder = code_folder(module)
+    with cache_folder(module.__name__):
+        files = [path.name for path in code_files(module.__name__, folder)]
+        names = sorted({*FUNCTIONS, *ENTRIES})
+        if all(any(file.startswith(f"{module.__name__}.{name}-") for file in files) for name in names):
+            return
+        for name in names:
+            declare(name)
+        note_code(module, folder)
+
+
+def code_folder(module: ModuleType) -> Path:
+    """Where Numba keeps the machine code of a module of ours: each has a function that it keeps."""
+    paths = (getattr(getattr(value, "stats", None), "cache_path", None) for value in vars(module).values())
+    return Path(next(path for path in paths if path))
 
 
 @cache
@@ -124,7 +192,7 @@ def declare(name: str) -> None:
     """
     from numba import types
 
-    address: Any = _array if name in ENTRIES else types.CPointer
+    address: Any = _array if bounds.ON or name in ENTRIES else types.CPointer
     words, pointers = address(types.int64), {"HF": address(types.float64), "D": address(types.int32)}
     scalars = {"int": types.int64, "float": types.float64, "bool": types.boolean}
     function, plain = getattr(library(True), name), _plain[name]

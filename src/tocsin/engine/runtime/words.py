@@ -55,6 +55,7 @@ HELD, RELEASED, PRUNED = 39, 40, 41  # answers that had to wait, that came out o
 LATE_POSITIVE, LATE_NEGATIVE = 42, 43  # events that came behind the clock: at root leaves, and at all others
 NULLS = 44  # 1: an attribute of a stored event was null once; before that no mask need be read
 MARKED = 45  # rows of the batch, if one of them is withdrawn or has a null: the length of a block of `marks`; else 0
+ASKED = 46  # 1 + the number of the user function that is being asked; else 0
 
 # --- tables in T, one word for each leaf -------------------------------------------------------------------------
 MOST_LEAVES = 112  # how many there may be
