@@ -54,6 +54,10 @@ class InputError(TocsinError):
     """The data is wrong: a missing column, a bad row, a null time, an unreadable file."""
 
 
+class FunctionError(TocsinError):
+    """A user function raised, or gave something else than it was registered for; says which, and with what values."""
+
+
 class StateError(TocsinError):
     """A saved state cannot be restored here: another query, another version, damaged bytes."""
 

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+RESULT_COLUMNS = ("query", "kind", "match_id", "op", "start", "end", "settled_at")  # of every row of a result
+OWN = ("type", "start", "end", "eid")  # what every event has, beside its attributes
+EID = "eid"  # the column that kernels read for eid(x), whatever the input calls it
+
 
 class Kind(StrEnum):
     """The kind of a value. TIME is a timestamp in microseconds and computes like INT; NULL is always null."""
@@ -35,10 +39,14 @@ class Schema:
     """Types and their attributes.
 
     `types` gives each known type its own attributes; `common` are attributes that every type has (a flat table).
-    With `open_types` a type that is not listed may still come (a live stream); with `open_fields` an attribute that
-    nobody has is allowed and always null (case files); otherwise both are errors.
+    With `open_types` a type that is not listed may still come (a live stream). Any other type never comes, and an
+    attribute that nobody has is always null: the binder notes that, unless `open_fields` says that it is meant, and
+    refuses it if the schema is `strict`.
     `unit` is the length of a tick ("us" for timestamps), or None if ticks are plain numbers.
     `intervals` is False when every event is known to be a point.
+    `eid` is the kind of the input's eid column: None if it has none (eids are computed then), NULL if nobody knows yet.
+    `clashes` are input columns that are called like something that every event has of its own, and mean another thing.
+    `unreadable` are input columns that no expression can read (lists, structs, bytes), with what they are made of.
     """
 
     types: Mapping[str, Mapping[str, Field]] = field(default_factory=dict)
@@ -47,18 +55,27 @@ class Schema:
     open_fields: bool = False
     unit: str | None = None
     intervals: bool = True
+    strict: bool = False
+    clashes: frozenset[str] = frozenset()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    eid: Kind | None = Kind.NULL
 
     def has_type(self, name: str) -> bool:
         return self.open_types or name in self.types
 
     def field(self, type: str, attr: str) -> Field | None:
-        """The attribute of a type; kind NULL if only another type has it; None if no type has it."""
+        """The attribute of a type; kind NULL if only another type has it; None if none has it or can show it.
+
+        A type that never comes has the attributes of the others, so that what is asked of it keeps its kind.
+        """
         own = self.types.get(type, {}).get(attr) or self.common.get(attr)
         if own is not None:
             return own
-        if self.open_fields or any(attr in fields for fields in self.types.values()):
-            return Field(attr, Kind.NULL)
-        return None
+        others = {(other.kind, other.scale): other for fields in self.types.values() if (other := fields.get(attr))}
+        if len(others) == 1 and not self.has_type(type):
+            return next(iter(others.values()))
+        may_come = self.open_fields and attr not in self.unreadable
+        return Field(attr, Kind.NULL) if others or may_come else None
 
     def fields_of(self, type: str) -> dict[str, Field]:
         """All attributes of a type, in a stable order: the common ones first."""

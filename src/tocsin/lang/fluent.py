@@ -352,8 +352,9 @@ class _Whole:
         items += [SelectItem(_read(expr), name) for name, expr in columns.items()]
         return FluentQuery(replace(self._query(), select=tuple(items)))
 
-    def named(self, name: str) -> FluentQuery:
-        return FluentQuery(replace(self._query(), name=_named(name)))
+    def named(self, name: str, *, hidden: bool = False) -> FluentQuery:
+        """Give the query a name, which is an event type for later queries; a hidden one is only read by them."""
+        return FluentQuery(replace(self._query(), name=_named(name), hidden=hidden))
 
 
 class FluentQuery(_Whole):

@@ -129,16 +129,17 @@ class _QueryReader(PatternReader):
         self.variables = set()
         self.level = 0
         pattern: Pattern | None = None
-        name = None
+        name, hidden = None, False
         try:
             if self.accept_word("QUERY"):
                 name = self.name("the name of the query")
+                hidden = self.accept_word("HIDDEN")
             self.accept_word("EVENT")
             pattern = self.item("query")
         except ReadError as fault:
             self.recover(fault, 0)
             self.skip((";",), closers=False)
-        query = Query(pattern or Leaf("?"), name)
+        query = Query(pattern or Leaf("?"), name, hidden=hidden)
         query = self._clauses(query, start)
         return None if pattern is None else replace(query, span=self.since(start), text=self.text)
 

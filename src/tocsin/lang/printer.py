@@ -52,7 +52,8 @@ def print_query(query: Query) -> str:
     WHERE [id]
     WITHIN 12 h
     """
-    lines = [f"QUERY {_name(query.name)}"] if query.name is not None else []
+    hidden = " HIDDEN" if query.hidden else ""
+    lines = [f"QUERY {_name(query.name)}{hidden}"] if query.name is not None else []
     lines.append(f"EVENT {print_pattern(query.pattern)}")
     if query.where is not None:
         lines.append(f"WHERE {print_expr(query.where)}")

@@ -258,7 +258,10 @@ class SelectItem:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query. `text` is what it was parsed from, kept only to show places in errors."""
+    """One query. `hidden`: only later queries read its matches, they are not reported.
+
+    `text` is what it was parsed from, kept only to show places in errors.
+    """
 
     pattern: Pattern
     name: str | None = None
@@ -266,6 +269,7 @@ class Query:
     within: Duration | None = None
     partition: tuple[str, ...] = ()
     select: tuple[SelectItem, ...] = ()
+    hidden: bool = False
     span: Span | None = _place()
     text: str = field(default="", compare=False, repr=False, kw_only=True)
 

@@ -17,13 +17,16 @@ from tocsin.plan.check import check_declarations, check_pattern, check_types, hi
 from tocsin.plan.closure import Conditions, taken_apart
 from tocsin.plan.draft import Draft, Drafter
 from tocsin.plan.kinds import KindError, field_of, ticks
-from tocsin.plan.names import resolve
-from tocsin.plan.outputs import outputs_of, variables_of
+from tocsin.plan.names import clash, resolve
+from tocsin.plan.outputs import check_variables, outputs_of, variables_of
 from tocsin.plan.pattern_tree import Part, Site, Woven, parts, sites
-from tocsin.plan.problems import Problems, suggestion
-from tocsin.plan.typer import variables
+from tocsin.plan.problems import Problems
+from tocsin.plan.rewrite import blocks_below
+from tocsin.plan.typer import unknown_attribute, variables
 from tocsin.plan.where import Context, check_mentions, filled, impossible
 from tocsin.schema import Field, Kind, Schema
+
+MOST_STEPS = 80  # leaves of one alternative, negated ones included
 
 
 def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None = None) -> Plan:
@@ -54,6 +57,9 @@ def _plan(query: Query, tree: Part, context: Context) -> Plan:
     blocks = [block for root in roots if (block := filled(root, context)) is not None]
     found, seen = variables_of(context.sites, hidden_variables(query.pattern), schema)
     outputs = outputs_of(query.select, found, seen, context.sites, context.functions, schema, problems)
+    if not query.select:
+        check_variables(query.pattern, found, problems)
+    _check_size(query, blocks, problems)
     problems.raise_any()
     return Plan(
         query.name,
@@ -62,14 +68,28 @@ def _plan(query: Query, tree: Part, context: Context) -> Plan:
         found,
         outputs,
         schema,
+        needs=tuple(dict.fromkeys(attr for attr, _ in context.conditions.same)),
         fingerprint=fingerprint(query),
         notes=tuple(dict.fromkeys(_notes(query, roots, blocks, context))),
+        title=query.name or "",
+        hidden=query.hidden,
     )
+
+
+def _check_size(query: Query, blocks: list[Block], problems: Problems) -> None:
+    """Generated code nests a loop for each step, and Python reads a hundred levels of indentation."""
+    most = max((sum(len(each.leaves) for each in blocks_below(block)) for block in blocks), default=0)
+    if most > MOST_STEPS:
+        problems.add(
+            f"the pattern has {most} steps, more than {MOST_STEPS}",
+            query.pattern.span,
+            hint="name a part of it with QUERY, and use that name as an event type",
+        )
 
 
 def fingerprint(named_query: Query) -> str:
     """32 hex digits that identify what is detected: the canonical text without name and SELECT."""
-    text = print_query(replace(named_query, name=None, select=()))
+    text = print_query(replace(named_query, name=None, hidden=False, select=()))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -126,21 +146,22 @@ def _ticks(duration: Duration, schema: Schema, problems: Problems) -> int | None
 
 def _check_same(context: Context) -> None:
     for attr, span in context.conditions.same:
-        known = context.schema.attributes()
         types = {site.leaf.type for declared in context.sites.values() for site in declared}
-        if all(context.schema.field(type, attr) is None for type in types):
-            context.problems.add(
-                f"unknown attribute {attr}", span, detail="no event type has it", hint=suggestion(attr, known)
-            )
+        if attr in context.schema.clashes:
+            clash(attr, None, span, context.problems)
+        elif all(context.schema.field(type, attr) is None for type in types):
+            unknown_attribute(attr, context.schema, (), span, context.problems)
 
 
 # --- notes: not wrong, but probably not meant -----------------------------------------------------------------------
 
 
 def _notes(query: Query, roots: list[Draft], blocks: list[Block], context: Context) -> list[str]:
-    notes = []
+    notes = list(context.problems.notes)
     for root in roots:
         for draft in root.tree():
+            if any(not context.schema.has_type(leaf.type) for spot in draft.leaves for leaf in spot.leaves):
+                continue  # that was noted already
             if draft.dead is not None and draft.parent is not None and draft.parent.dead is None:
                 notes.append(f"the negated part over {_shown(draft)} never rejects anything: {draft.dead}")
             elif draft.dead is not None and draft.parent is None:
@@ -149,10 +170,9 @@ def _notes(query: Query, roots: list[Draft], blocks: list[Block], context: Conte
         notes.append("this query can never match")
     notes += _without_attribute(context)
     notes += [note for root in roots for note in _always_violated(root, context)]
-    if query.within is None and any(isinstance(item, syntax.Not) for item in syntax.items_of(query.pattern)):
-        last = syntax.items_of(query.pattern)[-1]
-        if isinstance(query.pattern, syntax.And) or isinstance(last, syntax.Not):
-            notes.append("without WITHIN the negation is decided only at the end of the stream")
+    ends_with = query.pattern.items[-1] if isinstance(query.pattern, syntax.Seq) else None
+    if query.within is None and isinstance(ends_with, syntax.Not):
+        notes.append("without WITHIN the negation is decided only at the end of the stream")
     return notes
 
 
@@ -161,13 +181,15 @@ def _shown(draft: Draft) -> str:
 
 
 def _without_attribute(context: Context) -> list[str]:
-    """`[attr]` over a type that has no such attribute: null is equal to nothing."""
+    """`[attr]` over a type that has no such attribute: its events are not seen."""
     found = []
     for attr, _ in context.conditions.same:
         for site in (site for declared in context.sites.values() for site in declared):
             field = context.schema.field(site.leaf.type, attr)
             if field is not None and field.kind is Kind.NULL and not context.schema.open_fields:
-                found.append(f"{site.leaf.type} has no attribute {attr}, so [{attr}] is never TRUE for {site.var}")
+                found.append(
+                    f"{site.leaf.type} has no attribute {attr}, so [{attr}] lets no {site.leaf.type} be {site.var}"
+                )
     return found
 
 
@@ -205,7 +227,10 @@ def schema_of(plan: Plan) -> dict[str, Field]:
 def bind_all(
     queries: Sequence[Query], schema: Schema, functions: Mapping[str, Function] | None = None
 ) -> tuple[Plan, ...]:
-    """The plans of a file of queries; the name of an earlier one is an event type for the later ones."""
+    """The plans of a file of queries; the name of an earlier one is an event type for the later ones.
+
+    Of several queries, one without a name is called by its place: `query 1`, `query 2`.
+    """
     derived: dict[str, Mapping[str, Field]] = {}
     broken: set[str] = set()
     plans: list[Plan] = []
@@ -222,7 +247,8 @@ def bind_all(
             errors.append(error)
             broken |= {query.name} if query.name else set()
             continue
-        plans.append(plan)
+        title = plan.title or (f"query {number + 1}" if len(queries) > 1 else "")
+        plans.append(replace(plan, title=title, notes=plan.notes + _unread(query, queries[number + 1 :])))
         if query.name is not None:
             derived[query.name] = schema_of(plan)
     if errors:
@@ -231,12 +257,19 @@ def bind_all(
     return tuple(plans)
 
 
+def _unread(query: Query, later: Sequence[Query]) -> tuple[str, ...]:
+    """A hidden query that no later one reads does nothing."""
+    if not query.hidden or any(leaf.type == query.name for other in later for leaf in leaves_of(other.pattern)):
+        return ()
+    return (f"query {query.name} is HIDDEN and no later query reads it, so nobody sees its matches",)
+
+
 def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads: set[str]) -> Schema:
-    """The schema with the matches of earlier queries; they are intervals."""
+    """The schema with the matches of earlier queries; they are intervals, and beside them every eid is a text."""
     if not derived:
         return schema
-    intervals = schema.intervals or bool(reads & derived.keys())
-    return replace(schema, types={**schema.types, **derived}, intervals=intervals)
+    schema = replace(schema, types={**schema.types, **derived})
+    return replace(schema, intervals=True, eid=Kind.TEXT) if reads & derived.keys() else schema
 
 
 def _check_reads(

@@ -76,10 +76,7 @@ class WindowHigh:
 
 @dataclass(frozen=True, slots=True)
 class LastEnd:
-    """high, at the root, under AND: the last end of the match.
-
-    Without WITHIN the missing bound is the end of the stream, so the binder writes WindowHigh there.
-    """
+    """high, at the root, under AND: the last end of the match, with or without WITHIN."""
 
 
 End: TypeAlias = After | Before | Enclosing | WindowLow | WindowHigh | LastEnd
@@ -170,6 +167,9 @@ class Plan:
 
     `key`: for each leaf id the attributes (var, attr) that make its partition key, in one common order; a leaf that the
     key does not cover is absent. Empty when the query has no key.
+    `name` is the event type of its matches, `title` what results call the query; a `hidden` one feeds others only.
+    `timed_ids`: match ids cover the times of events; not where a state of 0.2 goes on, whose ids must stay.
+    `needs`: the attributes of `[attr]` and PARTITION BY; the query does not see an event that lacks one of them.
     """
 
     name: str | None
@@ -179,5 +179,9 @@ class Plan:
     outputs: tuple[Output, ...]
     schema: Schema
     key: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    needs: tuple[str, ...] = ()
+    timed_ids: bool = True
     fingerprint: str = ""  # hash of the canonical query without SELECT
     notes: tuple[str, ...] = field(default=())  # warnings of the binder, e.g. "can never match"
+    title: str = ""
+    hidden: bool = False

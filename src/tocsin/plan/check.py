@@ -50,11 +50,16 @@ def check_pattern(query: Query, problems: Problems) -> None:
 
 
 def check_types(pattern: Pattern, schema: Schema, problems: Problems) -> None:
-    """Report types that the schema does not know."""
+    """Note types that never come; a strict schema refuses them."""
     for leaf in leaves_of(pattern):
-        if not schema.has_type(leaf.type):
-            hint = suggestion(leaf.type, schema.types) or f"known types are {listed(schema.types)}"
+        if schema.has_type(leaf.type):
+            continue
+        meant = suggestion(leaf.type, schema.types)
+        if schema.strict:
+            hint = meant or f"known types are {listed(schema.types)}"
             problems.add(f"unknown event type {leaf.type}", leaf.span, hint=hint if schema.types else None)
+        else:
+            problems.note(f"no event of type {leaf.type} occurs", meant)
 
 
 def _check_repeat(leaf: Leaf, problems: Problems) -> None:

@@ -168,7 +168,7 @@ class _Placer:
         """Where nothing bounds: the enclosing scope, or at the root the ends of the window."""
         if self.draft.region is not None:
             return Scope(low or Enclosing(), high or Enclosing())
-        last = LastEnd() if isinstance(parent, Bag) and self.drafter.within is not None else WindowHigh()
+        last = LastEnd() if isinstance(parent, Bag) else WindowHigh()
         return Scope(low or WindowLow(), high or last)
 
     # --- endpoint comparisons -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from tocsin.plan.block import Block, Order, Point
@@ -22,20 +23,25 @@ class Graph:
 
     def __init__(self, edges: Iterable[Edge] = ()) -> None:
         self._follows: dict[object, list[tuple[object, bool]]] = {}
+        self._reached: dict[object, dict[object, bool]] = {}  # what was asked since the last change
         for edge in edges:
             self.add(edge)
 
     def add(self, edge: Edge) -> None:
         left, right, strict = edge
         self._follows.setdefault(left, []).append((right, strict))
+        self._reached.clear()
 
     def drop(self, edge: Edge) -> None:
         left, right, strict = edge
         self._follows[left].remove((right, strict))
+        self._reached.clear()
 
     def reach(self, start: object) -> dict[object, bool]:
         """Everything at or after `start`; True where it is strictly after."""
-        found = {start: False}
+        if start in self._reached:
+            return self._reached[start]
+        found = self._reached[start] = {start: False}
         queue = deque([(start, False)])
         while queue:
             node, sharp = queue.popleft()
@@ -99,13 +105,17 @@ def comparison_edges(left: object, op: str, right: object) -> list[Edge]:
     return [(left, right, False), (right, left, False)]
 
 
-def strictly_ordered(block: Block, *, before: bool = False) -> set[tuple[int, int]]:
+def strictly_ordered(block: Block, *, before: bool = False) -> frozenset[tuple[int, int]]:
     """Pairs of leaves that a strict order keeps apart; with `before`, pairs where one ends before the other starts."""
+    return _strictly_ordered(block.order, tuple(leaf.id for leaf in block.fixed), before)
+
+
+@lru_cache(maxsize=64)  # the code generator asks for every leaf of a block
+def _strictly_ordered(order: tuple[Order, ...], fixed: tuple[int, ...], before: bool) -> frozenset[tuple[int, int]]:
     kinds = {("end", "start")} if before else {("end", "start"), ("start", "start"), ("end", "end")}
-    graph = graph_of(block.order, [leaf.id for leaf in block.fixed])
-    return {
+    return frozenset(
         (left.leaf, right.leaf)
-        for (left, right), strict in graph.closure().items()
+        for (left, right), strict in graph_of(order, fixed).closure().items()
         if isinstance(left, Point) and isinstance(right, Point)
         if strict and left.leaf != right.leaf and (left.which, right.which) in kinds
-    }
+    )

@@ -65,7 +65,8 @@ class _Text:
 
     def lines(self) -> Iterator[str]:
         plan = self.plan
-        yield f"query {plan.name}" if plan.name else "query"
+        called = f"query {plan.name}" if plan.name else plan.title or "query"
+        yield f"{called} (hidden: only later queries read its matches)" if plan.hidden else called
         for number, block in enumerate(plan.alternatives, 1):
             if len(plan.alternatives) > 1:
                 yield f"alternative {number} of {len(plan.alternatives)}"

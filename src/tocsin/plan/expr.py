@@ -149,6 +149,17 @@ def leaves(expr: Bound) -> frozenset[int]:
     return frozenset(found)
 
 
+def given(value: Bound) -> Bound:
+    """TRUE where a value is neither null nor NaN: where it can be equal to anything at all."""
+    if value.kind is Kind.NULL:
+        return Lit(False, Kind.BOOL)
+    if value.kind is Kind.FLOAT:
+        return Op("=", (value, value), Kind.BOOL)
+    if not value.nullable:
+        return Lit(True, Kind.BOOL)
+    return Op("not", (Op("is_null", (value,), Kind.BOOL, nullable=False),), Kind.BOOL, nullable=False)
+
+
 def bare_leaves(expr: Bound) -> frozenset[int]:
     """The leaves an expression mentions outside aggregates and outside start()/end(), where a member is meant."""
     match expr:

@@ -9,6 +9,7 @@ from tocsin.plan.block import Block, LastEnd, Plan, Point, Scope, WindowHigh, Wi
 from tocsin.plan.endpoints import graph_of
 from tocsin.plan.expr import Bound, Col, walk
 from tocsin.plan.rewrite import all_blocks, all_leaves
+from tocsin.schema import Kind
 
 
 def types_of(plan: Plan) -> tuple[str, ...]:
@@ -32,6 +33,20 @@ def reads(plan: Plan) -> dict[str, set[str]]:
     key = dict(plan.key)
     for (leaf_id, _), type in types.items():
         found[type].update(key.get(leaf_id, ()))
+    return found
+
+
+def key_needs(plans: Iterable[Plan]) -> dict[str, frozenset[str]]:
+    """The attributes of keys that may be missing, each with the types of events that some plan does not see then."""
+    found: dict[str, frozenset[str]] = {}
+    plans = list(plans)
+    matches = {plan.name for plan in plans}
+    for plan in plans:
+        for attr in plan.needs:
+            fields = {type: plan.schema.field(type, attr) for type in types_of(plan) if type not in matches}
+            mine = {type for type, field in fields.items() if field and (field.nullable or field.kind is Kind.FLOAT)}
+            if mine:
+                found[attr] = found.get(attr, frozenset()) | mine
     return found
 
 

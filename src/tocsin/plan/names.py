@@ -5,13 +5,15 @@ A leaf without a variable is called by its type; `A1`, `A2` are the first and se
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import fields, replace
 from typing import Any
 
-from tocsin.lang.syntax import Attr, Endpoint, Exists, Name, Pattern, Query, Span, leaves_of, named
+from tocsin.lang.syntax import Attr, Call, Endpoint, Exists, Name, Pattern, Query, Span, leaves_of, named
 from tocsin.plan.problems import Problems, listed, suggestion
-from tocsin.schema import Schema
+from tocsin.schema import OWN, Schema
 
 Rename = Callable[[str, Span | None], str]
 
@@ -21,7 +23,51 @@ def resolve(query: Query, schema: Schema, problems: Problems) -> Query:
     full = named(query)
     book = _Book(query.pattern, full.pattern, schema, problems)
     renamed: Query = _renamed(full, book.look)
-    return renamed
+    return _with_own(renamed, schema, problems)
+
+
+# --- what every event has of its own --------------------------------------------------------------------------------
+
+FUNCTIONS = {"time": "start", **{name: name for name in OWN}}  # of `x.name`, where the input has no such attribute
+
+
+def _with_own(query: Query, schema: Schema, problems: Problems) -> Query:
+    """`x.time` is start(x), and `x.end` is end(x), unless the input has an attribute of that name."""
+    own = FUNCTIONS.keys() - schema.attributes()
+    if not own:
+        return query
+    called = Counter(item.name or (item.expr.name if isinstance(item.expr, Attr) else None) for item in query.select)
+    select = tuple(
+        replace(item, name=item.expr.name if called[item.expr.name] == 1 else f"{item.expr.var}_{item.expr.name}")
+        if item.name is None and isinstance(item.expr, Attr) and item.expr.name in own
+        else item
+        for item in query.select
+    )
+    owned: Query = _owned(replace(query, select=select), own, schema, problems)
+    return owned
+
+
+def _owned(node: Any, own: AbstractSet[str], schema: Schema, problems: Problems) -> Any:
+    match node:
+        case Attr(var, name) if name in own:
+            if name in schema.clashes:
+                clash(name, var, node.span, problems)
+            return Call(FUNCTIONS[name], (Name(var, span=node.span),), span=node.span)
+        case tuple():
+            return tuple(_owned(member, own, schema, problems) for member in node)
+    if isinstance(node, Span) or not hasattr(node, "__dataclass_fields__"):
+        return node
+    parts = {item.name: getattr(node, item.name) for item in fields(node) if item.name not in ("span", "text")}
+    return replace(node, **{name: _owned(part, own, schema, problems) for name, part in parts.items()})
+
+
+def clash(name: str, var: str | None, span: Span | None, problems: Problems) -> None:
+    """Refuse an input column that is called like something of the event's own."""
+    problems.add(
+        f"{name} could mean the input column {name} or the {name} of the event",
+        span,
+        hint=f"rename the column{f', or write {name}({var}) for the event' if var else ''}",
+    )
 
 
 class _Book:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from tocsin.functions import Function
 from tocsin.lang.printer import print_expr
-from tocsin.lang.syntax import Attr, Name, SelectItem
+from tocsin.lang.syntax import Attr, Name, Pattern, SelectItem, Span, leaves_of
 from tocsin.plan.block import Output, Variable
 from tocsin.plan.pattern_tree import Site
 from tocsin.plan.problems import Problems
-from tocsin.plan.typer import Seen, Typer, members, variables
-from tocsin.schema import Schema
+from tocsin.plan.typer import Seen, Typer, member_variables, variables
+from tocsin.schema import RESULT_COLUMNS, Schema
 
 
 def variables_of(
@@ -44,7 +44,7 @@ def outputs_of(
 ) -> tuple[Output, ...]:
     """The bound SELECT list."""
     hidden = {variable.name for variable in found if variable.hidden}
-    typer = Typer(schema, functions, seen, problems)
+    typer = Typer(schema, functions, seen, problems, shows=True)
     names = _names(items, problems)
     outputs = []
     for item, name in zip(items, names, strict=True):
@@ -64,16 +64,14 @@ def outputs_of(
                 hint="select variables that the match shows",
             )
             continue
-        bound = typer.value(item.expr)
-        sets = frozenset(index for index, variable in enumerate(found) if variable.repeated)
-        if bare := members(bound, sets):
-            var = found[min(bare)].name
+        bare = member_variables(item.expr)  # as it is written: folding may leave nothing of it
+        if var := next((each.name for each in found if each.repeated and each.name in bare), None):
             problems.add(
                 f"{var} is repeated, so SELECT needs an aggregate of it",
                 span,
                 hint=f"count({var}), first({var}.x), last({var}.x), sum({var}.x), ...",
             )
-        outputs.append(Output(name, bound))
+        outputs.append(Output(name, typer.value(item.expr)))
     return tuple(outputs)
 
 
@@ -86,6 +84,8 @@ def _names(items: tuple[SelectItem, ...], problems: Problems) -> list[str]:
         name = item.name or _plain(item, short)
         if name in taken and item.name is not None:
             problems.add(f"two columns are called {name}", item.span or item.expr.span, hint="rename one with AS")
+        if name in RESULT_COLUMNS:
+            _taken(name, item.span or item.expr.span, problems, f"rename it: SELECT ... AS my_{name}")
         base, number = name, 1
         while name in taken:
             number += 1
@@ -93,6 +93,18 @@ def _names(items: tuple[SelectItem, ...], problems: Problems) -> list[str]:
         taken.add(name)
         names.append(name)
     return names
+
+
+def check_variables(pattern: Pattern, found: tuple[Variable, ...], problems: Problems) -> None:
+    """Without SELECT each variable is a column: none may be called like a column that every result has."""
+    shown = {variable.name for variable in found if not variable.hidden} & set(RESULT_COLUMNS)
+    for leaf in leaves_of(pattern):
+        if leaf.var in shown:
+            _taken(leaf.var, leaf.span, problems, f"give the variable another name: {leaf.type} my_{leaf.var}")
+
+
+def _taken(name: str, span: Span | None, problems: Problems, hint: str) -> None:
+    problems.add(f"a result has a column {name} already", span, hint=hint)
 
 
 def _plain(item: SelectItem, short: Counter[str | None]) -> str:

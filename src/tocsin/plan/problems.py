@@ -15,6 +15,7 @@ class Problems:
     def __init__(self, text: str = "") -> None:
         self.text = text
         self.found: list[Problem] = []
+        self.notes: list[str] = []  # not wrong, but perhaps not meant
 
     def add(
         self, message: str, span: Span | None = None, *, detail: str | None = None, hint: str | None = None
@@ -25,6 +26,12 @@ class Problems:
             return
         wider = [known for known in alike if _inside(span, known.span)]
         self.found = [known for known in self.found if known not in wider] + [problem]
+
+    def note(self, text: str, suggested: str | None) -> None:
+        """Keep a note, once, with the name that was probably meant."""
+        whole = f"{text}; {suggested}" if suggested else text
+        if whole not in self.notes:
+            self.notes.append(whole)
 
     def raise_any(self) -> None:
         """Raise everything found, in the order of the text."""

@@ -5,7 +5,7 @@ A wrong operand is reported and replaced by NULL, so that the rest of the expres
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -32,12 +32,12 @@ from tocsin.lang.syntax import (
 )
 from tocsin.plan import kinds
 from tocsin.plan.calls import BUILT_IN, call
-from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, bare_leaves, leaves
+from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, leaves
 from tocsin.plan.expr import walk as walk_bound
 from tocsin.plan.fold import NULL, fold, is_null, tested
 from tocsin.plan.kinds import KindError, article, kind_of, settled, unified
 from tocsin.plan.problems import Problems, listed, suggestion
-from tocsin.schema import Field, Kind, Schema
+from tocsin.schema import EID, OWN, Field, Kind, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,25 @@ def member_variables(expr: object) -> frozenset[str]:
 
 
 class Typer:
-    """Binds expressions that see the variables in `names`; one that maps to None is bound in another branch only."""
+    """Binds expressions that see the variables in `names`; one that maps to None is bound in another branch only.
+
+    `shows`: they are columns of the result, not conditions.
+    """
 
     def __init__(
-        self, schema: Schema, functions: Mapping[str, Function], names: Mapping[str, Seen | None], problems: Problems
+        self,
+        schema: Schema,
+        functions: Mapping[str, Function],
+        names: Mapping[str, Seen | None],
+        problems: Problems,
+        *,
+        shows: bool = False,
     ) -> None:
         self.schema = schema
         self.functions = functions
         self.names = names
         self.problems = problems
+        self.shows = shows
 
     def condition(self, expr: Expr) -> Bound:
         """A folded predicate."""
@@ -117,14 +127,8 @@ class Typer:
     def field(self, type: str, attr: str, span: Span | None) -> Field | None:
         field = self.schema.field(type, attr)
         if field is None and self.schema.has_type(type):
-            known = self.schema.attributes()
             own = self.schema.fields_of(type)
-            self.problems.add(
-                f"unknown attribute {attr}",
-                span,
-                detail="no event type has it",
-                hint=suggestion(attr, own) or suggestion(attr, known) or (listed(own) and f"{type} has {listed(own)}"),
-            )
+            unknown_attribute(attr, self.schema, own, span, self.problems, f"{type} has {listed(own)}" if own else None)
         return field
 
     # --- dispatch ------------------------------------------------------------------------------------------------
@@ -267,10 +271,12 @@ class Typer:
         name, args = expr.function, expr.args
         if name in ("start", "end"):
             return self._endpoint(name, args)
+        if name in ("type", "eid"):
+            return self._own(name, args)
         if name in AGGREGATES:
             return self._aggregate(name, args)
         if name not in BUILT_IN and name not in self.functions:
-            known = {*BUILT_IN, *AGGREGATES, "start", "end", *self.functions}
+            known = {*BUILT_IN, *AGGREGATES, *OWN, *self.functions}
             raise KindError(f"unknown function {name}", hint=suggestion(name, known) or "register it first")
         bound = tuple(self._bound(arg) for arg in args)
         return call(name, bound) if name in BUILT_IN else self._user(self.functions[name], bound)
@@ -290,6 +296,34 @@ class Typer:
         if seen is None:
             return NULL
         return Time(seen.leaf, which, args[0].name if seen.optional else None, seen.optional)
+
+    def _own(self, which: str, args: tuple[Expr, ...]) -> Bound:
+        """type(x) is known here, eid(x) is a column; null where another alternative is bound."""
+        if len(args) != 1 or not isinstance(args[0], Name):
+            raise KindError(f"{which} takes one variable", hint=f"{which}(x)")
+        seen = self.names.get(args[0].name)
+        if seen is None:
+            return NULL
+        if which == EID:
+            return self._eid(seen, args[0].name)
+        type = Lit(seen.type, Kind.TEXT)
+        if not seen.optional:
+            return type
+        absent = Op("is_null", (Ref(seen.leaf, args[0].name, nullable=True),), Kind.BOOL, nullable=False)
+        return Op("case", (Op("not", (absent,), Kind.BOOL, nullable=False), type), Kind.TEXT)
+
+    def _eid(self, seen: Seen, var: str) -> Bound:
+        """Results can show every eid; a condition is asked before computed ones are known."""
+        kind = self.schema.eid
+        if kind is None and not self.shows:
+            raise KindError(
+                "a condition can read eids only where the input has an eid column",
+                hint='name it (eid=, --eid), or say its kind in a declared schema, {"*": {"eid": "int"}}; '
+                "a <> b compares the events themselves",
+            )
+        if kind in (None, Kind.NULL):
+            return Col(seen.leaf, var, EID, Kind.TEXT, nullable=seen.optional) if self.shows else NULL
+        return Col(seen.leaf, var, EID, kind, nullable=seen.optional)
 
     def _aggregate(self, name: str, args: tuple[Expr, ...]) -> Bound:
         if len(args) != 1:
@@ -333,6 +367,26 @@ class Typer:
         return Agg(name, seen.leaf, value, kind, value.scale, nullable=name == "sum" or value.nullable)
 
 
+def unknown_attribute(
+    attr: str, schema: Schema, own: Iterable[str], span: Span | None, problems: Problems, hint: str | None = None
+) -> None:
+    """Note an attribute that no event has, and that is null therefore; a strict schema refuses it.
+
+    One that events have, but that no expression can read, is always refused: null would be a wrong answer.
+    """
+    if attr in schema.unreadable:
+        made = f"the column is made of {schema.unreadable[attr]}"
+        problems.add(
+            f"no expression can read {attr}", span, detail=made, hint="make it a text, or take values out of it"
+        )
+        return
+    meant = suggestion(attr, own) or suggestion(attr, schema.attributes())
+    if schema.strict:
+        problems.add(f"unknown attribute {attr}", span, detail="no event type has it", hint=meant or hint)
+    else:
+        problems.note(f"no event has an attribute {attr}, so it is null", meant)
+
+
 def whole_set(expr: Bound, repeated: frozenset[int]) -> frozenset[int]:
     """The repeated leaves that an expression asks as a finished set: in aggregates, start() and end()."""
     found: set[int] = set()
@@ -343,11 +397,6 @@ def whole_set(expr: Bound, repeated: frozenset[int]) -> frozenset[int]:
             case Time(leaf) if leaf in repeated:
                 found.add(leaf)
     return frozenset(found)
-
-
-def members(expr: Bound, repeated: frozenset[int]) -> frozenset[int]:
-    """The repeated leaves of which an expression asks one member at a time."""
-    return bare_leaves(expr) & repeated
 
 
 def only_leaf(expr: Bound) -> int | None:

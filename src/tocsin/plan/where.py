@@ -23,7 +23,7 @@ from tocsin.plan.closure import (
     written_classes,
 )
 from tocsin.plan.draft import Draft
-from tocsin.plan.expr import Bound, leaves
+from tocsin.plan.expr import Bound, Col, given, leaves
 from tocsin.plan.fold import FALSE, TRUE, never_true
 from tocsin.plan.pattern_tree import Absent, Site, Spot, chained
 from tocsin.plan.problems import Problems
@@ -171,8 +171,7 @@ class _Filler:
     def _alt(self, alt: Alt, id: int, written: tuple[Expr, ...]) -> Alt:
         """The alternative with its own predicates; if they can never be TRUE it stays, so that its variable is null."""
         where: list[Bound] = []
-        for conjunct in written:
-            bound = self._condition(conjunct)
+        for bound in (*self._key_tests(alt), *map(self._condition, written)):
             if never_true(bound):
                 return replace(alt, where=(FALSE,))
             repeated = frozenset(self.draft.repeated)
@@ -184,6 +183,15 @@ class _Filler:
             else:
                 self.predicates.append(bound)
         return Alt(alt.type, alt.var, tuple(where))
+
+    def _key_tests(self, alt: Alt) -> Iterator[Bound]:
+        """A query with a key does not see events that lack one of its attributes."""
+        for attr, span in self.context.conditions.same:
+            column = self.typer.column(alt.var, attr, span)
+            if isinstance(column, Col):
+                field = self.context.schema.field(alt.type, attr)
+                column = replace(column, nullable=field is None or field.nullable)  # asked where this one is bound
+            yield given(column)
 
     def equalities(self, classes: list[tuple[list[Member], Span | None]]) -> None:
         for group in written_classes(self.context.conditions):

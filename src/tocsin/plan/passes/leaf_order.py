@@ -39,7 +39,8 @@ def _ordered(block: Block, around: tuple[Block, ...], keyed: set[int]) -> Block:
     while len(nest) < len(fixed):
         left = [id for id in fixed if id not in nest]
         if not nest and not around:
-            left = [id for id in left if id in last_leaves(block)] or left
+            last = last_leaves(block)
+            left = [id for id in left if id in last] or left
             nest.append(left[-1])  # the latest in the text
             continue
         known = bound | set(nest)
