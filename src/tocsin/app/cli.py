@@ -18,6 +18,7 @@ from tocsin.encode.columns import Columns
 from tocsin.errors import InputError
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.query import Query, query
+from tocsin.run.query_file import EXAMPLE
 from tocsin.run.schemas import read_schema
 from tocsin.schema import Schema
 
@@ -60,6 +61,7 @@ InputArg = Annotated[
     str | None, typer.Option("--input", "-i", help="File, directory, glob, or - for JSONL from stdin.")
 ]
 SchemaArg = Annotated[Path | None, typer.Option("--schema", help='JSON: {"Shelf": {"tag": "text"}, "*": {...}}.')]
+StrictArg = Annotated[bool, typer.Option("--strict", help="Refuse types and attributes that the schema lacks.")]
 TypeArg = Annotated[str, typer.Option("--type", help="The column that holds the event type.")]
 TimeArg = Annotated[str, typer.Option("--time", help="The column that holds the time, or the start.")]
 EndArg = Annotated[str | None, typer.Option("--end", help="The column that holds the end of interval events.")]
@@ -75,6 +77,7 @@ def check(
     text: QueryArg,
     input: InputArg = None,
     schema: SchemaArg = None,
+    strict: StrictArg = False,
     type: TypeArg = "type",
     time: TimeArg = "time",
     end: EndArg = None,
@@ -87,7 +90,7 @@ def check(
       tocsin check "EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 10"
       tocsin check theft.tocsin --input events.csv
     """
-    found = read_query(text, schema, time_unit)
+    found = read_query(text, schema, time_unit, strict=strict)
     notes = found.check(_events(input), time_unit=time_unit, type=type, time=time, end=end, eid=eid)
     for note in notes:
         typer.echo(f"warning: {note}", err=True)
@@ -101,6 +104,7 @@ def explain(
     text: QueryArg,
     input: InputArg = None,
     schema: SchemaArg = None,
+    strict: StrictArg = False,
     source: Annotated[bool, typer.Option("--source", help="Show the generated kernel too.")] = False,
     type: TypeArg = "type",
     time: TimeArg = "time",
@@ -114,7 +118,7 @@ def explain(
       tocsin explain "EVENT SEQ(A a, !B b, C c) WHERE [id] WITHIN 10"
       tocsin explain theft.tocsin --input events.csv --source
     """
-    found = read_query(text, schema, time_unit)
+    found = read_query(text, schema, time_unit, strict=strict)
     options: dict[str, Any] = {"time_unit": time_unit, "type": type, "time": time, "end": end, "eid": eid}
     typer.echo(found.explain(_events(input), **options))
     if source:
@@ -138,13 +142,14 @@ def run(
     limit: Annotated[int | None, typer.Option("--limit", min=0, help="Write at most so many matches.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw a timeline picture to this file.")] = None,
     schema: SchemaArg = None,
+    strict: StrictArg = False,
     type: TypeArg = "type",
     time: TimeArg = "time",
     end: EndArg = None,
     eid: EidArg = None,
     time_unit: UnitArg = None,
     truncate: TruncateArg = False,
-    every: Annotated[bool, typer.Option("--all", help="Also give matches of queries that only feed others.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also give matches of HIDDEN queries.")] = False,
     jit: JitArg = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary on stderr.")] = False,
 ) -> None:
@@ -170,7 +175,7 @@ def run(
     """
     from tocsin.app.running import RunOptions
 
-    found = read_query(text, schema, time_unit)
+    found = read_query(text, schema, time_unit, strict=strict)
     columns = Columns(type=type, time=time, end=end, eid=eid, unit=time_unit, truncate=truncate)
     job = RunOptions(
         query=found,
@@ -265,20 +270,15 @@ def _events(input: str | None) -> str | None:
     return input
 
 
-def read_query(text: str, schema: Path | None = None, unit: str | None = None) -> Query:
+def read_query(text: str, schema: Path | None = None, unit: str | None = None, *, strict: bool = False) -> Query:
     """A query from a file, or from the text itself."""
     known: Schema | None = read_schema(schema, unit=unit) if schema is not None else None
     path = _as_path(text)
-    if path is not None:
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError:
-            raise InputError(f"the query file {path} is not valid UTF-8") from None
-        if not text.strip():
-            raise InputError(f"the query file {path} is empty", hint="write for example: EVENT SEQ(A a, B b) WITHIN 10")
-    elif not text.strip():
-        raise InputError("the query is empty", hint="write for example: EVENT SEQ(A a, B b) WITHIN 10")
-    return query(text, schema=known)
+    if path is None and not text.strip():
+        raise InputError("the query is empty", hint=EXAMPLE)
+    if strict and known is None:
+        raise InputError("--strict needs to know which types and attributes there are", hint="give a --schema")
+    return query(path or text, schema=known, strict=strict)
 
 
 def _as_path(text: str) -> Path | None:

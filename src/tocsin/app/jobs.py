@@ -98,7 +98,7 @@ def run(
         from tocsin.jobs.run import check_offline, make_ready, session_of
 
         check_offline(pipeline, live=not batch)  # what is wrong in the file is told before Spark starts
-        from tocsin.spark.setup.errors import hush
+        from tocsin.spark.setup.jvm import hush
 
         with session_of(pipeline) as spark:
             if not verbose:
@@ -197,7 +197,7 @@ def _say_waiting(ready: Ready, tally: Tally) -> None:
 def _progress(tally: Tally) -> str:
     latest = tally.latest
     parts = [f"batch {latest.get('batch')}", f"{tally.events:,} events", f"{tally.matches:,} matches"]
-    parts += [f"{count:,} {name}" for name, count in (("late", tally.late), ("bad", tally.bad)) if count]
+    parts += tally.aside
     held, state = int(latest.get("held") or 0), int(latest.get("state_bytes") or 0)
     return "  ".join([*parts, f"{held:,} held", f"{state / 1e6:,.1f} MB state"])
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts
@@ -25,10 +26,11 @@ from tocsin.order.sort import Sort
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.run.query import plans_of
 from tocsin.schema import Schema
-from tocsin.testing.cases import Case, FoundMatch, Verdict, oracle_answer, read_cases, run_case
+from tocsin.testing.cases import Case, FoundMatch, Verdict, oracle_answer, read_cases, run_case, unit_of
 from tocsin.testing.notation import Item, Promise, events_of
 
 COLUMNS = Columns(time="start", end="end", eid="eid")
+ENGINES = ("embedded", "spark")
 
 
 def case_files(paths: Iterable[Path]) -> list[Path]:
@@ -50,9 +52,21 @@ def case_files(paths: Iterable[Path]) -> list[Path]:
 def judge(path: Path, *, jit: bool = True) -> Iterator[tuple[Case, list[Verdict]]]:
     """Each case of a file with what the oracle and the engine make of it."""
     for case in read_cases(path):
-        engine = EngineUnderTest(jit=jit)
-        verdicts = [run_case(case, oracle_answer), run_case(case, engine, log="order" in case.options)]
-        yield case, [_titled(who, verdict) for who, verdict in zip(("oracle", "engine"), verdicts, strict=True)]
+        yield case, judge_case(case, jit=jit)
+
+
+def judge_case(case: Case, *, jit: bool = True) -> list[Verdict]:
+    """What the oracle and the engine make of a case, and Spark too if it says `engine=spark`."""
+    asked = case.options.get("engine", "embedded")
+    if asked not in ENGINES:
+        raise InputError(f"{asked} is no engine", detail=str(case), hint=f"one of {', '.join(ENGINES)}")
+    found = {
+        "oracle": run_case(case, oracle_answer),
+        "engine": run_case(case, EngineUnderTest(jit=jit), log="order" in case.options),
+    }
+    if asked == "spark":
+        found["Spark"] = run_case(case, SparkUnderTest(jit=jit))
+    return [_titled(who, verdict) for who, verdict in found.items()]
 
 
 def _titled(who: str, verdict: Verdict) -> Verdict:
@@ -73,8 +87,7 @@ class EngineUnderTest:
 
     def __call__(self, queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
         events = events_of(items)
-        batch = rows(events)
-        schema = open_schema(batch)
+        schema = open_schema(rows(events, options))
         plans_of(tuple(queries), schema)  # the SELECT of the last query must be right too
         bare = (*queries[:-1], replace(queries[-1], select=()))
         if "order" in options:
@@ -112,7 +125,7 @@ class EngineUnderTest:
 
     def _steps(self, graph: QueryGraph, items: Sequence[Item], options: Mapping[str, str]) -> Iterator[Changes]:
         """The changes of each batch of events, of each promise, and of the end of the stream."""
-        whole = rows(events_of(items))
+        whole = rows(events_of(items), options)
         size = batch_size(options, 1 if "order" in options else whole.num_rows)
         at = waiting = 0
         for item in items:
@@ -131,6 +144,36 @@ class EngineUnderTest:
             yield graph.push(end())
 
 
+class SparkUnderTest:
+    """Answers cases with Spark on this machine: as a batch, or with `order=` as a stream that ends.
+
+    A stream gets its events in micro-batches of `batch` events, one if nothing is said. What is compared is what
+    stands in the end.
+    """
+
+    def __init__(self, *, jit: bool = True) -> None:
+        self.jit = jit
+
+    def __call__(self, queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
+        from tocsin.spark.cases import answers
+
+        if any(isinstance(item, Promise) for item in items):
+            raise InputError("promises cannot be given to Spark", hint="leave out engine=spark for this stream")
+        events = events_of(items)
+        bare = (*queries[:-1], replace(queries[-1], select=()))
+        batch = rows(events, options)
+        size, order = batch_size(options, 1), options.get("order")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a case need not have a key, and its session few partitions
+            table = answers(bare, batch, COLUMNS, open_schema(batch), order=order, size=size, jit=self.jit)
+        by_eid: dict[Any, Event] = {event.eid: event for event in reversed(events)}
+        for query in queries[:-1]:
+            of_query = table.filter(pc.equal(table.column("query"), query.name))
+            by_eid |= {event.eid: event for event in composites(query, of_query)}
+        mine = table.filter(pc.equal(table.column("query"), queries[-1].name or ""))
+        return settled([_found(row, by_eid) for row in binding_rows(mine)])
+
+
 def _state(graph: QueryGraph) -> dict[str, list[str]]:
     """What the last query stores, and as `buffer` the events that wait to be sorted."""
     state = stored(next(detectors_in(graph.stages[-1].operator)))
@@ -145,12 +188,17 @@ def _state(graph: QueryGraph) -> dict[str, list[str]]:
     return state
 
 
-def rows(events: list[Event]) -> pa.RecordBatch:
+def rows(events: list[Event], options: Mapping[str, str]) -> pa.RecordBatch:
     """The events as a batch; an empty one has its columns too."""
-    if events:
-        return from_dicts([_whole(event) for event in events])
     empty = {"type": pa.string(), "start": pa.int64(), "end": pa.int64(), "eid": pa.string()}
-    return pa.RecordBatch.from_arrays([pa.array([], type) for type in empty.values()], list(empty))
+    batch = pa.RecordBatch.from_arrays([pa.array([], type) for type in empty.values()], list(empty))
+    if events:
+        batch = from_dicts([_whole(event) for event in events])
+    if unit_of(options) is not None:
+        for name in ("start", "end"):
+            instants = batch.column(name).cast(pa.timestamp("us"))
+            batch = batch.set_column(batch.schema.get_field_index(name), name, instants)
+    return batch
 
 
 def _whole(event: Event) -> dict[str, Any]:
@@ -183,8 +231,9 @@ def _found(row: Mapping[str, Any], by_eid: Mapping[Any, Event]) -> FoundMatch:
 
 def composites(query: Query, table: pa.Table) -> Iterator[Event]:
     """The matches of an earlier query as the events that later queries see."""
-    for row in table.to_pylist():
-        yield Event(str(query.name), row["start"], row["end"], str(row["match_id"]))
+    spans = [table.column(name).cast(pa.int64()).to_pylist() for name in ("start", "end")]
+    for match_id, first, last in zip(table.column("match_id").to_pylist(), *spans, strict=True):
+        yield Event(str(query.name), first, last, str(match_id))
 
 
 def settled(changes: list[FoundMatch]) -> list[FoundMatch]:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-import pyarrow as pa
-
-from tocsin.encode.arrow import BadRowError, Problems
-from tocsin.encode.batch import frame
-from tocsin.encode.columns import Columns
-from tocsin.encode.objects import from_dicts
-from tocsin.errors import InputError
+from tocsin.encode.batch import HINTS
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.files import parse_line
 from tocsin.run.matches import Matches
@@ -22,16 +16,35 @@ from tocsin.run.session import Session
 
 BYTES_PER_READ = 1 << 16
 PLACE = "standard input"
+Piece = tuple[list[dict[str, Any]], list[int]]  # rows and the numbers of their lines
 
 
-def follow(session: Session, stdin: IO[bytes], columns: Columns, bad: BadRows, emit: Callable[[Matches], bool]) -> None:
-    """Push every line of `stdin`; `emit` gets the matches of each push and says whether to go on."""
+def follow(
+    session: Session,
+    stdin: IO[bytes],
+    bad: BadRows,
+    emit: Callable[[Matches], bool],
+    *,
+    at_most: int | None = None,
+) -> None:
+    """Push every line of `stdin`, `at_most` so many at once; `emit` gets the matches of each push and says to go on."""
     with heeded() as check:
-        for rows, numbers in pieces(stdin, bad, check):
-            for batch in usable(rows, numbers, columns, bad):
-                if not emit(session.push(batch)):
-                    return
+        for rows, numbers in cut(pieces(stdin, bad, check), at_most):
+            matches, reasons = session.push_usable(rows, until_bad=bad.failing)
+            going_on = emit(matches)
+            for at, reason in reasons.items():
+                bad.report(f"{PLACE}, line {numbers[at]}", reason, rows[at], hint=HINTS.get(reason))
+            if not going_on:
+                return
         emit(session.close())
+
+
+def cut(pieces: Iterable[Piece], at_most: int | None) -> Iterator[Piece]:
+    """Pieces of at most so many rows."""
+    for rows, numbers in pieces:
+        size = at_most or len(rows)
+        for first in range(0, len(rows), size):
+            yield rows[first : first + size], numbers[first : first + size]
 
 
 @contextmanager
@@ -59,9 +72,7 @@ def heeded() -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGINT, before)
 
 
-def pieces(
-    stdin: IO[bytes], bad: BadRows, check: Callable[[], None]
-) -> Iterator[tuple[list[dict[str, Any]], list[int]]]:
+def pieces(stdin: IO[bytes], bad: BadRows, check: Callable[[], None]) -> Iterator[Piece]:
     """Whatever lines have arrived, together: one when they come slowly, many when they come fast."""
     rest, number = b"", 0
     read = getattr(stdin, "read1", stdin.read)
@@ -78,6 +89,8 @@ def pieces(
                 continue
             row, reason = parse_line(line)
             if row is None:
+                if bad.failing and rows:  # what came before it is answered first
+                    yield rows, numbers
                 bad.report(f"{PLACE}, line {number}", str(reason), line.decode("utf-8", "replace").strip())
             else:
                 rows.append(row)
@@ -86,30 +99,3 @@ def pieces(
             yield rows, numbers
         if not data:
             return
-
-
-def usable(rows: list[dict[str, Any]], numbers: list[int], columns: Columns, bad: BadRows) -> Iterator[pa.RecordBatch]:
-    """The rows that can be pushed, as a batch; bad ones are reported with their lines."""
-    try:
-        problems: Problems = []
-        batch = from_dicts(rows, problems)
-        problems += frame(batch, columns.resolve(batch.schema.names)).problems
-    except BadRowError as problem:
-        bad.report(f"{PLACE}, line {numbers[problem.row]}", problem.reason, rows[problem.row])
-        return
-    except InputError as problem:
-        if len(rows) > 1:  # find out which line it is
-            for row, number in zip(rows, numbers, strict=True):
-                yield from usable([row], [number], columns, bad)
-            return
-        bad.report(f"{PLACE}, line {numbers[0]}", problem.message, rows[0], hint=problem.hint)
-        return
-    reasons: dict[int, str] = {}
-    for mask, reason in problems:
-        for place in mask.nonzero()[0].tolist():
-            reasons.setdefault(place, reason)
-    for place, reason in sorted(reasons.items()):
-        bad.report(f"{PLACE}, line {numbers[place]}", reason, rows[place])
-    keep = [place for place in range(len(rows)) if place not in reasons]
-    if keep:
-        yield batch if len(keep) == len(rows) else batch.take(pa.array(keep))

@@ -16,7 +16,7 @@ from tocsin.run.bad_rows import BadRows
 from tocsin.run.files import find
 from tocsin.run.matches import Matches
 from tocsin.run.progress import summary, watching
-from tocsin.run.query import Query
+from tocsin.run.query import FIRST_CHUNK, Query
 from tocsin.run.sinks import json_line, write_file, write_matches
 
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
@@ -62,6 +62,7 @@ class RunOptions:
                 bad_rows=self.bad,
                 all=self.every,
                 jit=self.jit,
+                limit=self.limit,
                 watch=watch,
             )
 
@@ -120,7 +121,7 @@ class RunOptions:
                 kept.append(matches)
             return self.limit is None or count < self.limit
 
-        follow(session, stdin, columns, self.bad, emit)
+        follow(session, stdin, self.bad, emit, at_most=FIRST_CHUNK if self.limit is not None else None)
         whole = Matches([table for matches in kept for table in matches.tables()])
         if not at_once:
             self._write(whole, format)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from tocsin.errors import Problem, QueryError, TocsinError
+from tocsin.errors import InputError, Problem, QueryError, TocsinError
 from tocsin.jobs.toml import File, Table, meant
 from tocsin.lang.parser import parse_duration
 from tocsin.lang.syntax import UNITS, Duration
@@ -20,6 +20,7 @@ from tocsin.spark.write import FILES, ROW_KINDS
 WRITTEN = ("csv", "json")  # texts whose columns have no types of their own
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 SERVERS = "kafka.bootstrap.servers"
+BEGINNING_OF_A_QUERY = re.compile(r"(\s|--[^\n]*\n)*(QUERY|EVENT|SEQ|AND|OR|ISEQ|REL|EXISTS)\b", re.IGNORECASE)
 URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:")
 DURING_BATCH = ("format", "path", "options", "schema", "value_format")
 
@@ -71,6 +72,7 @@ class Text:
 
     place: str
     text: str
+    is_file: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,10 @@ class JobFile:
 
 
 def parsed(text: Text, file: Path) -> Query:
+    if text.is_file and not BEGINNING_OF_A_QUERY.match(text.text):  # such a file may be anything: it is not shown
+        raise InputError(
+            f"{file.name}: the file {text.place!r} holds no query", hint="a query begins with EVENT or QUERY"
+        )
     try:
         return query(text.text)
     except QueryError as error:
@@ -307,7 +313,7 @@ def _text(table: Table) -> Text | None:
     if not text.strip():
         table.wrong("file", f"{name!r} is empty")
         return None
-    return Text(name, text)
+    return Text(name, text, is_file=True)
 
 
 def _order(table: Table | None) -> JobOrder:

@@ -18,6 +18,7 @@ from tocsin.errors import InputError, QueryError
 from tocsin.jobs.config import JobFile, JobSink, placed_query
 from tocsin.jobs.lock import Owner, check_owner, check_writable, claimed, local
 from tocsin.jobs.sources import Events, open_sources
+from tocsin.run.query import notes_of
 from tocsin.shards.watermark import FORMS
 from tocsin.spark.detect import Prepared, prepare
 from tocsin.spark.metrics import numbers
@@ -34,11 +35,12 @@ SECONDS_BETWEEN_LOOKS = 0.2  # seconds between two looks at a running stream
 
 @dataclass(slots=True)
 class Tally:
-    """Totals of a run: batches, events, matches, late and bad rows."""
+    """Totals of a run: batches, events, matches, events without a key, late and bad rows."""
 
     batches: int = 0
     events: int = 0
     matches: int = 0
+    keyless: int = 0
     late: int = 0
     bad: int = 0
     watermark: int | None = None
@@ -50,10 +52,16 @@ class Tally:
         found = numbers(progress)
         self.batches += 1
         self.latest = {**found, "batch": progress.batchId}
-        for name in ("events", "matches", "late", "bad"):
+        for name in ("events", "matches", "keyless", "late", "bad"):
             setattr(self, name, getattr(self, name) + int(found.get(name) or 0))
         if found.get("watermark") is not None:
             self.watermark = int(found["watermark"])
+
+    @property
+    def aside(self) -> list[str]:
+        """What was not used, in words."""
+        counted = (("without a key", self.keyless), ("late", self.late), ("bad", self.bad))
+        return [f"{count:,} {name}" for name, count in counted if count]
 
     def text(self) -> str:
         """One line about the run.
@@ -62,7 +70,7 @@ class Tally:
         '1,200 events, 3 matches, 2 batches, 1.50 s'
         """
         parts = [_counted(self.events, "event"), _counted(self.matches, "match", "matches")]
-        parts += [f"{count:,} {name}" for name, count in (("late", self.late), ("bad", self.bad)) if count]
+        parts += self.aside
         parts += [_counted(self.batches, "batch", "batches")] if self.batches else []
         return ", ".join([*parts, f"{self.seconds:.2f} s"])
 
@@ -181,7 +189,8 @@ def make_ready(pipeline: JobFile, spark: SparkSession, *, live: bool) -> Ready:
             jit=run.jit,
             **options,
         )
-    ready = Ready(pipeline, live, events, prepared, tuple(dict.fromkeys([*notes, *told])), counts)
+    strange = tuple(dict.fromkeys([*notes, *notes_of(prepared.plans), *told]))
+    ready = Ready(pipeline, live, events, prepared, strange, counts)
     _check_outputs(ready)
     if live and run.checkpoint is not None:
         check_owner(run.checkpoint, owner_of(pipeline), prepared.job.identity)

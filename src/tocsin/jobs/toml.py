@@ -89,6 +89,9 @@ class Table:
 
     def text(self, key: str, example: str = '"..."') -> str | None:
         found: str | None = self._get(key, str, "a text", example)
+        if found is not None and "\0" in found:
+            self.wrong(key, "holds a NUL character", hint="write the text without \\u0000")
+            return None
         if found is not None and not found.strip():
             self.wrong(key, "is empty", hint="say something, or leave the key out")
             return None

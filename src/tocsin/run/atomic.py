@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,8 @@ from tocsin.errors import InputError
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path that becomes `path` when the block ends well, and is removed when it does not."""
     target = Path(path)
+    if target.is_symlink():  # the link stays, and what it points to is written
+        target = Path(os.path.realpath(target))
     if target.is_dir():
         raise InputError(f"{target} is a directory", hint="give the name of a file to write")
     if target.exists() and not target.is_file():  # a device or a pipe: nothing to rename
@@ -27,7 +30,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     os.close(handle)
     try:
         yield Path(name)
-        Path(name).chmod(0o666 & ~_umask())
+        Path(name).chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())
         Path(name).replace(target)
     except BaseException:
         with suppress(OSError):

@@ -54,5 +54,8 @@ class BadRows:
 def _shown(row: Any) -> str | None:
     if row is None:
         return None
-    text = row if isinstance(row, str) else json.dumps(row, default=str, ensure_ascii=False)
+    try:
+        text = row if isinstance(row, str) else json.dumps(row, default=str, ensure_ascii=False)
+    except (ValueError, TypeError, RecursionError):  # keys that are no texts, circles, numbers of thousands of digits
+        return None
     return f"the row is {text if len(text) <= 200 else text[:197] + '...'}"

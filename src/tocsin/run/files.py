@@ -7,7 +7,9 @@ import glob
 import io
 import json
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,12 +20,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.json as arrow_json
 
+from tocsin.codec.arrow_stream import validated
 from tocsin.encode.arrow import Problems, is_instant
 from tocsin.encode.columns import Columns, arrow_type
 from tocsin.encode.objects import from_dicts
 from tocsin.encode.values import EXACT_FLOAT
 from tocsin.errors import InputError
 from tocsin.run.bad_rows import BadRows
+from tocsin.run.csv_kinds import doubtful, with_exact_numbers
 from tocsin.schema import Field, Kind
 
 FORMATS = {
@@ -39,6 +43,7 @@ FORMATS = {
     ".ipc": "arrow",
     ".arrows": "arrow",
 }
+DEEP = 100
 COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
 
 
@@ -46,13 +51,15 @@ COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
 class FilePiece:
     """A piece of the input: its rows, what is already known to be wrong with them, and where each row came from.
 
-    `original` returns a row as the file has it; None: the rows of the table were not changed.
+    `original` returns a row as the file has it; None: the rows of the table were not changed. The kinds of columns in
+    `guessed` were inferred from their values.
     """
 
     table: pa.Table
     place: Callable[[int], str]
     problems: Problems
     original: Callable[[int], Any] | None = None
+    guessed: frozenset[str] = frozenset()
 
 
 def find(path: str | os.PathLike[str]) -> list[Path]:
@@ -103,7 +110,7 @@ def read(path: Path, columns: Columns, declared: Mapping[str, Field], bad: BadRo
             case "parquet":
                 from pyarrow import parquet
 
-                table = parquet.ParquetFile(path).read()
+                table = validated(parquet.ParquetFile(path).read())
             case _:
                 table = _read_arrow(path)
     except (pa.ArrowException, pa.ArrowInvalid, OSError, EOFError, UnicodeDecodeError) as problem:
@@ -122,8 +129,8 @@ def _read_arrow(path: Path) -> pa.Table:
     with pa.OSFile(str(path)) as file:
         start = file.read(6)
     if start == b"ARROW1":
-        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-    return pa.ipc.open_stream(pa.OSFile(str(path))).read_all()
+        return validated(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
+    return validated(pa.ipc.open_stream(pa.OSFile(str(path))).read_all())
 
 
 # --- CSV ----------------------------------------------------------------------------------------------------------
@@ -141,14 +148,19 @@ def _read_csv(path: Path, delimiter: str, columns: Columns, declared: Mapping[st
             name for name in (columns.time, columns.end) if name is not None
         }  # to see which rows are no whole numbers
         table, faults = _parse_csv(raw, delimiter, texts, path)
+    odd = doubtful(raw, table) - texts
+    if odd:
+        table, faults = _parse_csv(raw, delimiter, texts | odd, path)
     lines = _CsvLines(raw, delimiter)
     for text, expected, actual in faults:
         place = lines.place_of_fault(path, text)
         bad.report(place, f"has {actual} fields instead of {expected}", text)
     problems: Problems = []
     table = _as_texts(table, problems)
+    table = with_exact_numbers(table, odd - {columns.time, columns.end}, problems)
     table = _as_declared(table, declared, problems)
-    return FilePiece(table, lambda row: f"{path}, line {lines.line(row)}", problems, lines.row)
+    guessed = frozenset(table.schema.names) - texts
+    return FilePiece(table, lambda row: f"{path}, line {lines.line(row)}", problems, lines.row, guessed)
 
 
 def _bytes(path: Path) -> bytes:
@@ -161,34 +173,53 @@ def _parse_csv(raw: bytes, delimiter: str, texts: set[str], path: Path) -> tuple
     faults: list[tuple[str, int, int]] = []
 
     def note(row: Any) -> str:
-        faults.append((row.text, row.expected_columns, row.actual_columns))
+        text = row.text if sound else row.text.encode("latin-1").decode("utf-8", "replace")
+        faults.append((text, row.expected_columns, row.actual_columns))
         return "skip"
 
-    quoted = b'"' in raw
+    quoted, sound = b'"' in raw, _is_text(raw)
+    if not sound:  # Arrow reads no such text, so that every byte is a character until its row is known
+        texts = {name.encode().decode("latin-1") for name in texts}
     try:
         table = arrow_csv.read_csv(
             io.BytesIO(raw),
-            arrow_csv.ReadOptions(use_threads=not quoted, block_size=max(1 << 20, min(len(raw), 1 << 26))),
+            arrow_csv.ReadOptions(
+                use_threads=not quoted,
+                block_size=max(1 << 20, min(len(raw), 1 << 26)),
+                encoding="utf-8" if sound else "latin-1",
+            ),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=quoted, invalid_row_handler=note),
             arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(texts, pa.string()),
                 null_values=[""],
+                true_values=["true", "True", "TRUE"],  # 1 and 0 are numbers
+                false_values=["false", "False", "FALSE"],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
         )
     except pa.ArrowInvalid as problem:
         _unreadable(path, "csv", problem)
-    return table, faults
+    return table if sound else _as_bytes(table), faults
+
+
+def _as_bytes(table: pa.Table) -> pa.Table:
+    """The texts of a table, of which every character stands for a byte, as those bytes; its names as texts."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            values = [None if text is None else text.encode("latin-1") for text in table.column(place).to_pylist()]
+            table = table.set_column(place, field.name, pa.array(values, pa.binary()))
+    return table.rename_columns([name.encode("latin-1").decode() for name in table.schema.names])
 
 
 def _as_texts(table: pa.Table, problems: Problems) -> pa.Table:
-    """Columns that hold bytes which are no UTF-8: those rows are bad, the others are texts."""
+    """Columns that hold bytes which may be no UTF-8: those rows are bad, the others are texts."""
     for place, field in enumerate(table.schema):
         if pa.types.is_binary(field.type):
             values = [_decoded(value) for value in table.column(place).to_pylist()]
             wrong = np.array([value is False for value in values], np.bool_)
-            problems.append((wrong, f"{field.name!r} is not valid UTF-8"))
+            if wrong.any():
+                problems.append((wrong, f"{field.name!r} is not valid UTF-8"))
             texts = pa.array([None if value is False else value for value in values], pa.string())
             table = table.set_column(place, field.name, texts)
     return table
@@ -242,18 +273,21 @@ class _CsvLines:
         self._faults: dict[str, list[int]] = {}
         self._rows: list[dict[str, str]] | None = None
 
-    def _read(self) -> Any:
-        return csv.reader(io.StringIO(self.raw.decode("utf-8", "replace"), newline=""), delimiter=self.delimiter)
+    def _read(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield each row with the line on which it begins; blank lines are no rows."""
+        text = io.StringIO(self.raw.decode("utf-8", "replace"), newline="")
+        with _fields_of_any_length():
+            rows, before = csv.reader(text, delimiter=self.delimiter), 0
+            for row in rows:
+                if row:
+                    yield before + 1, row
+                before = rows.line_num
 
     def _scan(self) -> list[int]:
-        """The line on which each usable row ends; blank lines are no rows."""
+        """The line on which each usable row begins."""
         if self._lines is None:
-            rows = self._read()
-            header, self._lines, before = 0, [], 0
-            for row in rows:
-                first, before = before + 1, rows.line_num
-                if not row:
-                    continue
+            header, self._lines = 0, []
+            for first, row in self._read():
                 if header == 0:
                     header = len(row)
                 elif len(row) == header:
@@ -269,15 +303,26 @@ class _CsvLines:
     def row(self, row: int) -> dict[str, str] | None:
         """The texts of a usable row, by column."""
         if self._rows is None:
-            lines = [row for row in self._read() if row]
+            lines = [row for _, row in self._read()]
             self._rows = [dict(zip(lines[0], row, strict=True)) for row in lines[1:] if len(row) == len(lines[0])]
         return self._rows[row] if row < len(self._rows) else None
 
     def place_of_fault(self, path: Path, text: str) -> str:
         self._scan()
-        row = next(csv.reader([text], delimiter=self.delimiter), [])
+        with _fields_of_any_length():
+            row = next(csv.reader([text], delimiter=self.delimiter), [])
         found = self._faults.get(self.delimiter.join(row))
         return f"{path}, line {found.pop(0)}" if found else str(path)
+
+
+@contextmanager
+def _fields_of_any_length() -> Iterator[None]:
+    """Let Python's reader take fields of any length, as Arrow's does; its limit holds for the whole process."""
+    before = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 # --- JSONL --------------------------------------------------------------------------------------------------------
@@ -312,7 +357,7 @@ def _read_jsonl(path: Path, bad: BadRows) -> FilePiece:
 
 def _quick_jsonl(raw: bytes) -> pa.Table | None:
     """The table, if Arrow's own reader keeps every value exactly; else None."""
-    if not raw.strip() or b"\\ud" in raw.lower():
+    if b"\\ud" in raw.lower() or not _is_text(raw) or not _has_objects(raw) or _is_deep(raw):
         return None
     try:
         options = arrow_json.ReadOptions(block_size=max(1 << 20, min(len(raw), 1 << 26)))
@@ -324,6 +369,29 @@ def _quick_jsonl(raw: bytes) -> pa.Table | None:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return table if all(_exact(table.column(place)) for place in range(table.num_columns)) else None
+
+
+def _is_text(raw: bytes) -> bool:
+    """Tell whether bytes are UTF-8; Arrow's reader does not ask."""
+    try:
+        return raw.isascii() or bool(raw.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _has_objects(raw: bytes) -> bool:
+    """Tell whether lines begin with objects, and there is one: at a null in their place Arrow's reader crashes."""
+    text = raw.strip()
+    if text.startswith(b"{") and text.count(b"\n{") == text.count(b"\n"):
+        return True
+    return bool(text) and all(line.lstrip().startswith(b"{") for line in text.split(b"\n") if line.strip())
+
+
+def _is_deep(raw: bytes) -> bool:
+    """Tell whether a line may be nested so deeply that Arrow's reader, which calls itself, runs out of stack."""
+    if raw.count(b"[") + raw.count(b"{") <= raw.count(b"\n") + DEEP:
+        return False
+    return any(line.count(b"[") + line.count(b"{") > DEEP for line in raw.split(b"\n"))
 
 
 def _exact(column: pa.ChunkedArray) -> bool:

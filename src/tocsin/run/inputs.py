@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tocsin.encode.arrow import Problems, is_text
 from tocsin.encode.batch import HINTS, frame, one_batch
-from tocsin.encode.columns import Columns
+from tocsin.encode.columns import Columns, kind_of
 from tocsin.encode.objects import from_dicts
 from tocsin.encode.times import read_texts
 from tocsin.encode.values import encode_column
@@ -35,6 +35,19 @@ class Input:
         """All rows in the order they were read."""
         return together([part.table for part in self.parts])
 
+    def notes(self, wanted: Container[str]) -> tuple[str, ...]:
+        """What the user should know of how attributes that queries read were read."""
+        found = {
+            name: kind_of(part.table.schema.field(name).type)
+            for part in self.parts
+            for name in sorted(part.guessed)
+            if name in wanted and not pa.types.is_null(part.table.schema.field(name).type)
+        }
+        if not found:
+            return ()
+        kinds = ", ".join(f"{name} {kind or 'of no kind'}" for name, kind in found.items())
+        return (f"kinds were inferred from the values of the file: {kinds}; a schema fixes them",)
+
 
 def open_input(
     events: Any, columns: Columns, *, declared: Mapping[str, Field] | None = None, bad: BadRows | None = None
@@ -50,7 +63,7 @@ def open_input(
         table = as_table(events, None if bad.failing else problems)
         original = events.__getitem__ if isinstance(events, (list, tuple)) else None
         parts = [FilePiece(table, lambda row: f"row {row + 1}", problems, original)]
-    parts = [part for part in parts if part.table.num_columns]
+    parts = [replace(part, table=_plain_columns(part.table)) for part in parts if part.table.num_columns]
     if parts:
         columns = columns.resolve(together([part.table.slice(0, 0) for part in parts]).schema.names)
     parts = [_with_times(part, columns) for part in parts]
@@ -61,11 +74,11 @@ def as_table(events: Any, problems: Problems | None = None) -> pa.Table:
     """Events that are in memory, as a table. Data-frame libraries are recognised, never imported."""
     match events:
         case pa.Table():
-            return _plain_texts(events)
+            return _plain_columns(events)
         case pa.RecordBatch():
-            return _plain_texts(pa.Table.from_batches([events]))
+            return _plain_columns(pa.Table.from_batches([events]))
         case pa.RecordBatchReader():
-            return _plain_texts(events.read_all())
+            return _plain_columns(events.read_all())
         case Mapping():
             raise InputError("events is one dict", hint="give a list of events, or use stream().push(...)")
     library = type(events).__module__.partition(".")[0]
@@ -73,14 +86,14 @@ def as_table(events: Any, problems: Problems | None = None) -> pa.Table:
         events = events.collect()
     try:
         if library == "pandas":
-            return _plain_texts(pa.Table.from_pandas(events, preserve_index=False))
+            return _plain_columns(pa.Table.from_pandas(events, preserve_index=False))
         if hasattr(events, "__arrow_c_stream__") or hasattr(events, "__arrow_c_array__"):
-            return _plain_texts(pa.table(events))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as problem:
+            return _plain_columns(pa.table(events))
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError) as problem:
         raise InputError(
-            f"the {library} frame cannot be read",
-            detail=" ".join(str(problem).split())[:300],
-            hint="give each column one kind of values",
+            f"the {library} {type(events).__name__} cannot be read",
+            detail=" ".join(ascii(str(problem))[1:-1].split())[:300],
+            hint="give each column a name of its own and one kind of values; a sparse column must be made dense",
         ) from problem
     if not isinstance(events, Iterable):
         raise InputError(
@@ -91,11 +104,17 @@ def as_table(events: Any, problems: Problems | None = None) -> pa.Table:
     return pa.Table.from_batches([batch]) if batch.num_columns else pa.table({})
 
 
-def _plain_texts(table: pa.Table) -> pa.Table:
-    """Views of texts as texts: many Arrow functions know only these."""
+def _plain_columns(table: pa.Table) -> pa.Table:
+    """Columns as the rest reads them: views of texts are texts, and no dictionary holds a null or a view."""
     for place, field in enumerate(table.schema):
+        column = table.column(place)
         if pa.types.is_string_view(field.type):
-            table = table.set_column(place, field.name, table.column(place).cast(pa.large_string()))
+            table = table.set_column(place, field.name, column.cast(pa.large_string()))
+        elif pa.types.is_dictionary(field.type):
+            texts = pa.large_string() if pa.types.is_string_view(field.type.value_type) else field.type.value_type
+            if texts != field.type.value_type or any(chunk.dictionary.null_count for chunk in column.chunks):
+                decoded = [chunk.dictionary.cast(texts).take(chunk.indices) for chunk in column.chunks]
+                table = table.set_column(place, field.name, pa.chunked_array(decoded, texts))
     return table
 
 
@@ -125,7 +144,8 @@ def _with_times(part: FilePiece, columns: Columns) -> FilePiece:
             if unreadable.any():
                 problems.append((unreadable, f"the {_role(name, columns)} is neither a whole number nor a timestamp"))
             table = table.set_column(place, name, times)
-    return FilePiece(table, part.place, problems, part.original or (lambda row: _values(part.table, row)))
+    original = part.original or (lambda row: _values(part.table, row))
+    return replace(part, table=table, problems=problems, original=original)
 
 
 def _values(table: pa.Table, row: int) -> dict[str, Any]:

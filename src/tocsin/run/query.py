@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from tocsin.encode.batch import one_batch
-from tocsin.encode.columns import Columns
+from tocsin.encode.columns import Columns, infer_schema
 from tocsin.engine.changes import Changes
 from tocsin.engine.inspect import describe
 from tocsin.engine.operator import Around
-from tocsin.engine.tables import joined, net, with_times
-from tocsin.errors import QueryError, TocsinError
+from tocsin.engine.tables import first_rows, joined, net, with_times
+from tocsin.errors import QueryError, TocsinError, TocsinWarning
 from tocsin.graph.query_graph import QueryGraph, detectors_in
 from tocsin.items import end as end_of_stream
 from tocsin.lang.fluent import FluentPattern, FluentQuery
@@ -29,33 +31,42 @@ from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.explain import explain
 from tocsin.plan.passes import optimize
 from tocsin.run.bad_rows import BadRows
-from tocsin.run.complete_schema import known_of
 from tocsin.run.inputs import Input, in_time_order, open_input, usable, with_dictionaries
 from tocsin.run.matches import Matches
+from tocsin.run.query_file import read_query_file, refuse_file_name
 from tocsin.run.schema_from_query import guessed_schema
 from tocsin.run.schemas import check_unit, declare, schema_of
 from tocsin.run.session import Session, shown_counters
-from tocsin.schema import Field, Schema
+from tocsin.run.stream_rows import StreamRows
+from tocsin.schema import Field, Kind, Schema
 
 Order = str | Strategy
 ROWS_PER_CHUNK = 1 << 16
+FIRST_CHUNK = 16  # rows, if few matches are wanted
+FINAL = ("in-order", "slack", "conservative")  # orders whose matches are never withdrawn
 Watcher = Callable[[int, int], None]  # rows done, matches so far
 
 
 def query(
-    text: str | FluentPattern | FluentQuery | Syntax | Iterable[Any],
+    text: str | os.PathLike[str] | FluentPattern | FluentQuery | Syntax | Iterable[Any],
     *,
     schema: Schema | Mapping[str, Any] | None = None,
+    strict: bool = False,
 ) -> Query:
-    """A query from its text (several are separated by `;`) or from the fluent API.
+    """A query from its text (several are separated by `;`), from a file (a `Path`), or from the fluent API.
+
+    A `schema` says which types and attributes there are; with `strict` others are errors, else they are empty.
 
     >>> print(query("EVENT SEQ(A a, B b) WITHIN 10"))
     EVENT SEQ(A a, B b)
     WITHIN 10
     """
-    known = as_schema(schema)
+    known = declared_schema(schema, strict=strict)
     names = frozenset() if known is None else frozenset(known.types) | known.attributes()
+    if isinstance(text, os.PathLike):
+        return Query(parse_all(read_query_file(Path(text)), names=names), known)
     if isinstance(text, str):
+        refuse_file_name(text)
         return Query(parse_all(text, names=names), known)
     if isinstance(text, (FluentPattern, FluentQuery)):
         return Query((text.query,), known)
@@ -70,6 +81,19 @@ def as_schema(schema: Schema | Mapping[str, Any] | None) -> Schema | None:
     if schema is None or isinstance(schema, Schema):
         return schema
     return declare(schema)
+
+
+def declared_schema(
+    given: Schema | Mapping[str, Any] | None, own: Schema | None = None, *, strict: bool = False
+) -> Schema | None:
+    """The schema that a call declares, or else the query: with `strict` nothing that it lacks may be mentioned."""
+    known = as_schema(given) or own
+    if strict and known is None:
+        raise TocsinError(
+            "strict=True needs to know which types and attributes there are",
+            hint='give a schema: schema={"Shelf": {"tag": "text"}, ...}',
+        )
+    return replace(known, strict=True) if strict and known is not None else known
 
 
 def plans_of(queries: tuple[Syntax, ...], schema: Schema, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
@@ -107,9 +131,8 @@ class Query:
 
     @property
     def answers(self) -> tuple[int, ...]:
-        """Which queries are answers: those whose matches no later query uses."""
-        used = {leaf.type for each in self.queries for leaf in leaves_of(each.pattern)}
-        return tuple(at for at, each in enumerate(self.queries) if each.name is None or each.name not in used)
+        """Which queries report: all that are not HIDDEN."""
+        return tuple(at for at, each in enumerate(self.queries) if not each.hidden)
 
     def types(self) -> set[str]:
         """The event types that the queries read, without the names of queries."""
@@ -123,15 +146,15 @@ class Query:
     def check(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> tuple[str, ...]:
         """Parse, bind and check kinds against a schema or against events; returns warnings, raises QueryError."""
         known, notes = self._known(schema, time_unit, columns)
-        return notes + notes_of(self.plans(known))
+        return notes_of(self.plans(known)) + notes
 
     def explain(
         self, schema: Any = None, *, time_unit: str | None = None, off: Iterable[str] = (), **columns: Any
     ) -> str:
         """The plans in readable text."""
         known, notes = self._known(schema, time_unit, columns)
-        parts = [f"{explain(plan)}\n{describe(plan)}" for plan in self.plans(known, off=off)]
-        return "\n\n".join([*parts, *(["\n".join(f"note      {note}" for note in notes)] if notes else [])])
+        plans = [f"{explain(plan)}\n{describe(plan)}" for plan in self.plans(known, off=off)]
+        return "\n\n".join([*plans, *(["\n".join(f"note      {note}" for note in notes)] if notes else [])])
 
     def source(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> str:
         """The generated kernels, as Python source."""
@@ -141,7 +164,7 @@ class Query:
         return "\n\n".join(program.source.rstrip() for program in programs)
 
     def _known(self, given: Any, time_unit: str | None, columns: Mapping[str, Any]) -> tuple[Schema, tuple[str, ...]]:
-        """The schema to bind to, given as such or by events, and notes about it."""
+        """The schema to bind to, given as such or by events; and what is to be said of how events were read."""
         check_unit(time_unit)
         declared = given if isinstance(given, (Schema, Mapping)) else self.schema if given is None else None
         known = as_schema(declared)
@@ -150,7 +173,7 @@ class Query:
         if given is None:
             return guessed_schema(self.queries, time_unit or "us"), ()
         opened = open_input(given, Columns(unit=time_unit, **columns), bad=BadRows("skip"))
-        return known_of(opened.table(), opened.columns, self.queries)
+        return known_of(opened, self.queries), opened.notes(guessed_schema(self.queries).common)
 
     def detect(
         self,
@@ -166,9 +189,11 @@ class Query:
         order: Order = "in-order",
         memory_limit: int | str | None = None,
         schema: Schema | Mapping[str, Any] | None = None,
+        strict: bool = False,
         bad_rows: str | os.PathLike[str] | BadRows = "fail",
         all: bool = False,
         jit: bool = True,
+        limit: int | None = None,
         watch: Watcher | None = None,
     ) -> Matches:
         """Every match in a finite input.
@@ -178,35 +203,38 @@ class Query:
         sorted first. With another `order` (see `tocsin.order`) it is fed as it comes, which gives the same matches as
         long as events come no later than it says; those that do are counted and left out.
         `memory_limit`: what events out of order may take of memory ("200 MB"); what lies further back goes to disk.
-        `bad_rows`: "fail", "skip", or the path of a file that keeps them. With `all`, matches of queries that only
-        feed others are given too.
+        `schema` says which types and attributes there are, else the input shows it. What the query mentions and they
+        lack is empty and noted (`Matches.notes`); with `strict` and a schema it is an error.
+        `bad_rows`: "fail", "skip", or the path of a file that keeps them. With `all`, matches of HIDDEN queries are
+        given too. With a `limit` the search ends with so many matches (where answers are corrected later, all events
+        are needed to know which stand).
         """
         check_order(order)
         check_unit(time_unit)
         columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit, truncate=truncate)
         bad = bad_rows if isinstance(bad_rows, BadRows) else BadRows(bad_rows)
-        declared = as_schema(schema) or self.schema
+        declared = declared_schema(schema, self.schema, strict=strict)
         given = open_input(events, columns, declared=declared_fields(declared), bad=bad)
-        notes: tuple[str, ...] = ()
-        if declared is not None:
-            known = with_unit(declared, given)
-        else:
-            known, notes = known_of(given.table(), given.columns, self.queries)
+        known = known_of(given, self.queries) if declared is None else with_unit(declared, given)
         plans = plans_of(self.queries, known)
         strategy = parse_strategy(order, known)
-        limit = as_bytes(memory_limit)
+        most = as_bytes(memory_limit)
         graph = QueryGraph(
-            plans, known, given.columns, jit=jit, order=strategy, memory_limit=limit, around=self.operators
+            plans, known, given.columns, jit=jit, order=strategy, memory_limit=most, around=self.operators
         )
         table = usable(given, graph.wanted)
         if strategy.kind == "in-order" and table.num_columns:
             table = in_time_order(table, given.columns)
         shown = tuple(range(len(self.queries))) if all else self.answers
-        found = run_whole(graph, table, given.columns, shown, watch)
+        enough = limit if strategy.kind in FINAL else None
+        found = run_whole(graph, table, given.columns, shown, watch, enough)
         bad.write()
         tables = [with_times(each, time_type(given)) for each in found]
         counters = {**shown_counters(graph), "skipped": bad.count, "matches": sum(each.num_rows for each in tables)}
-        return Matches(tables, counters, notes + notes_of(plans))
+        notes = notes_of(plans) + given.notes(graph.wanted)
+        if limit is not None and sum(each.num_rows for each in tables) >= limit:
+            tables, notes = first_rows(tables, limit), (*notes, f"the search ended with the first {limit:,} matches")
+        return Matches(tables, counters, notes)
 
     def stream(
         self,
@@ -222,6 +250,7 @@ class Query:
         sources: Iterable[str] = (),
         memory_limit: int | str | None = None,
         schema: Schema | Mapping[str, Any] | None = None,
+        strict: bool = False,
         all: bool = False,
         jit: bool = True,
         on_match: Callable[[dict[str, Any]], None] | None = None,
@@ -243,13 +272,14 @@ class Query:
         check_unit(time_unit)
         columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit, truncate=truncate)
         shown = tuple(range(len(self.queries))) if all else self.answers
-        known = as_schema(schema) or self.schema
+        known = declared_schema(schema, self.schema, strict=strict)
         if known is not None and time_unit is not None:
             known = replace(known, unit=time_unit)
         named = frozenset(sources)
 
-        def build(found: Schema) -> QueryGraph:
+        def build(found: Schema, timed_ids: bool) -> QueryGraph:
             found, plans = (found, plans_of(self.queries, found)) if known else expecting(self.queries, found)
+            plans = tuple(replace(plan, timed_ids=timed_ids) for plan in plans)
             if endless:
                 check_endless(plans)
             strategy = parse_strategy(order, found)
@@ -260,7 +290,20 @@ class Query:
 
         if endless:
             check_endless(self.plans())
-        session = Session(build, columns, schema=known, shown=shown, on_match=on_match)
+        for note in () if known is None else notes_of(plans_of(self.queries, replace(known, unit=known.unit or "us"))):
+            warnings.warn(note, TocsinWarning, stacklevel=2)
+
+        def refuses(fields: Mapping[str, Field]) -> str | None:
+            try:
+                expecting(self.queries, Schema(common=fields, open_types=True, open_fields=True, unit="us"))
+            except QueryError as error:
+                return error.message
+            return None
+
+        asks = frozenset(guessed_schema(self.queries).common)
+        declared = None if known is None else declared_fields(known)
+        rows = StreamRows(columns, frozenset(self.types()), asks, refuses, declared)
+        session = Session(build, columns, reading=rows, schema=known, shown=shown, on_match=on_match)
         if state is not None:
             session.restore(state)
         return session
@@ -271,8 +314,10 @@ def expecting(queries: tuple[Syntax, ...], seen: Schema) -> tuple[Schema, tuple[
 
     Without them a condition on such an attribute could never hold, and a negation under it would be answered at once.
     """
-    coming = guessed_schema(queries).common
-    whole = replace(seen, common={**coming, **seen.common})
+    coming = guessed_schema(queries)
+    common = {name: field for name, field in coming.common.items() if name not in seen.unreadable}
+    eid = coming.eid if seen.eid is Kind.NULL else seen.eid
+    whole = replace(seen, common={**common, **seen.common}, eid=eid)
     try:
         return whole, plans_of(queries, whole)
     except QueryError:  # they do not go with what was seen
@@ -280,8 +325,22 @@ def expecting(queries: tuple[Syntax, ...], seen: Schema) -> tuple[Schema, tuple[
 
 
 def notes_of(plans: Iterable[Plan]) -> tuple[str, ...]:
-    """What the binder found strange, though not wrong."""
-    return tuple(note for plan in plans for note in plan.notes)
+    """What the binder found strange, though not wrong; each once."""
+    return tuple(dict.fromkeys(note for plan in plans for note in plan.notes))
+
+
+def known_of(given: Input, queries: Iterable[Syntax]) -> Schema:
+    """The schema of a finite input; without events, what its columns say and the queries suggest for all others."""
+    table = given.table()
+    if table.num_rows:
+        return schema_of(table, given.columns)
+    guessed = guessed_schema(queries, given.columns.unit or "us")
+    if not table.num_columns:
+        return guessed
+    seen = infer_schema(table.schema, given.columns)
+    known = {name: field for name, field in seen.common.items() if field.kind is not Kind.NULL}
+    others = {name: field for name, field in guessed.common.items() if name not in seen.unreadable}
+    return replace(guessed, common={**others, **known}, clashes=seen.clashes, unreadable=seen.unreadable)
 
 
 SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -313,10 +372,15 @@ def check_endless(plans: Iterable[Plan]) -> None:
         scopes += [scope for block in plan.alternatives for _, scope in block.scopes]
         if plan.within is None and any(isinstance(scope.high, WindowHigh) for scope in scopes):
             raise TocsinError(
-                f"{f'query {plan.name!r}' if plan.name else 'the query'} could answer only at the end of the stream",
+                f"{called(plan)} could answer only at the end of the stream",
                 detail="a negation or repetition at its end, without WITHIN, reaches to the end of the stream",
                 hint="add a window, such as WITHIN 1 h; in Python, endless=False says that the stream will be closed",
             )
+
+
+def called(plan: Plan) -> str:
+    """A query in the text of an error."""
+    return f"query {plan.name!r}" if plan.name else plan.title or "the query"
 
 
 def declared_fields(schema: Schema | None) -> dict[str, Field]:
@@ -332,7 +396,14 @@ def declared_fields(schema: Schema | None) -> dict[str, Field]:
 def with_unit(declared: Schema, given: Input) -> Schema:
     """The declared schema with the unit of time that the input has."""
     seen = schema_of(given.table().slice(0, 1), given.columns)
-    return replace(declared, unit=declared.unit or seen.unit, intervals=seen.intervals)
+    return replace(
+        declared,
+        unit=declared.unit or seen.unit,
+        intervals=seen.intervals,
+        clashes=seen.clashes,
+        unreadable=seen.unreadable,
+        eid=seen.eid,
+    )
 
 
 def time_type(given: Input) -> pa.DataType | None:
@@ -346,9 +417,17 @@ def time_type(given: Input) -> pa.DataType | None:
 
 
 def run_whole(
-    graph: QueryGraph, table: pa.Table, columns: Columns, shown: tuple[int, ...], watch: Watcher | None
+    graph: QueryGraph,
+    table: pa.Table,
+    columns: Columns,
+    shown: tuple[int, ...],
+    watch: Watcher | None,
+    enough: int | None = None,
 ) -> list[pa.Table]:
-    """Feed a whole table in chunks, then end the stream; the matches of each shown query."""
+    """Feed a whole table in chunks, then end the stream; the matches of each shown query.
+
+    Once there are `enough` matches, no more is fed.
+    """
     found: dict[int, list[pa.Table]] = {stage: [] for stage in shown}
     matches = 0
 
@@ -361,12 +440,27 @@ def run_whole(
 
     if table.num_rows:
         table = with_dictionaries(table, graph.wanted, columns)
-        for first in range(0, table.num_rows, ROWS_PER_CHUNK):
-            collect(graph.push(graph.encode(one_batch(table.slice(first, ROWS_PER_CHUNK)))))
+        for first, rows in chunks(table.num_rows, growing=enough is not None):
+            if enough is not None and matches >= enough:
+                break
+            collect(graph.push(graph.encode(one_batch(table.slice(first, rows)))))
             if watch is not None:
-                watch(min(first + ROWS_PER_CHUNK, table.num_rows), matches)
-    collect(graph.push(end_of_stream()))
+                watch(first + rows, matches)
+    if enough is None or matches < enough:
+        collect(graph.push(end_of_stream()))
     return [net(joined(tables)) if tables else graph.nothing(stage).table() for stage, tables in found.items()]
+
+
+def chunks(rows: int, *, growing: bool) -> Iterator[tuple[int, int]]:
+    """Cut rows into chunks: where each begins, and its size. Growing ones are small first.
+
+    >>> list(chunks(50, growing=True))
+    [(0, 16), (16, 32), (48, 2)]
+    """
+    first, size = 0, FIRST_CHUNK if growing else ROWS_PER_CHUNK
+    while first < rows:
+        yield first, min(size, rows - first)
+        first, size = first + size, min(2 * size, ROWS_PER_CHUNK)
 
 
 __all__ = ["ROWS_PER_CHUNK", "Query", "as_schema", "plans_of", "query"]

@@ -20,9 +20,12 @@ from tocsin.lang.syntax import (
     conjuncts,
     walk,
 )
-from tocsin.schema import Field, Kind, Schema
+from tocsin.schema import OWN, Field, Kind, Schema
 
 TEXT_FUNCTIONS = ("lower", "upper", "trim", "length", "substr", "concat", "starts_with", "contains")
+KEEPING = ("first", "last", "min", "max", "coalesce", "nullif", "least", "greatest")  # the kind of what they are asked
+OWN_NAMES = (*OWN, "time")  # without data, `x.time` is what every event has of its own
+OF_EVENTS = "eid(x)"  # the name under which the kind of eids is guessed
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
@@ -43,19 +46,19 @@ def guessed_schema(queries: Iterable[Query], unit: str | None = "us") -> Schema:
             for here, there in ((one, other), (other, one)):
                 if kinds.get(here, Kind.INT) is not Kind.INT and kinds.get(there, Kind.INT) is Kind.INT:
                     kinds[there] = kinds[here]
-    return Schema(common={name: Field(name, kind) for name, kind in kinds.items()}, open_types=True, unit=unit)
+    eid = Kind.TEXT if kinds.pop(OF_EVENTS, Kind.INT) is Kind.TEXT else Kind.INT
+    common = {name: Field(name, kind) for name, kind in kinds.items()}
+    return Schema(common=common, open_types=True, unit=unit, eid=eid)
 
 
 def _look(node: object, kinds: dict[str, Kind], pairs: list[tuple[str, str]]) -> None:
     match node:
         case Attr():
-            kinds.setdefault(node.name, Kind.INT)
+            _mentioned((node.name,), kinds)
         case Same():
-            for attr in node.attrs:
-                kinds.setdefault(attr, Kind.INT)
+            _mentioned(node.attrs, kinds)
         case Query():
-            for attr in node.partition:
-                kinds.setdefault(attr, Kind.INT)
+            _mentioned(node.partition, kinds)
         case Binary() if node.op in COMPARISONS:
             _compared((node.left, node.right), kinds, pairs)
         case Binary() if node.op == "||":
@@ -68,19 +71,41 @@ def _look(node: object, kinds: dict[str, Kind], pairs: list[tuple[str, str]]) ->
             _compared((node.operand, node.low, node.high), kinds, pairs)
         case Like():
             _texts((node.operand, node.pattern), kinds)
+        case Call() if node.function in KEEPING:
+            _compared(node.args, kinds, pairs)
         case Call() if node.function in TEXT_FUNCTIONS:
             _texts(node.args[:2] if node.function != "substr" else node.args[:1], kinds)
         case Leaf() if node.where is not None:
             _truths(conjuncts(node.where), kinds)
 
 
+def _mentioned(attrs: Iterable[str], kinds: dict[str, Kind]) -> None:
+    for attr in attrs:
+        if attr not in OWN_NAMES:
+            kinds.setdefault(attr, Kind.INT)
+
+
 def _compared(sides: tuple[Expr, ...], kinds: dict[str, Kind], pairs: list[tuple[str, str]]) -> None:
-    attrs = [side.name for side in sides if isinstance(side, Attr)]
+    attrs = _attributes(sides)
     pairs += [(attrs[0], other) for other in attrs[1:]]
     for side in sides:
         if isinstance(side, Literal) and (kind := _kind(side.value)) is not None:
             for attr in attrs:
                 kinds[attr] = kind
+
+
+def _attributes(sides: tuple[Expr, ...]) -> list[str]:
+    """The attributes that stand on some sides, and eid(x) under its own name."""
+    found = []
+    for side in sides:
+        match side:
+            case Attr(_, "eid") | Call("eid"):
+                found.append(OF_EVENTS)
+            case Attr(_, name) if name not in OWN_NAMES:
+                found.append(name)
+            case Call(function, args) if function in KEEPING:
+                found += _attributes(args)
+    return found
 
 
 def _kind(value: object) -> Kind | None:
@@ -95,12 +120,8 @@ def _kind(value: object) -> Kind | None:
 
 
 def _texts(sides: tuple[Expr, ...], kinds: dict[str, Kind]) -> None:
-    for side in sides:
-        if isinstance(side, Attr):
-            kinds[side.name] = Kind.TEXT
+    kinds.update(dict.fromkeys(_attributes(sides), Kind.TEXT))
 
 
 def _truths(sides: tuple[Expr, ...], kinds: dict[str, Kind]) -> None:
-    for side in sides:
-        if isinstance(side, Attr):
-            kinds[side.name] = Kind.BOOL
+    kinds.update({side.name: Kind.BOOL for side in sides if isinstance(side, Attr)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ import pyarrow.compute as pc
 from tocsin.encode.columns import DECIMAL_DIGITS, Columns, infer_schema
 from tocsin.errors import InputError
 from tocsin.lang.syntax import UNITS
-from tocsin.schema import Field, Kind, Schema
+from tocsin.schema import EID, Field, Kind, Schema
 
 EVERY = "*"  # the name under which attributes of all types are declared
 
 
 def declare(types: Mapping[str, Any], *, unit: str | None = None, intervals: bool = True) -> Schema:
     """A schema from names of types and their attributes; "*" stands for attributes that every type has.
+
+    An `eid` among those is the kind of the eids, which conditions read as eid(x).
 
     >>> declare({"Shelf": {"tag": "text"}, "*": {"price": "decimal(2)"}}).field("Shelf", "price").scale
     2
@@ -34,7 +37,13 @@ def declare(types: Mapping[str, Any], *, unit: str | None = None, intervals: boo
             raise InputError(f"the attributes of {name!r} must be an object", hint='for example {"tag": "text"}')
         fields[name] = {attr: declared_field(attr, kind) for attr, kind in attrs.items()}
     common = fields.pop(EVERY, {})
-    return Schema(types=fields, common=common, open_types=not fields, unit=unit, intervals=intervals)
+    eid = common.pop(EID, None)
+    if eid is not None and eid.kind not in (Kind.INT, Kind.TEXT):
+        raise InputError(f"an eid cannot be {eid.kind}", hint="an eid is a whole number or a text: int or text")
+    return Schema(
+        types=fields, common=common, open_types=not fields, unit=unit, intervals=intervals,
+        eid=None if eid is None else eid.kind,
+    )  # fmt: skip
 
 
 def declared_field(name: str, kind: Any) -> Field:
@@ -86,7 +95,7 @@ def schema_of(table: pa.Table, columns: Columns) -> Schema:
                 types[type][name] = whole.common[name]
         if not len(shown):
             common[name] = Field(name, Kind.NULL)
-    return Schema(types, common, whole.open_types, whole.open_fields, whole.unit, whole.intervals)
+    return replace(whole, types=types, common=common)
 
 
 def occurring(table: pa.Table, columns: Columns) -> list[str]:
@@ -107,9 +116,10 @@ def merged(known: Schema, news: Schema) -> Schema:
     common = dict(known.common)
     for name, field in news.common.items():
         common[name] = _together(common.get(name), field)
-    return Schema(
-        known.types, common, known.open_types, known.open_fields, known.unit, known.intervals or news.intervals
-    )
+    return replace(
+        known, common=common, intervals=known.intervals or news.intervals, clashes=known.clashes | news.clashes,
+        unreadable={**known.unreadable, **news.unreadable}, eid=news.eid if known.eid is Kind.NULL else known.eid,
+    )  # fmt: skip
 
 
 def _together(old: Field | None, new: Field) -> Field:

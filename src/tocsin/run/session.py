@@ -7,17 +7,21 @@ graph is built for the larger schema and takes up the state of the old one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
+from threading import RLock
 from typing import Any, Self
 
 import pyarrow as pa
 
-from tocsin.codec import Part, decode, encode, nested, only_part, pack, reading, unpack, within
+from tocsin.codec import Part, as_number, decode, encode, nested, only_part, pack, reading, unpack, within
+from tocsin.encode.arrow import is_text
 from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns, infer_schema
-from tocsin.encode.objects import from_dicts, from_values
+from tocsin.encode.forms import TICKS
+from tocsin.encode.objects import from_values
 from tocsin.encode.row import LentRow, RowEncoder
-from tocsin.encode.times import ticks
+from tocsin.encode.times import read_texts, ticks
 from tocsin.engine.changes import QUIET, Changes
 from tocsin.engine.inspect import debts
 from tocsin.engine.tables import instants, with_times
@@ -29,10 +33,11 @@ from tocsin.run.inputs import as_table
 from tocsin.run.matches import Matches
 from tocsin.run.schemas import merged
 from tocsin.run.state import schema_from, schema_words
+from tocsin.run.stream_rows import StreamRows
 from tocsin.schema import Schema
 
 NOTHING = Matches([])
-Build = Callable[[Schema], QueryGraph]
+Build = Callable[[Schema, bool], QueryGraph]  # for a schema; whether match ids cover times
 
 
 class Session:
@@ -43,17 +48,21 @@ class Session:
         build: Build,
         columns: Columns,
         *,
+        reading: StreamRows,
         schema: Schema | None = None,
         shown: tuple[int, ...] = (0,),
         on_match: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
+        self._lock = RLock()  # one push at a time, whichever thread it comes from
         self._build = build
         self._columns = columns
+        self._reading = reading
         self._declared = schema is not None
         self._schema = schema
         self._shown = shown
         self._on_match = on_match
-        self._graph = build(schema) if schema is not None else None
+        self._timed_ids = True
+        self._graph = build(schema, True) if schema is not None else None
         self._rows: RowEncoder | None = None
         self._at_once = False
         self._time: pa.DataType | None = None
@@ -87,7 +96,7 @@ class Session:
         if self._graph is None:
             return []
         owed = [
-            (stage.plan.name, debt)
+            (stage.plan.title or None, debt)
             for stage in self._graph.stages
             for detector in detectors_in(stage.operator)
             for debt in debts(detector)
@@ -99,24 +108,88 @@ class Session:
         ]
 
     def push(self, events: Any) -> Matches:
-        """One event (a dict or an Event), a list of them, or an Arrow table or batch."""
-        if self._closed:
+        """Push one event (a dict or an Event), a list of them, or an Arrow table or batch.
+
+        A list gives what its events one by one would give; if one of them cannot be used, none of them is taken.
+        """
+        with self._lock:
+            if self._closed:
+                self._open()
+            if type(events) is dict and self._rows is not None:
+                if self._at_once and (end := self._rows.passing(events)) is not None:
+                    return self._pass(end)
+                if self._rows.read(events):
+                    return self._push_one(self._rows.one)
+            if isinstance(events, (Mapping, Event)):
+                return self._push_rows([events])
+            if isinstance(events, list):
+                return self._push_rows(events)
+            return self._push_table(events)
+
+    def push_usable(self, rows: list[Any], *, until_bad: bool = False) -> tuple[Matches, dict[int, str]]:
+        """Push the rows of a list that can be used; also return why others cannot, by their place in the list.
+
+        With `until_bad` no row behind the first bad one is pushed.
+        """
+        with self._lock:
             self._open()
-        if type(events) is dict and self._rows is not None:
-            if self._at_once and (end := self._rows.passing(events)) is not None:
-                return self._pass(end)
-            if self._rows.read(events):
-                return self._push_one(self._rows.one)
-        batch = as_batch(events)
+            mark = self._reading.mark()
+            try:
+                usable = self._reading.read(rows, until_bad=until_bad)
+                return self._push_batches(usable.batches), usable.bad
+            except BaseException:
+                self._reading.reset(mark)
+                raise
+
+    def _push_rows(self, rows: list[Any]) -> Matches:
+        mark = self._reading.mark()
+        try:
+            usable = self._reading.read(rows, until_bad=True)
+            usable.refuse_bad()
+            found = self._push_batches(usable.batches)
+        except BaseException:
+            self._reading.reset(mark)
+            raise
+        self._prepare_short_way()
+        return found
+
+    def _push_batches(self, batches: list[pa.RecordBatch]) -> Matches:
+        """Push batches whose columns have the kinds that are known by then."""
+        found: list[Matches] = []
+        late: list[int] = []
+        before = 0
+        for batch in batches:
+            graph = self._ready(batch)
+            changes = graph.push(graph.encode(batch))
+            late += [before + place for place in changes.late]
+            before += batch.num_rows
+            found.append(self._matches(changes))
+        self.late = late
+        if len(found) <= 1:
+            return found[0] if found else NOTHING
+        return Matches([table for matches in found for table in matches.tables()], self.counters)
+
+    def _push_table(self, events: Any) -> Matches:
+        batch = as_batch(events, self._columns)
         if not batch.num_rows:
             return NOTHING
-        graph = self._ready(batch)
-        changes = graph.push(graph.encode(batch))
-        self.late = list(changes.late)
-        if type(events) is dict and (self._rows is None or self._rows.encoder is not graph.encoder):
+        mark = self._reading.mark()
+        try:
+            self._reading.observe(batch)
+            return self._push_batches([batch])
+        except BaseException:
+            self._reading.reset(mark)
+            raise
+
+    def _prepare_short_way(self) -> None:
+        """Make ready for single events: plain ones need no Arrow."""
+        graph = self._graph
+        if graph is None or self._reading.times != TICKS:
+            return
+        if self._rows is None or self._rows.encoder is not graph.encoder:
             self._rows = RowEncoder(graph.encoder, graph.encoder.now)
             self._at_once = graph.at_once
-        return self._matches(changes)
+        self._rows.large |= self._reading.large
 
     def _pass(self, end: int) -> Matches:
         """Take note of an event that no query reads, where no answer waits: time passes, nothing else."""
@@ -137,26 +210,31 @@ class Session:
 
     def advance(self, time: int | datetime) -> Matches:
         """Promise that no event that ends at or before `time` will come; what waited for that is answered."""
-        self._open()
-        ticks = self._ticks(time)
-        self._advanced = max(self._advanced, ticks)
-        return self._told(advanced(ticks) if ticks < END_OF_TIME else end())
+        with self._lock:
+            self._open()
+            ticks = self._ticks(time)
+            self._advanced = max(self._advanced, ticks)
+            return self._told(advanced(ticks) if ticks < END_OF_TIME else end())
 
     def promise(self, type: str | None, time: int | datetime, *, source: str | None = None) -> Matches:
         """Promise that every later event of a type (None: of all) from a source (None: from any) ends after `time`.
 
         Answers that waited for that are given. A promise that says less than an earlier one changes nothing.
         """
-        self._open()
-        ticks, source = self._ticks(time), None if source is None else str(source)
-        self._promised[type, source] = max(ticks, self._promised.get((type, source), BEGINNING))
-        return NOTHING if self._graph is None else self._told(self._graph.guarantee(type, ticks, source))
+        if type is not None and not isinstance(type, str):
+            raise InputError("the type of a promise is a text", hint="None stands for all types")
+        with self._lock:
+            self._open()
+            ticks, source = self._ticks(time), None if source is None else str(source)
+            self._promised[type, source] = max(ticks, self._promised.get((type, source), BEGINNING))
+            return NOTHING if self._graph is None else self._told(self._graph.guarantee(type, ticks, source))
 
     def close(self) -> Matches:
         """End the stream; the last matches."""
-        self._open()
-        self._closed = True
-        return self._told(end())
+        with self._lock:
+            self._open()
+            self._closed = True
+            return self._told(end())
 
     def _told(self, items: Items) -> Matches:
         return Matches([]) if self._graph is None else self._matches(self._graph.push(items))
@@ -171,16 +249,19 @@ class Session:
 
     def save(self) -> bytes:
         """Everything that the session knows, to be continued elsewhere by `query.stream(state=...)`."""
-        self._open()
-        graph = self._graph
-        words = {
-            "advanced": self._advanced,
-            "promised": [[*pair, time] for pair, time in self._promised.items()],
-            "schema": None if graph is None or self._schema is None else schema_words(self._schema),
-        }
-        shown = {} if self._time is None else {"time": pa.table({"time": pa.array([], self._time)})}
-        own = Part("session", 0, encode("session", words, shown))
-        return pack([own, *([] if graph is None else nested("graph", graph.snapshot()))])
+        with self._lock:
+            self._open()
+            graph = self._graph
+            words = {
+                "advanced": self._advanced,
+                "promised": [[*pair, time] for pair, time in self._promised.items()],
+                "schema": None if graph is None or self._schema is None else schema_words(self._schema),
+                "timed_ids": self._timed_ids,
+                "rows": self._reading.words(),
+            }
+            shown = {} if self._time is None else {"time": pa.table({"time": pa.array([], self._time)})}
+            own = Part("session", 0, encode("session", words, shown))
+            return pack([own, *([] if graph is None else nested("graph", graph.snapshot()))])
 
     def restore(self, state: bytes) -> None:
         """Take up a saved state; the session must be new and of the same queries.
@@ -189,20 +270,33 @@ class Session:
         """
         if self._graph is not None and self._graph.seen:
             raise StateError("this session has seen events already", hint="restore into a new session")
-        parts = unpack(state)
+        with self._lock, reading():
+            mark = self._reading.mark()
+            try:
+                self._take_up(unpack(state))
+            except BaseException:
+                self._reading.reset(mark)
+                raise
+
+    def _take_up(self, parts: list[Part]) -> None:
         stored = decode(only_part("session", parts).data, "session")
         words = stored.words
         schema = None if words["schema"] is None else schema_from(words["schema"])
-        with reading():
-            promised = {(type, source): time for type, source, time in words["promised"]}
-            time = stored.tables["time"].schema.field("time").type if "time" in stored.tables else None
-        graph = self._graph
+        passed = as_number(words["advanced"])
+        promised = {(type, source): as_number(time) for type, source, time in words["promised"]}
+        time = stored.tables["time"].schema.field("time").type if "time" in stored.tables else None
+        if "rows" in words:
+            self._reading.restore(words["rows"])
+        elif schema is not None:  # saved before sessions kept this
+            self._reading.assume(schema.common.values())
+        graph, timed = self._graph, words.get("timed_ids", False)  # a state of 0.2 keeps its ids
         if schema is not None:
             declared = self._schema if self._declared else None
-            graph = self._build(_open_schema(schema) if declared is None else declared)
+            graph = self._build(_open_schema(schema) if declared is None else declared, timed)
             graph.restore(within("graph", parts))
-        self._graph, self._advanced, self._promised, self._time = graph, words["advanced"], promised, time
+        self._graph, self._advanced, self._promised, self._time = graph, passed, promised, time
         self._schema = self._schema if self._declared else schema
+        self._timed_ids = timed
 
     def _open(self) -> None:
         if self._closed:
@@ -228,7 +322,7 @@ class Session:
 
     def _rebuilt(self, schema: Schema) -> QueryGraph:
         """Build a graph for a larger schema; it takes up the state of the old one, and what was promised before."""
-        graph = self._build(_open_schema(schema))
+        graph = self._build(_open_schema(schema), self._timed_ids)
         if self._graph is not None:
             graph.restore(self._graph.snapshot())
         for (type, source), time in self._promised.items():  # also those about types that nobody read before
@@ -262,18 +356,20 @@ class Session:
 
 def _open_schema(schema: Schema) -> Schema:
     """A live stream may still bring any type and any attribute."""
-    return Schema(schema.types, schema.common, True, True, schema.unit, schema.intervals)
+    return replace(schema, open_types=True, open_fields=True)
 
 
-def as_batch(events: Any) -> pa.RecordBatch:
-    """What was pushed, as one batch."""
-    if isinstance(events, pa.RecordBatch):
-        return events
-    if isinstance(events, (Mapping, Event)):
-        return from_dicts([events])
-    if isinstance(events, list):
-        return from_dicts(events)
-    return one_batch(as_table(events))
+def as_batch(events: Any, columns: Columns) -> pa.RecordBatch:
+    """Arrow data and frames as one batch, with times read that are written as texts."""
+    batch = events if isinstance(events, pa.RecordBatch) else one_batch(as_table(events))
+    names = columns.resolve(batch.schema.names) if batch.num_rows else columns
+    for name in (names.time, names.end):
+        place = batch.schema.get_field_index(name) if name is not None else -1
+        if place >= 0 and is_text(batch.schema.types[place]):
+            times, unreadable = read_texts(batch.column(place))
+            if not unreadable.any():  # else the encoder names the row
+                batch = batch.set_column(place, name, times)
+    return batch
 
 
 def _instant(batch: pa.RecordBatch, columns: Columns) -> pa.DataType | None:
@@ -289,7 +385,7 @@ def shown_counters(graph: QueryGraph) -> dict[str, int]:
     counted = graph.counters
     total = {"events": counted.seen, "relevant": counted.relevant, "late": counted.late}
     total |= {"duplicates": counted.duplicates, "matches": counted.matches, "retracted": counted.retracted}
-    total["waiting"] = counted.waiting
+    total |= {"waiting": counted.waiting, "keyless": counted.keyless}
     if graph.order.kind == "auto":
         total["switches"] = graph.switches
     if broken := graph.intake.broken.total():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from typing import IO, Any
@@ -13,7 +12,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
-from tocsin.engine.tables import flat, joined
+from tocsin.engine.tables import first_rows, flat, joined
 from tocsin.errors import InputError
 from tocsin.run.atomic import whole_file
 from tocsin.run.matches import Matches
@@ -46,7 +45,7 @@ def _plain(value: Any) -> Any:
 
 def write_matches(matches: Matches, format: str, out: IO[bytes], *, limit: int | None = None) -> None:
     """The matches in one of FORMATS, as bytes."""
-    tables = _limited(matches.tables(), limit)
+    tables = matches.tables() if limit is None else first_rows(matches.tables(), limit)
     match format:
         case "jsonl":
             for match in Matches(tables):
@@ -70,17 +69,6 @@ def write_file(matches: Matches, format: str, path: str | os.PathLike[str], *, l
     """Write matches to a file, which appears only when everything went well."""
     with whole_file(path) as part, part.open("wb") as out:
         write_matches(matches, format, out, limit=limit)
-
-
-def _limited(tables: Iterable[pa.Table], limit: int | None) -> list[pa.Table]:
-    tables = list(tables)
-    if limit is None:
-        return tables
-    kept = []
-    for table in tables:
-        kept.append(table.slice(0, limit))
-        limit -= kept[-1].num_rows
-    return kept
 
 
 def _simple(table: pa.Table) -> pa.Table:

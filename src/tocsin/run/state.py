@@ -16,6 +16,7 @@ def schema_words(schema: Schema) -> dict[str, Any]:
         "open": [schema.open_types, schema.open_fields],
         "unit": schema.unit,
         "intervals": schema.intervals,
+        "eid": None if schema.eid is None else str(schema.eid),
     }
 
 
@@ -24,7 +25,11 @@ def schema_from(words: dict[str, Any]) -> Schema:
     with reading("the schema of the saved state"):
         types = {name: _fields(each) for name, each in words["types"].items()}
         open_types, open_fields = words["open"]
-        return Schema(types, _fields(words["common"]), open_types, open_fields, words["unit"], words["intervals"])
+        eid = words.get("eid", Kind.NULL)  # states of 0.2 do not say
+        return Schema(
+            types, _fields(words["common"]), open_types, open_fields, words["unit"], words["intervals"],
+            eid=None if eid is None else Kind(eid),
+        )  # fmt: skip
 
 
 def _field(field: Field) -> list[Any]:
