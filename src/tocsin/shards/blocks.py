@@ -14,11 +14,13 @@ import pyarrow.compute as pc
 from tocsin.codec import CRC, UNCHECKED, decode, encode
 from tocsin.encode.arrow import marks
 from tocsin.encode.batch import HINTS, TimesAndEids, frame
+from tocsin.encode.keyless import keyless_rows
 from tocsin.errors import InputError
-from tocsin.items import Ints
+from tocsin.items import Bools, Ints
 from tocsin.shards.job import Job
 
 SHARD, COPY = "__shard", "__copy"
+KEYLESS = "__keyless"  # whether a query does not see the row, because it lacks an attribute of the key
 LARGE = 1 << 26  # so many bytes of rows are sent on at once
 KIND = "block"
 PACKED = pa.schema([("shard", pa.int32()), ("note", pa.string()), ("block", pa.binary())])
@@ -66,14 +68,18 @@ def larger(batches: Iterable[pa.RecordBatch], rows: int = 1 << 16) -> Iterator[p
 
 @dataclass(slots=True)
 class Note:
-    """What a task tells every shard: the clock of each source, the number of events, and unusable rows."""
+    """What a task tells every shard: the clock of each source, numbers of events, and unusable rows.
+
+    `keyless` counts the events that a query does not see, because they lack an attribute of its key.
+    """
 
     clocks: dict[str, int] = field(default_factory=dict)
     events: int = 0
     bad: list[str] = field(default_factory=list)
+    keyless: int = 0
 
     def text(self) -> str:
-        return json.dumps([self.clocks, self.events, self.bad])
+        return json.dumps([self.clocks, self.events, self.bad, self.keyless])
 
     @staticmethod
     def read(text: str) -> Note:
@@ -116,7 +122,8 @@ class Packer:
         good = self.routed(good)
         shards = good.column(SHARD).to_numpy(zero_copy_only=False)
         shards = np.where(np.isnan(shards), -1, shards).astype(np.int64) if shards.dtype.kind == "f" else shards
-        self._split(good.drop_columns([SHARD]), shards)
+        own = [name for name in (SHARD, KEYLESS) if name in good.schema.names]
+        self._split(good.drop_columns(own), shards)
 
     def routed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows with their shard in a column; rows that Spark sends have it already."""
@@ -130,7 +137,10 @@ class Packer:
         """Update the clock of each source, the largest end it has sent; rows that no query reads count too."""
         columns = self.job.columns
         copies = _copies(rows)
-        self.note.events += rows.num_rows if copies is None else int(np.count_nonzero(~(copies > 0)))
+        first = np.ones(rows.num_rows, np.bool_) if copies is None else ~(copies > 0)
+        self.note.events += int(np.count_nonzero(first))
+        if self.job.needs:
+            self.note.keyless += int(np.count_nonzero(first & self._keyless(rows)))
         clocks = self.note.clocks
         if columns.source is None:
             clocks[""] = max(clocks.get("", int(ends[0])), int(ends.max()))
@@ -141,6 +151,12 @@ class Packer:
             name = sources.dictionary[code].as_py() if code < len(sources.dictionary) else ""
             last = int(ends[codes == code].max())
             clocks[name] = max(clocks.get(name, last), last)
+
+    def _keyless(self, rows: pa.RecordBatch) -> Bools:
+        """Which rows lack a key; rows that Spark sends say so themselves, since not all of their values travel."""
+        if KEYLESS in rows.schema.names:
+            return marks(rows.column(KEYLESS))
+        return keyless_rows(rows, self.job.columns.type, self.job.needs)
 
     def _split(self, rows: pa.RecordBatch, shards: Ints) -> None:
         if not rows.num_rows:
@@ -165,7 +181,7 @@ class Packer:
         numbers = range(self.job.count) if last else sorted(self.rows)
         notes: list[str | None] = []
         blocks: list[bytes | None] = []
-        told = Note(self.note.clocks, self.note.events).text()
+        told = Note(self.note.clocks, self.note.events, keyless=self.note.keyless).text()
         for number in numbers:
             pieces = self.rows.get(number)
             blocks.append(as_bytes(pa.Table.from_batches(pieces)) if pieces else None)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
-from tocsin.codec import VERSION, check_version, reading
+from tocsin.codec import VERSION, as_record, check_version, reading
 from tocsin.errors import StateError
 
 PLACE = "the checkpoint"
@@ -29,8 +29,8 @@ class Known:
 class Identity:
     """All that a later run is compared with; `layout` is the number of shards of each group."""
 
-    units: dict[str, Known] = field(default_factory=dict)
-    layout: list[int] = field(default_factory=list)
+    units: dict[str, Known]
+    layout: list[int]
 
     def data(self) -> bytes:
         return json.dumps({"format": VERSION, **asdict(self)}, indent=1).encode()
@@ -40,8 +40,7 @@ class Identity:
         with reading("the checkpoint's description"):
             state = json.loads(data)
             check_version(state.pop("format"), PLACE)
-            units = {name: Known(**each) for name, each in state.pop("units").items()}
-            return Identity(units=units, **state)
+            return as_record(Identity, state)
 
 
 def admit(known: Mapping[str, Known], here: Mapping[str, Known]) -> dict[str, Known]:

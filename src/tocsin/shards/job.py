@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from tocsin.graph.query_graph import QueryGraph
 from tocsin.order.strategy import IN_ORDER, Strategy
 from tocsin.plan.block import Plan
 from tocsin.plan.expr import Agg, Bound, Col, User, walk
-from tocsin.plan.facts import reads
+from tocsin.plan.facts import key_needs, reads
 from tocsin.plan.rewrite import all_blocks
 from tocsin.schema import Schema
 from tocsin.shards.identity import Identity, Known
@@ -67,6 +68,11 @@ class Job:
         """How many shards each group has."""
         return [each.count for each in self.shards]
 
+    @cached_property
+    def needs(self) -> dict[str, frozenset[str]]:
+        """The attributes of keys that may be missing, each with the types of events that must have it."""
+        return key_needs(plan for each in self.shards for unit in each.group.units for plan in unit.plans)
+
     @property
     def identity(self) -> Identity:
         units = [unit for each in self.shards for unit in each.group.units]
@@ -76,11 +82,11 @@ class Job:
     def of_shard(self, number: int) -> Shards:
         return next(each for each in self.shards if each.first <= number < each.first + each.count)
 
-    def graph(self, group: Group, units: Iterable[Unit]) -> tuple[QueryGraph, list[int]]:
+    def graph(self, group: Group, units: Iterable[Unit], *, timed_ids: bool = True) -> tuple[QueryGraph, list[int]]:
         """Build the query graph of some units of a group; also return the number of the plan behind each stage."""
         self.kernels.unpack()
         own = own_columns(group)
-        plans = [plan for unit in units for plan in at_home(unit, own)]
+        plans = [replace(plan, timed_ids=timed_ids) for unit in units for plan in at_home(unit, own)]
         numbers = [number for unit in units for number in unit.numbers]
         schema = with_own(self.schema, own.values()) if own else self.schema
         return QueryGraph(
@@ -130,8 +136,7 @@ def carried(plans: Iterable[Plan], shown: frozenset[int], schema: Schema, column
     if columns.eid is None:
         return None
     for number, plan in enumerate(plans):
-        for attrs in reads(plan).values():
-            found |= attrs
+        found.update(plan.needs, *reads(plan).values())
         if not plan.outputs and number in shown:
             return None
         for output in plan.outputs:

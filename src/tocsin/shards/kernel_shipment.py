@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tocsin.engine import runtime
 from tocsin.engine.detector import Detector
-from tocsin.engine.module_cache import cache_directory
+from tocsin.engine.module_cache import DIGESTS, cache_folder, code_files, make_agree
 
-SHARED = "TOCSIN_CACHE"
+SHIPMENTS = "shipments"  # what processes that pack or unpack wait for
 
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """Files of the kernel cache, each as name, modification time in nanoseconds (Numba checks it) and content."""
+    """Files of the kernel cache, each as name and content."""
 
-    files: tuple[tuple[str, int, bytes], ...] = ()
+    files: tuple[tuple[str, bytes], ...] = ()
 
     def unpack(self) -> None:
-        """Write the kernels into the cache of this machine; files that exist are left alone."""
-        folder = _writable(cache_directory())
-        os.environ[SHARED] = str(folder)
-        for name, changed, content in self.files:
-            path = folder / name
-            if not path.exists():
-                _write(path, changed, content)
+        """Write the kernels into the cache of this machine, unless they are there; without one they are compiled."""
+        if not self.files:
+            return
+        with suppress(OSError), cache_folder(SHIPMENTS) as folder:
+            if not all((folder / name).exists() for name, _ in self.files):
+                for name, content in self.files:
+                    make_agree(folder / name, content)
 
 
 def packed(detectors: Iterable[Detector], *, eids: bool) -> Shipment:
@@ -38,35 +37,17 @@ def packed(detectors: Iterable[Detector], *, eids: bool) -> Shipment:
         for branch in detector.branches:
             ranked = eids or any(other.needs_order for other in detector.branches)
             names.update(branch.compile_ahead(eids=ranked))
-    folder = cache_directory()
-    found = [path for name in sorted(names) for path in (folder / f"{name}.py", *folder.rglob(f"{name}.*.nb?"))]
-    if names:  # and what the host calls of the library
-        name = runtime.library(True).__name__
-        found += [folder / f"{name}.py"]
-        found += [path for entry in sorted(runtime.ENTRIES) for path in folder.rglob(f"{name}.{entry}-*.nb?")]
-    return Shipment(
-        tuple((str(path.relative_to(folder)), path.stat().st_mtime_ns, path.read_bytes()) for path in found)
-    )
+    if not names:
+        return Shipment()
+    with cache_folder(SHIPMENTS) as folder:
+        found = [path for name in sorted(names) for path in _files(folder, name)]
+        library = runtime.library(True).__name__
+        called = tuple(f"{library}.{entry}-" for entry in runtime.ENTRIES)  # by the host; kernels have the rest inside
+        found += [path for path in _files(folder, library) if path.suffix[:3] != ".nb" or path.name.startswith(called)]
+        return Shipment(tuple((str(path.relative_to(folder)), path.read_bytes()) for path in found))
 
 
-def _writable(folder: Path) -> Path:
-    """Return the folder, or a temporary one where it cannot be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return folder
-    except OSError:
-        pass
-    other = Path(tempfile.gettempdir()) / f"tocsin-{os.getuid()}"
-    other.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return other
-
-
-def _write(path: Path, changed: int, content: bytes) -> None:
-    """Write a file beside its place and rename it, since several workers may write it at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.utime(temporary, ns=(changed, changed))
-    Path(temporary).replace(path)
+def _files(folder: Path, name: str) -> list[Path]:
+    """All files of a module in the cache."""
+    machine_code = [path for place in folder.rglob("*/") for path in code_files(name, place)]
+    return [folder / f"{name}.py", folder / f"{name}{DIGESTS}", *machine_code]

@@ -30,12 +30,15 @@ class Cohort:
 class Live:
     """The query graphs of a shard, up to date with all blocks before `next`; `since` says where each unit began."""
 
-    def __init__(self, job: Job, shards: Shards, since: Mapping[str, int]) -> None:
+    def __init__(self, job: Job, shards: Shards, since: Mapping[str, int], *, timed_ids: bool = True) -> None:
         self.job, self.next, self.token = job, 0, ""
         by_since: dict[int, list[Unit]] = {}
         for unit in shards.group.units:
             by_since.setdefault(since[unit.name], []).append(unit)
-        self.cohorts = [Cohort(block, *job.graph(shards.group, units)) for block, units in sorted(by_since.items())]
+        self.cohorts = [
+            Cohort(block, *job.graph(shards.group, units, timed_ids=timed_ids))
+            for block, units in sorted(by_since.items())
+        ]
 
     @property
     def graphs(self) -> list[QueryGraph]:

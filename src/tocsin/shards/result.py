@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tocsin.encode.columns import Columns
+from tocsin.encode.columns import Columns, eid_kind
 from tocsin.engine.changes import ChangeBatch, arrow_type
 from tocsin.engine.tables import with_times
 from tocsin.errors import TocsinError
 from tocsin.plan.block import Plan, Variable
 from tocsin.plan.expr import Col
-from tocsin.schema import Field
+from tocsin.schema import EID, RESULT_COLUMNS, Field
 
 DETAILS = pa.field("details", pa.string())
 
@@ -25,18 +25,10 @@ def result_schema(
     `names` are the names of all queries: their matches have a text for an eid.
     """
     instant = pa.int64() if time is None else pa.timestamp("us", time.tz if pa.types.is_timestamp(time) else None)
-    fields: dict[str, pa.DataType] = {
-        "query": pa.string(), "kind": pa.string(), "match_id": pa.string(), "op": pa.int8(),
-        "start": instant, "end": instant, "settled_at": instant,
-    }  # fmt: skip
-    head = set(fields)
+    known = (pa.string(), pa.string(), pa.string(), pa.int8(), instant, instant, instant)
+    fields: dict[str, pa.DataType] = dict(zip(RESULT_COLUMNS, known, strict=True))
     for plan in plans:
         for name, type in _own(plan, names, rows, columns, instant).items():
-            if name in head:
-                raise TocsinError(
-                    f"a result has a column {name!r} already",
-                    hint=f"give the SELECT column or the variable another name: SELECT ... AS my_{name}",
-                )
             fields[name] = type if name not in fields else _common(name, fields[name], type)
     return pa.schema(list(fields.items()))
 
@@ -45,8 +37,8 @@ def _own(
     plan: Plan, names: frozenset[str], rows: pa.Schema, columns: Columns, instant: pa.DataType
 ) -> dict[str, pa.DataType]:
     """The variables or SELECT columns of one plan."""
+    eid = pa.string() if columns.eid is None else rows.field(columns.eid).type
     if not plan.outputs:
-        eid = pa.string() if columns.eid is None else rows.field(columns.eid).type
         return {
             each.name: _variable(each, rows, pa.string() if names & set(each.types) else eid, instant)
             for each in plan.variables
@@ -55,9 +47,12 @@ def _own(
     found = {}
     for output in plan.outputs:
         expr = output.expr
-        plain = isinstance(expr, Col) and not plan.variables[expr.leaf].repeated
-        kind = arrow_type(expr.kind, expr.scale)
-        shown = _attribute(Field(expr.attr, expr.kind, expr.scale), rows) if plain and isinstance(expr, Col) else kind
+        if isinstance(expr, Col) and expr.attr == EID:
+            shown = eid if eid_kind(eid) is expr.kind else pa.string()  # beside matches every eid is a text
+        elif isinstance(expr, Col) and not plan.variables[expr.leaf].repeated:
+            shown = _attribute(Field(expr.attr, expr.kind, expr.scale), rows)
+        else:
+            shown = arrow_type(expr.kind, expr.scale)
         found[output.name] = pa.string() if pa.types.is_null(shown) else shown
     return found
 
@@ -88,7 +83,8 @@ def _common(name: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
         return pa.float64()
     raise TocsinError(
         f"column {name!r} of the result is {left} in one query and {right} in another",
-        hint=f"give it another name in one of them (SELECT ... AS other_{name}), or detect them apart",
+        hint=f"give it another name in one of them (SELECT ... AS other_{name}), or say HIDDEN behind the name of a "
+        "query that only others read",
     )
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from tocsin.codec import damaged, decode, encode, reading, stamp
+from tocsin.codec import as_record, damaged, decode, encode, reading, stamp
 from tocsin.encode.batch import one_batch
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING, END_OF_TIME
@@ -32,7 +32,7 @@ from tocsin.shards.watermark import Slack
 
 TAIL = 8  # the newest blocks stay as they are, so that a worker that missed a few batches can catch up
 MERGED = 16  # so many older blocks of one size become one
-KIND = "shard"
+KIND, BLOCK = "shard", "a block of the stored state"
 KEPT_ALIVE = 64  # shards whose detectors a worker keeps in memory
 
 
@@ -78,6 +78,7 @@ class Head:
     blocks: list[StoredBlock] = field(default_factory=list)
     order: str = ""  # the strategy, where it is not to sort
     memories: list[bytes] = field(default_factory=list)  # what operators know beyond the events
+    timed_ids: bool = False  # match ids cover the times of events; a checkpoint of 0.2 keeps those that do not
 
     @property
     def clock(self) -> int:
@@ -93,11 +94,8 @@ class Head:
     def read(data: bytes) -> Head:
         stored = decode(data, KIND, "the state of a shard")
         with reading("the state of a shard"):
-            words = dict(stored.words)
-            blocks = [StoredBlock(**each) for each in words.pop("blocks")]
-            units = {name: Known(**each) for name, each in words.pop("units").items()}
-            remembered = [stored.blobs[str(at)] for at in range(words.pop("memories"))]
-            return Head(**words, blocks=blocks, units=units, memories=remembered)
+            remembered = [stored.blobs[str(at)] for at in range(stored.words["memories"])]
+            return as_record(Head, {**stored.words, "memories": remembered})
 
 
 _alive: OrderedDict[tuple[str, str, int], Live] = OrderedDict()
@@ -113,7 +111,7 @@ class Shard:
         self.job, self.number, self.order, self.store = job, number, order, store
         self.shards = job.of_shard(number)
         data = store.read_head()
-        self.head = Head(uuid.uuid4().hex) if data is None else Head.read(data)
+        self.head = Head(uuid.uuid4().hex, timed_ids=True) if data is None else Head.read(data)
         self._admit()
 
     def batch(self, notes: Iterable[Note], tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
@@ -122,9 +120,10 @@ class Shard:
         if head.closed:
             raise StateError("the stream was closed and now goes on", hint="start with a new checkpoint")
         live = self._revived()
-        before, events, bad = head.guarantee, 0, []
+        before, events, keyless, bad = head.guarantee, 0, 0, []
         for note in notes:
             events += note.events
+            keyless += note.keyless
             bad += note.bad
             for source, clock in note.clocks.items():
                 head.clocks[source] = max(head.clocks.get(source, clock), clock)
@@ -138,7 +137,7 @@ class Shard:
         self._commit(live)
         yield from self.job.reports("late", late)
         yield from self.job.reports("bad", bad)
-        yield from self._metrics(live, events, len(late), len(bad), found)
+        yield from self._metrics(live, events, keyless, len(late), len(bad), found)
 
     def close(self) -> Iterator[pa.RecordBatch]:
         """End the stream: settle every answer and remove the log."""
@@ -153,7 +152,7 @@ class Shard:
         # These detectors have seen the end, and their version would not tell: should this attempt be lost, the next one
         # must not find them.
         self.store.write_head(self.head.data())
-        yield from self._metrics(live, 0, 0, 0, found)
+        yield from self._metrics(live, 0, 0, 0, 0, found)
 
     def seed(self, note: Note, guarantee: int, tables: list[pa.Table]) -> None:
         """Start with the events and clocks of another checkpoint, whose answers were given there."""
@@ -195,7 +194,7 @@ class Shard:
         missed = None if live is None else self._missed(live)
         if live is None or missed is None:
             since = {name: known.since for name, known in head.units.items()}
-            live, missed = Live(self.job, self.shards, since), head.blocks
+            live, missed = Live(self.job, self.shards, since, timed_ids=head.timed_ids), head.blocks
         blocks = [(block.number, self._rows(block)) for block in missed if block.size]
         with remembered(live.graphs, head.memories):
             live.replay(blocks, head.guarantee, head.clock)
@@ -265,7 +264,8 @@ class Shard:
         return rows if reach is None else rows.only(rows.ends >= self.head.guarantee - reach - 1)
 
     def _rows(self, block: StoredBlock) -> TimedRows:
-        return TimedRows.of(self._coded(self._stored(block)), self.job)
+        with reading(BLOCK):
+            return TimedRows.of(self._coded(self._stored(block)), self.job)
 
     def _coded(self, rows: pa.Table) -> pa.Table:
         """Return rows with dictionary-coded types; with texts, where matches of other queries are read beside them."""
@@ -276,7 +276,7 @@ class Shard:
         """Read the stored rows of a block; refuse bytes that are not exactly those that were written."""
         data = self.store.read(block.number)
         if data is None or (len(data), stamp(data)) != (block.size, block.check):
-            raise damaged("a block of the stored state", "it is missing, or not the one that was written last")
+            raise damaged(BLOCK, "it is missing, or not the one that was written last")
         return as_table(data)
 
     def _forget(self) -> None:
@@ -297,7 +297,8 @@ class Shard:
         tables = [self._stored(block) for block in several if block.size]
         last = several[-1]
         self._remove(several)
-        rows = pa.concat_tables(tables, promote_options="default").combine_chunks() if tables else None
+        with reading(BLOCK):
+            rows = pa.concat_tables(tables, promote_options="default").combine_chunks() if tables else None
         data = b"" if rows is None else as_bytes(rows, stored=True)
         if data:
             self.store.write(last.number, data)
@@ -313,12 +314,15 @@ class Shard:
 
     # --- what is said besides matches ---
 
-    def _metrics(self, live: Live, events: int, late: int, bad: int, found: int) -> Iterator[pa.RecordBatch]:
+    def _metrics(
+        self, live: Live, events: int, keyless: int, late: int, bad: int, found: int
+    ) -> Iterator[pa.RecordBatch]:
         head = self.head
         state = sum(block.size for block in head.blocks)
         told = {
             "shard": self.number, "queries": [unit.name for unit in self.shards.group.units],
-            "events": events if self.number == 0 else 0, "late": late, "bad": bad, "held": live.waiting,
+            "events": events if self.number == 0 else 0, "keyless": keyless if self.number == 0 else 0,
+            "late": late, "bad": bad, "held": live.waiting,
             "matches": found, "state_bytes": state, "blocks": len(head.blocks),
             "watermark": head.guarantee if BEGINNING < head.guarantee < END_OF_TIME else None,
             "idle": self.order.silent(head.clocks),

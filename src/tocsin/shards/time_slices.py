@@ -27,6 +27,11 @@ class Slices:
     back: int  # how far before its beginning a slice must look
     ahead: int  # and how far behind its end
 
+    def span(self, number: int) -> tuple[int, int]:
+        """Return the ends of events that a slice must see: from the first of them up to the second."""
+        low = self.first + number * self.length
+        return low - self.back, low + self.length + self.ahead
+
     def owned(self, changes: ChangeBatch, number: int) -> ChangeBatch:
         """Return the changes that belong to this slice."""
         low = self.first + number * self.length

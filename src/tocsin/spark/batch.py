@@ -16,7 +16,7 @@ from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import end
 from tocsin.shards.blocks import COPY, SHARD, described, judged, larger, unusable_row
 from tocsin.shards.job import Job, Shards
-from tocsin.spark.event_frame import EventFrame, column
+from tocsin.spark.event_frame import EventFrame, check_names, column
 from tocsin.spark.shuffle import Sent
 
 Batches = Iterator[pa.RecordBatch]
@@ -28,6 +28,7 @@ def detect_batch(events: EventFrame, sent: Sent, job: Job, *, work: Callable[[Jo
     ends = events.columns.end or events.columns.time
     rows = sent.df.repartition(1) if job.count == 1 else sent.df.repartitionById(job.count, column(SHARD))
     rows = rows.drop(SHARD, COPY).sortWithinPartitions(column(ends))
+    check_names(rows)
     schema = from_arrow_schema(job.result)
     return rows.mapInArrow((work or worker)(job), schema)
 

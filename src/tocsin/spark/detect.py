@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from tocsin.encode.columns import Columns
-from tocsin.errors import InputError, TocsinError
+from tocsin.errors import InputError, TocsinError, TocsinWarning
 from tocsin.functions import Function, registered
 from tocsin.order.strategy import check_limit
 from tocsin.plan.block import Plan
-from tocsin.run.query import Query, as_bytes, as_schema, check_endless, plans_of
+from tocsin.run.query import Query, as_bytes, check_endless, declared_schema, notes_of, plans_of
 from tocsin.run.query import query as as_query
 from tocsin.run.schemas import check_unit
 from tocsin.schema import Schema
@@ -29,6 +29,7 @@ from tocsin.shards.watermark import FORMS, Slack, parse_order
 from tocsin.spark.batch import detect_batch
 from tocsin.spark.event_frame import EventFrame, column, open_frame
 from tocsin.spark.rescale import carried_over
+from tocsin.spark.setup.jvm import NoJvmError, cores
 from tocsin.spark.setup.session import same_python
 from tocsin.spark.shuffle import Sent, end_of, send, travelling
 from tocsin.spark.stream import detect_stream
@@ -88,8 +89,9 @@ def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: A
     memory_limit for each shard of a stream that is looked at as it comes (not sorted): "200 MB"; the rest goes to disk
     idle         after which silence a source is no longer waited for ("5 min"); `sources` names those to wait for
     buckets      into how many parts the events of a key are divided (default: one for each core)
-    schema       types and attributes, where the frame does not say enough
-    all          show the matches of queries that only feed others too
+    schema       types and attributes, where the frame does not say enough; what a query mentions and nobody has is
+                 empty, with a warning, or with strict=True an error
+    all          show the matches of HIDDEN queries too
     unknown      "ignore" or "error": what to do with a type that the schema does not have
     bad_rows     "fail" or "keep": rows without time or type end the job, or become rows of kind "bad"
     end_of_stream  close the stream when an availableNow run has read everything, and settle what waits
@@ -97,7 +99,10 @@ def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: A
     carry_over   the checkpoint of an earlier stream whose state this one begins with, with other buckets perhaps; the
                  source must go on where the earlier one stopped
     """
-    return prepare(events, query, **options).run()
+    prepared = prepare(events, query, **options)
+    for note in notes_of(prepared.plans):
+        warnings.warn(note, TocsinWarning, stacklevel=2)
+    return prepared.run()
 
 
 def detector(query: Any, **options: Any) -> Callable[[DataFrame], DataFrame]:
@@ -122,6 +127,7 @@ def prepare(
     memory_limit: int | str | None = None,
     buckets: int | None = None,
     schema: Schema | Mapping[str, Any] | None = None,
+    strict: bool = False,
     all: bool = False,
     unknown: Literal["ignore", "error"] = "ignore",
     bad_rows: Literal["fail", "keep"] = "fail",
@@ -136,7 +142,7 @@ def prepare(
     _one_of("unknown", unknown, ("ignore", "error"))
     _one_of("bad_rows", bad_rows, ("fail", "keep"))
     columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit)
-    frame = open_frame(events, columns, as_schema(schema) or asked.schema)
+    frame = open_frame(events, columns, declared_schema(schema, asked.schema, strict=strict))
     same_python(frame.df.sparkSession)
     plans = plans_of(asked.queries, frame.schema)
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
@@ -239,6 +245,8 @@ def _read_by_workers(
         return (files, sliced(files, job, buckets or SLICES_PER_CORE * _cores(frame))), None, ""
     except Unfit as reason:
         return None, None, str(reason)
+    except NoJvmError as reason:
+        return None, None, reason.message
 
 
 def check_functions(spark: SparkSession, functions: Mapping[str, Function]) -> None:
@@ -322,7 +330,7 @@ def _shards(frame: EventFrame, groups: Iterable[Group], buckets: int | None) -> 
 
 
 def _cores(frame: EventFrame) -> int:
-    return int(frame.df.sparkSession.sparkContext.defaultParallelism)
+    return cores(frame.df.sparkSession)
 
 
 def _divided(frame: EventFrame, job: Job, buckets: int | None) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
-from tocsin.encode.columns import Columns, field_of, infer_schema
-from tocsin.errors import InputError
+from tocsin.encode.columns import Columns, arrow_type, field_of, infer_schema
+from tocsin.errors import InputError, TocsinWarning
 from tocsin.schema import Field, Schema
 
 WHOLE_TYPES = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
@@ -53,14 +54,21 @@ def open_frame(frames: Any, columns: Columns, declared: Schema | None = None) ->
             hint="tocsin.query(...).detect(...) takes files, tables and iterables without Spark",
         )
     columns = columns.resolve(df.columns)
-    df = _readable(_checked(df, columns), columns)
+    whole, df = df.schema.fields, _readable(_checked(df, columns), columns)
+    unreadable = {field.name: field.dataType.simpleString() for field in whole if field.name not in df.columns}
+    if declared is not None and not declared.strict:
+        df = _with_absent(df, declared, unreadable)
     rows = to_arrow_schema(df.schema, timezone="UTC")
-    schema = infer_schema(rows, columns)
+    schema = replace(infer_schema(rows, columns), unreadable=unreadable)
     if types is not None:
         schema = replace(schema, types=types, common={}, open_types=False)
     if declared is not None:
-        schema = replace(declared, unit=declared.unit or schema.unit, intervals=schema.intervals)
-        _fitting(declared, rows)
+        unit = declared.unit or schema.unit
+        schema = replace(
+            declared, unit=unit, intervals=schema.intervals, clashes=schema.clashes, unreadable=schema.unreadable,
+            eid=schema.eid,
+        )  # fmt: skip
+        _fitting(declared, rows, unreadable)
     return EventFrame(df, columns, rows, schema)
 
 
@@ -76,8 +84,8 @@ def _union(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[DataFrame
         resolved = columns.resolve(df.columns)
         df = _checked(df, resolved)
         known = [field_of(field) for field in to_arrow_schema(_readable(df, resolved).schema, timezone="UTC")]
-        taken = resolved.taken()
-        types[name] = {field.name: field for field in known if field is not None and field.name not in taken}
+        attributes = resolved.attributes(df.columns)
+        types[name] = {field.name: field for field in known if field is not None and field.name in attributes}
         whole = df if whole is None else _joined(whole, df, name)
     assert whole is not None
     return whole, types
@@ -140,21 +148,44 @@ def _readable(df: DataFrame, columns: Columns) -> DataFrame:
     return df if len(keep) == len(df.columns) else df.select(*(column(name) for name in keep))
 
 
-def _fitting(declared: Schema, rows: pa.Schema) -> None:
+def _with_absent(df: DataFrame, declared: Schema, unreadable: Mapping[str, str]) -> DataFrame:
+    """The frame with a column of nulls for each attribute that the schema declares and that this frame lacks."""
+    known = {field.name: field for each in (declared.common, *declared.types.values()) for field in each.values()}
+    absent = {name: field for name, field in known.items() if name not in df.columns and name not in unreadable}
+    if not absent:
+        return df
+    names = ", ".join(map(repr, absent))
+    warnings.warn(f"the schema declares {names}, which the frame does not have: null", TocsinWarning, stacklevel=5)
+    return df.withColumns({name: sf.lit(None).cast(from_arrow_type(arrow_type(each))) for name, each in absent.items()})
+
+
+def _fitting(declared: Schema, rows: pa.Schema, unreadable: Mapping[str, str]) -> None:
     """Refuse a frame whose columns do not have the kinds that a declared schema says."""
     known = {field.name: field for each in (declared.common, *declared.types.values()) for field in each.values()}
     for name, field in known.items():
-        if name not in rows.names:
+        if name not in rows.names and name not in unreadable:
             raise InputError(
                 f"the schema declares {name!r}, but the frame has no such column",
                 detail=f"its columns are: {', '.join(map(repr, rows.names))}",
             )
-        seen = field_of(rows.field(name))
+        seen = None if name in unreadable else field_of(rows.field(name))
         if seen is None or (seen.kind, seen.scale) != (field.kind, field.scale):
+            made = unreadable.get(name) or rows.field(name).type
             raise InputError(
-                f"the schema declares {name!r} as {field.kind}, but the column is {rows.field(name).type}",
+                f"the schema declares {name!r} as {field.kind}, but the column is {made}",
                 hint="cast the column, or change the schema",
             )
+
+
+def check_names(df: DataFrame) -> None:
+    """Refuse columns that PySpark cannot hand to Python workers: it reads a dot or a back-quote as part of a path."""
+    odd = [name for name in df.columns if "." in name or "`" in name]
+    if odd:
+        raise InputError(
+            f"Spark cannot send the column {odd[0]!r} to Python workers",
+            detail="its name holds a dot or a back-quote",
+            hint=f'rename it: df.withColumnRenamed({odd[0]!r}, "{odd[0].replace(".", "_").replace("`", "_")}")',
+        )
 
 
 def column(name: str) -> Column:

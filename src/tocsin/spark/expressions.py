@@ -26,7 +26,7 @@ from tocsin.plan.expr import Bound, Col, Lit, Op, Ref, Time
 from tocsin.plan.kinds import as_written
 from tocsin.plan.rewrite import all_blocks
 from tocsin.plan.typer import only_leaf, whole_set
-from tocsin.schema import Kind
+from tocsin.schema import EID, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,15 @@ Sources: TypeAlias = Callable[[str], "FrameColumn | None"]  # None: nothing is k
 
 
 def columns_of(schema: st.StructType, names: dict[str, str] | None = None) -> Sources:
-    """The columns of a frame by name; `names` gives attributes (or "start", "end") that are called otherwise there."""
+    """The columns of a frame by name; `names` gives attributes (or "start", "end") that are called otherwise there.
+
+    Eids are not among them: a frame may have a column of that name that is something else.
+    """
     fields = {field.name: field for field in schema.fields}
 
     def source(name: str) -> FrameColumn | None:
         field = fields.get((names or {}).get(name, name))
-        if field is None or _padded(field):
+        if field is None or name == EID or _padded(field):
             return None
         return FrameColumn(sf.col(quoted(field.name)), field.dataType)
 
@@ -572,9 +575,12 @@ def _extreme(_: _Exact, expr: Op, *values: Column) -> Column:
 
 
 def _like(_: _Exact, expr: Op, text: Column, __: Column) -> Column:
-    """Spark refuses a backslash before an ordinary character: the pattern is written anew."""
+    """Spark refuses a backslash before an ordinary character: the pattern is written anew.
+
+    It goes back over the text for every `%`, so only patterns with few of them are left to it.
+    """
     match expr.args[1]:
-        case Lit(str() as written):
+        case Lit(str() as written) if written.count("%") <= 2:
             return text.like(_spark_pattern(written))
     raise _Unsure
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,17 @@ from tocsin.encode.columns import Columns, arrow_type
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.plan.block import Plan
 from tocsin.run.bad_rows import BadRows
-from tocsin.run.complete_schema import known_of
 from tocsin.run.files import find
 from tocsin.run.inputs import open_input, usable
 from tocsin.run.matches import Matches
-from tocsin.run.query import Query, declared_fields, notes_of, plans_of, time_type, with_unit
-from tocsin.run.schemas import type_texts
+from tocsin.run.query import Query, declared_fields, known_of, notes_of, plans_of, time_type, with_unit
+from tocsin.run.schemas import schema_of, type_texts
 from tocsin.schema import Kind, Schema
 from tocsin.shards.result import conformed, result_schema
-from tocsin.spark.detect import prepare
+from tocsin.spark.detect import Prepared, prepare
 from tocsin.spark.event_frame import column
 from tocsin.spark.setup.errors import noted
+from tocsin.spark.shuffle import without_key
 
 SHARED_TYPES = (
     pa.types.is_string, pa.types.is_boolean, pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64,
@@ -51,8 +51,8 @@ class FileEvents:
     rows: pa.Schema  # as the files have them
     time: pa.DataType | None
     schema: Schema
-    notes: tuple[str, ...]
     counts: dict[str, int]  # of each type
+    notes: tuple[str, ...] = ()  # of how they were read
 
 
 def detect_files(
@@ -73,12 +73,11 @@ def detect_files(
         bad.kept.clear()
         options: dict[str, Any] = {role: getattr(columns, role) for role in ("type", "time", "end", "eid", "truncate")}
         return query.detect(input, time_unit=columns.unit, bad_rows=bad, all=all, jit=jit, **options)
-    called, shown = _called(query, all=all)
     own = found.columns
     with noted() as notes:
         prepared = prepare(
             found.df,
-            called,
+            query,
             type=own.type,
             time=own.time,
             end=own.end,
@@ -90,19 +89,19 @@ def detect_files(
             jit=jit,
         )
         table = prepared.run().toArrow()
+        keyless = _keyless(prepared)
     _report(table, input, bad)
-    tables = [
-        _table_of(table, plan, prepared.plans, found, query.queries[number].name)
-        for number, plan in shown(prepared.plans)
-    ]
+    shown = range(len(prepared.plans)) if all else query.answers
+    tables = [_table_of(table, prepared.plans[number], prepared.plans, found) for number in shown]
     bad.write()
     counters = {
         "events": sum(found.counts.values()),
         "relevant": sum(count for type, count in found.counts.items() if type in query.types()),
+        "keyless": keyless,
         "skipped": bad.count,
         "matches": sum(each.num_rows for each in tables),
     }
-    return Matches(tables, counters, (*found.notes, *notes_of(prepared.plans), *notes))
+    return Matches(tables, counters, (*notes_of(prepared.plans), *found.notes, *notes))
 
 
 # --- events --------------------------------------------------------------------------------------------------------
@@ -129,10 +128,10 @@ def _stored(spark: SparkSession, query: Query, input: str, columns: Columns) -> 
     sample, counts = _survey(df, rows, own)
     if not sample.num_rows:
         return None
-    schema, notes = known_of(sample, own, query.queries)
+    schema = schema_of(sample, own)
     time = rows.field(own.time).type
     instant = time if pa.types.is_timestamp(time) or pa.types.is_date(time) else None
-    return FileEvents(_without_nulls(df, schema), own, rows, instant, schema, notes, counts)
+    return FileEvents(_without_nulls(df, schema), own, rows, instant, schema, counts)
 
 
 def _plain(type: pa.DataType) -> bool:
@@ -170,19 +169,17 @@ def _read(spark: SparkSession, query: Query, input: str, columns: Columns, bad: 
     own, whole = given.columns, given.table()
     if not whole.num_rows:
         return None
-    notes: tuple[str, ...] = ()
-    if query.schema is not None:
-        known = with_unit(query.schema, given)
-    else:
-        known, notes = known_of(whole, own, query.queries)
+    known = known_of(given, query.queries) if query.schema is None else with_unit(query.schema, given)
     plans = plans_of(query.queries, known)
-    table = usable(given, QueryGraph(plans, known, own, jit=False).wanted)
+    wanted = QueryGraph(plans, known, own, jit=False).wanted
+    table = usable(given, wanted)
     if not table.num_rows:
         return None
     texts = type_texts(table, own).value_counts()
     counts = {str(each["values"]): each["counts"] for each in texts.to_pylist()}
     df = spark.createDataFrame(_for_spark(table, known))
-    return FileEvents(_without_nulls(df, known), own, table.schema, time_type(given), known, notes, counts)
+    time, notes = time_type(given), given.notes(wanted)
+    return FileEvents(_without_nulls(df, known), own, table.schema, time, known, counts, notes)
 
 
 def _for_spark(table: pa.Table, schema: Schema) -> pa.Table:
@@ -217,26 +214,23 @@ def _without_nulls(df: DataFrame, schema: Schema) -> DataFrame:
 # --- answers -------------------------------------------------------------------------------------------------------
 
 
-def _called(query: Query, *, all: bool) -> tuple[Query, Any]:
-    """Name every query, so that their rows can be told apart; also return which of them answer."""
-    named = tuple(each if each.name else replace(each, name=f"query_{at}__") for at, each in enumerate(query.queries))
-    numbers = range(len(named)) if all else query.answers
-
-    def shown(plans: Sequence[Plan]) -> list[tuple[int, Plan]]:
-        return [(number, plans[number]) for number in numbers]
-
-    return Query(named, query.schema), shown
-
-
-def _table_of(whole: pa.Table, plan: Plan, plans: Sequence[Plan], found: FileEvents, name: str | None) -> pa.Table:
+def _table_of(whole: pa.Table, plan: Plan, plans: Sequence[Plan], found: FileEvents) -> pa.Table:
     """The matches of one query, in the types of the files, in the order in which they became certain."""
-    mine = whole.filter(pc.and_(pc.equal(whole.column("kind"), "match"), pc.equal(whole.column("query"), plan.name)))
+    mine = whole.filter(pc.and_(pc.equal(whole.column("kind"), "match"), pc.equal(whole.column("query"), plan.title)))
     names = frozenset(each.name for each in plans if each.name)
     shape = result_schema([plan], names, found.rows, found.columns, found.time)
     table = pa.Table.from_batches([conformed(mine, shape)])
     keys = [(key, "ascending") for key in ("settled_at", "end", "start", "match_id")]
-    table = table.take(pc.sort_indices(table.select([key for key, _ in keys]), keys))
-    return table.set_column(0, "query", pa.array([name or ""] * table.num_rows, pa.string()))
+    return table.take(pc.sort_indices(table.select([key for key, _ in keys]), keys))
+
+
+def _keyless(prepared: Prepared) -> int:
+    """Count the events that a query does not see, because they lack an attribute of its key."""
+    needs = prepared.job.needs
+    if not needs:
+        return 0
+    found = prepared.frame.df.agg(sf.count_if(without_key(prepared.frame, needs))).first()
+    return int(found[0]) if found else 0
 
 
 def _report(table: pa.Table, input: str, bad: BadRows) -> None:

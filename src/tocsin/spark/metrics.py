@@ -12,7 +12,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from tocsin.shards.job import Job
 
 NAME = "tocsin"  # of the observed metrics in a query's progress
-SUMS = ("events", "late", "bad", "held", "matches", "state_bytes")
+SUMS = ("events", "keyless", "late", "bad", "held", "matches", "state_bytes")
 
 
 def measures(job: Job) -> list[Column]:
@@ -32,8 +32,8 @@ def measures(job: Job) -> list[Column]:
         for unit in shards.group.units
         for n, p in zip(unit.numbers, unit.plans, strict=True)
     }
-    for name in dict.fromkeys(plans[number].name for number in sorted(job.shown)):
-        mine = (sf.col("kind") == "match") & (sf.col("query") == (name or ""))
+    for name in dict.fromkeys(plans[number].title for number in sorted(job.shown)):
+        mine = (sf.col("kind") == "match") & (sf.col("query") == name)
         found.append(sf.coalesce(sf.sum(mine.cast("long")), sf.lit(0)).alias(f"matches of {name or 'the query'}"))
     return found
 

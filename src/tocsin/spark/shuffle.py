@@ -9,8 +9,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from tocsin.encode.keyless import Needs
 from tocsin.schema import Kind
-from tocsin.shards.blocks import COPY, SHARD
+from tocsin.shards.blocks import COPY, KEYLESS, SHARD
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.routes import Attrs, Group, own_columns
 from tocsin.spark.event_frame import EventFrame, column
@@ -87,6 +88,8 @@ def _exact(frame: EventFrame, attr: str) -> Column:
             return column(attr).cast(f"decimal(38,{scale})")
         case Kind.TEXT:
             return column(attr).cast("string")
+        case Kind.FLOAT:
+            return column(attr).cast("double")  # xxhash64 knows one zero; what is NaN, no detector takes
     return column(attr)
 
 
@@ -146,6 +149,17 @@ def unusable(frame: EventFrame) -> Column:
     return either([column(name).isNull() for name in roles if name is not None])
 
 
+def without_key(frame: EventFrame, needs: Needs) -> Column:
+    """Rows that a query does not see, because an attribute of its key is null or NaN."""
+    tests = []
+    for attr, types in needs.items():
+        missing = column(attr).isNull()
+        if exact_kind(frame, attr)[0] is Kind.FLOAT:
+            missing = missing | sf.isnan(column(attr))
+        tests.append(column(frame.columns.type).isin(sorted(types)) & missing)
+    return sf.coalesce(either(tests), sf.lit(False))
+
+
 def travelling(frame: EventFrame, keep: list[str] | None) -> list[str]:
     """The columns that go to the workers."""
     columns = frame.columns
@@ -170,6 +184,8 @@ def send(frame: EventFrame, job: Job, keep: list[str] | None, unknown: Column | 
     some = either(tests)
     df = frame.df if frame.streaming else frame.df.where(some | reported)
     needed = [_needed(frame, name, some | reported) for name in names]
+    if frame.streaming and job.needs:
+        needed.append(without_key(frame, job.needs).alias(KEYLESS))
     df = _with_shard(df, job, tests, targets, needed, reported, clock=frame.streaming)
     for shards in job.shards:
         for home, name in own_columns(shards.group).items():
@@ -178,6 +194,7 @@ def send(frame: EventFrame, job: Job, keep: list[str] | None, unknown: Column | 
     types = sorted(set().union(*(shards.group.types for shards in job.shards)))
     dropped = [f"rows of other types than {', '.join(types)}"]
     dropped += [f"rows of {type} that no leaf takes" for type in sorted(set(said))]
+    dropped += [f"rows of {', '.join(sorted(types))} without {attr}" for attr, types in job.needs.items()]
     dropped += [f"column {name}" for name in frame.df.columns if name not in names]
     return Sent(df, tuple(dropped))
 

@@ -25,8 +25,10 @@ from tocsin.shards.shard import Shard
 from tocsin.shards.shard_labels import labels_of
 from tocsin.shards.watermark import Slack
 from tocsin.spark.answer_columns import received, sent_frames, sent_schema
+from tocsin.spark.event_frame import check_names
 from tocsin.spark.metrics import NAME, measures
 from tocsin.spark.processor import processor
+from tocsin.spark.setup.jvm import cores, send_large_functions_whole
 from tocsin.spark.setup.session import STREAMING
 from tocsin.spark.shuffle import Sent
 from tocsin.spark.worker_reads.stream import FileReading, FileStream
@@ -88,6 +90,7 @@ def _arriving(source: Sent | FileStream, job: Job, labels: list[int]) -> DataFra
     if isinstance(source, FileStream) and source.shared:
         return source.df.coalesce(1).select("path", sf.explode(sf.array(*map(sf.lit, labels))).alias("label"))
     pack = _reading(job, source.reading) if isinstance(source, FileStream) else _packing(job)
+    check_names(source.df)
     return source.df.mapInArrow(pack, from_arrow_schema(PACKED)).withColumn("label", _label(labels))
 
 
@@ -111,10 +114,9 @@ def _suited(spark: SparkSession, job: Job) -> None:
         spark.conf.set(PROVIDER, STREAMING[PROVIDER])
     if CHANGES not in _chosen(spark):
         spark.conf.set(CHANGES, STREAMING[CHANGES])
-    # Above this size PySpark sends functions as broadcasts, which the process that checks a stateful one never gets.
-    spark.sparkContext._jsc.sc().conf().set("spark.broadcast.UDFCompressionThreshold", str(1 << 30))
+    send_large_functions_whole(spark)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
-    if partitions > 4 * max(job.count, spark.sparkContext.defaultParallelism):
+    if partitions > 4 * max(job.count, cores(spark)):
         warnings.warn(
             f"every micro-batch will start {partitions} tasks for {job.count} shards; set spark.sql.shuffle.partitions "
             f"to about {job.count} before the stream is started for the first time",

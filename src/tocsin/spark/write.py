@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.errors import TocsinError
 from tocsin.spark.checkpoint import claim
+from tocsin.spark.setup.jvm import cores
 from tocsin.spark.setup.session import fit_checkpoints
 
 ROW_KINDS = ("match", "late", "bad", "metrics")
@@ -117,9 +118,8 @@ def start(
 def _partitions(spark: SparkSession) -> Iterator[None]:
     """As many shuffle partitions as cores while the stream takes its settings, unless someone chose a number."""
     before = spark.conf.get(PARTITIONS)
-    cores = spark.sparkContext.defaultParallelism
     if before == "200":
-        spark.conf.set(PARTITIONS, str(cores))
+        spark.conf.set(PARTITIONS, str(cores(spark)))
     try:
         yield
     finally:

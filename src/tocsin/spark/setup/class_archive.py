@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tocsin.engine.module_cache import cache_directory
+from tocsin.engine.private_folder import private_folder
 from tocsin.errors import TocsinError
 from tocsin.spark.setup.java import Java, find_java
 
@@ -32,7 +32,10 @@ RECORD = "-XX:DumpLoadedClassList="
 
 def options(java: Java) -> list[str]:
     """Return the JVM options that use the archive, if there is one for this Java."""
-    path = archive_path(java)
+    try:
+        path = archive_path(java)
+    except OSError:  # no folder that can be trusted
+        return []
     if not path.is_file():
         return []
     quiet = (
@@ -53,7 +56,7 @@ def archive_path(java: Java) -> Path:
     except PackageNotFoundError:  # unpacked somewhere; its home tells it apart
         spark = "unknown"
     places = _digest(str(java.home), sys.prefix, os.environ.get("SPARK_HOME", ""))
-    return cache_directory() / "java" / f"spark-{places}-{_digest(spark, java.version, Path(__file__).read_text())}.jsa"
+    return private_folder() / "java" / f"spark-{places}-{_digest(spark, java.version, Path(__file__).read_text())}.jsa"
 
 
 def _digest(*parts: str) -> str:

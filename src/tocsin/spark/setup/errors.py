@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from tocsin.errors import InputError, LimitError, StateError, TocsinError
 
 OURS = re.compile(r"tocsin\.(?:errors|[\w.]+)\.(\w*Error): error: (.*)")
@@ -18,7 +16,6 @@ MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?(.*)")
 KAFKA = 'add to the file: [spark] "spark.jars.packages" = "org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"'
 ERROR_CLASSES: Mapping[str, type[TocsinError]] = {each.__name__: each for each in (InputError, LimitError, StateError)}
-STREAMS = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 MOST_CHARACTERS = 400  # characters of a foreign message
 
 
@@ -80,13 +77,6 @@ def noted() -> Iterator[list[str]]:
         finally:
             told = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
             notes += dict.fromkeys(told)
-
-
-def hush(spark: SparkSession) -> None:
-    """Keep stack traces of a failing stream out of the log: the failure is raised here, once."""
-    jvm: Any = spark._jvm
-    levels = jvm.org.apache.logging.log4j.Level
-    jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(STREAMS, levels.OFF)
 
 
 # --- what Spark itself says ----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tocsin.engine.module_cache import cache_directory
+from tocsin.engine.private_folder import private_folder
 from tocsin.errors import TocsinError
 
 OLDEST_JAVA = 17
@@ -158,11 +158,9 @@ def shim(java: Java) -> Path:
     """A JAVA_HOME in the cache directory whose `bin/java` is this Java without the argument it cannot take."""
     text = SHIM.format(vectors=VECTORS, java=shlex.quote(str(java.executable)))
     name = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    home = cache_directory() / "java" / name
-    script = home / "bin" / "java"
     try:
-        if not (script.is_file() and os.access(script, os.X_OK)):
-            write_executable(script, text)
+        home = private_folder() / "java" / name
+        make_executable(home / "bin" / "java", text)
     except OSError as error:
         raise TocsinError(
             "the start script for Java cannot be written",
@@ -172,8 +170,10 @@ def shim(java: Java) -> Path:
     return home
 
 
-def write_executable(path: Path, text: str) -> None:
-    """Many processes may come at once: each writes its own file and renames it; the content is the same."""
+def make_executable(path: Path, text: str) -> None:
+    """Have a script with this text. Many processes may come at once: each writes its own file and renames it."""
+    if path.is_file() and os.access(path, os.X_OK) and path.read_text(encoding="utf-8") == text:
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyspark
 
-from tocsin.engine.module_cache import cache_directory
-from tocsin.spark.setup.java import write_executable
+from tocsin.engine.private_folder import private_folder
+from tocsin.spark.setup.java import make_executable
 
 CHECKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
 SCRIPT = """\
@@ -46,10 +46,9 @@ def python() -> str:
         checker=CHECKER,
         python=shlex.quote(sys.executable),
     )
-    script = cache_directory() / "python" / hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     try:
-        if not os.access(script, os.X_OK):
-            write_executable(script, text)
+        script = private_folder() / "python" / hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        make_executable(script, text)
     except OSError:
         return sys.executable
     return str(script) if os.access(script, os.X_OK) else sys.executable

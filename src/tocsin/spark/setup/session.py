@@ -14,11 +14,11 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from tocsin.errors import TocsinError
 from tocsin.spark.setup import class_archive as archive
 from tocsin.spark.setup.java import Java, use_java
+from tocsin.spark.setup.jvm import context, cores, file_system, is_remote, is_stopped
 from tocsin.spark.setup.stderr import Stderr
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def session(
     started = _started({**own, **ALWAYS, **STREAMING, **given, **options})
     if master.startswith("local") and "spark.sql.shuffle.partitions" not in given:
         # As many as there are cores, as the JVM counts them; every further one costs a stream a state store per batch.
-        started.conf.set("spark.sql.shuffle.partitions", started.sparkContext.defaultParallelism)
+        started.conf.set("spark.sql.shuffle.partitions", cores(started))
     return started
 
 
@@ -89,14 +89,16 @@ def same_python(spark: SparkSession) -> None:
     """Have local workers run this very Python, unless someone chose another one.
 
     PySpark takes whatever `python3` the path leads to, which outside an activated environment is not the one that has
-    Tocsin.
+    Tocsin. A server of Spark Connect has started its workers' Python itself.
     """
-    context: Any = spark.sparkContext
-    chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
-    if context.master.startswith("local") and not chosen:
+    if is_remote(spark):
+        return
+    own = context(spark)
+    chosen = "PYSPARK_PYTHON" in os.environ or own.getConf().contains("spark.pyspark.python")
+    if own.master.startswith("local") and not chosen:
         from tocsin.spark.setup.launcher import python  # it needs pyspark, which may be missing
 
-        context.pythonExec = python()
+        own.pythonExec = python()
 
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -119,13 +121,6 @@ def fit_checkpoints(spark: SparkSession, location: str) -> None:
         spark.conf.unset(MANAGER)
 
 
-def file_system(spark: SparkSession, location: str) -> str:
-    """Which file system a location is on: file, hdfs, s3a, ..."""
-    context: Any = spark.sparkContext
-    default = str(context._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:///")
-    return urlsplit(location).scheme or urlsplit(default).scheme
-
-
 def _text(value: object) -> str:
     """Booleans as Spark writes them."""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -136,8 +131,7 @@ def _running() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     found: Any = SparkSession.getActiveSession() or SparkSession._instantiatedSession
-    stopped = found is not None and found.sparkContext._jsc is None
-    return None if stopped else found
+    return None if found is None or is_stopped(found) else found
 
 
 def _adjusted(running: SparkSession, given: Mapping[str, str]) -> SparkSession:

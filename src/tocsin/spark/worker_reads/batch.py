@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tocsin.errors import InputError
 from tocsin.events import END_OF_TIME
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.result import conformed
@@ -26,6 +27,7 @@ from tocsin.shards.time_slices import cut, margins
 from tocsin.shards.timed_rows import TimedRows, released
 from tocsin.spark.batch import answered
 from tocsin.spark.event_frame import EventFrame
+from tocsin.spark.setup.jvm import analyzed
 
 MOST_OVERLAPPING_ROWS = 4_000_000  # so many rows may overlap in time, at most
 ROWS_PER_PUSH = 1 << 16
@@ -73,7 +75,7 @@ def in_time_order(frame: EventFrame, names: Sequence[str]) -> Files:
 
 def _paths(df: DataFrame) -> list[str]:
     """The files, if the frame is nothing but Parquet files on a local disk."""
-    plan = df._jdf.queryExecution().analyzed()
+    plan = analyzed(df)
     if plan.getClass().getSimpleName() != "LogicalRelation":
         raise Unfit("the frame is more than files that are read")
     relation = plan.relation()
@@ -89,7 +91,11 @@ def _paths(df: DataFrame) -> list[str]:
 
 def _pieces(path: str, time: str, wanted: pa.Schema) -> Iterator[RowGroup]:
     """The row groups of a file with their first and last time, as the footer tells them."""
-    file = pq.ParquetFile(path)
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as problem:
+        reason = " ".join(str(problem).split())[:300]
+        raise InputError(f"{path} cannot be read as parquet", detail=reason) from problem
     schema = file.schema_arrow
     for field in wanted:
         if field.name not in schema.names or schema.field(field.name).type != field.type:
@@ -154,9 +160,7 @@ def _slice(files: Files, job: Job, number: int) -> Iterator[pa.RecordBatch]:
     slices = shards.slices
     assert slices is not None
     graph, numbers = job.graph(shards.group, shards.group.units)
-    low = slices.first + number * slices.length - slices.back
-    high = slices.first + (number + 1) * slices.length + slices.ahead
-    for rows in in_order(files, files.between(low, high), job):
+    for rows in in_order(files, files.between(*slices.span(number)), job):
         for first in range(0, rows.num_rows, ROWS_PER_PUSH):
             yield from answered(job, shards, number, graph, numbers, rows.slice(first, ROWS_PER_PUSH))
     yield from answered(job, shards, number, graph, numbers, None)

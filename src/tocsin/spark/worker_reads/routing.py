@@ -59,17 +59,32 @@ class RoutingRules:
 
 def routing_rules(frame: EventFrame, job: Job) -> RoutingRules:
     """Derive the routing rules of a frame; raises Unsayable if a worker cannot route exactly as Catalyst does."""
-    names = {"start": frame.columns.time, "end": frame.columns.end or frame.columns.time}
+    names = times_of(frame)
     source, ends = columns_of(frame.df.schema), columns_of(frame.df.schema, names)
     tests: list[dict[str, tuple[Test, ...] | None]] = []
-    keys: dict[str, pa.DataType] = {}
     for shards in job.shards:
         plans = [plan for unit in shards.group.units for plan in unit.plans]
         tests.append({type: row_tests(type, plans, source, ends) for type in sorted(shards.group.types)})
-        ways = [key for way in shards.group.ways.values() for key in way.keys]
-        for attr in {attr for key in (*ways, *shards.group.homes) for attr in key}:
-            keys[attr] = _key_type(frame, attr)
-    return RoutingRules(tuple(tests), keys, names)
+    return RoutingRules(tuple(tests), key_types(frame, job), names)
+
+
+def unfiltered_rules(frame: EventFrame, job: Job) -> RoutingRules:
+    """The same without filters: every event of a type that is read goes to its shards."""
+    tests = tuple(dict.fromkeys(sorted(shards.group.types)) for shards in job.shards)
+    return RoutingRules(tests, key_types(frame, job), times_of(frame))
+
+
+def times_of(frame: EventFrame) -> dict[str, str]:
+    """The columns of start and end."""
+    return {"start": frame.columns.time, "end": frame.columns.end or frame.columns.time}
+
+
+def key_types(frame: EventFrame, job: Job) -> dict[str, pa.DataType]:
+    """The type in which each attribute of a key is hashed."""
+    groups = [shards.group for shards in job.shards]
+    ways = [key for group in groups for way in group.ways.values() for key in way.keys]
+    homes = [home for group in groups for home in group.homes]
+    return {attr: _key_type(frame, attr) for key in (*ways, *homes) for attr in key}
 
 
 def _key_type(frame: EventFrame, attr: str) -> pa.DataType:
@@ -78,6 +93,8 @@ def _key_type(frame: EventFrame, attr: str) -> pa.DataType:
     type = frame.rows.field(attr).type
     if kind is Kind.INT or kind is Kind.TIME:
         type = pa.int64()
+    elif kind is Kind.FLOAT:
+        type = pa.float64()
     elif kind is Kind.DECIMAL:
         type = pa.decimal128(38, scale)
     if not hashable(type):

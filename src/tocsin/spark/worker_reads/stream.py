@@ -20,7 +20,7 @@ from tocsin.errors import InputError
 from tocsin.shards.blocks import Note, Packer
 from tocsin.shards.job import Job
 from tocsin.spark.event_frame import EventFrame
-from tocsin.spark.setup.session import file_system
+from tocsin.spark.setup.jvm import analyzed, file_system
 from tocsin.spark.worker_reads.batch import Unfit
 from tocsin.spark.worker_reads.coercions import FileColumns
 from tocsin.spark.worker_reads.filters import Unsayable
@@ -139,9 +139,7 @@ def file_stream(frame: EventFrame, job: Job, names: list[str]) -> FileStream:
 
 def _source(df: DataFrame) -> tuple[Any, dict[str, str]]:
     """Spark's description of the source, and the name there of each column; if the frame is nothing but its columns."""
-    if not hasattr(df, "_jdf"):
-        raise Unfit("the frame is on another machine")
-    plan: Any = df._jdf.queryExecution().analyzed()
+    plan = analyzed(df)
     names = {_id(each): each.name() for each in _listed(plan.output())}
     behind = {number: number for number in names}  # for each column of the frame the one it is of the plan below
     while plan.getClass().getSimpleName() == "Project":
