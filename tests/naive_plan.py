@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import product
 from typing import Any
 
@@ -33,7 +34,8 @@ class _Row:
 
     def column(self, col: Col) -> Any:
         var, event = self.held[col.leaf]
-        return event.attrs.get(col.attr) if var == col.var else None
+        value = event.attrs.get(col.attr) if var == col.var else None
+        return int(value.scaleb(col.scale)) if isinstance(value, Decimal) else value
 
     def time(self, time: Time) -> int | None:
         held = self.held[time.leaf]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import warnings
-import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,13 +30,14 @@ from tocsin.run.query import plans_of
 from tocsin.schema import Schema
 from tocsin.shards import shard as module
 from tocsin.shards.blocks import COPY, SHARD, Note, Packer, as_table
-from tocsin.shards.job import Job, Shards
-from tocsin.shards.routes import Attrs, own_columns
+from tocsin.shards.job import Job
+from tocsin.shards.routes import own_columns
 from tocsin.shards.shard import Shard
 from tocsin.shards.watermark import Slack
 from tocsin.spark.detect import plan_job
 from tocsin.spark.event_frame import EventFrame
 from tocsin.spark.shuffle import is_many as goes_to_many
+from tocsin.spark.worker_reads.routing import unfiltered_rules
 from tocsin.testing.agree import difference
 from tocsin.testing.oracle import Binding, Match, composite, matches_of_all
 from tocsin.testing.strategies import history
@@ -47,6 +47,7 @@ ATTRIBUTES = {
     "d": pa.decimal128(18, 1),
 }  # fmt: skip
 Row = dict[str, Any]
+PLACE = "place"  # the column in which rows are numbered while they are routed
 
 
 # --- frames and jobs -----------------------------------------------------------------------------------------------
@@ -76,6 +77,9 @@ class Asked:
     names: list[str]
     buckets: int
 
+    def __post_init__(self) -> None:
+        self.rules = unfiltered_rules(self.frame, self.job)
+
     @property
     def rows(self) -> pa.Schema:
         """What arrives at a packer."""
@@ -85,18 +89,14 @@ class Asked:
         fields += [pa.field(COPY, pa.int32())] if many else []
         return pa.schema([*fields, (SHARD, pa.int32()), *((name, pa.bool_()) for name in own)])
 
-    def routed(self, row: Row) -> list[Row]:
-        """The row once for every shard that needs it; once without a shard if none does."""
-        found: list[Row] = []
-        for shards in self.job.shards:
-            for number in targets(shards, row):
-                own: Row = {}
-                for each in self.job.shards:
-                    for home, name in own_columns(each.group).items():
-                        mine = bucket(row, home, each.count)
-                        own[name] = own.get(name) or (None if mine is None else mine + each.first == number)
-                found.append({**row, SHARD: number, COPY: len(found), **own})
-        return found or [{**row, SHARD: None, COPY: None}]
+    def routed(self, rows: Sequence[Row]) -> list[Row]:
+        """Each row once for every shard that needs it; once without a shard if none does."""
+        schema = self.frame.rows.append(pa.field(PLACE, pa.int64()))
+        batch = pa.RecordBatch.from_pylist([{**row, PLACE: at} for at, row in enumerate(rows)], schema=schema)
+        sent = self.rules.routed(batch, self.job).to_pylist()
+        somewhere = {row[PLACE] for row in sent}
+        sent += [{**row, SHARD: None, PLACE: at} for at, row in enumerate(rows) if at not in somewhere]
+        return sorted(sent, key=lambda row: int(row[PLACE]))
 
     def restarted(self) -> Asked:
         """The same from a driver that began anew."""
@@ -108,8 +108,7 @@ def ask(
 ) -> Asked:
     frame = frame if schema is None else replace(frame, schema=replace(schema, intervals=frame.schema.intervals))
     plans = plans_of(tuple(queries), frame.schema)
-    used = {type for plan in plans for type in plan_types(plan)}
-    shown = frozenset(at for at, plan in enumerate(plans) if plan.name is None or plan.name not in used)
+    shown = frozenset(at for at, plan in enumerate(plans) if not plan.hidden)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*has no key.*")
         job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=False)
@@ -117,33 +116,6 @@ def ask(
     roles = (columns.type, columns.time, columns.end, columns.eid, columns.source)
     names = [name for name in frame.rows.names if keep is None or name in keep or name in roles]
     return Asked(tuple(queries), frame, plans, job, names, buckets)
-
-
-# --- routes, in Python what `shuffle` says in Catalyst -------------------------------------------------------------
-
-
-def bucket(row: Row, attrs: Attrs, count: int) -> int | None:
-    values = [row.get(attr) for attr in attrs]
-    return None if any(value is None for value in values) else zlib.crc32(repr(values).encode()) % count
-
-
-def targets(shards: Shards, row: Row) -> list[int]:
-    """The shards of a group that need a row."""
-    if row["type"] not in shards.group.types:
-        return []
-    if shards.slices is not None:
-        cut = shards.slices
-        at = row.get("end", row["start"]) - cut.first
-        highest = max(min((at + cut.back) // cut.length, cut.count - 1), 0)
-        lowest = min(max((at - cut.ahead) // cut.length, 0), highest)
-        return list(range(shards.first + lowest, shards.first + highest + 1))
-    if not shards.group.keyed:
-        return [shards.first]
-    way = shards.group.ways[row["type"]]
-    if way.everywhere:
-        return list(range(shards.first, shards.first + shards.count))
-    numbers = [bucket(row, attrs, shards.count) for attrs in way.keys]
-    return [shards.first + number for number in dict.fromkeys(numbers) if number is not None]
 
 
 # --- the store and the stream --------------------------------------------------------------------------------------
@@ -186,7 +158,7 @@ class Answers:
 
     def add(self, batch: pa.RecordBatch) -> None:
         for row in batch.to_pylist():
-            if row["kind"] == "match":
+            if row["details"] is None:  # a row with bindings
                 self.matches.append(row)
             else:
                 getattr(self, row["kind"]).append(json.loads(row["details"]))
@@ -227,7 +199,7 @@ class Stream:
         self.workers = [OrderedDict(), OrderedDict()]
 
     def _packed(self, rows: list[Row]) -> Iterator[Row]:
-        routed = [copy for row in rows for copy in self.asked.routed(row)]
+        routed = self.asked.routed(rows) if rows else []
         batches = []
         while routed:
             size = self.random.randint(1, len(routed))
@@ -384,7 +356,7 @@ def expected(asked: Asked, events: Sequence[Event]) -> dict[str, dict[Binding, M
     answers = matches_of_all(asked.queries, events)
     names = {number: query.name if query.name is not None else number for number, query in enumerate(asked.queries)}
     shown = {number: answers[names[number]] for number in asked.job.shown}
-    return {asked.queries[at].name or "": {match.binding: match for match in found} for at, found in shown.items()}
+    return {asked.plans[at].title: {match.binding: match for match in found} for at, found in shown.items()}
 
 
 def known_bindings(asked: Asked, events: Sequence[Event]) -> dict[str, tuple[str, Binding]]:
@@ -401,7 +373,7 @@ def known_bindings(asked: Asked, events: Sequence[Event]) -> dict[str, tuple[str
         for changes in (batch for step in said for batch in step if batch.stage == stage):
             for key, (_, binding) in zip(changes.match_id.to_pylist(), changes.bindings(), strict=True):
                 spelled = tuple((var, tuple(names[str(eid)] for eid in eids)) for var, eids in binding)
-                found[key] = plan.name or "", spelled
+                found[key] = plan.title, spelled
                 if plan.name is not None:
                     names[key] = composite(plan.name, Match(spelled, 0, 0)).eid
     return found
@@ -437,7 +409,7 @@ def disagreement(asked: Asked, events: Sequence[Event], answers: Answers) -> str
 
 def _shown_wrongly(asked: Asked, row: Row, match: Match) -> str | None:
     """Whether a row shows another span, other SELECT columns or other events than the match has."""
-    plan = next(plan for plan in asked.plans if (plan.name or "") == row["query"])
+    plan = next(plan for plan in asked.plans if plan.title == row["query"])
     columns = {output.name: row[output.name] for output in plan.outputs}
     if problem := difference(match, (row["start"], row["end"], columns)):
         return problem

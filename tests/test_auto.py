@@ -9,16 +9,11 @@ import pytest
 
 import tocsin
 from tests.effort import examples
-from tocsin.encode import Encoder, from_dicts
-from tocsin.engine.changes import Changes
-from tocsin.engine.detector import Detector
-from tocsin.items import Strings, end
-from tocsin.order.auto import Auto, refuting_types
-from tocsin.plan.bind import bind
-from tocsin.plan.facts import types_of
-from tocsin.plan.passes import optimize
-from tocsin.testing.modes import smallest_slack
-from tocsin.testing.oracle import Binding, matches
+from tocsin.engine.changes import ChangeBatch, Changes
+from tocsin.order.auto import refuting_types
+from tocsin.testing.disorder import smallest_sufficient_slack
+from tocsin.testing.harness import Harness
+from tocsin.testing.oracle import Binding
 from tocsin.testing.strategies import SCHEMA, pair
 
 
@@ -29,7 +24,7 @@ class Watched:
         self.net: Counter[Binding] = Counter()
         self.final: set[Binding] = set()  # answered while answers were held
 
-    def take(self, pieces: list[Changes], *, held: bool) -> None:
+    def take(self, pieces: Changes | list[ChangeBatch], *, held: bool) -> None:
         for op, binding in (change for piece in pieces for change in piece.bindings()):
             self.net[binding] += op
             assert self.net[binding] in (0, 1), f"{binding} is counted {self.net[binding]} times"
@@ -44,25 +39,17 @@ def run(seed: int) -> int:
     query, drawn = pair(random)
     events = list(drawn)
     random.shuffle(events)
-    plan = optimize(bind(query, SCHEMA), frozenset())
-    types, strings, late = types_of(plan), Strings(), smallest_slack(events)
-
-    def make(held: bool) -> Detector:
-        return Detector(
-            plan, types, strings, jit=False, ordered=False, late=late, hold=types if held else (), by_type=False
-        )
-
-    auto, watched = Auto(plan, types, make, late), Watched()
+    harness, watched = Harness(query, SCHEMA), Watched()
+    started = harness.start(f"auto({smallest_sufficient_slack(events)})")
+    [auto] = started.graph.autos
     auto.can_choose = False  # it is told
-    encoder = Encoder(plan.schema, types, strings, wanted=auto.detector.reads)
     for event in events:
-        watched.take(auto.push(encoder.encode(from_dicts([event]))), held=auto.held)
+        watched.take(started.push([event]), held=auto.held)
         if random.random() < 0.25:
             watched.take(auto._switch(held=not auto.held), held=auto.held)
-    watched.take(auto.push(end()), held=auto.held)
-    found = {binding for binding, count in watched.net.items() if count}
-    assert found == {match.binding for match in matches(query, events)}, query
-    return auto.switches
+    watched.take(started.end(), held=auto.held)
+    assert +watched.net == harness.expected(events), query
+    return started.graph.switches
 
 
 def test_a_change_of_mind_loses_and_repeats_nothing() -> None:

@@ -13,16 +13,12 @@ from random import Random
 import pytest
 
 from tests.effort import examples, some
-from tocsin.encode import Encoder, from_dicts
-from tocsin.engine.detector import Detector
+from tocsin.engine.changes import Changes
 from tocsin.events import Event
-from tocsin.items import Strings, guarantee
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Not, Query, leaves_of
-from tocsin.plan.bind import bind
-from tocsin.plan.facts import types_of
-from tocsin.plan.passes import optimize
 from tocsin.schema import Field, Kind, Schema
+from tocsin.testing.harness import Harness
 from tocsin.testing.oracle import Binding, matches
 
 TIMES = range(1, 7)
@@ -86,24 +82,21 @@ def certain(query: Query, seen: list[Event], promised: dict[str, int], most: int
 
 
 class Held:
-    """A detector that holds its answers, event by event."""
+    """A run that holds its answers, event by event."""
 
     def __init__(self, query: Query) -> None:
-        plan = optimize(bind(query, POINTS), frozenset())
-        self.types = types_of(plan)
-        strings = Strings()
-        self.detector = Detector(plan, self.types, strings, jit=False, ordered=False, hold=frozenset(self.types))
-        self.encoder = Encoder(plan.schema, self.types, strings, wanted=self.detector.reads)
+        self.run = Harness(query, POINTS).start("conservative")
+        self.types = self.run.graph.types
         self.answered: set[Binding] = set()
 
     def push(self, event: Event) -> None:
-        self._take(self.detector.push(self.encoder.encode(from_dicts([event]))))
+        self._take(self.run.push([event]))
 
     def promise(self, type: str, time: int) -> None:
-        self._take(self.detector.push(guarantee(time, self.encoder.type_code(type))))
+        self._take(self.run.promise(type, time))
 
-    def _take(self, changes: object) -> None:
-        for op, binding in changes.bindings():  # type: ignore[attr-defined]
+    def _take(self, changes: Changes) -> None:
+        for op, binding in changes.bindings():
             assert op > 0 and binding not in self.answered
             self.answered.add(binding)
 
@@ -132,7 +125,7 @@ def run(text: str, seed: int, most: int, length: int) -> tuple[int, int]:
     for type in held.types:
         held.promise(type, 100)
     assert held.answered == {match.binding for match in matches(query, seen)}
-    assert held.detector.counters.waiting == 0
+    assert held.run.counters.waiting == 0
     return len(held.answered), early
 
 

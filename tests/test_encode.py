@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tocsin.encode import BadRowError, Columns, Encoder, from_dicts, hash_texts, infer_schema
 from tocsin.encode.columns import field_of
+from tocsin.encode.keyless import keyless_rows
 from tocsin.encode.row import RowEncoder
 from tocsin.encode.times import micros, read_texts, ticks
 from tocsin.errors import InputError
@@ -59,7 +60,6 @@ def test_an_id_column_stays_an_attribute_when_it_is_the_eid():
         (Columns(), ["type", "times"], "no time column 'time'", "did you mean time='times'?"),
         (Columns(end="till"), ["type", "time"], "no end column 'till'", "till"),
         (Columns(eid="nr"), ["type", "time"], "no eid column 'nr'", "nr"),
-        (Columns(type="kind"), ["kind", "time", "type"], "'type' cannot be an attribute", "rename"),
         (Columns(), ["type", "time", "a", "a"], "two columns called 'a'", "rename"),
     ],
 )
@@ -67,6 +67,14 @@ def test_wrong_columns_are_named(roles, names, message, hint):
     with pytest.raises(InputError, match=message) as error:
         roles.resolve(names)
     assert error.value.hint
+
+
+def test_columns_called_like_what_every_event_has_are_no_attributes():
+    names = ["kind", "at", "type", "start", "end", "eid", "tag"]
+    columns = Columns(type="kind", time="at", end="at", eid="tag").resolve(names)
+    assert columns.attributes(names) == ["tag"]
+    assert columns.clashes(names) == {"type", "start", "end", "eid"}
+    assert Columns().resolve(["type", "start", "end", "eid"]).clashes(["type", "start", "end", "eid"]) == frozenset()
 
 
 def test_a_schema_is_inferred_from_arrow():
@@ -543,3 +551,9 @@ def test_rows_that_are_not_plain_take_the_longer_way(row):
     encoder = Encoder(Schema(common={"i": Field("i", Kind.INT)}, open_types=True), ("A",), Strings())
     encoder.encode(from_dicts([{"type": "A", "time": 0}]))
     assert RowEncoder(encoder, encoder.now).encode(row) is None
+
+
+def test_a_row_without_the_column_of_a_key_lacks_the_key():
+    rows = pa.RecordBatch.from_pylist([{"type": "A"}, {"type": "B"}])
+    assert keyless_rows(rows, "type", {"k": frozenset("A")}).tolist() == [True, False]
+    assert keyless_rows(rows.slice(0, 0), "type", {"k": frozenset("A")}).tolist() == []

@@ -23,7 +23,8 @@ from tocsin.plan.bind import bind_all
 from tocsin.testing.agree import COMPILED, PLAIN, Bench, Trial
 from tocsin.testing.cases import Answer, Case, FoundMatch, read_cases, run_case
 from tocsin.testing.corpus import measured
-from tocsin.testing.modes import EVERY, Mode, run, schema_of
+from tocsin.testing.harness import schema_of
+from tocsin.testing.modes import EVERY, Mode, run
 from tocsin.testing.notation import Item, events_of
 from tocsin.testing.oracle import composite, matches
 from tocsin.testing.shrink import shrunk
@@ -178,7 +179,7 @@ SOME_ORDER_CASES = [each[-1] for cases in FILES.values() if (each := [case for c
 MODES = {
     "plain": Mode(),
     "one by one": Mode(batch=1),
-    "any order": Mode(ordered=False, batch=2),
+    "any order": Mode("aggressive", batch=2),
     "restarted": Mode(batch=1, restart=EVERY),
 }
 FIRST = ("plain", "restarted")  # those that a quick run asks

@@ -67,7 +67,7 @@ def test_explain_shows_alternatives_repetitions_hidden_variables_and_notes() -> 
     text = explain(bind(parse(query), SCHEMA))
     assert "alternative 1 of 2" in text
     assert "  leaf      Counter{2,5} c in (end(s), end of the stream]" in text
-    assert "forbidden in [beginning of the stream, end of the stream]" in text
+    assert "forbidden in [beginning of the stream, last end]" in text
     assert "hidden    s" in text
     assert "memory    grows with the stream" in text
     assert "answers wait for their window to pass" in text

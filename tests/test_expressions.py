@@ -248,13 +248,37 @@ OF_VARIABLES = [
     ("x = y, x <> y on variables", "EVENT AND(A a, A b) WHERE a <> b", "a1 a2", 2),
     ("x = y, x <> y on variables", "EVENT AND(A a, A b) WHERE a = b", "a1 a2", 0),
     ("x = y, x <> y on variables", "EVENT AND(A a, !(A x : x <> a))", "a1", 1),
-    ("x = y, x <> y on variables", "EVENT AND(A a, !(A x : x <> a))", "a1 a2", 0),
+    ("x = y, x <> y on variables", "EVENT AND(A a, !(A x : x <> a))", "a1 a2", 1),
     ("x = y, x <> y on variables", "EVENT OR(A a, B b) WHERE a <> b", "a1 b2", 0),
     ("x IS NULL on a variable", "EVENT OR(A a, B b) WHERE a IS NULL", "a1 b2", 1),
     ("x IS NULL on a variable", "EVENT OR(A a, B b) WHERE a IS NOT NULL", "a1 b2 a3", 2),
     ("x IS NULL on a variable", "EVENT A a WHERE a IS NULL", "a1", 0),
     ("start(x), end(x)", "EVENT SEQ(A a, B+ b, C c) WHERE start(b) = 2 AND end(b) = 5", "a1 b2 b5 c6", 1),
     ("start(x), end(x)", "EVENT AND(A a, H h) WHERE start(h) < start(a) AND end(a) < end(h)", "a5 h[3,8] h[5,8]", 1),
+    ("float as key", "EVENT SEQ(A a, B b) WHERE [f]", "a1{f=0.0} b2{f=-0.0} b3{f=0.5}", 1),
+    ("float as key", "EVENT A a WHERE [f]", "a1{f=nan} a2{f=1.5}", 1),
+    ("type(x)", "EVENT OR(A a, B b) WHERE type(a) = 'A'", "a1 b2", 1),
+    ("type(x)", "EVENT OR(A a, B b) WHERE type(a) IS NULL AND type(b) || '!' = 'B!'", "a1 b2", 1),
+    ("eid(x)", "EVENT SEQ(A a, B b) WHERE eid(a) < eid(b) AND eid(b) NOT IN ('x', 'y')", "a1#m b2#x b3#k b4#p", 1),
+    ("eid(x)", "EVENT OR(A a, B b) WHERE eid(a) IS NULL AND eid(b) || '!' = 'x!'", "a1 b2#x", 1),
+    (
+        "x.time, x.start, x.end, x.type, x.eid",
+        "EVENT SEQ(A a, B+ b) WHERE a.eid = 'x' AND b.eid <> 'y'",
+        "a1#x b2#y b3",
+        1,
+    ),
+    (
+        "x.time, x.start, x.end, x.type, x.eid",
+        "EVENT AND(A a, H h) WHERE h.time < a.start AND h.end = 8",
+        "a5 h[3,8] h[5,8]",
+        1,
+    ),
+    (
+        "x.time, x.start, x.end, x.type, x.eid",
+        "EVENT SEQ(A a, B+ b) WHERE b.start = 2 AND a.type < b.type",
+        "a1 b2 b5",
+        1,
+    ),
 ]
 
 
@@ -277,7 +301,7 @@ def test_durations_in_expressions() -> None:
     query = parse("EVENT SEQ(A a, B b) WHERE start(b) - start(a) = 5 min")
     events = [Event("A", 0, 0, 1), Event("B", 300_000_000, 300_000_000, 2), Event("B", 300_000_001, 300_000_001, 3)]
     expected = {(("a", (1,)), ("b", (2,)))}
-    assert {match.binding for match in matches(query, events)} == expected
+    assert {match.binding for match in matches(query, events, unit="us")} == expected
     assert set(run(query, events, Mode(), schema=schema)) == expected
 
 

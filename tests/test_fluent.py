@@ -54,6 +54,7 @@ def test_a_whole_query():
     )
     assert theft.query == parse(text)
     assert theft == parse(text)
+    assert theft.named("theft", hidden=True) == parse(text.replace("theft", "theft HIDDEN"))
     assert theft == parse(str(theft))
     assert parse(str(theft)) == theft
     assert hash(theft) == hash(parse(text))

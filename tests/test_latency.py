@@ -5,7 +5,6 @@ Also what that way relies on: rows that are kept as dicts, and eids that are com
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 
 import tocsin
 from tests.effort import examples
+from tests.steps import steps
 from tocsin.encode import Columns, Encoder, from_dicts, infer_schema
 from tocsin.encode.content import auto_eid, content_hash, row_hash
 from tocsin.encode.row import LentRow, RowEncoder
@@ -29,6 +29,8 @@ from tocsin.items import Strings
 from tocsin.lang.syntax import Query
 from tocsin.run.session import Session
 from tocsin.testing.strategies import SCHEMA, pair
+
+pytestmark = pytest.mark.filterwarnings("ignore::tocsin.errors.TocsinWarning")  # drawn queries say strange things
 
 Row = dict[str, Any]
 SEQUENCE = "EVENT SEQ(A a, B b, C c) WHERE [key] AND b.v > a.v WITHIN 100"
@@ -297,6 +299,9 @@ def test_one_row_has_the_hash_that_it_has_in_a_batch(v: Any, s: Any, n: Any, ok:
     encoder.encode(from_dicts([{"type": "A", "time": 0, "v": 0.5, "s": "s", "n": 1, "ok": True}]))
     row = {"type": "B", "time": 7, "v": v, "s": s, "n": n, "ok": ok}
     single = RowEncoder(encoder, encoder.now)
+    if n is not None and abs(n) > 2**53:  # such a column never becomes one of floats: that is settled the long way
+        assert not single.read(row)
+        return
     assert single.read(row)
     assert row_hash(single.content(row)) == content_hash(single.one.payload).view(np.int64)[0]
 
@@ -319,8 +324,8 @@ def test_the_ledger_forgets_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.jit
-def test_one_event_takes_microseconds() -> None:
-    """The bound is wide, for busy machines; the benchmarks measure."""
+def test_one_event_takes_few_steps() -> None:
+    """One event is a few microseconds because it is a few calls; the benchmarks measure the time."""
     random = Random(1)
     never = SEQUENCE.replace("AND", "AND a.v + b.v + c.v > 3 AND")
     session = tocsin.query(never).stream(schema={"*": {"key": "int", "v": "float"}})
@@ -328,9 +333,7 @@ def test_one_event_takes_microseconds() -> None:
         {"type": random.choice("ABC"), "time": at // 3, "key": random.randint(0, 99), "v": random.random()}
         for at in range(4000)
     ]
-    times = []
-    for row in rows:
-        begin = time.perf_counter_ns()
+    for row in rows[:1000]:
         session.push(row)
-        times.append(time.perf_counter_ns() - begin)
-    assert np.percentile(times[1000:], 50) < 50_000
+    counts = [steps(lambda row=row: session.push(row)) for row in rows[1000:]]
+    assert np.percentile(counts, 50) < 50

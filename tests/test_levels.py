@@ -10,12 +10,11 @@ import pytest
 from tocsin.errors import InputError
 from tocsin.events import BEGINNING
 from tocsin.lang.parser import parse
-from tocsin.plan.bind import bind
-from tocsin.plan.passes import optimize
 from tocsin.testing import strategies
 from tocsin.testing.disorder import disordered, smallest_sufficient_slack
-from tocsin.testing.levels import LEVELS, Change, Level, classify, in_words, log_of, pushes, spelled_item
-from tocsin.testing.modes import Mode, changes
+from tocsin.testing.harness import Harness
+from tocsin.testing.levels import LEVELS, Change, Level, classify, in_words, pushes, spelled_item
+from tocsin.testing.modes import Mode, driven
 from tocsin.testing.notation import Item, Promise, events_of, find, history
 from tocsin.testing.oracle import Binding, matches
 from tocsin.testing.oracle_parts import with_names
@@ -398,9 +397,8 @@ def engine_log(seed: int, *, ordered: bool, batch: int = 1) -> tuple[strategies.
     random = Random(seed)
     query, events = strategies.pair(random)
     events = sorted(events, key=lambda event: event.end) if ordered else random.sample(events, len(events))
-    plan = optimize(bind(query, strategies.SCHEMA, {}))
-    log = log_of(changes(plan, events, Mode(ordered=ordered, batch=batch)))
-    return query, list(events), log
+    mode = Mode("in-order" if ordered else "aggressive", batch=batch)
+    return query, list(events), driven(Harness(query, strategies.SCHEMA), events, mode).steps
 
 
 @pytest.mark.parametrize("seed", range(40))

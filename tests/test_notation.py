@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import Event
-from tocsin.testing.notation import Begin, Promise, events_of, find, history, write
+from tocsin.testing.notation import Begin, Promise, events_of, find, history, times_in, write
+from tocsin.testing.written_times import ANY_UNIT, WrittenTimes
 
 
 @pytest.mark.parametrize(
@@ -114,3 +115,62 @@ def test_finding_reads_what_writing_wrote() -> None:
         find("b2", events)
     with pytest.raises(InputError, match="not an event"):
         find("?", events)
+
+
+# --- times ---------------------------------------------------------------------------------------------------------
+
+MINUTE = 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes", "spelled"),
+    [
+        ("Shelf@09:00", 540, "Shelf@09:00"),
+        ("Shelf@9:00", 540, "Shelf@09:00"),
+        ("Shelf@09:00:30", 540.5, "Shelf@09:00:30"),
+        ("Shelf@00:00:00.5", 1 / 120, "Shelf@00:00:00.5"),
+        ("Shelf@1970-01-02T00:01", 1441, "Shelf@1970-01-02T00:01"),
+        ("Shelf@1970-01-02", 1440, "Shelf@1970-01-02T00:00"),
+        ("Shelf@1970-01-01T09:00Z", 540, "Shelf@09:00"),
+        ("Shelf@1970-01-01T09:00+01:00", 480, "Shelf@08:00"),
+        ("Shelf@90s", 1.5, "Shelf@00:01:30"),
+        ("Shelf@1h30min", 90, "Shelf@01:30"),
+        ("a-5min", -5, "a1969-12-31T23:55"),
+        ("h[09:00,09:30]", 540, "h[09:00,09:30]"),
+    ],
+)
+def test_times_are_microseconds_and_are_spelled_shortly(text: str, minutes: float, spelled: str) -> None:
+    (event,) = events_of(history(text))
+    assert event.start == minutes * MINUTE
+    assert event.eid == spelled == write(event, (), times_in(text))
+    assert find(text, [event], times_in(text)) == event
+
+
+def test_a_time_unit_gives_plain_numbers_a_length() -> None:
+    times = times_in("a1 b90s", "min")
+    first, second = events_of(history("a1 b90s", times))
+    assert (first.start, second.start) == (MINUTE, 1.5 * MINUTE)
+    assert (first.eid, second.eid) == ("a1", "b00:01:30")
+    assert history("@A>5", times) == [Promise("A", 5 * MINUTE)]
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "message"),
+    [
+        ("a1 b09:00", None, "plain number among times"),
+        ("a25:00", None, "25:00 is no time"),
+        ("a2026-02-30", None, "2026-02-30 is no time"),
+        ("a0.5us", None, "finer than a microsecond"),
+        ("@A>7 b09:00", None, "plain number among times"),
+        ("a1", "weeks", "no unit of time"),
+    ],
+)
+def test_times_that_say_nothing(text: str, unit: str | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        history(text, times_in(text, unit))
+
+
+@given(st.integers(-(10**15), 10**15))
+def test_times_are_read_as_they_are_written(micros: int) -> None:
+    times = WrittenTimes(ANY_UNIT)
+    assert times.read(times.write(micros)) == micros

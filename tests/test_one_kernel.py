@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,21 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tocsin.encode import Encoder, from_dicts
-from tocsin.encode.columns import Columns
-from tocsin.encode.row import RowEncoder
 from tocsin.engine import kernels, runtime
-from tocsin.engine.detector import Detector
 from tocsin.engine.runtime.library import PARTS
 from tocsin.events import Event
-from tocsin.items import ItemKind, Strings, end, guarantee
-from tocsin.lang.parser import parse
-from tocsin.plan.bind import bind
-from tocsin.plan.facts import types_of
-from tocsin.plan.passes import optimize
 from tocsin.schema import Field, Kind, Schema
-from tocsin.testing.modes import net
-from tocsin.testing.oracle import matches
+from tocsin.testing.harness import Harness
 
 LATE = "EVENT SEQ(A a, !C c, B b) WHERE [id] AND b.v > a.v AND a.w IS NOT NULL WITHIN 50"
 NULLABLE = Schema(common={name: Field(name, Kind.INT) for name in ("id", "v", "w")}, open_types=True, intervals=False)
@@ -57,14 +46,6 @@ def history(random: Random, count: int) -> list[Event]:
     return events
 
 
-def made(text: str, schema: Schema, *, jit: bool, ordered: bool = True, hold: bool = False) -> tuple[Detector, Encoder]:
-    plan, strings = optimize(bind(parse(text), schema)), Strings()
-    types = types_of(plan)
-    held = types if hold else ()
-    detector = Detector(plan, types, strings, jit=jit, ordered=ordered, hold=held)
-    return detector, Encoder(schema, types, strings, wanted=detector.reads)
-
-
 @pytest.mark.parametrize(
     ("count", "jit"),
     [
@@ -76,12 +57,10 @@ def made(text: str, schema: Schema, *, jit: bool, ordered: bool = True, hold: bo
 def test_nulls_are_exact_for_any_number_of_attributes(count: int, jit: bool) -> None:
     text, schema = wide(count)
     events = history(Random(count), count)
-    detector, encoder = made(text, schema, jit=jit)
-    rows = from_dicts(events)
-    pieces = [detector.push(encoder.encode(rows.slice(first, 7))) for first in range(0, len(events), 7)]
-    expected = Counter({match.binding: 1 for match in matches(parse(text), events)})
+    harness = Harness(text, schema)
+    run, expected = harness.start(jit=jit).feed(events, batch=7), harness.expected(events)
     assert 0 < sum(expected.values()) < sum(a.type == "A" for a in events) * sum(b.type == "B" for b in events)
-    assert net(pieces) == expected
+    assert run.net == expected
 
 
 def test_alternatives_with_many_attributes_are_exact() -> None:
@@ -91,9 +70,10 @@ def test_alternatives_with_many_attributes_are_exact() -> None:
         replace(event, type="C") if number % 5 == 0 and event.type == "A" else event
         for number, event in enumerate(history(Random(7), 70))
     ]
-    detector, encoder = made(text, schema, jit=False)
-    found = net([detector.push(encoder.encode(from_dicts(events)))])
-    assert found == Counter({match.binding: 1 for match in matches(parse(text), events)}) and found
+    harness = Harness(text, schema)
+    run = harness.start()
+    run.push(events)
+    assert run.net == harness.expected(events) and run.net
 
 
 # --- nothing is compiled after the first push ------------------------------------------------------------------------
@@ -127,17 +107,17 @@ def event(number: int, random: Random, *, null: bool = False) -> Event:
 def test_the_first_null_and_the_first_withdrawal_compile_nothing(compiled: list[str], jit: bool, hold: bool) -> None:
     random = Random(3)
     events = [event(number, random, null=number > 120 and random.random() < 0.3) for number in range(200)]
-    detector, encoder = made(LATE, NULLABLE, jit=jit, ordered=False, hold=hold)
-    pieces = [detector.push(encoder.encode(from_dicts(events[:5])))]
+    harness = Harness(LATE, NULLABLE)
+    run = harness.start("conservative" if hold else "aggressive", jit=jit)
+    run.push(events[:5])
     after_first = list(compiled)
-    pieces += [detector.push(encoder.encode(from_dicts(events[first : first + 5]))) for first in range(5, 200, 5)]
+    for first in range(5, 200, 5):
+        run.push(events[first : first + 5])
     gone = [events[number] for number in range(150, 200, 4)]
-    items = encoder.encode(from_dicts(gone))
-    pieces.append(detector.push(replace(items, kinds=np.full(len(gone), ItemKind.WITHDRAWAL, np.int8))))
-    pieces.append(detector.push(end()))
-    kept = [each for each in events if each not in gone]
-    expected = Counter({match.binding: 1 for match in matches(parse(LATE), kept)})
-    assert net(pieces) == expected and expected
+    run.withdraw(gone)
+    run.end()
+    expected = harness.expected([each for each in events if each not in gone])
+    assert run.net == expected and expected
     assert len(after_first) == 1 and compiled == after_first
 
 
@@ -145,19 +125,16 @@ def test_the_first_null_and_the_first_withdrawal_compile_nothing(compiled: list[
 def test_single_events_with_and_without_nulls(compiled: list[str], jit: bool) -> None:
     random = Random(5)
     events = [event(number, random, null=number > 60 and random.random() < 0.4) for number in range(160)]
-    detector, encoder = made(LATE, NULLABLE, jit=jit)
-    pieces = [detector.push(encoder.encode(from_dicts(events[:1])))]
-    singles = RowEncoder(encoder, Columns(eid="eid"))
-    for number, each in enumerate(events[1:], start=1):
+    harness = Harness(LATE, NULLABLE)
+    run = harness.start(jit=jit)
+    for number, each in enumerate(events):
         if number % 10 == 0:  # a batch between them
-            pieces.append(detector.push(encoder.encode(from_dicts([each]))))
-            continue
-        row = {"eid": each.eid, "type": each.type, "time": each.end, **each.attrs}
-        assert singles.read(row)
-        pieces.append(detector.push(singles.one))
-    pieces.append(detector.push(end()))
-    expected = Counter({match.binding: 1 for match in matches(parse(LATE), events)})
-    assert net(pieces) == expected and expected
+            run.push([each])
+        else:
+            run.push_one({"eid": each.eid, "type": each.type, "start": each.end, "end": each.end, **each.attrs})
+    run.end()
+    expected = harness.expected(events)
+    assert run.net == expected and expected
     assert len(compiled) == 1
 
 
@@ -171,8 +148,8 @@ def test_a_change_in_any_module_of_the_library_makes_other_kernels(monkeypatch: 
         last = text.rstrip().splitlines()[-1]
         assert last in runtime.source(), part.__name__
     names = []
-    monkeypatch.setattr(kernels, "from_disk", lambda prefix, *texts: names.append((prefix, *texts)) or 1 / 0)
-    program = made(LATE, NULLABLE, jit=False)[0].branches[0].program
+    monkeypatch.setattr(kernels, "from_disk", lambda _, name, text: names.append(name) or 1 / 0)
+    program = Harness(LATE, NULLABLE).start().detector.branches[0].program
     for text in ("one", "other"):
         monkeypatch.setattr(runtime, "source", lambda text=text: text)
         with pytest.raises(ZeroDivisionError):
@@ -185,8 +162,8 @@ def test_tables_that_grow_compile_nothing() -> None:
     """What the host calls to make room, to recycle keys and to purge was compiled with the first kernel."""
     from numba.core import event as numba_events
 
-    detector, encoder = made("EVENT SEQ(A a, B b) WHERE [id] WITHIN 50", NULLABLE, jit=True, ordered=False)
-    detector.push(encoder.encode(from_dicts([event(0, Random(1))])))
+    run = Harness("EVENT SEQ(A a, B b) WHERE [id] WITHIN 50", NULLABLE).start("aggressive", jit=True)
+    run.push([event(0, Random(1))])
     with numba_events.install_recorder("numba:compile") as recorder:
         for first in range(1, 60_001, 20_000):
             rows = {
@@ -195,8 +172,8 @@ def test_tables_that_grow_compile_nothing() -> None:
                 "time": np.arange(first, first + 20_000) // 4,
                 "id": np.arange(first, first + 20_000) * 20_011,
             }
-            detector.push(encoder.encode(pa.table(rows)))
-            detector.push(guarantee(int(rows["time"][-1]) - 10))
-        detector.branches[0].purger.sweep()
-    assert detector.counters.purged_old > 0
+            run.push(pa.table(rows))
+            run.promise(None, int(rows["time"][-1]) - 10)
+        run.detector.branches[0].purger.sweep()
+    assert run.counters.purged_old > 0
     assert recorder.buffer == []

@@ -29,8 +29,10 @@ from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import Event, eid_number
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.graph.stages import Stages
+from tocsin.graph.tap import Tap
 from tocsin.items import EVERY, NO_SOURCE, Ints, ItemKind, Items, Strings, control, end, guarantee, tick
 from tocsin.order.auto import Auto
+from tocsin.order.keyed_process import KeyedProcess
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
 from tocsin.order.settled import Settled
@@ -53,14 +55,17 @@ CONTRACT = {"push", "snapshot", "restore"}
 MORE = {
     Lateness: {"admits"},  # the short way of an event that nobody reads
     Auto: {"follow", "resume"},  # Remembering: for hosts that replay a log
+    Settled: {"follow", "resume"},
+    KeyedProcess: {"follow", "resume"},
     PerKey: {"follow", "resume"},
     Spilling: {"close"},  # it owns files
+    Tap: {"taken"},  # what later queries read
     QueryGraph: {"encode", "guarantee", "passes", "detectors", "nothing"},  # what its hosts need to make items
 }
 
 
 @pytest.mark.parametrize(
-    "kind", [Detector, Lateness, Sort, Settled, Release, Auto, Spilling, PerKey, Stages, QueryGraph]
+    "kind", [Detector, Lateness, Sort, Settled, KeyedProcess, Release, Auto, Spilling, PerKey, Tap, Stages, QueryGraph]
 )
 def test_operators_have_one_verb(kind: type) -> None:
     public = {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
@@ -323,6 +328,36 @@ def test_a_rate_limit_keeps_the_same_matches_in_every_order_and_over_restarts(or
     assert total > 12 and cut > 3
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("order", ["in-order", "slack(5)", "conservative(5)", "aggressive(5)"])
+def test_later_queries_read_what_a_limit_does_not_report(order: str, restarts: bool) -> None:
+    """Both queries report under the limit; the second one reads all matches of the first, as if it were hidden."""
+    later = "QUERY Two EVENT SEQ(P p, P q) WHERE [id] WITHIN 9"
+    reports, hidden = (f"QUERY P {word} {QUERY} SELECT a.id AS id; {later}" for word in ("", "HIDDEN"))
+    cut = 0
+    for seed in range(examples(40, least=3)):
+        made = rows(Random(f"tap {seed}"), count=40, late=0 if order == "in-order" else 5)
+        found = []
+        for text in (reports, hidden):
+            operator, said = graph(order, text, around=[LIMIT]), []
+            for at in range(0, len(made), 3):
+                if restarts:
+                    again = graph(order, text, around=[LIMIT])
+                    again.restore(unpack(pack(operator.snapshot())))
+                    operator = again
+                said.append(operator.push(operator.encode(from_dicts(made[at : at + 3]))))
+            said.append(operator.push(end()))
+            found.append([standing([of_stage(each, number) for each in said]) for number in (0, 1)])
+        assert found[0][1] == found[1][1]
+        assert found[0][0] == limited(made)
+        cut += len(found[1][0]) - len(found[0][0])
+    assert cut > 0
+
+
+def of_stage(changes: Changes, number: int) -> Changes:
+    return Changes([batch for batch in changes if batch.stage == number])
+
+
 def test_a_rate_limit_forgets_keys() -> None:
     operator = graph("in-order", around=[LIMIT])
     for at in range(0, 8000, 8):
@@ -331,7 +366,7 @@ def test_a_rate_limit_forgets_keys() -> None:
         ]
         operator.push(operator.encode(from_dicts(pair)))
     [limit] = operator.remembering
-    assert len(limit.keys) < 200  # type: ignore[attr-defined]
+    assert len(limit.keys.keys) < 200  # type: ignore[attr-defined]
 
 
 def test_a_state_without_the_limit_is_refused() -> None:

@@ -298,7 +298,7 @@ ROWS: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("text", "expected"), ROWS, ids=[text for text, _ in ROWS])
 def test_expressions_row_by_row(text: str, expected: Any) -> None:
-    value = OracleEvaluator({}).plain(parse_expr(text), {"x": X, "b": MEMBERS})
+    value = OracleEvaluator({}, "us").plain(parse_expr(text), {"x": X, "b": MEMBERS})
     assert value == expected
     assert type(value) is type(expected)
 
@@ -308,4 +308,4 @@ def test_expressions_row_by_row(text: str, expected: Any) -> None:
 )
 def test_what_the_binder_refuses_has_no_value(text: str) -> None:
     with pytest.raises(TocsinError):
-        OracleEvaluator({}).value(parse_expr(text), {"x": X, "b": MEMBERS})
+        OracleEvaluator({}, "us").value(parse_expr(text), {"x": X, "b": MEMBERS})

@@ -20,13 +20,11 @@ import tocsin
 from tests.effort import examples, some
 from tocsin.app.judge import EngineUnderTest, settled
 from tocsin.codec import pack, unpack
-from tocsin.encode import Columns, from_dicts
-from tocsin.engine.changes import Changes
-from tocsin.engine.inspect import debts, stored
+from tocsin.encode import from_dicts
+from tocsin.engine.inspect import debts
 from tocsin.errors import InputError, StateError, TocsinError, TocsinWarning
 from tocsin.events import Event
-from tocsin.graph.query_graph import QueryGraph, detectors_in
-from tocsin.items import end
+from tocsin.graph.query_graph import QueryGraph
 from tocsin.lang.parser import parse, parse_all
 from tocsin.lang.syntax import Query
 from tocsin.order.auto import Auto
@@ -34,15 +32,14 @@ from tocsin.order.guarantees import Guarantees
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import KINDS, Strategy, parse_strategy
 from tocsin.plan.facts import types_of
-from tocsin.run.query import plans_of
 from tocsin.run.session import Session
 from tocsin.schema import Schema
 from tocsin.testing.cases import Case, admitted, oracle_answer, read_cases
 from tocsin.testing.disorder import disordered, smallest_sufficient_slack
+from tocsin.testing.harness import Harness, Running, schema_of
 from tocsin.testing.levels import Change, Level, classify
-from tocsin.testing.modes import schema_of
 from tocsin.testing.notation import Item, Promise, events_of, history, spell
-from tocsin.testing.oracle import Binding, matches
+from tocsin.testing.oracle import Binding
 from tocsin.testing.strategies import SCHEMA, pair
 
 MINUTES = Schema(unit="s")
@@ -186,12 +183,12 @@ SOURCES = ("s1", "s2")
 
 
 @dataclass
-class Run:
+class Said:
     """What a strategy says to a stream: a list of changes for each item and one for the end."""
 
     log: list[list[Change]]
     set_aside: list[int]
-    state: dict[str, list[str]]  # before the end
+    state: dict[str, str]  # before the end
     strategy: str = ""  # in words, with what auto has measured
 
     @property
@@ -209,70 +206,54 @@ class Run:
 
 @dataclass
 class Asked:
-    """A query and a stream for it; the plan is made once."""
+    """A query and a stream for it."""
 
     query: Query
     items: Sequence[Item]
     schema: Schema
 
     def __post_init__(self) -> None:
-        self.plans = plans_of((self.query,), self.schema)
+        self.harness = Harness(self.query, self.schema)
         self.events = events_of(self.items)
         self.named = any(event.source for event in self.events)
-        self.types = types_of(self.plans[0])
+        self.types = types_of(self.harness.plan)
 
-    def new(self, order: str | Strategy) -> QueryGraph:
-        strategy = parse_strategy(order, self.schema)
-        columns = Columns(source="source" if self.named else None)
-        return QueryGraph(
-            self.plans, self.schema, columns, jit=False, order=strategy, sources=SOURCES if self.named else ()
-        )
+    def start(self, order: str | Strategy) -> Running:
+        return self.harness.start(order, source="source", sources=SOURCES) if self.named else self.harness.start(order)
 
-    def run(self, order: str | Strategy, *, restarts: float = 0.0, batch: int = 1) -> Run:
+    def run(self, order: str | Strategy, *, restarts: float = 0.0) -> Said:
         """Item by item; with `restarts` the graph is saved and taken up again before such a share of them."""
         random = Random(7)  # the same moments each time
-        graph, log, aside, at = self.new(order), [], [], 0
-        rows = from_dicts(self.events) if self.events else None
+        run, aside, at = self.start(order), [], 0
+        rows = from_dicts(self.events)
         for place, item in enumerate(self.items):
             if random.random() < restarts:
-                graph = self.restarted(graph, order)
+                run.restart()
             if isinstance(item, Promise):
-                changes = graph.push(graph.guarantee(item.type, item.time, item.source))
+                run.promise(item.type, item.time, item.source)
             else:
-                assert rows is not None
-                changes = graph.push(graph.encode(rows.slice(at, 1)))
-                aside += [place] if changes.late and item.type in self.types else []  # else nobody cares
+                late = run.push(rows.slice(at, 1)).late
+                aside += [place] if late and item.type in self.types else []  # else nobody cares
                 at += 1
-            log.append(bindings(changes))
         if restarts:
-            graph = self.restarted(graph, order)
-        state = stored(next(detectors_in(graph.stages[-1].operator)))
-        strategy = graph.strategy
-        log.append(bindings(graph.push(end())))
-        return Run(log, aside, state, strategy)
+            run.restart()
+        state, strategy = run.state, run.graph.strategy
+        run.end()
+        return Said(run.steps, aside, state, strategy)
 
-    def restarted(self, graph: QueryGraph, order: str | Strategy) -> QueryGraph:
-        new = self.new(order)
-        new.restore(unpack(pack(graph.snapshot())))
-        return new
-
-    def taken(self, run: Run) -> list[Event]:
+    def taken(self, said: Said) -> list[Event]:
         """The events that were not set aside."""
-        return self.read([item for place, item in enumerate(self.items) if place not in set(run.set_aside)])
+        return self.read([item for place, item in enumerate(self.items) if place not in set(said.set_aside)])
 
     def read(self, items: Sequence[Item]) -> list[Event]:
         """The events of types that the query reads."""
         return [event for event in events_of(items) if event.type in self.types]
 
     def oracle(self, events: Sequence[Event]) -> Counter[Binding]:
-        return Counter({match.binding: 1 for match in matches(self.query, events)})
+        return self.harness.expected(events)
 
     def __str__(self) -> str:
         return f"{self.query}\n" + "\n".join(map(str, self.items))
-
-
-def bindings(changes: Changes, stage: int = 0) -> list[Change]:
-    return [change for batch in changes if batch.stage == stage for change in batch.bindings()]
 
 
 def drawn(seed: str, *, most: int | None = None) -> Asked:
@@ -842,7 +823,8 @@ class Recording(EngineUnderTest):
 
     def _steps(self, graph: QueryGraph, items: Sequence[Item], options: Any) -> Any:
         for changes in super()._steps(graph, items, options):
-            self.steps.append(Counter(bindings(changes, len(graph.plans) - 1)))
+            last = [batch for batch in changes if batch.stage == len(graph.plans) - 1]
+            self.steps.append(Counter(change for batch in last for change in batch.bindings()))
             yield changes
 
 
@@ -897,14 +879,13 @@ def test_what_is_owed_is_enough() -> None:
     settled = 0
     for number in range(4 * QUICK):
         asked = drawn(f"debts {number}")
-        graph = asked.new("conservative")
+        run = asked.start("conservative")
         if asked.events:
-            graph.push(graph.encode(from_dicts(asked.events)))
-        [detector] = detectors_in(graph)
-        while owed := debts(detector):
+            run.push(asked.events)
+        while owed := debts(run.detector):
             settled += 1
             for type, time in owed[0].missing.items():
-                graph.push(graph.guarantee(type, time))
+                run.promise(type, time)
             assert owed[0].missing, asked
-            assert owed[0] not in debts(detector), asked
+            assert owed[0] not in debts(run.detector), asked
     assert settled > QUICK

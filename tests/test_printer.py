@@ -213,7 +213,8 @@ iseqs = st.builds(
 )
 patterns = st.recursive(st.one_of(leaves, leaves, iseqs), composite, max_leaves=5)
 queries = st.builds(
-    Query,
+    lambda hidden, *parts: Query(*parts, hidden=hidden and parts[1] is not None),
+    st.booleans(),
     patterns,
     st.one_of(st.none(), names),
     st.one_of(st.none(), exprs),

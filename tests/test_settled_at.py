@@ -7,19 +7,13 @@ from random import Random
 
 import pytest
 
-from tocsin.encode import Encoder, from_dicts
-from tocsin.engine.changes import Changes
-from tocsin.engine.detector import Detector
+from tocsin.encode import from_dicts
 from tocsin.events import END_OF_TIME, Event
-from tocsin.items import Strings, advanced, end
+from tocsin.items import advanced
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
-from tocsin.plan.bind import bind
-from tocsin.plan.block import Plan
-from tocsin.plan.facts import types_of
-from tocsin.plan.passes import optimize
 from tocsin.schema import Schema
-from tocsin.testing.modes import restarted, schema_of
+from tocsin.testing.harness import Harness, Running, schema_of
 from tocsin.testing.notation import events_of, history
 from tocsin.testing.oracle import Binding
 from tocsin.testing.strategies import SCHEMA, pair
@@ -28,25 +22,25 @@ CHUNKS, QUERIES = 6, 40
 Known = dict[Binding, int]
 
 
-def settled(plan: Plan, events: Sequence[Event], cuts: Sequence[int], *, restart: bool, ticks: bool) -> Known:
+def settled(
+    harness: Harness, events: Sequence[Event], cuts: Sequence[int] = (), *, restart: bool = False, ticks: bool = False
+) -> Known:
     """When each answer was settled: pushed in pieces that end at `cuts`, with restarts, and time told in between."""
-    types, strings = types_of(plan), Strings()
     listed = sorted(events, key=lambda event: event.end)
-    detector = Detector(plan, types, strings, jit=False)
-    encoder = Encoder(plan.schema, types, strings, wanted=detector.reads)
-    rows, log = from_dicts(listed), []
+    run, rows = harness.start(), from_dicts(listed)
     for low, high in zip([0, *cuts], [*cuts, len(listed)], strict=True):
         if restart:
-            detector = restarted(detector, Detector(plan, types, strings, jit=False))
-        log.append(detector.push(encoder.encode(rows.slice(low, high - low))))
+            run.restart()
+        run.push(rows.slice(low, high - low))
         if ticks and high < len(listed):
-            log.append(detector.push(advanced(listed[high].end - 1)))
-    return known([*log, detector.push(end())])
+            run.tell(advanced(listed[high].end - 1))
+    run.end()
+    return known(run)
 
 
-def known(log: Sequence[Changes]) -> Known:
+def known(run: Running) -> Known:
     found: Known = {}
-    for piece in (batch for changes in log for batch in changes.batches):
+    for piece in (batch for step in run.answers for batch in step):
         for (op, binding), time in zip(piece.bindings(), piece.known_at.tolist(), strict=True):
             assert op == 1 and binding not in found, binding
             found[binding] = time
@@ -62,10 +56,10 @@ def ways(count: int, random: Random) -> list[tuple[list[int], bool, bool]]:
 
 
 def disagreement(query: Query, events: Sequence[Event], schema: Schema, random: Random) -> str | None:
-    plan = optimize(bind(query, schema))
+    harness = Harness(query, schema)
     first: Known | None = None
     for cuts, restart, ticks in ways(len(events), random):
-        found = settled(plan, events, cuts, restart=restart, ticks=ticks)
+        found = settled(harness, events, cuts, restart=restart, ticks=ticks)
         if first is None:
             first = found
         if found != first:
@@ -104,7 +98,7 @@ def test_what_an_answer_waited_for(text: str, stream: str, expected: list[int] |
     query, events = parse(text), events_of(history(stream))
     schema = schema_of(events)
     assert disagreement(query, events, schema, Random(1)) is None
-    found = settled(optimize(bind(query, schema)), events, [], restart=False, ticks=False)
+    found = settled(Harness(query, schema), events)
     assert found
     if expected is not None:
         assert sorted(found.values()) == expected
@@ -120,5 +114,5 @@ def test_alternatives_that_bind_the_same_are_known_by_the_earlier_one() -> None:
     query = parse("EVENT OR(SEQ(A a, B b, !C c), SEQ(A a, B b)) WITHIN 10")
     events = events_of(history("a1 b2 d30"))
     assert disagreement(query, events, schema_of(events), Random(2)) is None
-    found = settled(optimize(bind(query, schema_of(events))), events, [], restart=False, ticks=False)
+    found = settled(Harness(query, schema_of(events)), events)
     assert list(found.values()) == [2]

@@ -37,17 +37,16 @@ from tests.shard_support import (
     numbered,
     row_of,
     stretch,
-    targets,
 )
 from tocsin.codec import VERSION, encode
-from tocsin.errors import InputError, StateError
+from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import Event
 from tocsin.items import end
 from tocsin.lang.parser import parse, parse_all
 from tocsin.lang.syntax import Duration, Query, leaves_of
 from tocsin.shards import blocks
 from tocsin.shards import shard as module
-from tocsin.shards.blocks import SHARD, Packer
+from tocsin.shards.blocks import SHARD, Packer, larger
 from tocsin.shards.identity import Identity
 from tocsin.shards.job import Shards
 from tocsin.shards.routes import reach_of
@@ -55,7 +54,8 @@ from tocsin.shards.shard import Head, Shard
 from tocsin.shards.time_slices import Slices, cut, margins
 from tocsin.shards.watermark import Slack
 from tocsin.spark.event_frame import EventFrame
-from tocsin.testing import agree
+from tocsin.testing import harness
+from tocsin.testing.draw_eids import with_eids
 from tocsin.testing.oracle import Match, matches, matches_of_all
 from tocsin.testing.shrink import shrunk
 from tocsin.testing.strategies import SCHEMA, Pair, history, is_valid, pair, query
@@ -154,7 +154,7 @@ def test_one_wrong_answer_in_a_chunk_is_enough(monkeypatch: pytest.MonkeyPatch) 
         return {name: less(found, events) for name, found in matches_of_all(queries, events).items()}
 
     monkeypatch.setattr(shard_support, "matches_of_all", of_all)
-    monkeypatch.setattr(agree, "matches", lambda query, events, **options: less(matches(query, events), events))
+    monkeypatch.setattr(harness, "matches", lambda query, events, **options: less(matches(query, events), events))
     with pytest.raises(AssertionError, match="not expected"):
         check_chunk(0, at + 1)
 
@@ -331,6 +331,17 @@ def test_a_match_with_reasons_in_two_shards_is_said_once() -> None:
         assert disagreement(asked, events, answers) is None
 
 
+@pytest.mark.parametrize("number", range(examples(150, least=12)))
+def test_shards_agree_about_eids(number: int) -> None:
+    random = Random(f"eids {number}")
+    plain, events = drawn(random)
+    query, schema = with_eids(random, plain, events)
+    frame = frame_for(events, random, eids=True)
+    asked = ask([query], frame, buckets=random.choice((1, 3)), schema=schema if events else None)
+    answers = told(asked, events, random.choice((0, 3)), random)
+    assert disagreement(asked, events, answers) is None, f"{query}"
+
+
 # --- several queries -------------------------------------------------------------------------------------------------
 
 
@@ -374,10 +385,12 @@ def test_groups_that_tell_home_by_keys_of_their_own() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("text", CHAINS, ids=range(len(CHAINS)))
 def test_queries_that_feed_each_other(text: str) -> None:
-    some = parse_all(text)
+    whole = parse_all(text)
     matched = 0
     for number in range(8):
-        events = chain_history(some, Random(f"{text} {number}"))
+        random = Random(f"{text} {number}")
+        some = (*(replace(each, hidden=random.random() < 0.6) for each in whole[:-1]), whole[-1])
+        events = chain_history(some, random)
         assert problem(some, events, number) is None
         matched += any(expected(ask(some, frame_of(pa.string())), events).values())
     assert matched
@@ -406,11 +419,34 @@ def test_late_is_what_ends_before_the_guarantee_of_the_batch_before(number: int)
         for batch in batches:
             stream.batch([row_of(event, frame) for event in batch])
         stream.close()
-        wanted = [event for event in late if any(targets(each, row_of(event, frame)) for each in ready.job.shards)]
+        wanted = [event for event in late if ready.routed([row_of(event, frame)])[0][SHARD] is not None]
         assert sorted(row["eid"] for row in stream.answers.late) == sorted(event.eid for event in wanted)
         accepted = [event for event in events if event not in late]
         assert disagreement(ready, accepted, stream.answers) is None
         assert sum(row["late"] for row in stream.answers.metrics) == len(wanted)
+
+
+def test_an_absence_at_the_end_has_its_key_and_rows_without_it_are_counted() -> None:
+    frame = frame_of(pa.int64())
+    text = "QUERY Open EVENT SEQ(A a, !B b) WHERE [id] WITHIN 9; QUERY Alone EVENT C c WHERE [s]"
+    asked = ask(parse_all(text), frame, buckets=3)
+    assert [(each.count, each.group.keyed) for each in asked.job.shards] == [(3, True)]
+    events = [Event(type, at, at, at, {"id": at % 3 or None}) for at, type in enumerate("AABBCABA" * 4)]
+    stream = Stream(asked, Slack(2), Random(0))
+    for first in range(0, len(events), 5):
+        stream.batch([row_of(event, frame) for event in events[first : first + 5]])
+    stream.close()
+    assert disagreement(asked, events, stream.answers) is None
+    lacking = sum(event.type == "C" or event.attrs["id"] is None for event in events)
+    assert sum(row["keyless"] for row in stream.answers.metrics) == lacking
+
+
+def test_the_key_travels_even_where_a_type_lacks_it() -> None:
+    """The query can never match; the events without its key are counted all the same."""
+    asked = ask([parse("EVENT SEQ(A a, C c) WHERE [x] WITHIN 5 SELECT a.v AS v")], frame_of(pa.int64()), schema=SCHEMA)
+    answers = told(asked, [Event("A", 1, 1, 1, {"x": 1, "v": 2}), Event("C", 2, 2, 2, {})], 0, Random(1), calm=True)
+    assert not answers.matches
+    assert sum(row["keyless"] for row in answers.metrics) == 1
 
 
 def test_the_late_events_of_the_test_above_exist() -> None:
@@ -451,6 +487,19 @@ def test_the_slowest_source_holds_the_others() -> None:
     assert said == [(0, 0), (0, 0), (2, 0), (2, 1)]
     stream.close()
     assert len(stream.answers.matches) == 4
+
+
+def test_batches_are_joined_until_they_are_large_enough() -> None:
+    batches = [pa.RecordBatch.from_pylist([{"v": at}] * count) for at, count in enumerate((2, 1, 1, 3, 1))]
+    assert [batch.column("v").to_pylist() for batch in larger(batches, rows=2)] == [[0, 0], [1, 2], [3, 3, 3], [4]]
+    assert list(larger([], rows=2)) == []
+
+
+def test_a_source_is_idle_when_it_lags_by_more_than_the_bound() -> None:
+    order = Slack(3, idle=20)
+    assert order.silent({"x": 30, "y": 10}) == [] and order.guarantee({"x": 30, "y": 10}) == 7
+    assert order.silent({"x": 31, "y": 10}) == ["y"] and order.guarantee({"x": 31, "y": 10}) == 28
+    assert order.silent({}) == [] and Slack(3).silent({"x": 99, "y": 0}) == []
 
 
 def test_an_idle_source_is_no_longer_waited_for_and_said_to_be_idle() -> None:
@@ -667,6 +716,20 @@ def test_a_damaged_block_is_refused() -> None:
                     opened(asked, mine)
 
 
+@pytest.mark.parametrize("name", ["end", "type", "eid"])
+def test_a_block_without_a_column_is_refused_even_where_the_head_vouches_for_it(name: str) -> None:
+    asked, store = stored()
+    number = min(store.blocks)
+    data = blocks.as_bytes(blocks.as_table(store.blocks[number]).drop_columns([name]), stored=True)
+    assert store.head is not None
+    head = module.Head.read(store.head)
+    block = next(each for each in head.blocks if each.number == number)
+    block.size, block.check = len(data), module.stamp(data)
+    store.blocks[number], store.head = data, head.data()
+    with pytest.raises(TocsinError, match=f"damaged|{name}"):
+        opened(asked, store)
+
+
 def test_a_missing_block_is_refused() -> None:
     asked, store = stored()
     del store.blocks[min(store.blocks)]
@@ -705,7 +768,7 @@ def test_rows_that_only_move_the_clock_need_no_eid() -> None:
     rows = [{**good, SHARD: 0}, {**good, "type": "Other", "eid": None, "start": 9, "end": 9, SHARD: None}]
     (sent,) = Packer(asked.job).run([pa.RecordBatch.from_pylist(rows, schema=asked.rows)])
     note, block = json.loads(sent.to_pylist()[0]["note"]), blocks.as_table(sent.to_pylist()[0]["block"])
-    assert note == [{"": 9}, 2, []]
+    assert note == [{"": 9}, 2, [], 0]
     assert block.column("eid").to_pylist() == ["a4"]
 
 
@@ -717,7 +780,8 @@ def sliced(asked: Asked, slices: Slices, events: Sequence[Event]) -> Answers:
     shards = Shards(asked.job.shards[0].group, 0, slices.count, slices)
     answers = Answers()
     for number in range(slices.count):
-        mine = [event for event in events if number in targets(shards, row_of(event, asked.frame))]
+        low, high = slices.span(number)
+        mine = [event for event in events if event.type in shards.group.types and low <= event.end < high]
         mine.sort(key=lambda event: event.end)
         graph, numbers = asked.job.graph(shards.group, shards.group.units)
         rows = pa.RecordBatch.from_pylist([row_of(event, asked.frame) for event in mine], schema=asked.frame.rows)

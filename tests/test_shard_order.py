@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.effort import examples
+from tests.pairing import PAIRS, Pairing, pairs
 from tests.shard_support import Answers, Asked, Stream, arranged, ask, cuts, disagreement, frame_of, nameless, row_of
 from tests.test_shard import drawn, frame_for
 from tocsin.engine.changes import ChangeBatch
@@ -203,6 +205,32 @@ def test_an_operator_around_a_query_survives_every_accident(name: str) -> None:
         assert wrong is None and found == limited(asked, events), number
         kept += len(found)
     assert kept > 5
+
+
+@pytest.mark.parametrize("name", ["slack", "conservative", "aggressive"])
+def test_a_process_over_events_survives_every_accident(name: str) -> None:
+    """Lost workers and attempts, replayed logs: what is paired is what the definition pairs, and is told of once."""
+    strategy, kept = STRATEGIES.get(name, Strategy()), Counter[str]()
+    for number in range(examples(40, least=6)):
+        random = Random(f"pairs {name} {number}")
+        events = [
+            Event(random.choice("ABC"), time, time, f"e{place}", {"id": random.randint(0, 2)})
+            for place, time in enumerate(sorted(random.choices(range(30), k=30)))
+        ]
+        frame = frame_for(events, random, eids=True)
+        asked = with_strategy(ask([parse(PAIRS)], frame), strategy)
+        asked = with_around(asked, (Pairing(),))
+        stream = Stream(asked, Slack(3, strategy=strategy), random)
+        for batch in cuts(arranged(events, 3, random), random):
+            stream.batch([row_of(event, asked.frame) for event in batch])
+        stream.close()
+        standing: Counter[tuple[Any, ...]] = Counter()
+        for row in stream.answers.matches:
+            bound = (row[variable]["eid"] for variable in "ab" if row[variable] is not None)
+            standing[row["kind"], *bound] += row["op"]
+        assert +standing == Counter(pairs(events)), number
+        kept.update(row[0] for row in standing)
+    assert kept["match"] > 5 and kept["timeout"] > 5
 
 
 def with_around(asked: Asked, operators: tuple[Around, ...]) -> Asked:

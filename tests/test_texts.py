@@ -50,12 +50,12 @@ QUERIES = {
     "hidden events": "EVENT EXISTS c : SEQ(A a, C c, B b) WHERE [k] WITHIN 5",
     "no window": "EVENT SEQ(A a, B b) WHERE [k]",
     "chained": """
-        QUERY Pair EVENT SEQ(A a, B b) WHERE [k] WITHIN 4 SELECT a.k AS k, b.n AS n;
+        QUERY Pair HIDDEN EVENT SEQ(A a, B b) WHERE [k] WITHIN 4 SELECT a.k AS k, b.n AS n;
         EVENT SEQ(Pair p, !C c, A x) WHERE p.k = x.k AND c.k = p.k WITHIN 8
     """,
     "chained twice": """
-        QUERY Pair EVENT SEQ(A a, !C c, B b) WHERE [k] WITHIN 4 SELECT a.k AS k, a.n AS n;
-        QUERY Two EVENT SEQ(Pair p, Pair q) WHERE p.n < q.n WITHIN 6 SELECT p.k AS k, q.k AS n;
+        QUERY Pair HIDDEN EVENT SEQ(A a, !C c, B b) WHERE [k] WITHIN 4 SELECT a.k AS k, a.n AS n;
+        QUERY Two HIDDEN EVENT SEQ(Pair p, Pair q) WHERE p.n < q.n WITHIN 6 SELECT p.k AS k, q.k AS n;
         EVENT SEQ(Two t, C c) WHERE t.k <> c.k WITHIN 9
     """,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,19 +12,16 @@ import pytest
 
 import tocsin
 from tests.effort import some
-from tocsin.engine.detector import Detector
-from tocsin.errors import QueryError, TocsinError
+from tocsin.errors import FunctionError, QueryError, TocsinError
 from tocsin.events import Event
-from tocsin.functions import Function, function, registered
-from tocsin.items import Strings
+from tocsin.functions import OURS, Function, function, machine_code, registered
 from tocsin.lang.parser import parse
 from tocsin.plan.bind import bind
 from tocsin.plan.explain import explain
-from tocsin.plan.facts import types_of
-from tocsin.plan.passes import optimize
 from tocsin.schema import Field, Kind, Schema
 from tocsin.testing.agree import PLAIN, Bench, Trial
-from tocsin.testing.modes import EVERY, Mode
+from tocsin.testing.harness import Harness
+from tocsin.testing.modes import EVERY, Mode, run
 
 SCHEMA = Schema(
     types={"A": {}, "B": {}, "C": {}},
@@ -80,8 +78,8 @@ FUNCTIONS = {
     for each in (
         Function("hot", hot, Kind.BOOL, 1, vectorised=True),
         Function("long_name", long_name, Kind.BOOL, 1),
-        Function("near", near, Kind.BOOL, 4),
-        Function("apart", apart, Kind.FLOAT, 2),
+        Function("near", machine_code(near), Kind.BOOL, 4, compiled=True),
+        Function("apart", machine_code(apart), Kind.FLOAT, 2, compiled=True),
         Function("same_group", same_group, Kind.BOOL, 2),
         Function("shout", shout, Kind.TEXT, 1),
         Function("both_known", both_known, Kind.BOOL, 2, nulls=True),
@@ -155,7 +153,7 @@ def test_every_plain_mode(text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", some(WITH_COMPILER, least=3))
 def test_with_the_compiler_on(name: str) -> None:
-    trials = [Trial("ordered", Mode(jit=True)), Trial("any order", Mode(jit=True, ordered=False, batch=2), shuffle=1)]
+    trials = [Trial("ordered", Mode(jit=True)), Trial("any order", Mode("aggressive", jit=True, batch=2), shuffle=1)]
     assert Bench(parse(QUERIES[name]), SCHEMA, FUNCTIONS).disagreement(events(), trials) is None
 
 
@@ -176,9 +174,7 @@ NOT_COMPILED = ["several events, not compilable", "not compilable, of numbers", 
 
 @pytest.mark.parametrize(("name", "compiled"), [*((n, True) for n in COMPILED), *((n, False) for n in NOT_COMPILED)])
 def test_only_what_cannot_be_compiled_runs_the_plain_body(name: str, compiled: bool) -> None:
-    plan = optimize(bind(parse(QUERIES[name]), SCHEMA, FUNCTIONS))
-    detector = Detector(plan, types_of(plan), Strings(), jit=True, functions=FUNCTIONS)
-    assert detector.compiled is compiled
+    assert Harness(QUERIES[name], SCHEMA, FUNCTIONS).start(jit=True).detector.compiled is compiled
 
 
 # --- registering ---------------------------------------------------------------------------------------------------
@@ -218,6 +214,161 @@ def test_a_wrong_name_number_or_kind_is_an_error(scratch: object) -> None:
         function(returns="int", name="not a name")(lambda: 1)
 
 
+# --- what a function gives, and what it may not ----------------------------------------------------------------------
+
+PAIR = [
+    *({"type": "A", "time": t, "v": t, "x": t / 2} for t in range(1, 5)),
+    {"type": "B", "time": 9, "v": 3, "x": 0.0},
+    {"type": "A", "time": 10, "v": None, "x": None},
+]
+BOTH = [False, pytest.param(True, marks=pytest.mark.jit)]
+
+
+def answers(text: str, *, jit: bool) -> list[int]:
+    return sorted(match["a"]["start"] for match in tocsin.query(text).detect(PAIR, jit=jit))
+
+
+def refused(text: str, *, jit: bool) -> str:
+    with pytest.raises(FunctionError) as caught:
+        tocsin.query(text).detect(PAIR, jit=jit)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("jit", BOTH)
+def test_python_means_python_whether_kernels_are_compiled_or_not(jit: bool, scratch: object) -> None:
+    """Whole numbers have no end inside a function; a result that does not fit is null."""
+    function(returns="bool", name="larger")(lambda x, y: x * 2**62 * y > 2**63)
+    function(returns="int", name="huge")(lambda x: x << 61)
+    function(returns="int", name="huge_pair")(lambda x, y: (x + 0 * y) << 61)
+    assert answers("EVENT SEQ(A a, B b) WHERE larger(a.v, b.v)", jit=jit) == [1, 2, 3, 4]
+    assert answers("EVENT SEQ(A a, B b) WHERE huge(a.v) > 0", jit=jit) == [1, 2, 3]
+    assert answers("EVENT SEQ(A a, B b) WHERE huge_pair(a.v, b.v) IS NULL", jit=jit) == [4]
+
+
+@pytest.mark.parametrize("jit", BOTH)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_none_is_null_and_an_exception_is_one_error(jit: bool, compiled: bool, scratch: object) -> None:
+    @function(returns="bool", compiled=compiled)
+    def maybe(x: float, y: float) -> bool | None:
+        if x > 2:
+            return None
+        return x < y
+
+    @function(returns="float", compiled=compiled)
+    def ratio(x: float, y: float) -> float:
+        return x / y
+
+    assert answers("EVENT SEQ(A a, B b) WHERE maybe(a.v, b.v)", jit=jit) == [1, 2]
+    assert answers("EVENT SEQ(A a, B b) WHERE maybe(a.v, b.v) IS NULL", jit=jit) == [3, 4]
+    said = refused("EVENT SEQ(A a, B b) WHERE ratio(a.v, b.x) > 0 AND a.v = 1", jit=jit)
+    assert "ratio(1, 0.0) raised ZeroDivisionError" in said
+
+
+@pytest.mark.parametrize("jit", BOTH)
+@pytest.mark.parametrize(
+    ("returns", "value"),
+    [("bool", "yes"), ("bool", 2), ("int", 1.7), ("int", math.nan), ("int", True), ("float", "1"), ("text", 5),
+     ("text", "\ud800")],
+)  # fmt: skip
+def test_a_result_of_another_kind_is_an_error(returns: str, value: object, jit: bool, scratch: object) -> None:
+    function(returns=returns, name="one")(lambda x: value)
+    function(returns=returns, name="two")(lambda x, y: value)
+    for call in ("one(a.v)", "two(a.v, b.v)"):
+        said = refused(f"EVENT SEQ(A a, B b) WHERE {call} IS NULL", jit=jit)
+        assert f"gave {value!r}, but was registered for {returns}" in said
+    assert f"gave {value!r}" in refused_in_select("one(a.v)")
+
+
+def refused_in_select(call: str) -> str:
+    with pytest.raises(FunctionError) as caught:
+        tocsin.query(f"EVENT SEQ(A a, B b) SELECT {call} AS x").detect(PAIR, jit=False).to_pandas()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("jit", BOTH)
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: [True], "shape (1,) for arrays of 5"),
+        (lambda x: True, "shape () for arrays of 5"),
+        (lambda x: [True] * (len(x) + 5), "shape (10,) for arrays of 5"),
+        (lambda x: np.ones((len(x), 2)), "shape (5, 2)"),
+        (lambda x: x * 1.5, "gave 1.5, but was registered for bool"),
+        (lambda x: 1 // 0, "ZeroDivisionError"),
+        (lambda x: x.__setitem__(0, 9), "read-only"),
+    ],
+)
+def test_a_vectorised_function_gives_one_value_for_each(
+    call: Callable[[Any], Any], said: str, jit: bool, scratch: object
+) -> None:
+    function(returns="bool", name="vector", vectorised=True)(call)
+    assert said in refused("EVENT SEQ(A a, B b) WHERE vector(a.v)", jit=jit)
+
+
+@pytest.mark.parametrize("jit", BOTH)
+def test_a_vectorised_function_sees_arrays_without_nulls_everywhere(jit: bool, scratch: object) -> None:
+    seen = []
+
+    @function(returns="int", vectorised=True)
+    def doubled(x: Any) -> Any:
+        seen.append(x)
+        return [None if each == 2 else 2 * each for each in x.tolist()]
+
+    assert answers("EVENT SEQ(A a, B b) WHERE doubled(a.v) > 2", jit=jit) == [3, 4]
+    assert answers("EVENT SEQ(A a, B b) WHERE doubled(a.v + 1) > 4", jit=jit) == [2, 3, 4]
+    assert answers("EVENT SEQ(A a, B b) WHERE doubled(a.v + b.v) = 8", jit=jit) == [1]
+    assert all(isinstance(each, np.ndarray) and each.dtype == np.int64 for each in seen)
+
+
+def test_after_an_exception_a_session_answers_no_more(scratch: object) -> None:
+    function(returns="bool", name="fails")(lambda x, y: 1 // (x - 2) + y > 0)
+    session = tocsin.query("EVENT SEQ(A a, B b) WHERE fails(a.v, b.v) WITHIN 100").stream(jit=False)
+    for event in PAIR[:4]:
+        session.push(event)
+    for _ in range(2):
+        with pytest.raises(FunctionError, match=r"fails\(2, 3\) raised ZeroDivisionError"):
+            session.push(PAIR[4])
+
+
+@pytest.mark.jit
+def test_what_numba_cannot_compile_is_an_error_that_says_so(scratch: object) -> None:
+    function(returns="bool", name="looked", compiled=True)(lambda x, y: GROUPS[str(x)] > y)
+    function(returns="bool", name="wrong", compiled=True)(lambda x, y: x + y)
+    assert "looked() cannot be compiled" in refused("EVENT SEQ(A a, B b) WHERE looked(a.v, b.v)", jit=True)
+    assert "gives int64 when compiled" in refused("EVENT SEQ(A a, B b) WHERE wrong(a.v, b.v)", jit=True)
+
+
+def test_what_can_be_registered(scratch: object) -> None:
+    for call in (len, functools.partial(pow, 2)):
+        function(returns="int", name="fine")(call)
+        assert registered()["fine"].arity == 1
+    for call in (int, max):
+        with pytest.raises(TocsinError):
+            function(returns="int")(call)
+    with pytest.raises(TocsinError, match="cannot be the name"):
+        function(returns="int")(functools.partial(pow, 2))
+    with pytest.raises(TocsinError, match="function of the language"):
+        function(returns="float")(math.sqrt)
+    with pytest.raises(TocsinError, match="cannot return"):
+        function(returns="decimal", name="fine")(len)
+
+
+def test_the_names_of_the_language_are_not_for_users() -> None:
+    from tocsin.lang.syntax import AGGREGATES
+    from tocsin.plan.calls import BUILT_IN
+
+    assert {*BUILT_IN, *AGGREGATES, "start", "end", "type", "eid"} == OURS
+
+
+@pytest.mark.parametrize("jit", BOTH)
+def test_names_are_taken_as_they_are_written(jit: bool, scratch: object) -> None:
+    """Python would take the ligature for the two letters."""
+    function(returns="bool", name="\ufb01", compiled=True)(lambda x, y: x < y)
+    function(returns="bool", name="fi", compiled=True)(lambda x, y: x > y)
+    assert answers("EVENT SEQ(A a, B b) WHERE \ufb01(a.v, b.v)", jit=jit) == [1, 2]
+    assert answers("EVENT SEQ(A a, B b) WHERE fi(a.v, b.v)", jit=jit) == [4]
+
+
 def test_a_null_argument_gives_null_without_a_call() -> None:
     calls = []
 
@@ -240,15 +391,12 @@ def test_a_vectorised_function_gets_whole_columns() -> None:
         return x > 0
 
     functions = {"wide": Function("wide", wide, Kind.BOOL, 1, vectorised=True)}
-    plan = optimize(bind(parse("EVENT SEQ(A a, B b) WHERE wide(b.x)"), SCHEMA, functions))
-    from tocsin.testing.modes import changes, net
-
-    assert net(changes(plan, events(), Mode(), functions=functions))
+    assert run(parse("EVENT SEQ(A a, B b) WHERE wide(b.x)"), events(), Mode(), schema=SCHEMA, functions=functions)
     assert any(len(shape) == 1 and shape[0] > 1 for shape in shapes)
 
 
 def test_explain_says_which_body_runs() -> None:
-    plan = optimize(bind(parse(QUERIES["several events, not compilable"]), SCHEMA, FUNCTIONS))
+    plan = Harness(QUERIES["several events, not compilable"], SCHEMA, FUNCTIONS).plan
     assert "same_group" in explain(plan)
 
 
@@ -257,12 +405,12 @@ def test_explain_says_how_a_query_runs() -> None:
     def looked_up(x: float, y: float) -> bool:
         return len(f"{abs(x - y):.3f}") < 9
 
-    @function(returns="bool", name="computed")
+    @function(returns="bool", name="computed", compiled=True)
     def computed(x: float, y: float) -> bool:
         return abs(x - y) < 2
 
     def explained(name: str) -> str:
         return tocsin.query(f"EVENT SEQ(A a, B b) WHERE {name}(a.v, b.v)").explain({"*": {"v": "float"}})
 
-    assert "plain Python: looked_up() of several events cannot be compiled" in explained("looked_up")
+    assert "plain Python: looked_up() of several events is not compiled" in explained("looked_up")
     assert "compiled by Numba, with computed inside" in explained("computed")

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeAlias
 
 from tocsin.events import Event
-from tocsin.functions import Function
 from tocsin.lang.syntax import Query
-from tocsin.plan.bind import bind
-from tocsin.plan.block import Plan
-from tocsin.plan.passes import PASSES, optimize
+from tocsin.plan.passes import PASSES
 from tocsin.schema import Schema
-from tocsin.testing.modes import ALL, EVERY, Mode, changes
-from tocsin.testing.oracle import Binding, Match, matches
+from tocsin.testing.harness import Harness, Running
+from tocsin.testing.modes import EVERY, Mode, driven
+from tocsin.testing.oracle import Binding, Match
 
 Shown: TypeAlias = tuple[int, int, dict[str, Any]]
 
@@ -55,49 +53,38 @@ PLAIN: tuple[Trial, ...] = (
     Trial("batches of 7", Mode(batch=7), shuffle=4),
     *(Trial(f"without {name}", Mode(batch=3, off=frozenset((name,)))) for name in NAMES),
     Trial("without any pass", Mode(off=frozenset(NAMES))),
-    Trial("any order, batches of 1", Mode(ordered=False, batch=1), shuffle=1),
-    Trial("any order, batches of 3", Mode(ordered=False, batch=3), shuffle=2),
-    Trial("any order, without any pass", Mode(ordered=False, batch=1, off=frozenset(NAMES)), shuffle=3),
+    Trial("any order, batches of 1", Mode("aggressive", batch=1), shuffle=1),
+    Trial("any order, batches of 3", Mode("aggressive", batch=3), shuffle=2),
+    Trial("any order, without any pass", Mode("aggressive", batch=1, off=frozenset(NAMES)), shuffle=3),
     Trial("restart at every prefix", Mode(batch=1, restart=EVERY)),
-    Trial("restart at every prefix, any order", Mode(ordered=False, batch=2, restart=EVERY), shuffle=3),
-    Trial("any order, forgetting", Mode(ordered=False, batch=1, late=True), shuffle=5),
-    Trial("any order, promises", Mode(ordered=False, batch=2, promises=1, tidy=True), shuffle=6),
-    Trial("immediate", Mode(ordered=False, batch=1, promises=2, immediate=True), shuffle=7),
-    Trial("held", Mode(ordered=False, batch=1, promises=3, hold=ALL, tidy=True), shuffle=8, twice=True),
-    Trial("held, known delay", Mode(ordered=False, batch=1, late=True, hold=ALL, tidy=True), shuffle=9),
-    Trial("held, restart", Mode(ordered=False, batch=1, promises=4, hold=ALL, restart=EVERY, tidy=True), shuffle=10),
-    Trial("held, promises and known delay", Mode(ordered=False, batch=2, late=True, promises=9, hold=ALL), shuffle=15),
-    Trial("some held", Mode(ordered=False, batch=1, promises=5, hold=1), shuffle=11, twice=True),
-    Trial("some held, restart", Mode(ordered=False, batch=2, promises=6, hold=2, restart=EVERY, tidy=True), shuffle=12),
-    Trial("some held, immediate", Mode(ordered=False, batch=1, promises=7, hold=3, immediate=True), shuffle=13),
+    Trial("restart at every prefix, any order", Mode("aggressive", batch=2, restart=EVERY), shuffle=3),
+    Trial("any order, forgetting", Mode("aggressive", batch=1, late=True), shuffle=5),
+    Trial("any order, promises", Mode("aggressive", batch=2, promises=1, tidy=True), shuffle=6),
+    Trial("immediate", Mode("aggressive", batch=1, promises=2, immediate=True), shuffle=7),
+    Trial("held", Mode("conservative", batch=1, promises=3, tidy=True), shuffle=8, twice=True),
+    Trial("held, known delay", Mode("conservative", batch=1, late=True, tidy=True), shuffle=9),
+    Trial("held, restart", Mode("conservative", batch=1, promises=4, restart=EVERY, tidy=True), shuffle=10),
+    Trial("held, promises and known delay", Mode("conservative", batch=2, late=True, promises=9), shuffle=15),
+    Trial("some held", Mode("hybrid", batch=1, promises=5, held=1), shuffle=11, twice=True),
+    Trial("some held, restart", Mode("hybrid", batch=2, promises=6, held=2, restart=EVERY, tidy=True), shuffle=12),
+    Trial("some held, immediate", Mode("hybrid", batch=1, promises=7, held=3, immediate=True), shuffle=13),
     Trial("delivered twice", Mode(batch=2), twice=True),
-    Trial("delivered twice, any order", Mode(ordered=False, batch=2), shuffle=1, twice=True),
+    Trial("delivered twice, any order", Mode("aggressive", batch=2), shuffle=1, twice=True),
+    Trial("sorted first", Mode("slack", batch=2, promises=10), shuffle=16, twice=True),
+    Trial("sorted first, restart", Mode("slack", batch=3, restart=EVERY), shuffle=17),
+    Trial("released in order", Mode("conservative", batch=1, late=True, promises=11, ordered=True), shuffle=18),
 )
 COMPILED: tuple[Trial, ...] = (
     Trial("compiled, all at once", Mode(jit=True)),
     Trial("compiled, batches of 1", Mode(jit=True, batch=1)),
-    Trial("compiled, any order", Mode(jit=True, ordered=False, batch=2), shuffle=1, twice=True),
-    Trial("compiled, held", Mode(jit=True, ordered=False, batch=2, promises=1, hold=ALL, tidy=True), shuffle=2),
+    Trial("compiled, any order", Mode("aggressive", jit=True, batch=2), shuffle=1, twice=True),
+    Trial("compiled, held", Mode("conservative", jit=True, batch=2, promises=1, tidy=True), shuffle=2),
 )
 # fmt: on
 
 
-@dataclass(slots=True)
-class Bench:
-    """A query made ready: its plans are made once and used in every mode and for every history."""
-
-    query: Query
-    schema: Schema
-    functions: Mapping[str, Function] = field(default_factory=dict)
-    plans: dict[frozenset[str], Plan] = field(default_factory=dict)
-
-    def plan(self, off: frozenset[str]) -> Plan:
-        if off not in self.plans:
-            self.plans[off] = optimize(bind(self.query, self.schema, self.functions), off)
-        return self.plans[off]
-
-    def oracle(self, events: Sequence[Event]) -> list[Match]:
-        return matches(self.query, events, functions=self.functions)  # type: ignore[arg-type]
+class Bench(Harness):
+    """A query that is asked in many ways, and judged by the oracle."""
 
     def disagreement(self, events: Sequence[Event], trials: Sequence[Trial] = PLAIN) -> str | None:
         """What the first trial that disagrees does; None if all agree."""
@@ -112,32 +99,37 @@ class Bench:
         return None
 
     def problem(self, trial: Trial, events: Sequence[Event], expected: Mapping[Binding, Match]) -> str | None:
-        net: Counter[Binding] = Counter()
-        shown: dict[Binding, Shown] = {}
-        for op, binding, row in self.log(trial, events):
-            net[binding] += op
-            shown[binding] = row
-            if net[binding] not in (0, 1):
-                return f"{binding} is counted {net[binding]} times on the way"
-            if op < 0 and (trial.mode.ordered or trial.mode.hold == ALL):
-                return f"{binding} is withdrawn although the events came in order or answers were held"
-        found = {binding for binding, count in net.items() if count}
-        if missing := expected.keys() - found:
-            return f"missing {sorted(missing, key=repr)}"
-        if surplus := found - expected.keys():
-            return f"not expected {sorted(surplus, key=repr)}"
-        wrong = (difference(expected[binding], shown[binding]) for binding in found)
-        return next((each for each in wrong if each is not None), None)
+        """What one trial does wrong."""
+        return mistake(driven(self, trial.arranged(events), trial.mode), trial.mode, expected)
 
-    def log(self, trial: Trial, events: Sequence[Event]) -> Iterator[tuple[int, Binding, Shown]]:
-        """Every change in turn: its sign, its binding, its span and SELECT columns."""
-        arranged = trial.arranged(events)
-        said = changes(self.plan(trial.mode.off), arranged, trial.mode, functions=self.functions)
-        for batch in (batch for each in said for batch in each):
-            starts, ends = (end.tolist() for end in batch.span)
-            columns = {out.name: batch.selected(out).to_pylist() for out in batch.plan.outputs}
-            for at, (op, binding) in enumerate(batch.bindings()):
-                yield op, binding, (starts[at], ends[at], {name: column[at] for name, column in columns.items()})
+
+def mistake(run: Running, mode: Mode, expected: Mapping[Binding, Match]) -> str | None:
+    """What a run has said that is wrong."""
+    net: Counter[Binding] = Counter()
+    shown: dict[Binding, Shown] = {}
+    for op, binding, row in log(run):
+        net[binding] += op
+        shown[binding] = row
+        if net[binding] not in (0, 1):
+            return f"{binding} is counted {net[binding]} times on the way"
+        if op < 0 and not mode.corrects:
+            return f"{binding} is withdrawn although the events came in order or answers were held"
+    found = {binding for binding, count in net.items() if count}
+    if missing := expected.keys() - found:
+        return f"missing {sorted(missing, key=repr)}"
+    if surplus := found - expected.keys():
+        return f"not expected {sorted(surplus, key=repr)}"
+    wrong = (difference(expected[binding], shown[binding]) for binding in found)
+    return next((each for each in wrong if each is not None), None)
+
+
+def log(run: Running) -> Iterator[tuple[int, Binding, Shown]]:
+    """Every change in turn: its sign, its binding, its span and SELECT columns."""
+    for batch in (batch for step in run.answers for batch in step):
+        starts, ends = (end.tolist() for end in batch.span)
+        columns = {out.name: batch.selected(out).to_pylist() for out in batch.plan.outputs}
+        for at, (op, binding) in enumerate(batch.bindings()):
+            yield op, binding, (starts[at], ends[at], {name: column[at] for name, column in columns.items()})
 
 
 def difference(match: Match, shown: Shown) -> str | None:

@@ -8,6 +8,9 @@
     ----
     a1 b2
 
+The query may stand in a file of its own, of which one query is asked: `query file=rules/theft.tocsin big_theft`. Times
+may be times (`Shelf@09:00`), and after a line `time-unit min` plain numbers are minutes (`testing/written_times`).
+
 Whoever can answer a query can be put to a case: `run_case(case, answer)`. The oracle is one such answer.
 """
 
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import TypeAlias
@@ -23,17 +26,24 @@ from typing import TypeAlias
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import BEGINNING, Event
 from tocsin.lang.parser import parse_all
-from tocsin.lang.syntax import Query
+from tocsin.lang.syntax import UNITS, Query
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.strategy import Strategy, parse_strategy
+from tocsin.plan.bind import bind_all
 from tocsin.schema import Schema
-from tocsin.testing.notation import Item, Promise, events_of, find, history, write
+from tocsin.testing.harness import schema_of
+from tocsin.testing.notation import Item, Promise, events_of, find, history, times_in, write
 from tocsin.testing.oracle import composite, matches_of_all
+from tocsin.testing.written_times import WrittenTimes
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One query with one history. `expected` are lines of matches; with `log` they are changes, in order."""
+    """One query with one history. `expected` are lines of matches; with `log` they are changes, in order.
+
+    name     which query is asked of a text with several; None: the last one
+    unit     what plain numbers among the times are, if not ticks
+    """
 
     query: str
     stream: str = ""
@@ -44,9 +54,27 @@ class Case:
     error: str | None = None
     file: str = "case"
     line: int = 1
+    name: str | None = None
+    unit: str | None = None
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+    @property
+    def times(self) -> WrittenTimes:
+        """How the history writes its times."""
+        return times_in(self.stream, self.unit)
+
+    def queries(self) -> tuple[Query, ...]:
+        """The queries of the text, as far as the one that is asked."""
+        found = parse_all(self.query)
+        names = [query.name for query in found]
+        if self.name is None:
+            return found
+        if self.name not in names:
+            known = ", ".join(name for name in names if name is not None)
+            raise InputError(f"there is no query {self.name}", detail=str(self), hint=f"the file has {known or 'none'}")
+        return found[: names.index(self.name) + 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +89,7 @@ class FoundMatch:
         return [event for _, events in self.binding for event in events]
 
 
+MICROSECONDS = "microseconds"  # an option that answers get where times are no ticks
 Answer: TypeAlias = Callable[[Sequence[Query], Sequence[Item], Mapping[str, str]], Iterable[FoundMatch]]
 
 
@@ -88,12 +117,15 @@ def read_cases(path: str | Path) -> list[Case]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}", detail=str(error)) from None
-    return parse_cases(text, file=Path(path).name)
+    return parse_cases(text, file=Path(path).name, folder=Path(path).parent)
 
 
-def parse_cases(text: str, *, file: str = "case") -> list[Case]:
-    """The cases of a text: sections `query`, then one or more `stream`s, each with what is expected after `----`."""
-    reader = _Sections(file)
+def parse_cases(text: str, *, file: str = "case", folder: Path | None = None) -> list[Case]:
+    """The cases of a text: sections `query`, then one or more `stream`s, each with what is expected after `----`.
+
+    Files of queries are looked for in `folder`.
+    """
+    reader = _Sections(file, folder or Path())
     for number, line in enumerate(text.splitlines(), 1):
         if not line.startswith("#"):
             reader.take(number, line)
@@ -108,8 +140,11 @@ class _Sections:
     """The state of reading a case file: which section the next line belongs to."""
 
     file: str
+    folder: Path
     cases: list[Case] = field(default_factory=list)
     section: str = "start"
+    name: str | None = None
+    unit: str | None = None
     query: list[str] = field(default_factory=list)
     stream: list[str] = field(default_factory=list)
     expected: list[str] = field(default_factory=list)
@@ -118,9 +153,14 @@ class _Sections:
 
     def take(self, number: int, line: str) -> None:
         words = line.split()
-        if words == ["query"]:
+        if words[:1] == ["query"] and (len(words) == 1 or words[1].startswith("file=")):
             self.close()
             self.section, self.line = "query", number
+            self.read_query(number, words[1:])
+        elif words[:1] == ["time-unit"]:
+            if self.section == "expected":
+                self.close(keep_query=True)
+            self.unit = self.read_unit(number, words[1:])
         elif words[:1] == ["stream"] and self.section != "start":
             if self.section == "expected":
                 self.close(keep_query=True)
@@ -133,6 +173,26 @@ class _Sections:
                 raise self.wrong(number, "a case file begins with a line `query`")
         else:
             {"query": self.query, "stream": self.stream, "expected": self.expected}[self.section].append(line)
+
+    def read_query(self, number: int, words: list[str]) -> None:
+        """Take the query from a file, if the line names one, and of it the one that the line names."""
+        self.name = words[1] if len(words) > 1 else None
+        if len(words) > 2:
+            raise self.wrong(number, "too much after query", hint="write query file=rules/theft.tocsin name")
+        if words:
+            path = self.folder / words[0].removeprefix("file=")
+            try:
+                self.query = path.read_text(encoding="utf-8").splitlines()
+            except (OSError, ValueError) as error:
+                hint = f"the path is taken from the folder of the case file, {self.folder}"
+                raise InputError(
+                    f"cannot read the rules {path}", detail=f"{self.file}, line {number}: {error}", hint=hint
+                ) from None
+
+    def read_unit(self, number: int, words: list[str]) -> str | None:
+        if len(words) != 1 or words[0] not in (*UNITS, "ticks"):
+            raise self.wrong(number, "time-unit needs one unit", hint=f"one of {', '.join(UNITS)}, or ticks")
+        return None if words[0] == "ticks" else words[0]
 
     def read_options(self, number: int, words: list[str]) -> dict[str, str]:
         options = {}
@@ -152,7 +212,7 @@ class _Sections:
             self.cases.append(self.case())
         self.section, self.stream, self.expected, self.options = "start", [], [], {}
         if not keep_query:
-            self.query = []
+            self.query, self.name = [], None
 
     def case(self) -> Case:
         lines = [line.strip() for line in self.expected if line.strip()]
@@ -172,6 +232,8 @@ class _Sections:
             error=errors[0] if errors else None,
             file=self.file,
             line=self.line,
+            name=self.name,
+            unit=self.options.pop("time-unit", self.unit),
         )
 
     def wrong(self, number: int, message: str, *, hint: str | None = None) -> InputError:
@@ -184,17 +246,22 @@ class _Sections:
 def run_case(case: Case, answer: Answer, *, log: bool = False) -> Verdict:
     """Put an answer to a case. With `log` the answer is a change log, else the settled matches.
 
+    An expected error may come from the answer, or from binding, which refuses also what the oracle never came to ask.
     Expected changes are compared one by one with a log, and by their net effect with settled matches. A stream that is
     left open (`end=no`) has no settled matches: only a log can be put to it.
     """
     if case.options.get("end") == "no" and not log:
         return Verdict(case)
     try:
-        items = history(case.stream)
-        found = list(answer(parse_all(case.query), items, case.options))
+        times, queries = case.times, case.queries()
+        items = history(case.stream, times)
+        options = case.options if times.are_ticks else {**case.options, MICROSECONDS: "yes"}
+        found = list(answer(queries, items, options))
         if case.error is not None:
+            schema = replace(schema_of(events_of(items)), unit=unit_of(options))
+            bind_all(queries, schema)  # raises: what binding refuses has no answer
             return Verdict(case, (f"expected an error with {case.error!r}, but {len(found)} matches were found",))
-        problems = _differences(case, events_of(items), found, log=log)
+        problems = _differences(case, events_of(items), found, times, log=log)
         return Verdict(case, tuple(problems + _state_differences(case, getattr(answer, "state", None))))
     except TocsinError as error:
         if case.error is not None and case.error.lower() in str(error).lower():
@@ -202,11 +269,13 @@ def run_case(case: Case, answer: Answer, *, log: bool = False) -> Verdict:
         return Verdict(case, tuple(str(error).splitlines()))
 
 
-def _differences(case: Case, events: list[Event], found: list[FoundMatch], *, log: bool) -> list[str]:
+def _differences(
+    case: Case, events: list[Event], found: list[FoundMatch], times: WrittenTimes, *, log: bool
+) -> list[str]:
     known = events + [event for change in found for event in change.events if event not in events]
-    actual = [(change.op, " ".join(write(event, known) for event in change.events)) for change in found]
+    actual = [(change.op, " ".join(write(event, known, times) for event in change.events)) for change in found]
     wanted = case.log or tuple((1, line) for line in case.expected)
-    expected = [(op, _normal(line, known)) for op, line in wanted]
+    expected = [(op, _normal(line, known, times)) for op, line in wanted]
     if log and (case.log is not None or case.options.get("end") == "no"):
         shown = [[f"{'+' if op > 0 else '-'} {line}" for op, line in changes] for changes in (expected, actual)]
         return [] if expected == actual else [f"expected the changes {shown[0]}", f"but found {shown[1]}"]
@@ -229,11 +298,11 @@ def _state_differences(case: Case, state: Mapping[str, Sequence[str]] | None) ->
     return problems
 
 
-def _normal(line: str, known: list[Event]) -> str:
+def _normal(line: str, known: list[Event], times: WrittenTimes) -> str:
     """An expected line with every event in its shortest spelling; braces around repetitions are optional."""
     words = line.replace("{", " ").replace("}", " ").split()
-    events = [find(word, known) for word in words]
-    return " ".join(write(event, known) if event else word for event, word in zip(events, words, strict=True))
+    events = [find(word, known, times) for word in words]
+    return " ".join(write(event, known, times) if event else word for event, word in zip(events, words, strict=True))
 
 
 def _net(changes: list[tuple[int, str]]) -> Counter[str]:
@@ -246,7 +315,7 @@ def _net(changes: list[tuple[int, str]]) -> Counter[str]:
 def oracle_answer(queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
     """The answer of the definition: the matches of the last query, over the events that keep what `order=` says."""
     events = events_of(admitted(items, options))
-    answers = list(zip(queries, matches_of_all(queries, events).values(), strict=True))
+    answers = list(zip(queries, matches_of_all(queries, events, unit=unit_of(options)).values(), strict=True))
     for query, found in answers[:-1]:
         events += [composite(query.name, match) for match in found if query.name is not None]
     by_eid = {event.eid: event for event in reversed(events)}
@@ -256,11 +325,16 @@ def oracle_answer(queries: Sequence[Query], items: Sequence[Item], options: Mapp
     ]
 
 
+def unit_of(options: Mapping[str, str]) -> str | None:
+    """The unit of time in the schema of a case."""
+    return "us" if MICROSECONDS in options else None
+
+
 def admitted(items: Sequence[Item], options: Mapping[str, str]) -> list[Item]:
     """The items without events that come later than the order of the case allows, or behind a promise."""
     if "order" not in options:
         return list(items)
-    order = parse_strategy(options["order"], Schema())
+    order = parse_strategy(options["order"], Schema(unit=unit_of(options)))
     turnstile = Turnstile(order)
     promised, kept = Guarantees(tuple({item.type for item in items if item.type is not None})), []
     for item in items:

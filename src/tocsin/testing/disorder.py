@@ -2,6 +2,7 @@
 
 smallest_sufficient_slack(items)         how late anything comes
 disordered(events, random)               given events in a random order, with duplicates and valid promises
+with_withdrawals(events, random)         some of them are taken back
 arrivals(events)                         the same as a Hypothesis strategy
 """
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 from tocsin.errors import InputError
 from tocsin.events import Event
 from tocsin.items import Ints
-from tocsin.testing.notation import Item, Promise, events_of
+from tocsin.testing.notation import Item, Promise, Withdrawal, events_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -139,6 +140,17 @@ def _latest_promise(later: Sequence[Item], about: About) -> int | None:
     """The largest time of a promise that all these respect; None if any time would do."""
     ends = [event.end for event in events_of(later) if concerns(about, event)]
     return min(ends) - 1 if ends else None
+
+
+def with_withdrawals(
+    events: Sequence[Event], random: Random, share: float = 0.4
+) -> tuple[list[Event | Withdrawal], list[Event]]:
+    """The events in their order, and a share of them taken back at any time after they came; with those that stay."""
+    gone = [event for event in events if random.random() < share]
+    items: list[Event | Withdrawal] = list(events)
+    for event in gone:
+        items.insert(random.randint(items.index(event) + 1, len(items)), Withdrawal(event))
+    return items, [event for event in events if event not in gone]
 
 
 def broken_promises(items: Sequence[Item]) -> list[tuple[int, int]]:

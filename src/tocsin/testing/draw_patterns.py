@@ -43,11 +43,12 @@ class DrawnVariable:
 
 
 class Sketcher:
-    """Draws a pattern and keeps a list of its variables."""
+    """Draws a pattern and keeps a list of its variables; `loose`: with repetitions also where nothing bounds them."""
 
-    def __init__(self, random: Random, leaves: int = DRAWN_LEAVES) -> None:
+    def __init__(self, random: Random, leaves: int = DRAWN_LEAVES, *, loose: bool = False) -> None:
         self.random = random
         self.leaves = leaves
+        self.loose = loose
         self.variables: list[DrawnVariable] = []
         self.mentioned: list[str] = []  # names that the pattern itself uses
         self.negations = 0
@@ -88,7 +89,8 @@ class Sketcher:
     def leaf(self, region: tuple[int, ...], *, repeat: bool = True) -> Leaf:
         name, type = f"x{len(self.variables) + 1}", self.random.choice("AB" if self.few_types else "AABBCCD")
         many = None
-        if repeat and self.repetitions.get(region, 0) < 2 and self.random.random() < (0.15 if region else 0.32):
+        may = self.loose or (repeat and self.repetitions.get(region, 0) < 2)
+        if may and self.random.random() < (0.15 if region else 0.32):
             many = self.random.choice(REPEATS)
             self.repetitions[region] = self.repetitions.get(region, 0) + self.random.choice((1, 2, 2))
         self.variables.append(DrawnVariable(name, type, region, many is not None))

@@ -26,7 +26,7 @@ from tocsin.testing.draw_patterns import DrawnVariable
 
 COMPARE = ("=", "<>", "<", "<=", "<=", "<=", ">", ">=", ">=", ">=")  # with likeness in mind: most of them hold
 TEXTS = ("a", "ab", "b", "B_", "")
-LIKES = ("a%", "%b", "_", "%", "a_", "B\\_", "%a%")
+LIKES = ("a%", "%b", "_", "%", "a_", "B\\_", "%a%", "%a%b%", "a%%_b", "%_%_a")
 HUGE = (2**62, 2**63 - 1, 3_037_000_500)
 
 
@@ -195,7 +195,11 @@ class Words:
 
     def simple(self, kind: str, var: DrawnVariable) -> Expr:
         if kind == "int" and self.random.random() < 0.15 and not var.repeated:
+            if self.random.random() < 0.4:  # no event has such an attribute
+                return Attr(var.name, self.random.choice(("time", "start", "end")))
             return Call(self.random.choice(("start", "end")), (Name(var.name),))
+        if kind == "text" and self.random.random() < 0.08:
+            return Call("type", (Name(var.name),)) if self.random.random() < 0.5 else Attr(var.name, "type")
         names = {"int": ("v", "v", "id", "x"), "float": ("w",), "text": ("s",), "bool": ("ok",)}[kind]
         name = self.random.choice(names)
         return Attr(var.name, "d" if name == "w" and self.random.random() < 0.15 else name)

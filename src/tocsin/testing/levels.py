@@ -26,19 +26,18 @@ small histories.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tocsin.engine.changes import Changes
 from tocsin.errors import InputError
 from tocsin.events import BEGINNING, END_OF_TIME, Eid, Event
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query, leaves_of
 from tocsin.testing.notation import Begin, Item, Promise, events_of, write
-from tocsin.testing.oracle import Binding, Bound, Judge, all_events, as_match, distinct
+from tocsin.testing.oracle import Binding, Bound, Judge, all_events, as_match, seen_by
 from tocsin.testing.oracle_expr import OracleEvaluator, ticks
-from tocsin.testing.oracle_parts import Alternative, take_apart, with_names
+from tocsin.testing.oracle_parts import Alternative, take_apart, with_names, with_own
 
 Change: TypeAlias = tuple[int, Binding]
 Log: TypeAlias = Sequence[Sequence[Change]]
@@ -120,11 +119,6 @@ def in_words(level: Level) -> str:
 
 def _plain(name: str) -> str:
     return name.replace("_", " ")
-
-
-def log_of(pieces: Iterable[Changes]) -> list[list[Change]]:
-    """The log of a run from what each push answered, the end of the stream included."""
-    return [list(piece.bindings()) for piece in pieces]
 
 
 def pushes(items: int, batch: int) -> list[int]:
@@ -212,8 +206,10 @@ class _Run:
         immediate: bool,
         functions: dict[str, Callable[..., Any]],
     ) -> None:
-        self.query, self.items, self.log, self.pushed, self.immediate = with_names(query), items, log, pushed, immediate
-        self.reader = OracleEvaluator(functions)
+        self.query, self.items, self.log, self.pushed, self.immediate = query, items, log, pushed, immediate
+        shown = frozenset(name for item in items if isinstance(item, Event) for name in item.attrs)
+        self.query = with_own(with_names(query), shown)
+        self.reader = OracleEvaluator(functions, attributes=shown)
         self.blocks = take_apart(self.query)
         self.set_aside = set_aside
         self.events: dict[Eid, Event] = {}
@@ -263,11 +259,12 @@ class _Run:
         known: list[Event] = []
         for at, count in enumerate(self.pushed):
             received = [item for place, item in enumerate(self.items[:count]) if place not in self.set_aside]
-            events = distinct(events_of(received))
+            came = list(events_of(received))
+            events = seen_by(self.query, came)
             if len(events) > len(known):
                 known, valid = events, self._valid(events)
             ended = at == len(self.pushed) - 1
-            clock = max((event.end for event in events), default=BEGINNING)
+            clock = max((event.end for event in came), default=BEGINNING)
             if ended or self.immediate:
                 due = allowed = frozenset(valid)
             else:
@@ -284,7 +281,7 @@ class _Run:
 
     def _valid(self, events: list[Event]) -> dict[Binding, tuple[Support, ...]]:
         """The matches of these events, each with all that supports it."""
-        width = None if self.query.within is None else ticks(self.query.within)
+        width = None if self.query.within is None else ticks(self.query.within, self.reader.unit)
         judge = Judge(events, self.reader, width, "inclusive", "<", "any")
         found: dict[Binding, tuple[Support, ...]] = {}
         for block in self.blocks:

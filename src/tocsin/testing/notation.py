@@ -4,6 +4,7 @@
     Name@9       a longer name                                           a1{v=2}  with attributes
     h[3,8]       an interval; also Name@[3,8] and h3|8                   h[3,     its begin is announced
     @A>5         all later A events end after 5; @*>5 every type, @src:A>5 one source
+    Shelf@09:00, Shelf@2026-03-01T09:00, Shelf@90s, Shelf@[09:00,09:30], @Shelf>10:00     see `written_times`
 
 The order of the list is the order of arrival. Without #eid the eid is the spelling itself, so `a1` has the eid "a1";
 where a spelling comes again it is another event, with the eid "a1'2", then "a1'3". The same #eid twice at the same
@@ -19,6 +20,7 @@ from typing import TypeAlias
 
 from tocsin.errors import InputError
 from tocsin.events import TIME_LIMIT, Event, Value
+from tocsin.testing.written_times import STARTS, TICKS, TIME, WrittenTimes, written_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +41,35 @@ class Begin:
     eid: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """An event that came before did not happen; texts of histories have no word for it."""
+
+    event: Event
+
+
 Item: TypeAlias = Event | Promise | Begin
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """What one word says of an event. `word` is the spelling without eid and attributes."""
+    """What one word says of an event. `word` is the shortest spelling without eid and attributes."""
 
     type: str
     start: int
     end: int
     eid: str | None
     number: int | None  # the n of a1'n
-
-    @property
-    def word(self) -> str:
-        return spell(self.type, self.start, self.end)
+    word: str
 
     @property
     def place(self) -> tuple[str, int, int]:
         return self.type, self.start, self.end
 
 
-TIME = r"-?\d+"
 TYPE = r"[^\W\d](?:[\w.-]*\w)?"
 EVENT = re.compile(
-    rf"(?:(?P<long>{TYPE})@(?=[-\d\[])|(?P<short>[^\W\d_]+?)(?=[-\d\[]))"
+    rf"(?:(?P<long>{TYPE})@{STARTS}|(?P<short>[^\W\d_]+?){STARTS})"
     rf"(?:\[(?P<from>{TIME}),(?:(?P<to>{TIME})\])?|(?P<at>{TIME})(?:\|(?P<till>{TIME}))?)"
     r"(?:'(?P<number>[1-9]\d*))?(?:#(?P<eid>[^\s{},]+))?"
 )
@@ -74,18 +79,29 @@ BETWEEN = re.compile(r"[\s,]*")
 HINT = 'write a1, Name@1, h[3,8], a1#eid, a1{id=7,name="x"} or @A>5'
 
 
-def history(text: str) -> list[Item]:
-    """The events and promises of a text, in order of arrival.
+def times_in(text: str, unit: str | None = None) -> WrittenTimes:
+    """How a history writes its times; `unit` is its time-unit, if it has one."""
+    bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", text)
+    words = [
+        word for found in EVENT.finditer(bare) for word in (found["from"], found["to"], found["at"], found["till"])
+    ]
+    words += [found["time"] for found in PROMISE.finditer(bare)]
+    return written_times([word for word in words if word], unit)
+
+
+def history(text: str, times: WrittenTimes | None = None) -> list[Item]:
+    """The events and promises of a text, in order of arrival; times as the text itself writes them.
 
     >>> [event.eid for event in history("a1 a1 b2#x")]
     ['a1', "a1'2", 'x']
     """
+    times = times or times_in(text)
     items: list[Item] = []
     used: dict[str, tuple[str, int, int]] = {}
     written = set(re.findall(r"#([^\s{},]+)", text))  # eids given by hand are never given out again
     at = _skip(text, 0)
     while at < len(text):
-        item, at = _item(text, at, used, written)
+        item, at = _item(text, at, used, written, times)
         items.append(item)
         if at < len(text) and not BETWEEN.match(text, at).group():  # type: ignore[union-attr]
             raise _wrong(text, at, "something is left over after an event")
@@ -98,14 +114,19 @@ def events_of(items: Iterable[Item]) -> list[Event]:
     return [item for item in items if isinstance(item, Event)]
 
 
-def _item(text: str, at: int, used: dict[str, tuple[str, int, int]], written: set[str]) -> tuple[Item, int]:
+def _item(
+    text: str, at: int, used: dict[str, tuple[str, int, int]], written: set[str], times: WrittenTimes
+) -> tuple[Item, int]:
     if promise := PROMISE.match(text, at):
         type = promise["type"]
-        return Promise(None if type == "*" else type, int(promise["time"]), promise["source"]), promise.end()
+        return Promise(None if type == "*" else type, times.read(promise["time"]), promise["source"]), promise.end()
     found = EVENT.match(text, at)
     if found is None:
         raise _wrong(text, at, "this is not an event")
-    spelling = _spelling(found)
+    try:
+        spelling = _spelling(found, times)
+    except InputError as error:
+        raise _wrong(text, at, error.message, hint=error.hint or HINT) from None
     if found["from"] is not None and found["to"] is None:
         return Begin(spelling.type, spelling.start, spelling.eid), found.end()
     _check_times(text, at, spelling)
@@ -116,17 +137,13 @@ def _item(text: str, at: int, used: dict[str, tuple[str, int, int]], written: se
     return Event(spelling.type, spelling.start, spelling.end, eid, attrs), end
 
 
-def _spelling(found: re.Match[str]) -> Spelling:
-    short = found["short"]
-    start = int(found["from"] or found["at"])
-    end = found["to"] or found["till"]
-    return Spelling(
-        short[0].upper() + short[1:] if short else found["long"],
-        start,
-        start if end is None else int(end),
-        found["eid"],
-        int(found["number"]) if found["number"] else None,
-    )
+def _spelling(found: re.Match[str], times: WrittenTimes) -> Spelling:
+    short, till = found["short"], found["to"] or found["till"]
+    type = short[0].upper() + short[1:] if short else found["long"]
+    start = times.read(found["from"] or found["at"])
+    end = start if till is None else times.read(till)
+    number = int(found["number"]) if found["number"] else None
+    return Spelling(type, start, end, found["eid"], number, spell(type, start, end, times))
 
 
 def _check_times(text: str, at: int, spelling: Spelling) -> None:
@@ -192,20 +209,20 @@ def _wrong(text: str, at: int, message: str, *, hint: str = HINT) -> InputError:
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
-def spell(type: str, start: int, end: int) -> str:
+def spell(type: str, start: int, end: int, times: WrittenTimes = TICKS) -> str:
     """The spelling of a place, without eid.
 
     >>> spell("A", 1, 1), spell("Shelf", 3, 8)
     ('a1', 'Shelf@[3,8]')
     """
-    time = str(start) if start == end else f"[{start},{end}]"
+    time = times.write(start) if start == end else f"[{times.write(start)},{times.write(end)}]"
     short = len(type) == 1 and type.isalpha() and type.isupper()
     return type.lower() + time if short else f"{type}@{time}"
 
 
-def write(event: Event, among: Sequence[Event] = ()) -> str:
+def write(event: Event, among: Sequence[Event] = (), times: WrittenTimes = TICKS) -> str:
     """The shortest spelling that names an event among others."""
-    word = spell(event.type, event.start, event.end)
+    word = spell(event.type, event.start, event.end, times)
     here = {other.eid for other in among if (other.type, other.start, other.end) == _place(event)}
     if here <= {event.eid}:
         return word
@@ -213,7 +230,7 @@ def write(event: Event, among: Sequence[Event] = ()) -> str:
     return given if given == word or given.startswith(f"{word}'") else f"{word}#{given}"
 
 
-def find(word: str, among: Sequence[Event]) -> Event | None:
+def find(word: str, among: Sequence[Event], times: WrittenTimes = TICKS) -> Event | None:
     """The event that a spelling names among others; None if there is none at this place.
 
     A spelling without eid that several events share names the one whose eid it is, if there is one.
@@ -221,7 +238,7 @@ def find(word: str, among: Sequence[Event]) -> Event | None:
     found = EVENT.fullmatch(word)
     if found is None or (found["from"] is not None and found["to"] is None):
         raise InputError(f"{word} is not an event", hint=HINT)
-    spelling = _spelling(found)
+    spelling = _spelling(found, times)
     here = {str(event.eid): event for event in among if _place(event) == spelling.place}
     if spelling.eid is not None:
         return here.get(spelling.eid)

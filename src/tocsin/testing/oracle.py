@@ -16,8 +16,9 @@ together, in the order of the text).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tocsin.events import BEGINNING, END_OF_TIME, Eid, Event, Value
@@ -39,20 +40,32 @@ from tocsin.lang.syntax import (
     leaves_of,
 )
 from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, ticks
-from tocsin.testing.oracle_parts import Alternative, Negation, Repetition, Surroundings, take_apart, var_of, with_names
+from tocsin.testing.oracle_parts import (
+    Alternative,
+    Negation,
+    Repetition,
+    Surroundings,
+    key_attributes,
+    take_apart,
+    var_of,
+    with_names,
+    with_own,
+)
 
 Binding: TypeAlias = tuple[tuple[str, tuple[Eid, ...]], ...]
+Times: TypeAlias = tuple[tuple[int, int], ...]
 Bound: TypeAlias = dict[str, Event | tuple[Event, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The visible variables in the order of the text with their eids, and the span of their events."""
+    """The visible variables in the order of the text with their eids, and the span and the times of their events."""
 
     binding: Binding
     start: int
     end: int
     select: dict[str, Value] | None = None
+    times: Times = field(default=(), compare=False)
 
 
 def matches(
@@ -60,34 +73,54 @@ def matches(
     events: Iterable[Event],
     *,
     functions: Mapping[str, Callable[..., Any]] = {},
+    unit: str | None = None,
+    attributes: frozenset[str] = frozenset(),
     window: str = "inclusive",
     order: str = "<",
     negation: str = "any",
 ) -> list[Match]:
-    """The set of matches, in a fixed order."""
-    query = with_names(query)
-    width = None if query.within is None else ticks(query.within)
-    judge = Judge(distinct(events), OracleEvaluator(functions), width, window, order, negation)
-    found: dict[Binding, Match] = {}
+    """The set of matches, in a fixed order.
+
+    `unit` is the length of a tick ("us" for timestamps), if it has one. `attributes` are those that the input has,
+    beside those that these events show.
+    """
+    listed = list(events)
+    shown = frozenset(name for event in listed for name in event.attrs) | attributes
+    query = with_own(with_names(query), shown)
+    width = None if query.within is None else ticks(query.within, unit)
+    judge = Judge(seen_by(query, listed), OracleEvaluator(functions, unit, shown), width, window, order, negation)
+    found: dict[tuple[Binding, Times], Match] = {}
     for block in take_apart(query):
         if not block.fixed:
             raise UndefinedError("a repetition is bounded on neither side", hint="it needs a plain event beside it")
         for bound in judge.found(block, {}, None):
             match = as_match(query, block, bound, judge.reader)
-            found.setdefault(match.binding, match)
-    return sorted(found.values(), key=lambda match: (match.end, match.start, repr(match.binding)))
+            found.setdefault((match.binding, match.times), match)
+    return sorted(found.values(), key=lambda match: (match.end, match.start, repr(match.binding), match.times))
 
 
 def matches_of_all(queries: Sequence[Query], events: Iterable[Event], **readings: Any) -> dict[str | int, list[Match]]:
     """The matches of each query by its name (or its index); a named query is an event type for the later ones."""
     history = list(events)
     answers: dict[str | int, list[Match]] = {}
+    selected: set[str] = set()
     for index, query in enumerate(queries):
-        answer = matches(query, history, **readings)
+        answer = matches(query, history, attributes=frozenset(selected), **readings)
         answers[index if query.name is None else query.name] = answer
         if query.name is not None:
-            history += [composite(query.name, match) for match in answer]
+            selected |= set(column_names(query.select))
+            history += composites(query.name, answer)
     return answers
+
+
+def composites(name: str, answer: list[Match]) -> list[Event]:
+    """Matches as events; the eids of those that differ in nothing but the times of their events say these, too."""
+    often = Counter(match.binding for match in answer)
+    made = [(match, composite(name, match)) for match in answer]
+    return [
+        event if often[match.binding] == 1 else replace(event, eid=f"{event.eid} {match.times}")
+        for match, event in made
+    ]
 
 
 def composite(name: str, match: Match) -> Event:
@@ -100,11 +133,17 @@ def composite(name: str, match: Match) -> Event:
     return Event(name, match.start, match.end, f"{name}:{spelled}", dict(match.select or {}))
 
 
-def distinct(events: Iterable[Event]) -> list[Event]:
-    """Each event once, however often it was delivered."""
-    once: dict[tuple[str, int, int, Eid], Event] = {}
+def seen_by(query: Query, events: Iterable[Event]) -> list[Event]:
+    """Each event that the query sees once, however often it was delivered.
+
+    An event is known by its eid, its type, its times and its key. One whose key has a null, or NaN, is not seen.
+    """
+    attrs = key_attributes(query)
+    once: dict[tuple[object, ...], Event] = {}
     for event in events:
-        once.setdefault((event.type, event.start, event.end, event.eid), event)
+        key = [event.attrs.get(attr) for attr in attrs]
+        if all(value is not None and value == value for value in key):
+            once.setdefault((event.type, event.start, event.end, event.eid, *key), event)
     return list(once.values())
 
 
@@ -118,18 +157,25 @@ def as_match(query: Query, block: Alternative, bound: Bound, reader: OracleEvalu
         min(event.start for event in events),
         max(event.end for event in events),
         dict(columns(query.select, bound, reader)) or None,
+        tuple((event.start, event.end) for event in all_events(seen.values())),
     )
 
 
 def columns(select: Sequence[SelectItem], bound: Bound, reader: OracleEvaluator) -> Iterator[tuple[str, Value]]:
-    """The SELECT columns: called as given, else by the attribute (with its variable if two share it), else numbered."""
+    """The SELECT columns with their values."""
+    for name, item in zip(column_names(select), select, strict=True):
+        yield name, reader.plain(item.expr, bound)
+
+
+def column_names(select: Sequence[SelectItem]) -> Iterator[str]:
+    """What columns are called: as given, else by the attribute (with its variable if two share it), else by number."""
     attrs = [item.expr.name for item in select if isinstance(item.expr, Attr) and item.name is None]
     attrs += [item.name for item in select if item.name is not None]
     for number, item in enumerate(select, 1):
         name = item.name
         if name is None and isinstance(item.expr, Attr):
             name = item.expr.name if attrs.count(item.expr.name) == 1 else f"{item.expr.var}_{item.expr.name}"
-        yield name or f"column{number}", reader.plain(item.expr, bound)
+        yield name or f"column{number}"
 
 
 def all_events(values: Iterable[Event | tuple[Event, ...]]) -> list[Event]:
@@ -199,7 +245,7 @@ class Judge:
                 yield from self.together(items_of(pattern))
             case Iseq(comparisons, leaves, within):
                 for bound in self.together(leaves):
-                    near = within is None or self.short(all_events(bound.values()), ticks(within))
+                    near = within is None or self.short(all_events(bound.values()), ticks(within, self.reader.unit))
                     if near and all(holds(comparison, bound) for comparison in comparisons):
                         yield bound
             case Rel(relations, left, right):
@@ -243,9 +289,9 @@ class Judge:
 
     def root_bounds(self, events: list[Event]) -> Bounds:
         """How far the root reaches around the events of a match; to the ends of the stream without WITHIN."""
-        if self.width is None:
-            return Bounds(BEGINNING, END_OF_TIME, END_OF_TIME)
         start, end = span(events)
+        if self.width is None:
+            return Bounds(BEGINNING, END_OF_TIME, end)
         reach = self.width if self.window == "inclusive" else self.width - 1
         return Bounds(end - reach, start + reach, end)
 

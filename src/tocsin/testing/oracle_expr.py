@@ -51,9 +51,11 @@ class Fraction(Decimal):
 
 @dataclass(frozen=True, slots=True)
 class OracleEvaluator:
-    """Evaluates expressions; `functions` are the user's, by lower-case name."""
+    """Evaluates expressions; `functions` are the user's, by lower-case name, `unit` is the length of a tick."""
 
     functions: Mapping[str, Callable[..., Any]]
+    unit: str | None = None
+    attributes: frozenset[str] = frozenset()  # that the events have: others may mean what each event has of its own
 
     def true(self, expr: Expr, bound: Bound) -> bool:
         """Only TRUE passes a predicate."""
@@ -69,7 +71,9 @@ class OracleEvaluator:
             case Literal(value):
                 return Fraction(value) if isinstance(value, Decimal) else value
             case Duration():
-                return ticks(expr)
+                return ticks(expr, self.unit)
+            case Attr(var, attr) if attr in OWN and attr not in self.attributes:
+                return own(OWN[attr], bound.get(var))
             case Attr(var, attr):
                 event = one(var, bound)
                 return None if event is None else event.attrs.get(attr)
@@ -86,8 +90,8 @@ class OracleEvaluator:
                 return binary(op, self.value(left, bound), self.value(right, bound))
             case Call(function, args) if function in AGGREGATES:
                 return self.aggregate(function, args, bound)
-            case Call("start" | "end" as which, (Name(var),)):
-                return time(which, bound.get(var))
+            case Call("start" | "end" | "type" | "eid" as which, (Name(var),)):
+                return own(which, bound.get(var))
             case Call(function, args):
                 return self.call(function, [self.value(arg, bound) for arg in args])
         return self.sql_form(expr, bound)
@@ -144,7 +148,8 @@ class OracleEvaluator:
             return None
         if user is None:
             return BUILT_IN[function](*args)
-        result = getattr(user, "call", user)(*[to_float(arg) if isinstance(arg, Fraction) else arg for arg in args])
+        given = [to_float(arg) if isinstance(arg, Fraction) else arg for arg in args]
+        result = user.ask(given) if hasattr(user, "ask") else user(*given)
         return result.item() if hasattr(result, "item") else result  # type: ignore[no-any-return]
 
 
@@ -214,9 +219,13 @@ def repeated_variable(function: str, arg: Expr, bound: Bound) -> str:
     raise UndefinedError(f"{function} runs over exactly one repeated variable")
 
 
-def ticks(duration: Duration) -> int:
-    """A length of time in ticks; a unit means that ticks are microseconds."""
-    length = duration.amount * (1 if duration.unit is None else UNITS[duration.unit])
+def ticks(duration: Duration, unit: str | None) -> int:
+    """A length of time in ticks, where a tick is one `unit`; without it ticks are plain numbers and have no length."""
+    length = Decimal(duration.amount)
+    if duration.unit is not None:
+        if unit is None:
+            raise UndefinedError(f"the length of a tick is not known, so {length} {duration.unit} has no meaning")
+        length = length * UNITS[duration.unit] / UNITS[unit]
     if length != int(length):
         raise UndefinedError("a duration must be a whole number of ticks")
     return int(length)
@@ -243,10 +252,20 @@ def identity(op: str, left: Event | None, right: Event | None) -> Value:
     return (left is right) == (op == "=")
 
 
-def time(which: str, events: Event | tuple[Event, ...] | None) -> Value:
+OWN = {"time": "start", "start": "start", "end": "end", "type": "type", "eid": "eid"}  # x.time is start(x)
+
+
+def own(which: str, events: Event | tuple[Event, ...] | None) -> Value:
+    """start(x), end(x) and type(x), of a repetition of the whole set; and eid(x)."""
     if events is None:
         return None
     members = events if isinstance(events, tuple) else (events,)
+    if which == "type":
+        return members[0].type
+    if which == "eid":
+        if isinstance(events, tuple):
+            raise UndefinedError("eid() is asked of one event, not of a set")
+        return events.eid
     return min(e.start for e in members) if which == "start" else max(e.end for e in members)
 
 
@@ -348,13 +367,25 @@ def like(text: Any, pattern: Any) -> Value:
     """% is any text, _ one character, a backslash takes the next character as it is."""
     if text is None or pattern is None:
         return None
-    regex, rest = "", iter(pattern)
-    for char in rest:
-        if char == "\\":
-            regex += re.escape(next(rest, "\\"))
-        else:
-            regex += {"%": ".*", "_": "."}.get(char) or re.escape(char)
-    return re.fullmatch(regex, text, re.DOTALL) is not None
+    rest = iter(pattern)
+    signs = [  # what each means, and the character
+        ("=", next(rest, "\\")) if char == "\\" else (char if char in "%_" else "=", char) for char in rest
+    ]
+
+    def skipped(places: set[int]) -> set[int]:
+        """The places in the pattern to which some can go on without a character: every % may be empty."""
+        for place, (meaning, _) in enumerate(signs):
+            if meaning == "%" and place in places:
+                places.add(place + 1)
+        return places
+
+    reached = skipped({0})
+    for char in text:
+        fits = {
+            place for place in reached if place < len(signs) and signs[place] in (("=", char), ("_", "_"), ("%", "%"))
+        }
+        reached = skipped({place if signs[place][0] == "%" else place + 1 for place in fits})
+    return len(signs) in reached
 
 
 # --- aggregates ----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from tocsin.lang.syntax import (
     And,
     Attr,
     Binary,
+    Call,
     Endpoint,
     Exists,
     Expr,
@@ -35,7 +36,7 @@ from tocsin.lang.syntax import (
     named,
     walk,
 )
-from tocsin.testing.oracle_expr import UndefinedError, bare_variables, set_variables, variables
+from tocsin.testing.oracle_expr import OWN, UndefinedError, bare_variables, set_variables, variables
 
 Key: TypeAlias = tuple[str, str]  # (variable, attribute)
 
@@ -181,6 +182,22 @@ def with_names(query: Query) -> Query:
         if len(given) > 1:
             spelt[type] = AMBIGUOUS
     return respelt(full, {name: var for name, var in spelt.items() if name not in {leaf.var for leaf in written}})  # type: ignore[no-any-return]
+
+
+def with_own(query: Query, attributes: frozenset[str]) -> Query:
+    """The query with start(x) for `x.time`, end(x) for `x.end` and so on, where the events have no such attribute."""
+
+    def owned(node: Any) -> Any:
+        match node:
+            case tuple():
+                return tuple(map(owned, node))
+            case Attr(var, name) if name in OWN and name not in attributes:
+                return Call(OWN[name], (Name(var),))
+        if not hasattr(node, "__dataclass_fields__"):
+            return node
+        return replace(node, **{part.name: owned(getattr(node, part.name)) for part in fields(node)})
+
+    return replace(query, pattern=owned(query.pattern), where=owned(query.where))
 
 
 AMBIGUOUS = ""
@@ -353,11 +370,10 @@ def closed(query: Query) -> tuple[Conjunct, ...]:
     """The conjuncts of WHERE with the equalities among attributes closed transitively; `[attr]` opened."""
     written = [expr for expr in conjuncts(query.where) if not isinstance(expr, Same)]
     equal = {frozenset(pair) for expr in written if (pair := equality(expr))}
-    attrs = [attr for expr in conjuncts(query.where) if isinstance(expr, Same) for attr in expr.attrs]
     everyone = sorted(variables_of(leaves_of(query.pattern)))
     same = {
         frozenset(((one, attr), (other, attr)))
-        for attr in (*attrs, *query.partition)
+        for attr in key_attributes(query)
         for one, other in combinations(everyone, 2)
     }
     hard, full = classes(equal), classes(equal | same)
@@ -374,6 +390,12 @@ def closed(query: Query) -> tuple[Conjunct, ...]:
                 expr = Binary("=", Attr(*one), Attr(*other))
                 result.append(Conjunct(expr, kin, written=False, soft=soft))
     return tuple(result)
+
+
+def key_attributes(query: Query) -> tuple[str, ...]:
+    """The attributes of `[attr]` and PARTITION BY: the key of the query."""
+    same = (attr for expr in conjuncts(query.where) if isinstance(expr, Same) for attr in expr.attrs)
+    return tuple(dict.fromkeys((*same, *query.partition)))
 
 
 def equality(expr: Expr) -> tuple[Key, Key] | None:

@@ -15,7 +15,7 @@ from tocsin.events import Eid, Event
 from tocsin.lang.syntax import Attr, Endpoint, Exists, Leaf, Name, Query, Same, SelectItem, leaves_of, named, walk
 from tocsin.run.schema_from_query import guessed_schema
 from tocsin.schema import Field, Kind
-from tocsin.testing.modes import schema_of
+from tocsin.testing.harness import schema_of
 from tocsin.testing.oracle import matches_of_all
 
 Answer: TypeAlias = frozenset[tuple[str, tuple[Eid, ...]]]  # one match: each variable with its eids
@@ -48,6 +48,7 @@ def packed(number: int, queries: Sequence[Query], events: Iterable[Event], *, te
     types = {type: f"{type}_{number}" for type in {leaf.type for q in queries for leaf in leaves_of(q.pattern)} | own}
     last = f"q{number}"
     renamed = [_Renaming(types, names, _variables(query, own)).query(query) for query in map(named, queries)]
+    renamed[:-1] = [replace(each, hidden=True) for each in renamed[:-1]]
     renamed[-1] = replace(renamed[-1], name=last, select=())
     order = sorted({event.eid: event for event in events}.values(), key=Event.order)
     eids: dict[Eid, Eid] = {e.eid: f"{number}.{at}" if texts else number * 1000 + at for at, e in enumerate(order)}

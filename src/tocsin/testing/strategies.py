@@ -53,11 +53,19 @@ def query(random: Random, *, leaves: int = DRAWN_LEAVES) -> Query:
             return drawn
 
 
-def any_query(random: Random, *, leaves: int = DRAWN_LEAVES) -> Query:
-    """A query, possibly one that the binder refuses."""
-    sketcher = Sketcher(random, leaves)
+def any_query(random: Random, *, leaves: int = DRAWN_LEAVES, loose: bool = False) -> Query:
+    """A query, possibly one that the binder refuses.
+
+    With `loose` many are wrong on purpose: repetitions stand anywhere, and predicates mention variables as if all
+    could be seen from everywhere, some of them as events and as sets.
+    """
+    sketcher = Sketcher(random, leaves, loose=loose)
     pattern = sketcher.root()
-    speaker = Speaker(random, sketcher.variables)
+    seen = sketcher.variables
+    if loose:
+        seen = [replace(var, region=()) for var in seen]
+        seen += [replace(var, repeated=not var.repeated) for var in seen if random.random() < 0.15]
+    speaker = Speaker(random, seen)
     wheres = {var.name: speaker.at_leaf(var) for var in sketcher.variables if random.random() < 0.13}
     where = speaker.where()
     partition: tuple[str, ...] = ()
@@ -101,7 +109,7 @@ VALUES: dict[str, tuple[Value, ...]] = {
     "x": (0, 1, 2),
     "d": (Decimal("0.5"), Decimal("1.0"), Decimal("2.5")),
 }
-EXTREME = {"v": (2**63 - 1, -(2**63), 2**62), "w": (1e300, float("inf")), "x": (2**63 - 1,)}
+EXTREME = {"v": (2**63 - 1, -(2**63), 2**62), "w": (1e300, float("inf"), -0.0, float("nan")), "x": (2**63 - 1,)}
 OWN = {"A": ("x",), "B": ("x",), "D": ("d",)}
 COMMON = ("id", "v", "w", "s", "ok")
 

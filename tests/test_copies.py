@@ -1,0 +1,142 @@
+"""An event is known by its eid, type, times and key: copies count once, what differs there is another event."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tocsin
+from tests.effort import examples
+from tests.shard_support import Stream, ask, frame_of, row_of
+from tocsin.engine.changes import ChangeBatch
+from tocsin.events import Event
+from tocsin.lang.parser import parse
+from tocsin.shards.watermark import Slack
+from tocsin.testing.agree import COMPILED, PLAIN, Bench, Trial
+from tocsin.testing.modes import driven
+from tocsin.testing.oracle import Match, matches
+from tocsin.testing.strategies import SCHEMA, pair
+
+CHUNKS = 8
+QUERIES = 12  # in each chunk
+
+
+def with_copies(events: Sequence[Event], random: Random) -> list[Event]:
+    """The events, some again: the same, at another time, or of another type; never with other attributes alone."""
+    more = list(events)
+    for event in events:
+        chance = random.random()
+        shift = random.randint(1, 4)
+        if chance < 0.2:
+            more.append(event)
+        elif chance < 0.45:
+            more.append(replace(event, start=event.start + shift, end=event.end + shift))
+        elif chance < 0.6:
+            more.append(replace(event, end=event.end + shift))
+        elif chance < 0.7:
+            own = {name: value for name, value in event.attrs.items() if name not in ("x", "d")}
+            more.append(replace(event, type=random.choice("ABCDE"), attrs=own))
+    random.shuffle(more)
+    known = {(event.type, event.start, event.end, event.eid): event for event in more}
+    return [known[event.type, event.start, event.end, event.eid] for event in more]
+
+
+def expected(found: Iterable[Match]) -> Counter[Any]:
+    return Counter((match.binding, match.times) for match in found)
+
+
+def answered(batch: ChangeBatch) -> Iterable[tuple[int, Any, str]]:
+    """Each change: its sign, its binding with the times of its events, and its id."""
+    for at, (op, binding) in enumerate(batch.bindings()):
+        numbers: list[int] = []
+        for index in batch.visible:
+            members = batch.repeated.get(index)
+            mine = [batch.fixed[index][at]] if members is None else members.events[slice(*members.offsets[at : at + 2])]
+            numbers += [int(number) for number in mine if number >= 0]
+        places = batch.rows.at(np.array(numbers, np.int64))
+        times = zip(batch.rows.start[places].tolist(), batch.rows.end[places].tolist(), strict=True)
+        yield op, (binding, tuple(times)), batch.match_id[at].as_py()
+
+
+def check(bench: Bench, events: list[Event], trials: Sequence[Trial]) -> None:
+    wanted = expected(bench.oracle(events))
+    for trial in trials:
+        net: Counter[Any] = Counter()
+        ids: dict[str, Any] = {}
+        for said in driven(bench, trial.arranged(events), trial.mode).log:
+            for op, binding, name in (each for batch in said for each in answered(batch)):
+                net[binding] += op
+                assert ids.setdefault(name, binding) == binding, f"{trial.name}: two matches have one id"
+        assert +net == wanted, f"{trial.name}: {bench.query}\n{events}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(examples(CHUNKS)))
+def test_every_mode_agrees_about_copies(chunk: int) -> None:
+    for seed in range(chunk * QUERIES, (chunk + 1) * QUERIES):
+        random = Random(seed)
+        query, events = pair(random, leaves=4)
+        check(Bench(query, SCHEMA), with_copies(events[:9], random), PLAIN)
+
+
+@pytest.mark.jit
+def test_compiled_modes_agree_about_copies() -> None:
+    query = parse("EVENT AND(OR(A a, B b), C c, !D d) WHERE [id] WITHIN 6")
+    random = Random(1)
+    types = "ABCD"
+    events = [Event(types[at % 4], at // 2, at // 2, at, {"id": at % 2}) for at in range(16)]
+    for _ in range(5):
+        check(Bench(query, SCHEMA), with_copies(events, random), COMPILED)
+
+
+@pytest.mark.parametrize("order", ["in-order", "slack(9)", "conservative(9)", "aggressive(9)", "any"])
+def test_another_time_is_another_event_with_another_match_id(order: str) -> None:
+    rows = [{"type": "A", "time": 1, "id": 1}, {"type": "A", "time": 2, "id": 1}, {"type": "B", "time": 5, "id": 9}]
+    found = tocsin.query("EVENT SEQ(A a, B b) WITHIN 100").detect(rows, eid="id", jit=False, order=order)
+    assert sorted(match["start"] for match in found) == [1, 2]
+    assert len({match["match_id"] for match in found}) == 2
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_another_key_is_another_event(swapped: bool) -> None:
+    rows = [{"type": "A", "time": 1, "id": 1, "k": k} for k in ((2, 1) if swapped else (1, 2))]
+    rows.append({"type": "B", "time": 5, "id": 9, "k": 1})
+    query = tocsin.query("EVENT SEQ(A a, B b) WHERE [k] WITHIN 100")
+    events = [Event(row["type"], row["time"], row["time"], row["id"], {"k": row["k"]}) for row in rows]
+    assert len(query.detect(rows, eid="id", jit=False)) == len(matches(query.queries[0], events)) == 1
+
+
+def test_two_types_are_two_events_at_one_leaf() -> None:
+    rows = [{"type": type, "time": 1, "eid": 1} for type in "ABA"]
+    found = tocsin.query("EVENT OR(A a, B b)").detect(rows, jit=False)
+    assert (len(found), found.counters["duplicates"]) == (2, 1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shards_agree_about_copies(seed: int) -> None:
+    random, frame = Random(seed), frame_of(pa.int64())
+    query = parse("EVENT SEQ(A a, !C c, OR(B b, D d)) WHERE [id] WITHIN 8")
+    drawn = [Event(random.choice("ABCD"), at // 2, at // 2, at, {"id": random.randint(0, 2)}) for at in range(24)]
+    events = with_copies(drawn, random)
+    events.sort(key=lambda event: event.end + random.uniform(0, 6))
+    asked = ask([query], frame, buckets=3)
+    stream = Stream(asked, Slack(8), random)
+    for first in range(0, len(events), 5):
+        stream.batch([row_of(event, frame) for event in events[first : first + 5]])
+    stream.close()
+    shown = Counter(
+        tuple((var, row[var]["eid"], row[var]["start"]) for var in ("a", "b", "d") if row[var] is not None)
+        for row in stream.answers.matches
+    )
+    wanted = Counter(
+        tuple((var, *eids, start) for (var, eids), (start, _) in zip(match.binding, match.times, strict=True))
+        for match in matches(query, events)
+    )
+    assert shown == wanted and len({row["match_id"] for row in stream.answers.matches}) == wanted.total() > 0
