@@ -16,6 +16,9 @@ READY := $(VENV)/.installed
 
 N ?= 2000
 FUZZ ?=
+ATTACK ?=
+SECONDS ?= 600
+SEED ?= 1
 WORKERS ?= 2
 SLICE ?= 0/1
 CASES ?= tests/cases
@@ -25,7 +28,7 @@ MINUTES ?= 10
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup fmt lint check test test-fast test-long kill-test cluster-test kafka-test bench bench-spark bench-disorder soak fuzz demo docs accept clean
+.PHONY: help setup fmt lint check test test-fast test-long kill-test cluster-test kafka-test bench bench-spark bench-disorder soak fuzz attack mutate demo docs accept clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,7 +41,7 @@ $(READY): pyproject.toml constraints.txt
 		echo "Install one, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; fi
 	@echo "Setting up $(VENV) with $$($(PYTHON) --version) (once; a minute or two)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --editable '.[dev,plot,spark]' --constraint constraints.txt
+	@$(PY) -m pip install --quiet --editable '.[dev,plot,spark,connect]' --constraint constraints.txt
 	@touch $@
 
 fmt: $(READY) ## format the code and fix what can be fixed
@@ -92,6 +95,12 @@ soak: $(READY) ## MINUTES=10 of late, heavy-tailed, duplicated events, and of na
 
 fuzz: $(READY) ## N=2000 random queries against the oracle, failures become case files; FUZZ=--jit compiles too
 	$(PY) tools/fuzz.py --queries $(N) $(FUZZ)
+
+attack: $(READY) ## N=2000 hostile inputs for every way in, at most SECONDS=600; findings in out/attack; ATTACK="--surface rows"
+	$(PY) -m tools.attack --inputs $(N) --seconds $(SECONDS) $(ATTACK)
+
+mutate: $(READY) ## test the tests: N=40 changes of one token in a copy of src/, each of which a test must see; SEED=1
+	$(PY) tools/mutate.py --mutants $(if $(filter command line environment,$(origin N)),$(N),40) --seed $(SEED)
 
 demo: $(READY) ## find the shoplifters: data, query, matches as a table, timeline picture
 	@$(TOCSIN) demo --folder $(DEMO)

@@ -26,7 +26,7 @@ from tocsin.engine import kernels
 from tocsin.graph.query_graph import detectors_in
 
 TEXT = """
-QUERY Paid EVENT SEQ(Order o, !Cancel c, Payment p) WHERE [name] AND p.sum >= o.sum WITHIN 300 SELECT o.name AS name, o.sum AS sum;
+QUERY Paid HIDDEN EVENT SEQ(Order o, !Cancel c, Payment p) WHERE [name] AND p.sum >= o.sum WITHIN 300 SELECT o.name AS name, o.sum AS sum;
 EVENT SEQ(Paid x, Shipping s) WHERE x.name = s.name AND (s.sum IS NULL OR s.sum >= x.sum) WITHIN 600
 """  # noqa: E501
 SCHEMA = {"*": {"name": "text", "sum": "int", "note": "text"}}

@@ -23,7 +23,7 @@ QUERY: Steps = (
     ("lang/tokens", "cuts the text into tokens"),
     ("lang/parser", "reads the clauses; `lang/patterns` and `lang/expressions` read what stands in them"),
     ("lang/syntax", "holds the result: frozen nodes that say what was written"),
-    ("run/complete_schema", "finds the types and attributes in the events (or a declared schema), for the binder"),
+    ("run/schemas", "finds the types and attributes in the events (or a declared schema), for the binder"),
     ("plan/bind", "binds the query to the schema, with the next seven"),
     ("plan/names", "names every leaf"),
     ("plan/check", "checks the static rules"),
@@ -110,18 +110,19 @@ ROOMS = {
     "plan/passes": "normalise equality_closure predicate_placement partition_keys leaf_order",
     "encode": "columns objects arrow batch times values eids content auto_eids row merge stored",
     "engine": (
-        "operator detector stream_time branch codegen expressions kernels module_cache runtime derive evaluate payload"
-        " ledger purge changes kinds debt tables inspect texts snapshot replay partial_state"
+        "operator detector stream_time branch codegen expressions kernels module_cache private_folder bounds runtime"
+        " derive evaluate like payload ledger purge changes kinds debt tables inspect texts snapshot replay"
+        " partial_state"
     ),
-    "engine/codegen": "program layout source snippets block_facts intake nest levels members forbidden certainty",
+    "engine/codegen": "program layout source snippets block_facts intake nest levels members forbidden certainty depth",
     "engine/runtime": "words storing buffers keys waiting held purge purge_table arithmetic entries library plain",
     "codec": "container snapshot_parts",
-    "order": "strategy lateness sort guarantees release auto settled kept",
+    "order": "strategy lateness sort guarantees release auto settled keyed_process keyed_events rollback kept",
     "spill": "detector state budget frames runs files schedule reload snapshot",
     "select": "per_key rate_limit",
-    "graph": "query_graph stages composites texts",
+    "graph": "query_graph stages composites tap texts",
     "run": (
-        "query schemas schema_from_query complete_schema files inputs bad_rows session state matches show plot sinks"
+        "query query_file schemas schema_from_query files inputs bad_rows session state matches show plot sinks"
         " atomic progress"
     ),
     "shards": (

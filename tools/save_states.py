@@ -28,7 +28,7 @@ NEGATION = "EVENT SEQ(A a, !C c, B b) WHERE [id] AND c.v > 1 WITHIN 8 SELECT a.n
 REPETITION = "EVENT SEQ(A a, B+ b, C c) WHERE [id] WITHIN 8 SELECT a.n AS first, sum(b.n) AS total, c.n AS last"
 HIDDEN = "EVENT SEQ(A a, EXISTS b : SEQ(B b, C c)) WHERE [s] WITHIN 8 SELECT a.n AS first, c.n AS last"
 CHAINED = """
-QUERY Pair EVENT SEQ(A a, B b) WHERE [id] WITHIN 6 SELECT a.id AS id, a.n AS first, b.n AS second;
+QUERY Pair HIDDEN EVENT SEQ(A a, B b) WHERE [id] WITHIN 6 SELECT a.id AS id, a.n AS first, b.n AS second;
 QUERY Lone EVENT SEQ(Pair p, !C c) WHERE [id] WITHIN 9 SELECT p.first AS first, p.second AS second
 """
 STATES = {

@@ -1,0 +1,197 @@
+"""Test the tests: change one token at a time in a copy of the source, and tell which changes no test sees.
+
+    python tools/mutate.py --mutants 40 [--seed 1] [--file order/sort.py] [--seconds 400]
+
+A survivor needs a test, or a place with the reason in `tools/equivalent_mutants.txt`: what can be seen nowhere. The
+exit code is 1 if there are survivors that have neither.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tools.mutants import Mutant, mutants
+
+ROOT = Path(__file__).parent.parent
+SOURCE = "src/tocsin"
+KNOWN = "tools/equivalent_mutants.txt"
+COPIED = (
+    "src", "tests", "tools", "docs", "examples", "benchmarks", "pyproject.toml", "README.md", "MAP.md", "CHANGELOG.md",
+    "CONTRIBUTING.md", "Makefile", "constraints.txt", "LICENSE",
+)  # fmt: skip
+QUICK = "not jit and not long and not kill and not cluster and not kafka"
+
+# The tests that look at a package as a whole; those that import the module itself come before them.
+TESTS = {
+    "": "run encode cli",
+    "lang": "parser printer fluent notation cases",
+    "plan": "bind passes explain filters cases",
+    "encode": "encode inputs decimals run",
+    "engine": "engine cases expressions purge certainty withdrawals settled_at texts",
+    "order": "order auto streams cases",
+    "codec": "codec states parts",
+    "spill": "spill texts",
+    "select": "operators",
+    "graph": "run ways texts operators cases",
+    "run": "run inputs cli streams",
+    "shards": "shard shard_order parts",
+    "spark": "spark_worker_reads spark_detect spark_expressions",
+    "jobs": "pipeline",
+    "app": "cli cases",
+    "testing": "oracle notation cases levels streams",
+}
+
+# What draws random tests: a change there draws others, which are tests as well.
+GENERATORS = tuple(
+    f"testing/{name}.py"
+    for name in "corpus delays disorder draw_patterns draw_predicates shop strategies streams".split()
+)
+
+FALLEN, SURVIVED, SLOW, EQUIVALENT = "fallen", "survived", "out of time", "equivalent"
+
+
+def all_mutants(root: Path, only: str | None = None) -> list[Mutant]:
+    """List every mutant of the package, in a fixed order; `only` is a part of the path."""
+    found: list[Mutant] = []
+    for path in sorted((root / SOURCE).rglob("*.py")):
+        name = str(path.relative_to(root / SOURCE))
+        if name not in GENERATORS and (only is None or only in name):
+            found += mutants(name, path.read_text(encoding="utf-8"))
+    return found
+
+
+def chosen_tests(file: str, root: Path) -> list[str]:
+    """Choose the test files that could see a change of a module: those that import it, then those of its package."""
+    dotted = "tocsin." + file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    asked = re.compile(rf"\b{re.escape(dotted)}\b")
+    parent, _, leaf = dotted.rpartition(".")
+    listed = re.compile(rf"from {re.escape(parent)} import [^\n]*\b{leaf}\b")
+    files = sorted((root / "tests").glob("test_*.py"))
+    direct = [path for path in files if asked.search(text := path.read_text(encoding="utf-8")) or listed.search(text)]
+    package = file.split("/", 1)[0] if "/" in file else ""
+    named = [root / "tests" / f"test_{name}.py" for name in TESTS.get(package, "").split()]
+    if package != "spark":  # a JVM takes long to start: only where it is about Spark
+        direct = [path for path in direct if "spark" not in path.name and path.name != "test_pipeline.py"]
+    if package == "jobs":
+        direct = [path for path in direct if "spark" not in path.name]
+    chosen = dict.fromkeys([*direct, *named])
+    return [str(path.relative_to(root)) for path in chosen if path.exists()]
+
+
+def copied(root: Path, into: Path) -> Path:
+    """Copy the tree, without what is made from it."""
+    for name in COPIED:
+        path = root / name
+        if path.is_dir():
+            shutil.copytree(
+                path, into / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", ".venv", "out")
+            )
+        elif path.exists():
+            shutil.copy2(path, into / name)
+    return into
+
+
+def judged(tree: Path, tests: Sequence[str], seconds: float) -> tuple[str, str]:
+    """Run the tests in the copy; stop at the first that fails, and name it, or when the time is over."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment |= {"EXAMPLES": "quick", "TOCSIN_CACHE": str(tree / ".cache" / "kernels")}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", QUICK, *tests]
+    with subprocess.Popen(  # noqa: S603 - our own tests
+        command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as running:
+        try:
+            said = running.communicate(timeout=seconds)[0].decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            return SLOW, ""
+    failed = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+)", said, re.MULTILINE)
+    return (SURVIVED if running.returncode == 0 else FALLEN), failed[1] if failed else ""
+
+
+def known(root: Path) -> dict[tuple[str, str, str], str]:
+    """Read the list of equivalent mutants: blocks of file, `- before`, `+ after` and `= reason`."""
+    path = root / KNOWN
+    found: dict[tuple[str, str, str], str] = {}
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    for block in re.split(r"\n\s*\n", text):
+        lines = [line for line in block.splitlines() if line and not line.startswith("#")]
+        if len(lines) == 4 and [line[:2] for line in lines[1:]] == ["- ", "+ ", "= "]:
+            found[lines[0], lines[1][2:], lines[2][2:]] = lines[3][2:]
+        elif lines:
+            raise SystemExit(f"{KNOWN}: a block is a file, `- before`, `+ after` and `= reason`, not {lines}")
+    return found
+
+
+def shown(mutant: Mutant, source: str) -> str:
+    """Return a mutant as a difference, with its place."""
+    place = f"{SOURCE}/{mutant.file}:{mutant.line(source)}"
+    lines = difflib.unified_diff(source.splitlines(), mutant.applied(source).splitlines(), lineterm="", n=1)
+    return "\n".join([f"{place} ({mutant.rule})", *list(lines)[2:]])
+
+
+def run(root: Path, chosen: Sequence[Mutant], seconds: float) -> tuple[Counter[str], list[str]]:
+    """Judge the mutants one after another; return the counts, and the survivors as differences."""
+    counts: Counter[str] = Counter()
+    survivors: list[str] = []
+    equivalent, sound = known(root), set[str]()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        tree = copied(root, Path(folder))
+        for number, mutant in enumerate(chosen, 1):
+            path = tree / SOURCE / mutant.file
+            source = path.read_text(encoding="utf-8")
+            began = time.monotonic()
+            if mutant.key(source) in equivalent:
+                word = EQUIVALENT
+            else:
+                path.write_text(mutant.applied(source), encoding="utf-8")
+                word, test = judged(tree, chosen_tests(mutant.file, tree), seconds)
+                path.write_text(source, encoding="utf-8")
+                if word == FALLEN and test not in sound:
+                    if judged(tree, [test] if test else chosen_tests(mutant.file, tree), seconds)[0] != SURVIVED:
+                        raise SystemExit(f"{test or mutant.file}: its tests fail without any change")
+                    sound.add(test)
+            counts[word] += 1
+            place = f"{mutant.file}:{mutant.line(source)}"
+            print(f"{number:4} {word:11} {time.monotonic() - began:5.0f} s  {place} ({mutant.rule})", flush=True)
+            if word == SURVIVED:
+                survivors.append(shown(mutant, source))
+                print(survivors[-1], flush=True)
+    return counts, survivors
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mutants", type=int, default=40, help="how many to try")
+    parser.add_argument("--seed", type=int, default=1, help="another seed draws others")
+    parser.add_argument("--file", default=None, help="only modules whose path has this in it")
+    parser.add_argument("--seconds", type=float, default=400, help="how long the tests of one mutant may take")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the tree; it is copied, never changed")
+    given = parser.parse_args(arguments)
+    every = all_mutants(given.root, given.file)
+    random = Random(given.seed)  # noqa: S311 - not for secrets
+    chosen = random.sample(every, min(given.mutants, len(every)))
+    print(f"{len(chosen)} of {len(every):,} mutants, seed {given.seed}")
+    counts, survivors = run(given.root, chosen, given.seconds)
+    print("\n" + ", ".join(f"{count} {word}" for word, count in counts.items()))
+    if survivors:
+        print(f"\nsurvivors: give each a test, or a place in {KNOWN} with the reason\n\n" + "\n\n".join(survivors))
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
