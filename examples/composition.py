@@ -7,7 +7,7 @@ import tocsin
 queries = tocsin.query(
     """
     -- a machine that is started and then overheats before it is serviced
-    QUERY strain
+    QUERY strain HIDDEN
     EVENT SEQ(Start s, !Service v, Hot h) WHERE [machine] WITHIN 60
     SELECT s.machine AS machine, h.celsius AS celsius;
 
@@ -29,4 +29,4 @@ events = [
 found = queries.detect(events)
 print(found)
 assert [(match["one"]["celsius"], match["two"]["celsius"]) for match in found] == [(90.0, 95.0)]
-print(queries.detect(events, all=True))
+print(queries.detect(events, all=True))  # the hidden ones too
