@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from random import Random
 from typing import Any
 
@@ -42,6 +43,9 @@ class Delivery:
 
     event: Event
     sign: int = 1
+
+
+Piece = list[Delivery] | tuple[str | None, int]  # a batch, or a word about time
 
 
 def graph(order: str, kind: Kind = Kind.INT, rule: Pairing | None = None, text: str = PAIRS) -> QueryGraph:
@@ -83,9 +87,7 @@ def encoded(operator: QueryGraph, some: Sequence[Delivery]) -> Items:
     return items
 
 
-def pieces(
-    order: str, arrived: Sequence[Delivery], random: Random
-) -> Iterator[list[Delivery] | tuple[str | None, int]]:
+def pieces(order: str, arrived: Sequence[Delivery], random: Random) -> Iterator[Piece]:
     """What is pushed: batches, ticks (type "tick"), and guarantees of all types or of one that later ones keep."""
     guaranteed = "5" not in order and order != "in-order"
     at = 0
@@ -99,6 +101,19 @@ def pieces(
             yield about, min(later, default=60) - 1 - random.choice((0, 0, 2))
         elif random.random() < 0.2:
             yield "tick", max(each.event.end for each in arrived[:at])
+
+
+def cut_again(pushed: Sequence[Piece], random: Random) -> Iterator[Piece]:
+    """The same events and the same words about time, in other batches."""
+    for are_events, several in groupby(pushed, key=lambda piece: isinstance(piece, list)):
+        if not are_events:
+            yield from several
+            continue
+        some = [each for piece in several for each in piece]
+        while some:
+            count = random.choice((1, 1, 2, 5, 9))
+            yield some[:count]
+            del some[:count]
 
 
 def net(said: Iterable[Changes], *, final: bool) -> set[tuple[Any, ...]]:
@@ -119,10 +134,10 @@ def net(said: Iterable[Changes], *, final: bool) -> set[tuple[Any, ...]]:
 
 
 def run(
-    order: str, arrived: Sequence[Delivery], random: Random, *, kind: Kind = Kind.INT, restarts: bool = False
+    order: str, pushed: Iterable[Piece], *, kind: Kind = Kind.INT, restarts: bool = False
 ) -> tuple[QueryGraph, list[Changes]]:
     operator, said = graph(order, kind), []
-    for piece in pieces(order, arrived, random):
+    for piece in pushed:
         if restarts:
             again = graph(order, kind)
             again.restore(unpack(pack(operator.snapshot())))
@@ -149,7 +164,7 @@ def test_every_way_gives_what_the_definition_says(order: str, restarts: bool) ->
         random = Random(f"pairs {order} {seed}")
         kind = random.choice((Kind.INT, Kind.TEXT))
         arrived, standing = deliveries(history(random, kind=kind), random, late)
-        operator, said = run(order, arrived, random, kind=kind, restarts=restarts)
+        operator, said = run(order, pieces(order, arrived, random), kind=kind, restarts=restarts)
         expected = pairs(standing)
         assert net(said, final=order in FINAL) == expected, seed
         given.update(row[0] for row in expected)
@@ -162,9 +177,10 @@ def test_settled_answers_come_in_one_order_whatever_the_batches(order: str) -> N
     late = 0 if order == "in-order" else LATE
     for seed in range(examples(200, least=5)):
         arrived, _ = deliveries(history(Random(f"cuts {seed}")), Random(seed), late)
+        pushed = list(pieces(order, arrived, Random(f"pieces {seed}")))
         logs = []
         for way in range(3):
-            _, said = run(order, arrived, Random(f"{seed} {way}"))
+            _, said = run(order, cut_again(pushed, Random(f"{seed} {way}")))
             logs.append(
                 [(batch.kind, binding) for changes in said for batch in changes for binding in batch.bindings()]
             )
