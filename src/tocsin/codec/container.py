@@ -12,6 +12,7 @@ is used.
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,6 +40,7 @@ ALIGNED = 64  # where sections begin, so that Arrow and NumPy read them in place
 BLAKE, CRC, UNCHECKED = 0x5A, 0xA5, 0x3C
 LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 PLAIN = pa.ipc.IpcWriteOptions()
+NUMBERS = re.compile(r"[<|][biuf][1248]")  # what arrays hold, as NumPy writes it
 HINT = "go back to an earlier snapshot or checkpoint, or start afresh"
 UPGRADING = "docs/upgrading.md"
 
@@ -188,9 +190,9 @@ def _read(view: memoryview, place: str) -> tuple[str, Decoded]:
 
 def _array(section: memoryview, dtype: str, shape: list[int]) -> AnyArray:
     """An array of its own: kernels are compiled for arrays that can be written."""
-    stored = np.dtype(dtype)
-    if stored.kind not in "biuf":
+    if not NUMBERS.fullmatch(dtype):  # asked first: NumPy evaluates parts of longer descriptions
         raise ValueError(f"an array holds {dtype!r}")
+    stored = np.dtype(dtype)
     whole: AnyArray = np.frombuffer(section, stored).reshape(shape).astype(stored.newbyteorder("="))
     return whole
 
