@@ -64,7 +64,7 @@ def test_an_access_outside_a_table_is_an_error(way: str) -> None:
     assert answer(DAMAGED, way, bounds=True).split() == ["fine", "IndexError", "IndexError"]
 
 
-@pytest.mark.parametrize("way", ["plain", pytest.param("jit", marks=[pytest.mark.jit, pytest.mark.slow])])
+@pytest.mark.parametrize("way", ["plain", pytest.param("jit", marks=[pytest.mark.jit, pytest.mark.long])])
 def test_what_is_checked_answers_as_always(way: str) -> None:
     found = answer(DETECTED, way, bounds=True)
     assert found == answer(DETECTED, "plain", bounds=False)

@@ -160,10 +160,7 @@ def test_a_damaged_cache_is_healed(place: Path) -> None:
         content = path.read_bytes()
         flipped = content[:-20] + bytes([content[-20] ^ 4]) + content[-19:]
         path.write_bytes([content[: len(content) // 2], b"", flipped, content][number % 4])
-    assert detected(place)[0] == [EXPECTED]
-    assert detected(place) == ([EXPECTED], False)
-    for path in place.rglob("*.nbc"):
-        path.unlink()
+    max(place.rglob("*.nbc"), key=lambda path: path.stat().st_size).unlink()
     assert detected(place) == ([EXPECTED], True)
     assert detected(place) == ([EXPECTED], False)
 
