@@ -19,6 +19,11 @@ INPUTS = dict.fromkeys(NAMES, 1000) | {
     "query_text": 700, "case_files": 700, "pipes": 500, "functions": 400, "threads": 100, "kernels": 20, "caches": 10,
 }  # fmt: skip
 
+PARAMETERS = {
+    "kernels": pytest.param("kernels", marks=pytest.mark.jit),
+    "caches": pytest.param("caches", marks=[pytest.mark.jit, pytest.mark.long]),
+}
+
 
 @pytest.fixture(scope="module")
 def child() -> Iterator[Child]:
@@ -27,9 +32,7 @@ def child() -> Iterator[Child]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.jit) if name in ("kernels", "caches") else name for name in NAMES]
-)
+@pytest.mark.parametrize("name", [PARAMETERS[name] if name in PARAMETERS else name for name in NAMES])
 def test_every_input_is_answered_rightly_or_refused(child: Child, name: str) -> None:
     report = attack([name], examples(INPUTS[name]), seed=1, child=child)
     told = [f"{each.outcome.word}: {each.outcome.problem}" for each in report.findings.values()]

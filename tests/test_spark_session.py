@@ -487,7 +487,7 @@ def test_under_spark_submit_its_master_and_its_java_count(tmp_path):
     assert done.stdout.splitlines()[-1] == "local[1] 5 50000 3"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_start_passes_over_a_damaged_archive_tells_a_bad_master_and_leaves_the_zone_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("TOCSIN_CACHE", str(tmp_path))
     damaged = archive.archive_path(java.find_java())

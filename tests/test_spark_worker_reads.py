@@ -383,6 +383,7 @@ def test_rows_that_cannot_be_used(spark: SparkSession, tmp_path: Path) -> None:
     assert sum(said[0]["bad"].values()) == 3
 
 
+@pytest.mark.long
 def test_times_as_points(spark: SparkSession, tmp_path: Path) -> None:
     """Timestamps with and without a zone, dates and decimals come out as they went in."""
     count = 60
