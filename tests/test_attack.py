@@ -32,7 +32,7 @@ def child() -> Iterator[Child]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [PARAMETERS[name] if name in PARAMETERS else name for name in NAMES])
+@pytest.mark.parametrize("name", [PARAMETERS.get(name, name) for name in NAMES])
 def test_every_input_is_answered_rightly_or_refused(child: Child, name: str) -> None:
     report = attack([name], examples(INPUTS[name]), seed=1, child=child)
     told = [f"{each.outcome.word}: {each.outcome.problem}" for each in report.findings.values()]

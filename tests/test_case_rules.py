@@ -103,12 +103,11 @@ def test_promises_cannot_be_given_to_spark() -> None:
 @pytest.mark.usefixtures("spark")
 def test_the_same_on_spark(folder: Path) -> None:
     """A batch always; the stream, and the rule that reads another, in long runs."""
-    asked = CASES if is_long() else CASES.split("stream order=")[0]
+    asked = CASES if is_long() else CASES.split("stream order=", maxsplit=1)[0]
     (folder / "spark.case").write_text(asked.format(more=" engine=spark"))
     verdicts = [verdict for _, found in judge(folder / "spark.case", jit=False) for verdict in found]
-    assert len(verdicts) == (9 if is_long() else 3) and all(verdict.ok for verdict in verdicts), "\n".join(
-        map(str, verdicts)
-    )
+    assert len(verdicts) == (9 if is_long() else 3)
+    assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
 
 
 # --- pytest --------------------------------------------------------------------------------------------------------
