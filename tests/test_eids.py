@@ -30,7 +30,7 @@ def test_every_mode_agrees_about_eids(chunk: int) -> None:
 
 
 @pytest.mark.jit
-@pytest.mark.parametrize("seed", [3, 21])  # one with numbers, one with texts
+@pytest.mark.parametrize("seed", [pytest.param(3, marks=pytest.mark.long), 21])  # with numbers, with texts
 def test_compiled_modes_agree_about_eids(seed: int) -> None:
     random = Random(seed)
     drawn, events = pair(random, leaves=3)

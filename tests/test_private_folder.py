@@ -148,7 +148,7 @@ def test_code_that_somebody_planted_is_not_run(place: Path) -> None:
 
 
 @pytest.mark.jit
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_damaged_cache_is_healed(place: Path) -> None:
     """Cut, emptied, changed in one bit, or gone: the answer is the same, and the next process compiles nothing."""
     assert detected(place) == ([EXPECTED], True)
