@@ -36,7 +36,7 @@ from tocsin.run.clock import Clock, in_ticks
 from tocsin.run.query import plans_of
 from tocsin.run.session import Session
 from tocsin.testing.oracle import Binding, matches
-from tocsin.testing.strategies import SCHEMA, pair
+from tocsin.testing.strategies import SCHEMA, is_valid, pair
 
 SILENCE = "EVENT SEQ(Login a, !Logout b) WHERE [user] WITHIN 1 h"
 NINE = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
@@ -384,7 +384,7 @@ def asked_of_a_clock(random: Random) -> tuple[Query, list[Event]]:
     while True:
         asked, events = pair(random)
         asked = replace(asked, select=())
-        if events and horizon(plans_of((asked,), SCHEMA)[0]) is not None:
+        if events and is_valid(asked) and horizon(plans_of((asked,), SCHEMA)[0]) is not None:
             return asked, events
 
 

@@ -175,7 +175,7 @@ def make_ready(pipeline: JobFile, spark: SparkSession, *, live: bool) -> Ready:
     options: dict[str, Any] = {**events.columns(), "schema": events.schema}
     if live:
         awaited = order.sources if order.sources is not None else events.sources
-        options |= {"order": order.strategy, "idle": order.idle, "sources": awaited}
+        options |= {"order": order.strategy, "idle": order.idle, "sources": awaited, "clock": order.clock}
     with noted() as told, _query_places(pipeline):
         prepared = prepare(
             events.df,

@@ -13,7 +13,7 @@ from typing import Any
 
 from tocsin.errors import InputError, TocsinError
 from tocsin.lang.syntax import UNITS
-from tocsin.order.strategy import Strategy, delay
+from tocsin.order.strategy import delay
 from tocsin.schema import Schema
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,17 +40,16 @@ class Clock:
         moment = datetime.now(UTC) if self.now is None else self.now()
         return in_ticks(moment, schema.unit) - self.delay_in(schema)
 
-    def check(self, schema: Schema, order: Strategy) -> None:
-        """Refuse a clock that has no meaning for the ticks of a stream, or that contradicts its order."""
+    def check(self, schema: Schema, late: int | None) -> None:
+        """Refuse a clock that has no meaning for the ticks of a stream, or allows less than its order (`late`) does."""
         if schema.unit is None and self.now is None:
             raise InputError(
                 "the wall clock says nothing about ticks whose length is not known",
                 detail="the times of the events are whole numbers",
                 hint='say time_unit="s" (--time-unit s) if they count from 1970 on; '
-                "else Clock(delay, now=...) with a function that gives the tick that it is",
+                "else Clock(delay, now=...), which says the tick that it is",
             )
-        allowed = self.delay_in(schema)
-        if order.late is not None and allowed < order.late:
+        if late is not None and self.delay_in(schema) < late:
             raise TocsinError(
                 f"clock={self.delay!r} is less than the delay that the order allows",
                 detail="an event that the order still takes would be late by the clock",

@@ -289,17 +289,20 @@ class Query:
                 check_endless(plans)
             strategy = parse_strategy(order, found)
             if timer is not None:
-                timer.check(found, strategy)
+                timer.check(found, strategy.late)
             return QueryGraph(
                 plans, found, columns, jit=jit, order=strategy, sources=named, memory_limit=as_bytes(memory_limit),
                 around=self.operators,
             )  # fmt: skip
 
+        plans: tuple[Plan, ...] = ()
+        if endless or timer is not None or known is not None:
+            plans = self.plans(None if known is None else replace(known, unit=known.unit or "us"))
         if endless:
-            check_endless(self.plans())
+            check_endless(plans)
         if timer is not None:
-            check_windows(self.plans())
-        for note in () if known is None else notes_of(plans_of(self.queries, replace(known, unit=known.unit or "us"))):
+            check_windows(plans)
+        for note in () if known is None else notes_of(plans):
             warnings.warn(note, TocsinWarning, stacklevel=2)
 
         def refuses(fields: Mapping[str, Field]) -> str | None:
