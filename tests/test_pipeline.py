@@ -127,6 +127,7 @@ def test_paths_are_relative_to_the_file_and_addresses_stay(tmp_path):
         ({"order": '[order]\nstrategy = "slack(10 parsecs)"\n'}, ["[order], key 'strategy'"]),
         ({"order": '[order]\nidle = "5 min"\n'}, ["[order], key 'strategy': is missing"]),
         ({"order": '[order]\nstrategy = "in-order"\nidle = "soon"\n'}, ["[order], key 'idle'"]),
+        ({"order": '[order]\nstrategy = "in-order"\nclock = "soon"\n'}, ["[order], key 'clock'"]),
         ({"sink": ""}, ["there is no [sink.NAME]"]),
         ({"sink": '[sink.a]\nformat = "jsonl"\n'}, ["[sink.a], key 'path': is missing"]),
         ({"sink": '[sink.a]\npath = "x"\nkinds = ["matches"]\n'}, ["'matches' is no kind of row", "'match'?"]),
@@ -205,6 +206,14 @@ def test_offline_check_finds_what_binding_finds(tmp_path, command):
     assert code == 2
     assert "p.toml, [[query]] 1: " in err
     assert "| EVENT SEQ(A a, B b) WHERE a.x = c.x WITHIN 10" in err
+
+
+def test_a_clock_needs_a_window_in_a_pipeline_too(tmp_path, command):
+    order = '[order]\nstrategy = "in-order"\nclock = "30 s"\n'
+    for text, said in (("EVENT SEQ(A a, B b)", 2), ("EVENT SEQ(A a, B b) WITHIN 1 h", 0)):
+        path = written(tmp_path, order=order, query=f'[[query]]\ntext = "{text}"\n')
+        code, _, err = command("pipeline", "check", path, "--offline")
+        assert (code, "has no window" in err) == (said, said == 2)
 
 
 @pytest.mark.parametrize("name", ["theft.toml", "kafka.toml"])

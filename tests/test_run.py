@@ -221,6 +221,13 @@ def test_strict_needs_a_schema_and_a_session_warns():
 # --- detection -----------------------------------------------------------------------------------------------------
 
 
+def test_a_stream_is_checked_against_the_schema_that_it_is_given():
+    text = "EVENT SEQ(A a, B b) WHERE type(a) < a.name WITHIN 9"  # from its use alone, name would be a number
+    tocsin.query(text).stream(schema={"*": {"name": "text"}}, jit=False)
+    with pytest.raises(tocsin.QueryError):
+        tocsin.query(text).stream(schema={"*": {"name": "int"}}, jit=False)
+
+
 def test_matches_are_rows_with_a_struct_per_variable():
     found = list(detect(PLAIN))
     assert [(match["start"], match["end"]) for match in found] == [(1, 3), (1, 6), (4, 6)]

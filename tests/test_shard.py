@@ -46,7 +46,7 @@ from tocsin.lang.parser import parse, parse_all
 from tocsin.lang.syntax import Duration, Query, leaves_of
 from tocsin.shards import blocks
 from tocsin.shards import shard as module
-from tocsin.shards.blocks import SHARD, Packer, larger
+from tocsin.shards.blocks import SHARD, Note, Packer, larger
 from tocsin.shards.identity import Identity
 from tocsin.shards.job import Shards
 from tocsin.shards.routes import reach_of
@@ -424,6 +424,65 @@ def test_late_is_what_ends_before_the_guarantee_of_the_batch_before(number: int)
         accepted = [event for event in events if event not in late]
         assert disagreement(ready, accepted, stream.answers) is None
         assert sum(row["late"] for row in stream.answers.metrics) == len(wanted)
+
+
+@pytest.mark.parametrize("number", range(examples(40, least=8)))
+def test_a_clock_is_heard_where_no_event_comes(number: int) -> None:
+    """Silence at random, in which a clock says the time: what comes behind it is late, the rest is the oracle's."""
+    random = Random(f"clock {number}")
+    asked, _ = drawn(random)
+    events = stretch(random, asked, 2)
+    frame = frame_of(pa.int64())
+    slack, delay, now, guarantee = random.choice((0, 2)), random.choice((2, 4)), 0, -1000
+    late: list[Event] = []
+    steps: list[list[Event] | int] = []
+    for batch in cuts(arranged(events, 9, random), random):
+        now = max(now, *(event.end for event in batch)) + random.choice((0, 0, 1, 5))
+        late += [event for event in batch if event.end < guarantee]
+        guarantee = max(guarantee, max(event.end for event in batch) - slack)
+        steps.append(batch)
+        if random.random() < 0.5:
+            now += random.choice((1, 3, 8))
+            guarantee = max(guarantee, now - delay + 1)
+            steps.append(now - delay + 1)
+    for buckets in (1, 3):
+        ready = ask([asked], frame, buckets=buckets)
+        stream = Stream(ready, Slack(slack), Random(number))
+        stream.quiet(1000)  # before the first event nothing is promised
+        for step in steps:
+            if isinstance(step, int):
+                stream.quiet(step)
+            else:
+                stream.batch([row_of(event, frame) for event in step])
+        assert stream.answers.metrics[-1]["watermark"] == guarantee
+        stream.close()
+        wanted = [event for event in late if ready.routed([row_of(event, frame)])[0][SHARD] is not None]
+        assert sorted(row["eid"] for row in stream.answers.late) == sorted(event.eid for event in wanted)
+        assert disagreement(ready, [event for event in events if event not in late], stream.answers) is None
+
+
+def test_silence_is_an_alarm_once_and_on_time_and_a_backlog_is_not_late() -> None:
+    frame = frame_of(pa.int64(), intervals=False)
+    asked = ask([parse("EVENT SEQ(A a, !B b) WHERE [id] WITHIN 60")], frame, buckets=2)
+    stream = Stream(asked, Slack(5), Random(1), calm=True)
+
+    def rows(*times: int, type: str = "A") -> list[dict[str, Any]]:
+        return [{"type": type, "start": time, "eid": 10 * time + (type == "B"), "id": time} for time in times]
+
+    stream.batch(rows(1000))
+    told = []
+    for now in range(1000, 1200):  # minutes, with ten of them for events on their way
+        stream.quiet(now - 10 + 1)
+        told += [now] * len(stream.answers.matches)
+        stream.answers.matches.clear()
+    assert told == [1070]
+    for time in (1195, 1250, 1195, 1300):  # a backlog in several batches, the clock far ahead of it
+        for number in range(asked.job.count):
+            events = [Note({"": time}, 1)]
+            stream._run(number, lambda shard, notes=events: shard.batch(notes, [], 5000))
+    assert stream.answers.metrics[-1]["watermark"] == 1295
+    stream.batch(rows(1294, type="B"))
+    assert [row["eid"] for row in stream.answers.late] == [12941]
 
 
 def test_an_absence_at_the_end_has_its_key_and_rows_without_it_are_counted() -> None:

@@ -12,6 +12,7 @@ from tocsin.errors import InputError, LimitError, QueryError, StateError, Tocsin
 from tocsin.events import Event
 from tocsin.functions import function
 from tocsin.lang.fluent import all_of, any_of, call, col, event, exists, iseq, lit, rel, same, seq
+from tocsin.run.clock import Clock
 from tocsin.run.matches import Matches
 from tocsin.run.query import Query, query
 from tocsin.run.schemas import declare as schema
@@ -21,6 +22,7 @@ from tocsin.schema import Field, Kind, Schema
 __version__ = "0.2.0"
 
 __all__ = [
+    "Clock",
     "Event",
     "Field",
     "InputError",

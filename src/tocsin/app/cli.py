@@ -134,6 +134,10 @@ def run(
     order: Annotated[
         str, typer.Option("--order", help='How events come: in-order, "slack(10 min)", "conservative(10 min)", ...')
     ] = "in-order",
+    timers: Annotated[
+        str | None,
+        typer.Option("--timers", help='Clock time answers absences while nothing comes; an event may take "30 s".'),
+    ] = None,
     format: Annotated[Format | None, typer.Option("--format", "-f", help="How matches are written.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; it appears whole or not at all.")
@@ -163,6 +167,7 @@ def run(
       tocsin run theft.tocsin --input year/ --engine spark --output thefts.parquet
       tail -f log.jsonl | tocsin run alarm.tocsin --input - --format jsonl
       tail -f log.jsonl | tocsin run alarm.tocsin --input - --order "conservative(10 min)"
+      tail -f log.jsonl | tocsin run silence.tocsin --input - --timers "30 s"
 
     \b
     How events come (--order), if not in order of time:
@@ -190,6 +195,7 @@ def run(
         jit=jit,
         quiet=quiet,
         engine=engine.value,
+        timers=timers,
     )
     if input == "-":
         job.live(sys.stdin.buffer)

@@ -1,7 +1,12 @@
-"""`tocsin run --input -`: push each line of JSONL as it comes, and write its matches at once."""
+"""`tocsin run --input -`: push each line of JSONL as it comes, and write its matches at once.
+
+With `--timers` the clock is read whenever the pipe is empty, and never before all that has come is pushed: a backlog is
+not late because it was read late.
+"""
 
 from __future__ import annotations
 
+import select
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +21,9 @@ from tocsin.run.session import Session
 
 BYTES_PER_READ = 1 << 16
 PLACE = "standard input"
-Piece = tuple[list[dict[str, Any]], list[int]]  # rows and the numbers of their lines
+SECONDS_BETWEEN_LOOKS = 1.0  # at the clock, while nothing comes
+Piece = tuple[list[dict[str, Any]], list[int]]  # rows and the numbers of their lines; no rows: nothing came
+Wait = Callable[[IO[bytes], float], bool]  # for input, at most so many seconds; False: there is none
 
 
 def follow(
@@ -26,10 +33,18 @@ def follow(
     emit: Callable[[Matches], bool],
     *,
     at_most: int | None = None,
+    wait: Wait | None = None,
 ) -> None:
-    """Push every line of `stdin`, `at_most` so many at once; `emit` gets the matches of each push and says to go on."""
+    """Push every line of `stdin`, `at_most` so many at once; `emit` gets the matches of each push and says to go on.
+
+    `wait` is how to wait for input where the session has a clock, which is read whenever there is none.
+    """
     with heeded() as check:
-        for rows, numbers in cut(pieces(stdin, bad, check), at_most):
+        for rows, numbers in cut(pieces(stdin, bad, check, wait), at_most):
+            if not rows:
+                if not emit(session.heartbeat()):
+                    return
+                continue
             matches, reasons = session.push_usable(rows, until_bad=bad.failing)
             going_on = emit(matches)
             for at, reason in reasons.items():
@@ -42,7 +57,9 @@ def follow(
 def cut(pieces: Iterable[Piece], at_most: int | None) -> Iterator[Piece]:
     """Pieces of at most so many rows."""
     for rows, numbers in pieces:
-        size = at_most or len(rows)
+        size = at_most or max(1, len(rows))
+        if not rows:
+            yield rows, numbers
         for first in range(0, len(rows), size):
             yield rows[first : first + size], numbers[first : first + size]
 
@@ -72,12 +89,25 @@ def heeded() -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGINT, before)
 
 
-def pieces(stdin: IO[bytes], bad: BadRows, check: Callable[[], None]) -> Iterator[Piece]:
-    """Whatever lines have arrived, together: one when they come slowly, many when they come fast."""
-    rest, number = b"", 0
+def input_comes(stdin: IO[bytes], seconds: float) -> bool:
+    """Wait for input, or for its end, at most so many seconds; False: there is none."""
+    return bool(select.select([stdin], [], [], seconds)[0])
+
+
+def pieces(stdin: IO[bytes], bad: BadRows, check: Callable[[], None], wait: Wait | None) -> Iterator[Piece]:
+    """Whatever lines have arrived, together: one when they come slowly, many when they come fast.
+
+    With `wait`, an empty piece when all that has come is read, and then after every second in which nothing comes.
+    """
+    rest, number, patience = b"", 0, 0.0
     read = getattr(stdin, "read1", stdin.read)
     while True:
         check()
+        if wait is not None and not wait(stdin, patience):
+            patience = SECONDS_BETWEEN_LOOKS
+            yield [], []
+            continue
+        patience = 0.0
         data = read(BYTES_PER_READ)
         lines = (rest + data).split(b"\n")
         rest = lines.pop() if data else b""

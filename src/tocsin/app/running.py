@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tocsin.app.live import follow
+from tocsin.app.live import Wait, follow, input_comes
 from tocsin.app.showing import print_matches
 from tocsin.encode.columns import Columns
 from tocsin.errors import InputError
 from tocsin.run.bad_rows import BadRows
+from tocsin.run.clock import Clock
 from tocsin.run.files import find
 from tocsin.run.matches import Matches
 from tocsin.run.progress import summary, watching
@@ -38,9 +39,15 @@ class RunOptions:
     jit: bool
     quiet: bool
     engine: str = "embedded"
+    timers: str | Clock | None = None
 
     def whole(self, input: str) -> None:
         """Detect in a finite input; nothing is written before all of it went well."""
+        if self.timers is not None:
+            raise InputError(
+                "--timers is for a live stream, and files have an end, at which everything is answered",
+                hint=f"leave it out; or read what comes: tail -f {input} | tocsin run ... --input - --timers ...",
+            )
         self._check_places()
         began = time.perf_counter()
         matches = self._on_spark(input) if self.engine == "spark" else self._embedded(input)
@@ -80,7 +87,7 @@ class RunOptions:
                 show("searching")
                 return detect_files(spark, self.query, input, self.columns, bad=self.bad, all=self.every, jit=self.jit)
 
-    def live(self, stdin: IO[bytes]) -> None:
+    def live(self, stdin: IO[bytes], wait: Wait = input_comes) -> None:
         """Detect in lines as they come. JSONL and table rows are written at once; CSV, Parquet and files at the end."""
         if self.engine == "spark":
             raise InputError(
@@ -100,6 +107,7 @@ class RunOptions:
             order=self.order,
             all=self.every,
             jit=self.jit,
+            clock=self.timers,
         )
         format = self._format("jsonl")
         at_once = self.output is None and format == "jsonl"
@@ -121,7 +129,8 @@ class RunOptions:
                 kept.append(matches)
             return self.limit is None or count < self.limit
 
-        follow(session, stdin, self.bad, emit, at_most=FIRST_CHUNK if self.limit is not None else None)
+        at_most, timed = FIRST_CHUNK if self.limit is not None else None, wait if self.timers is not None else None
+        follow(session, stdin, self.bad, emit, at_most=at_most, wait=timed)
         whole = Matches([table for matches in kept for table in matches.tables()])
         if not at_once:
             self._write(whole, format)

@@ -12,6 +12,7 @@ from tocsin.errors import InputError, Problem, QueryError, TocsinError
 from tocsin.jobs.toml import File, Table, meant
 from tocsin.lang.parser import parse_duration
 from tocsin.lang.syntax import UNITS, Duration
+from tocsin.run.clock import as_clock
 from tocsin.run.query import Query, query
 from tocsin.schema import Schema
 from tocsin.shards.watermark import FORMS, parse_order
@@ -92,11 +93,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class JobOrder:
-    """`[order]`: how late events may come, and which sources to wait for."""
+    """`[order]`: how late events may come, which sources to wait for, and whether time passes without events."""
 
     strategy: str | None = None
     idle: str | None = None
     sources: tuple[str, ...] | None = None
+    clock: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,14 +327,18 @@ def _order(table: Table | None) -> JobOrder:
         given: str | None = str(idle)
     else:
         given = table.text("idle", '"5 min"')
-    found = JobOrder(table.text("strategy", '"slack(10 min)"'), given, table.texts("sources"))
+    clock = table.text("clock", '"30 s"')
+    found = JobOrder(table.text("strategy", '"slack(10 min)"'), given, table.texts("sources"), clock)
     table.done()
     if found.strategy is None and not table.file.problems:
         table.wrong("strategy", "is missing", hint=f"strategy = {FORMS}")
-    for key, text, idle_text in (("strategy", found.strategy, None), ("idle", "in-order", found.idle)):
+    for key, parse in (
+        ("strategy", lambda: parse_order(found.strategy or "in-order", Schema(unit="us"))),
+        ("idle", lambda: parse_order("in-order", Schema(unit="us"), idle=found.idle)),
+        ("clock", lambda: as_clock(found.clock)),
+    ):
         try:
-            if text is not None:
-                parse_order(text, Schema(unit="us"), idle=idle_text)
+            parse()
         except TocsinError as problem:
             table.wrong(key, problem.message, detail=problem.detail, hint=problem.hint)
     return found

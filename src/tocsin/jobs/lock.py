@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from tocsin.errors import InputError, StateError
-from tocsin.shards.identity import Identity, admit, check_layout
+from tocsin.shards.identity import Identity, admit, check_clock, check_layout
 from tocsin.spark.checkpoint import FILE as IDENTITY
 
 FILE = "pipeline.json"
@@ -59,6 +59,7 @@ def check_owner(checkpoint: str, owner: Owner, queries: Identity | None = None) 
     if queries is not None and (folder / IDENTITY).exists():
         stored = Identity.read((folder / IDENTITY).read_bytes())
         check_layout(stored.layout, queries.layout)
+        check_clock(stored.clock, queries.clock)
         admit(stored.units, queries.units)
 
 

@@ -18,7 +18,7 @@ from tocsin.errors import InputError, QueryError
 from tocsin.jobs.config import JobFile, JobSink, placed_query
 from tocsin.jobs.lock import Owner, check_owner, check_writable, claimed, local
 from tocsin.jobs.sources import Events, open_sources
-from tocsin.run.query import notes_of
+from tocsin.run.query import check_windows, notes_of
 from tocsin.shards.watermark import FORMS
 from tocsin.spark.detect import Prepared, prepare
 from tocsin.spark.metrics import numbers
@@ -113,6 +113,8 @@ def check_offline(pipeline: JobFile, *, live: bool) -> tuple[str, ...]:
     query = pipeline.query()
     with _query_places(pipeline):
         notes = query.check(time_unit=pipeline.run.time_unit)
+        if live and pipeline.order.clock is not None:
+            check_windows(query.plans())
     if live:
         _check_live(pipeline)
         assert pipeline.run.checkpoint is not None
@@ -175,7 +177,7 @@ def make_ready(pipeline: JobFile, spark: SparkSession, *, live: bool) -> Ready:
     options: dict[str, Any] = {**events.columns(), "schema": events.schema}
     if live:
         awaited = order.sources if order.sources is not None else events.sources
-        options |= {"order": order.strategy, "idle": order.idle, "sources": awaited}
+        options |= {"order": order.strategy, "idle": order.idle, "sources": awaited, "clock": order.clock}
     with noted() as told, _query_places(pipeline):
         prepared = prepare(
             events.df,

@@ -29,8 +29,10 @@ from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all
 from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.explain import explain
+from tocsin.plan.facts import horizon
 from tocsin.plan.passes import optimize
 from tocsin.run.bad_rows import BadRows
+from tocsin.run.clock import Clock, as_clock
 from tocsin.run.inputs import Input, in_time_order, open_input, usable, with_dictionaries
 from tocsin.run.matches import Matches
 from tocsin.run.query_file import read_query_file, refuse_file_name
@@ -254,6 +256,7 @@ class Query:
         all: bool = False,
         jit: bool = True,
         on_match: Callable[[dict[str, Any]], None] | None = None,
+        clock: str | int | Clock | None = None,
         endless: bool = True,
         state: bytes | None = None,
     ) -> Session:
@@ -265,6 +268,8 @@ class Query:
         `memory_limit` ("200 MB") what lies far back goes to disk.
         Promises of single sources count for a type when all sources have given them: those named in `sources`, and
         those that have shown themselves in the column `source`.
+        With a `clock` ("30 s": how long an event may take to arrive) `Session.heartbeat` lets time pass where no event
+        comes, so that absences are answered in a quiet stream, too.
         Without a `schema` the attributes are learnt from the events. A query that could answer only at the end of the
         stream is refused, unless `endless` is False. `state` is what `Session.save` gave.
         """
@@ -275,7 +280,7 @@ class Query:
         known = declared_schema(schema, self.schema, strict=strict)
         if known is not None and time_unit is not None:
             known = replace(known, unit=time_unit)
-        named = frozenset(sources)
+        named, timer = frozenset(sources), as_clock(clock)
 
         def build(found: Schema, timed_ids: bool) -> QueryGraph:
             found, plans = (found, plans_of(self.queries, found)) if known else expecting(self.queries, found)
@@ -283,14 +288,21 @@ class Query:
             if endless:
                 check_endless(plans)
             strategy = parse_strategy(order, found)
+            if timer is not None:
+                timer.check(found, strategy.late)
             return QueryGraph(
                 plans, found, columns, jit=jit, order=strategy, sources=named, memory_limit=as_bytes(memory_limit),
                 around=self.operators,
             )  # fmt: skip
 
+        plans: tuple[Plan, ...] = ()
+        if endless or timer is not None or known is not None:
+            plans = self.plans(None if known is None else replace(known, unit=known.unit or "us"))
         if endless:
-            check_endless(self.plans())
-        for note in () if known is None else notes_of(plans_of(self.queries, replace(known, unit=known.unit or "us"))):
+            check_endless(plans)
+        if timer is not None:
+            check_windows(plans)
+        for note in () if known is None else notes_of(plans):
             warnings.warn(note, TocsinWarning, stacklevel=2)
 
         def refuses(fields: Mapping[str, Field]) -> str | None:
@@ -303,7 +315,7 @@ class Query:
         asks = frozenset(guessed_schema(self.queries).common)
         declared = None if known is None else declared_fields(known)
         rows = StreamRows(columns, frozenset(self.types()), asks, refuses, declared)
-        session = Session(build, columns, reading=rows, schema=known, shown=shown, on_match=on_match)
+        session = Session(build, columns, reading=rows, schema=known, shown=shown, on_match=on_match, clock=timer)
         if state is not None:
             session.restore(state)
         return session
@@ -375,6 +387,17 @@ def check_endless(plans: Iterable[Plan]) -> None:
                 f"{called(plan)} could answer only at the end of the stream",
                 detail="a negation or repetition at its end, without WITHIN, reaches to the end of the stream",
                 hint="add a window, such as WITHIN 1 h; in Python, endless=False says that the stream will be closed",
+            )
+
+
+def check_windows(plans: Iterable[Plan]) -> None:
+    """Refuse a clock for a query without a window: time alone decides nothing about it."""
+    for plan in plans:
+        if horizon(plan) is None:
+            raise TocsinError(
+                f"{called(plan)} has no window, so no clock can decide anything about it",
+                detail="without WITHIN an event may be awaited for ever, however much time passes",
+                hint="add a window, such as WITHIN 1 h, or leave the clock out",
             )
 
 

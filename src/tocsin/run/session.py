@@ -6,7 +6,7 @@ graph is built for the larger schema and takes up the state of the old one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from threading import RLock
@@ -29,11 +29,12 @@ from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
 from tocsin.graph.query_graph import QueryGraph, detectors_in
 from tocsin.items import Items, advanced, end
+from tocsin.run.clock import Clock
 from tocsin.run.inputs import as_table
 from tocsin.run.matches import Matches
 from tocsin.run.schemas import merged
 from tocsin.run.state import schema_from, schema_words
-from tocsin.run.stream_rows import StreamRows
+from tocsin.run.stream_rows import Heartbeat, StreamRows
 from tocsin.schema import Schema
 
 NOTHING = Matches([])
@@ -52,6 +53,7 @@ class Session:
         schema: Schema | None = None,
         shown: tuple[int, ...] = (0,),
         on_match: Callable[[dict[str, Any]], None] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._lock = RLock()  # one push at a time, whichever thread it comes from
         self._build = build
@@ -61,6 +63,7 @@ class Session:
         self._schema = schema
         self._shown = shown
         self._on_match = on_match
+        self._clock = clock
         self._timed_ids = True
         self._graph = build(schema, True) if schema is not None else None
         self._rows: RowEncoder | None = None
@@ -110,6 +113,7 @@ class Session:
     def push(self, events: Any) -> Matches:
         """Push one event (a dict or an Event), a list of them, or an Arrow table or batch.
 
+        A dict without a type and with `heartbeat` is no event: it promises what `advance` does, up to that time.
         A list gives what its events one by one would give; if one of them cannot be used, none of them is taken.
         """
         with self._lock:
@@ -153,12 +157,16 @@ class Session:
         self._prepare_short_way()
         return found
 
-    def _push_batches(self, batches: list[pa.RecordBatch]) -> Matches:
-        """Push batches whose columns have the kinds that are known by then."""
+    def _push_batches(self, batches: Sequence[pa.RecordBatch | Heartbeat]) -> Matches:
+        """Push batches whose columns have the kinds that are known by then, and heartbeats between them."""
         found: list[Matches] = []
         late: list[int] = []
         before = 0
         for batch in batches:
+            if isinstance(batch, Heartbeat):
+                found.append(self._beat(batch))
+                before += 1
+                continue
             graph = self._ready(batch)
             changes = graph.push(graph.encode(batch))
             late += [before + place for place in changes.late]
@@ -228,6 +236,28 @@ class Session:
             ticks, source = self._ticks(time), None if source is None else str(source)
             self._promised[type, source] = max(ticks, self._promised.get((type, source), BEGINNING))
             return NOTHING if self._graph is None else self._told(self._graph.guarantee(type, ticks, source))
+
+    def heartbeat(self) -> Matches:
+        """Read the clock and let time pass up to there, less the delay; call it while there is nothing to push.
+
+        What the clock says is a promise like that of `advance`, and is saved with the session. Before the first event
+        nothing can wait, and nothing is promised.
+        """
+        with self._lock:
+            self._open()
+            if self._clock is None:
+                raise TocsinError(
+                    "the session has no clock",
+                    hint='open it with query.stream(clock="30 s"), or say the time yourself: advance(time)',
+                )
+            if self._graph is None or not self._graph.seen:
+                return NOTHING
+            time = self._clock.expected_from(self._graph.schema)
+            return self.advance(time) if time > self._advanced else NOTHING
+
+    def _beat(self, beat: Heartbeat) -> Matches:
+        """Take a heartbeat row: the promise of everybody, or of its source."""
+        return self.advance(beat.time) if beat.source is None else self.promise(None, beat.time, source=beat.source)
 
     def close(self) -> Matches:
         """End the stream; the last matches."""

@@ -19,6 +19,7 @@ from tocsin.encode.batch import HINTS
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.forms import TICKS, TIME_TYPES, WORDS, Form, after, declared_form, form_of, stored, times_of
 from tocsin.encode.objects import ODD_NAME, is_encodable, plain_row, plain_value
+from tocsin.encode.times import ticks
 from tocsin.encode.values import EXACT_FLOAT
 from tocsin.errors import InputError
 from tocsin.events import TIME_LIMIT, Event
@@ -28,14 +29,23 @@ WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 QUICK: dict[Kind, set[type]] = {Kind.INT: {int}, Kind.FLOAT: {int, float}, Kind.TEXT: {str}, Kind.BOOL: {bool}}
 Refuses = Callable[[Mapping[str, Field]], str | None]  # why the queries cannot take attributes of these kinds
 Row = Mapping[str, Any]
-Mark = tuple[Columns | None, str, type | None, dict[str, Form]]
+Mark = tuple[Columns | None, str, str, type | None, dict[str, Form]]
+HEARTBEAT = "heartbeat"  # in a row without a type: no event, but what time it is
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A row that is no event: every later one (of its source, if it names one) ends after this time, in ticks."""
+
+    time: int
+    source: str | None = None
 
 
 @dataclass(slots=True)
 class Usable:
-    """The rows of a push that can be used: in batches, as kinds grow; and why the others cannot."""
+    """The rows of a push that can be used: in batches, as kinds grow, heartbeats between; and why others cannot."""
 
-    batches: list[pa.RecordBatch] = field(default_factory=list)
+    batches: list[pa.RecordBatch | Heartbeat] = field(default_factory=list)
     bad: dict[int, str] = field(default_factory=dict)
 
     def refuse_bad(self) -> None:
@@ -65,6 +75,7 @@ class StreamRows:
         self.declared = declared is not None
         self.forms: dict[str, Form] = {name: declared_form(field) for name, field in (declared or {}).items()}
         self.times = ""  # how times are written
+        self.beats = ""  # how heartbeats before the first event were written
         self.eids: type | None = None  # whole numbers or texts
         self._refuses = refuses
         self._refused: dict[tuple[str, Kind, int], str] = {}
@@ -84,6 +95,11 @@ class StreamRows:
         run: list[dict[str, Any]] = []
         for at, row in enumerate(plain):
             try:
+                if HEARTBEAT in row and row.get((self.columns or self.given).type) is None:
+                    beat = self._heartbeat(row)
+                    found.batches += [*self._batch(run), beat]
+                    run = []
+                    continue
                 made, news = self._fit(row)
             except MisfitError as problem:
                 found.bad[at] = str(problem)
@@ -100,11 +116,11 @@ class StreamRows:
 
     def mark(self) -> Mark:
         """What is settled now, for `reset`."""
-        return self.columns, self.times, self.eids, dict(self.forms)
+        return self.columns, self.times, self.beats, self.eids, dict(self.forms)
 
     def reset(self, mark: Mark) -> None:
         """Forget what was settled since."""
-        self.columns, self.times, self.eids, self.forms = mark
+        self.columns, self.times, self.beats, self.eids, self.forms = mark
 
     def assume(self, fields: Iterable[Field]) -> None:
         """Take kinds that are known from elsewhere."""
@@ -114,14 +130,15 @@ class StreamRows:
         """Take note of a batch that came as Arrow: columns have their kinds there. Raises InputError if it differs."""
         columns = self.given.resolve(batch.schema.names)
         times = times_of(batch.schema.field(columns.time).type)
+        known = self.times or self.beats
+        if known and (times == TICKS) != (known == TICKS):
+            raise InputError("the time is a timestamp in some events and a number in others")
         if self.columns is not None:
             if (columns.time, columns.end, columns.eid) != (self.columns.time, self.columns.end, self.columns.eid):
                 raise InputError(
                     "the events have other columns for time, end or eid than those before them",
                     hint="say which column is what: time=, end=, eid=",
                 )
-            if (times == TICKS) != (self.times == TICKS):
-                raise InputError("the time is a timestamp in some events and a number in others")
         else:
             self.columns, self.times = columns, times
         if columns.eid is not None and self.eids is None:
@@ -132,6 +149,17 @@ class StreamRows:
 
     # --- one row after the other ---
 
+    def _heartbeat(self, row: Row) -> Heartbeat:
+        """A row that says the time. Raises MisfitError."""
+        times, value = _time(row[HEARTBEAT], HEARTBEAT)
+        known = self.times or self.beats
+        if known and (times == TICKS) != (known == TICKS):
+            raise MisfitError(f"the heartbeat is {WORDS[times]}, and times before it were {WORDS[known]}")
+        self.beats = times
+        source = None if self.given.source is None else row.get(self.given.source)
+        at = value if times == TICKS else int(ticks(pa.array([value], TIME_TYPES[times]), HEARTBEAT)[0][0])
+        return Heartbeat(at, None if source is None else str(source))
+
     def _fit(self, row: Row) -> tuple[dict[str, Any], dict[str, Form]]:
         """A row as it is stored, and the forms that it changes. Raises MisfitError."""
         columns = self.columns or self._settled(row)
@@ -139,6 +167,8 @@ class StreamRows:
         times, start = _time(row.get(columns.time), "time")
         if self.times and times != self.times:
             raise MisfitError(f"the time is {WORDS[times]} now and was {WORDS[self.times]} before")
+        if not self.times and self.beats and (times == TICKS) != (self.beats == TICKS):
+            raise MisfitError(f"the time is {WORDS[times]}, and the heartbeat before it was {WORDS[self.beats]}")
         made = {columns.type: kind, columns.time: start}
         if columns.end is not None:
             made[columns.end] = self._end(row, columns.end, start, times)
@@ -309,6 +339,7 @@ class StreamRows:
         return {
             "roles": None if columns is None else [columns.time, columns.end, columns.eid],
             "times": self.times,
+            "beats": self.beats,
             "eids": None if self.eids is None else self.eids.__name__,
             "forms": {name: [str(f.kind), f.scale, f.whole, f.times] for name, f in self.forms.items() if not f.fixed},
         }
@@ -318,12 +349,13 @@ class StreamRows:
         if words["roles"] is not None:
             time, end, eid = (None if name is None else str(name) for name in words["roles"])
             self.columns = replace(self.given, time=time or self.given.time, end=end, eid=eid)
-        self.times = str(words["times"])
+        self.times, self.beats = str(words["times"]), str(words.get("beats", ""))
         self.eids = {None: None, "int": int, "str": str}[words["eids"]]
         for name, (kind, scale, whole, times) in words["forms"].items():
             self.forms[name] = Form(Kind(kind), int(scale), int(whole), str(times))
-        if self.times and self.times not in TIME_TYPES:
-            raise ValueError(f"times are written as {self.times!r}")
+        for times in (self.times, self.beats):
+            if times and times not in TIME_TYPES:
+                raise ValueError(f"times are written as {times!r}")
 
 
 class _NotQuickError(Exception):

@@ -31,6 +31,7 @@ class Identity:
 
     units: dict[str, Known]
     layout: list[int]
+    clock: bool = False
 
     def data(self) -> bytes:
         return json.dumps({"format": VERSION, **asdict(self)}, indent=1).encode()
@@ -69,6 +70,17 @@ def _fitting(name: str, stored: Mapping[str, str], needed: Mapping[str, str]) ->
                 f"column {column!r} is {type} now and was {stored[column]} in the stored events",
                 hint="cast it to what it was, or start with a new checkpoint",
             )
+
+
+def check_clock(stored: bool, here: bool) -> None:
+    """Refuse a clock for a checkpoint without one, and none for a checkpoint with one."""
+    if stored != here:
+        raise StateError(
+            f"the checkpoint was written {'with' if stored else 'without'} a clock",
+            detail="Spark remembers for each source how far it was read, and the clock is one of them",
+            hint=f"{'say clock=... again' if stored else 'leave the clock out'}, or begin a new checkpoint with this "
+            "one's state: detect(..., carry_over=OLD)",
+        )
 
 
 def check_layout(stored: list[int], here: list[int], *, sources: bool = False) -> None:

@@ -56,6 +56,7 @@ class Job:
     strategy: Strategy = IN_ORDER  # what detectors do about events that come late
     arrival: str | None = None  # the column that says in which order rows arrived
     around: tuple[Around, ...] = ()  # operators that stand around the queries that answer
+    clock: bool = False  # time passes also where no event comes
     memory_limit: int | None = None  # bytes for the events of a shard that are looked at as they come
     token: str = field(default_factory=lambda: uuid.uuid4().hex)  # of this very job: detectors of another are no use
 
@@ -77,7 +78,7 @@ class Job:
     def identity(self) -> Identity:
         units = [unit for each in self.shards for unit in each.group.units]
         known = {unit.name: Known(unit.fingerprints, 0, dict(self.columns_of[unit.name])) for unit in units}
-        return Identity(known, self.layout)
+        return Identity(known, self.layout, self.clock)
 
     def of_shard(self, number: int) -> Shards:
         return next(each for each in self.shards if each.first <= number < each.first + each.count)

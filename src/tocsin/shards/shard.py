@@ -114,8 +114,14 @@ class Shard:
         self.head = Head(uuid.uuid4().hex, timed_ids=True) if data is None else Head.read(data)
         self._admit()
 
-    def batch(self, notes: Iterable[Note], tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        """Take the rows of a micro-batch and give its answers; late rows and metrics are rows of their own kind."""
+    def batch(
+        self, notes: Iterable[Note], tables: Iterable[pa.Table], passed: int = BEGINNING
+    ) -> Iterator[pa.RecordBatch]:
+        """Take the rows of a micro-batch and give its answers; late rows and metrics are rows of their own kind.
+
+        `passed` is what a clock says: every event that ends before it has arrived. It counts only in a batch in which
+        nothing came: what is behind the clock in a backlog is not late. Before the first event nothing can wait.
+        """
         head = self.head
         if head.closed:
             raise StateError("the stream was closed and now goes on", hint="start with a new checkpoint")
@@ -127,7 +133,8 @@ class Shard:
             bad += note.bad
             for source, clock in note.clocks.items():
                 head.clocks[source] = max(head.clocks.get(source, clock), clock)
-        head.guarantee = max(before, self.order.guarantee(head.clocks))
+        quiet = not events and not bad and bool(head.clocks)
+        head.guarantee = max(before, self.order.guarantee(head.clocks), passed if quiet else BEGINNING)
         rows, late = self._accepted(list(tables), before)
         answers = live.take(self._append(rows), head.guarantee, head.clock)
         found = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from tocsin.errors import StateError
-from tocsin.shards.identity import Identity, admit, check_layout
+from tocsin.shards.identity import Identity, admit, check_clock, check_layout
 from tocsin.shards.job import Job
 from tocsin.spark.setup.jvm import exists, read_file, write_file
 
@@ -20,7 +20,8 @@ def claim(spark: SparkSession, checkpoint: str, job: Job) -> None:
     if written is not None:
         stored = Identity.read(written)
         check_layout(stored.layout, here.layout, sources=job.columns.source is not None)
-        here = Identity(admit(stored.units, here.units), here.layout)
+        check_clock(stored.clock, here.clock)
+        here = Identity(admit(stored.units, here.units), here.layout, here.clock)
     elif exists(spark, f"{folder}/offsets"):
         raise StateError(
             f"{checkpoint} is the checkpoint of another stream",

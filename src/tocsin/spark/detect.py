@@ -17,7 +17,8 @@ from tocsin.errors import InputError, TocsinError, TocsinWarning
 from tocsin.functions import Function, registered
 from tocsin.order.strategy import check_limit
 from tocsin.plan.block import Plan
-from tocsin.run.query import Query, as_bytes, check_endless, declared_schema, notes_of, plans_of
+from tocsin.run.clock import Clock, as_clock
+from tocsin.run.query import Query, as_bytes, check_endless, check_windows, declared_schema, notes_of, plans_of
 from tocsin.run.query import query as as_query
 from tocsin.run.schemas import check_unit
 from tocsin.schema import Schema
@@ -28,6 +29,7 @@ from tocsin.shards.time_slices import Slices, cut, margins
 from tocsin.shards.watermark import FORMS, Slack, parse_order
 from tocsin.spark.batch import detect_batch
 from tocsin.spark.event_frame import EventFrame, column, open_frame
+from tocsin.spark.heartbeats import heartbeats
 from tocsin.spark.rescale import carried_over
 from tocsin.spark.setup.jvm import NoJvmError, cores
 from tocsin.spark.setup.session import same_python
@@ -51,6 +53,7 @@ class Prepared:
     order: Slack | None
     closing: bool
     carry_over: str | None = None
+    beats: DataFrame | None = None  # what a clock says
     direct: tuple[Files, Job] | None = None  # the files that workers read themselves, and the job cut by time
     file_stream: FileStream | None = None  # where workers read the files of a stream
     detour: str = ""  # why not
@@ -70,7 +73,8 @@ class Prepared:
         if self.order is None:
             return detect_batch(self.frame, self.sent, job)
         before = None if self.carry_over is None else carried_over(self.frame, job, self.keep, self.carry_over)
-        result = detect_stream(self.file_stream or self.sent, job, self.order, closing=self.closing, initial=before)
+        source, beats = self.file_stream or self.sent, self.beats
+        result = detect_stream(source, job, self.order, closing=self.closing, initial=before, beats=beats)
         setattr(result, JOB, job)  # so that `start` can compare it with a checkpoint
         return result
 
@@ -87,6 +91,8 @@ def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: A
     arrival      a column that grows as rows arrive (an offset, a time of ingestion); without it a micro-batch has come
                  at once, and orders that do not sort look at its rows in order of time
     memory_limit for each shard of a stream that is looked at as it comes (not sorted): "200 MB"; the rest goes to disk
+    clock        for streams: let time pass where no event comes, so that absences are certain; "30 s" says how long an
+                 event may take to arrive (docs/order.md)
     idle         after which silence a source is no longer waited for ("5 min"); `sources` names those to wait for
     buckets      into how many parts the events of a key are divided (default: one for each core)
     schema       types and attributes, where the frame does not say enough; what a query mentions and nobody has is
@@ -121,6 +127,7 @@ def prepare(
     source: str | None = None,
     time_unit: str | None = None,
     order: str | Slack | None = None,
+    clock: str | int | Clock | None = None,
     idle: str | int | None = None,
     sources: Sequence[str] = (),
     arrival: str | None = None,
@@ -146,10 +153,11 @@ def prepare(
     same_python(frame.df.sparkSession)
     plans = plans_of(asked.queries, frame.schema)
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
+    beats = _beats(frame, plans, strategy, as_clock(clock))
     shown = frozenset(range(len(plans)) if all else asked.answers)
     known = _known(frame) if unknown == "error" else None
     job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=bad_rows == "keep", known=known)
-    job = replace(job, around=asked.operators)
+    job = replace(job, around=asked.operators, clock=beats is not None)
     for each in job.shards:  # what does not fit is told here, not by a worker
         job.graph(each.group, each.group.units)
     if strategy is not None:
@@ -161,7 +169,7 @@ def prepare(
     files, streamed, detour = _read_by_workers(frame, job, keep, buckets) if direct else (None, None, "direct=False")
     if files is None:
         job = _divided(frame, job, buckets)
-    return Prepared(frame, plans, job, keep, strategy, end_of_stream, carry_over, files, streamed, detour)
+    return Prepared(frame, plans, job, keep, strategy, end_of_stream, carry_over, beats, files, streamed, detour)
 
 
 def one_query(query: Any) -> Query:
@@ -217,6 +225,20 @@ def _strategy(
     if not closing:
         check_endless(plans)
     return parse_order(order, frame.schema, idle=idle, sources=sources)
+
+
+def _beats(frame: EventFrame, plans: tuple[Plan, ...], order: Slack | None, clock: Clock | None) -> DataFrame | None:
+    """Open the clock of a stream, if it has one; refuse one that could decide nothing."""
+    if clock is None:
+        return None
+    if order is None:
+        raise TocsinError(
+            "a batch has no use for a clock: its events have an end, at which everything is answered",
+            hint="leave clock out, or read the events as a stream (spark.readStream)",
+        )
+    check_windows(plans)
+    clock.check(frame.schema, order.late)
+    return heartbeats(frame, clock)
 
 
 def _known(frame: EventFrame) -> frozenset[str]:

@@ -49,6 +49,8 @@ def _lines(prepared: Prepared) -> Iterator[str]:
         yield from _group(shards)
     if prepared.order is not None:
         yield from _order(prepared.order, job.shards)
+    if job.clock:
+        yield "clock     in a micro-batch without events, time passes up to what the clock says, less its delay"
     names = ", ".join(f"{field.name} {field.type}" for field in job.result)
     yield f"result    {names}"
 

@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tocsin.errors import StateError
+from tocsin.events import BEGINNING
 from tocsin.shards.blocks import PACKED, Note, Packer, as_table
 from tocsin.shards.job import Job
 from tocsin.shards.shard import Shard
@@ -26,6 +27,7 @@ from tocsin.shards.shard_labels import labels_of
 from tocsin.shards.watermark import Slack
 from tocsin.spark.answer_columns import received, sent_frames, sent_schema
 from tocsin.spark.event_frame import check_names
+from tocsin.spark.heartbeats import BEAT
 from tocsin.spark.metrics import NAME, measures
 from tocsin.spark.processor import processor
 from tocsin.spark.setup.jvm import cores, send_large_functions_whole
@@ -49,19 +51,20 @@ def detect_stream(
     *,
     closing: bool,
     initial: DataFrame | None = None,
+    beats: DataFrame | None = None,
     shard: type[Any] = Shard,
 ) -> DataFrame:
     """The matches of a stream, with late rows and metrics as rows of their own kind.
 
     `source` is rows with their shards, or the files behind the stream where workers read them. `initial` is what
-    another checkpoint held (`rescale`). `shard` is what each shard does with a batch (the benchmark puts an idle one
-    there).
+    another checkpoint held (`rescale`), `beats` what a clock says (`heartbeats`). `shard` is what each shard does with
+    a batch (the benchmark puts an idle one there).
     """
     _suited(source.df.sparkSession, job)
     labels = labels_of(job.count)
     label = _label(labels)
     now = sf.current_timestamp() if closing else sf.lit(STILL).cast("timestamp")
-    keyed = _arriving(source, job, labels).withColumn(AT, now).withWatermark(AT, BEHIND)
+    keyed = _arriving(source, job, labels, beats).withColumn(AT, now).withWatermark(AT, BEHIND)
     reading = source.reading if isinstance(source, FileStream) else None
     numbers = {label: number for number, label in enumerate(labels)}
     answered = keyed.groupBy("label").transformWithStateInPandas(
@@ -85,10 +88,14 @@ def _label(labels: list[int]) -> Column:
     return known[sf.col("shard")]
 
 
-def _arriving(source: Sent | FileStream, job: Job, labels: list[int]) -> DataFrame:
-    """Return the input of the shards: names of files, or packed rows, each with the label of its shard."""
+def _arriving(source: Sent | FileStream, job: Job, labels: list[int], beats: DataFrame | None) -> DataFrame:
+    """Return the input of the shards, each row with a label: names of files or packed rows; heartbeats for all."""
+    everyone = sf.explode(sf.array(*map(sf.lit, labels))).alias("label")
+    if beats is not None:
+        events = _arriving(source, job, labels, None)
+        return events.unionByName(beats.select("*", everyone), allowMissingColumns=True)
     if isinstance(source, FileStream) and source.shared:
-        return source.df.coalesce(1).select("path", sf.explode(sf.array(*map(sf.lit, labels))).alias("label"))
+        return source.df.coalesce(1).select("path", everyone)
     pack = _reading(job, source.reading) if isinstance(source, FileStream) else _packing(job)
     check_names(source.df)
     return source.df.mapInArrow(pack, from_arrow_schema(PACKED)).withColumn("label", _label(labels))
@@ -167,9 +174,12 @@ class Stateful:
         notes: list[Note] = []
         tables: list[pa.Table] = []
         paths: list[str] = []
+        passed = BEGINNING
         for frame in frames:
+            if BEAT in frame:
+                passed = max([passed, *(int(beat) + 1 for beat in frame[BEAT] if beat is not None)])
             if "path" in frame:
-                paths += frame["path"].tolist()
+                paths += [path for path in frame["path"] if path is not None]
                 continue
             notes += [Note.read(note) for note in frame["note"] if note is not None]
             tables += [as_table(block) for block in frame["block"] if block is not None]
@@ -182,7 +192,7 @@ class Stateful:
             for timer in list(self.handle.listTimers()):
                 self.handle.deleteTimer(timer)
             self.handle.registerTimer(timers.getCurrentWatermarkInMs() + 1)
-        yield from sent_frames(shard.batch(notes, tables), work.job.result)
+        yield from sent_frames(shard.batch(notes, tables, passed), work.job.result)
 
     def expired(self, key: Any) -> Iterator[pd.DataFrame]:
         """Close the shard: the timer says that the stream is over."""
