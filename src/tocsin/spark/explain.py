@@ -49,6 +49,9 @@ def _lines(prepared: Prepared) -> Iterator[str]:
         yield from _group(shards)
     if prepared.order is not None:
         yield from _order(prepared.order, job.shards)
+        partitions = frame.df.sparkSession.conf.get("spark.sql.shuffle.partitions")
+        yield f"tasks     tocsin.spark.start takes at most {job.count} shuffle partitions, writeStream the session's"
+        yield f"          number ({partitions}), and every micro-batch starts a task for each"
     names = ", ".join(f"{field.name} {field.type}" for field in job.result)
     yield f"result    {names}"
 
