@@ -29,9 +29,9 @@ from tocsin.shards.watermark import FORMS, Slack, parse_order
 from tocsin.spark.batch import detect_batch
 from tocsin.spark.event_frame import EventFrame, column, open_frame
 from tocsin.spark.rescale import carried_over
-from tocsin.spark.setup.jvm import NoJvmError, cores, most_cores
+from tocsin.spark.setup.jvm import NoJvmError, cores, is_remote, most_cores
 from tocsin.spark.setup.session import same_python
-from tocsin.spark.setup.versions import too_old
+from tocsin.spark.setup.versions import check_whole, too_old
 from tocsin.spark.setup.workers import check_workers
 from tocsin.spark.shuffle import Sent, end_of, send, travelling
 from tocsin.spark.stream import detect_stream
@@ -145,7 +145,7 @@ def prepare(
     _one_of("bad_rows", bad_rows, ("fail", "keep"))
     columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit)
     frame = open_frame(events, columns, declared_schema(schema, asked.schema, strict=strict))
-    _check_session(frame.df.sparkSession)
+    _check_session(frame)
     plans = plans_of(asked.queries, frame.schema)
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
     shown = frozenset(range(len(plans)) if all else asked.answers)
@@ -166,10 +166,13 @@ def prepare(
     return Prepared(frame, plans, job, keep, strategy, end_of_stream, carry_over, files, streamed, detour)
 
 
-def _check_session(spark: SparkSession) -> None:
+def _check_session(frame: EventFrame) -> None:
     """Refuse a session that cannot do the work: too old, or with workers that lack what they need."""
+    spark = frame.df.sparkSession
     if (problem := too_old("the server's Spark", spark.version)) is not None:
         raise problem
+    if frame.streaming or is_remote(spark):
+        check_whole(spark, "a stream" if frame.streaming else "Spark Connect")
     same_python(spark)
     check_workers(spark)
 

@@ -225,6 +225,8 @@ def _launch(conf: SparkConf) -> None:
 
 def _quiet_python() -> None:
     """PySpark logs each error of a query as a line of JSON before it raises the same error: once is enough."""
+    if importlib.util.find_spec("pyspark.logger") is None:  # Spark 3.5 does not log them
+        return
     from pyspark.logger import PySparkLogger
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructType
 
-OLDEST = (4, 0)
+OLDEST = (3, 5)
+WHOLE = (4, 0)  # from which on everything works; an older one does batches of a classic session
 MOVED = (4, 1)  # in which classes of streaming moved to packages of their own
+WITHOUT = "take a newer Spark, or do without: tocsin.query(...) takes files, tables and live streams"
 STREAMING = "org.apache.spark.sql.execution.streaming"
 
 
@@ -34,9 +36,24 @@ def too_old(what: str, version: str) -> TocsinError | None:
         return None
     return TocsinError(
         f"{what} {version} is too old",
-        detail="Tocsin needs 4.0 or newer: only there can Python keep the state of a stream",
-        hint="take a newer Spark, or do without: tocsin.query(...).detect(...) takes files and tables",
+        detail="Tocsin needs 3.5 or newer for batches, and 4.0 or newer for everything else",
+        hint=WITHOUT,
     )
+
+
+def check_whole(spark: SparkSession, what: str) -> None:
+    """Refuse on Spark 3.5 what it lacks: there Python keeps no state, and frames are not made of Arrow."""
+    if not is_whole(spark):
+        raise TocsinError(
+            f"{what} needs Spark 4.0 or newer, and this is Spark {spark.version}",
+            detail="on Spark 3.5 Tocsin detects in DataFrames that are no streams, in classic sessions",
+            hint=WITHOUT,
+        )
+
+
+def is_whole(spark: SparkSession) -> bool:
+    """Whether expressions mean here what they were tested to mean."""
+    return number(spark.version) >= WHOLE
 
 
 def number(version: str) -> tuple[int, int]:
