@@ -49,10 +49,11 @@ def disordered(table: pa.Table) -> pa.Table:
 
 
 def expected() -> dict[str, Any]:
-    """The answers of embedded runs; those of the stream are without the event that comes too late."""
+    """The answers of embedded runs, without the event that comes too late; on two cores a stream has two partitions."""
     whole = tocsin.query(RULES).detect(shop(), eid="eid", jit=False).table()
     rows = listed(whole.select(COLUMNS).to_pylist())
-    return {"batch": rows, "files": rows, "stream": rows, "late": [999], "refused": "belongs to another query"}
+    told = {"late": [999], "partitions": [2], "refused": "belongs to another query"}
+    return {"batch": rows, "files": rows, "stream": rows, **told}
 
 
 def listed(rows: Iterable[dict[str, Any]]) -> list[list[Any]]:
@@ -78,7 +79,7 @@ def answers(spark: Any, folder: Path) -> dict[str, Any]:
     run = Stream(spark, folder)
     run.go(disordered(shop()).slice(0, 120), closing=False)
     run.go(disordered(shop()).slice(120), closing=True)
-    found["stream"], found["late"] = run.matches(), run.late()
+    found["stream"], found["late"], found["partitions"] = run.matches(), run.late(), sorted(run.partitions)
     try:
         run.go(shop(), closing=True, rules=RULES.replace("WITHIN 50", "WITHIN 51"))
     except tocsin.StateError as error:
@@ -95,6 +96,7 @@ class Stream:
 
     def __init__(self, spark: Any, folder: Path) -> None:
         self.spark, self.folder, self.files = spark, folder, 0
+        self.partitions: set[int] = set()  # shuffle partitions of the micro-batches
         (folder / "events").mkdir()
 
     def go(self, more: pa.Table, *, closing: bool, rules: str = RULES) -> None:
@@ -114,7 +116,9 @@ class Stream:
         result = tocsin.spark.detect(rows, rules, end_of_stream=closing, **options)
         sinks = [tocsin.spark.Sink("parquet", str(self.folder / kind), kinds=(kind,)) for kind in ("match", "late")]
         checkpoint, trigger = str(self.folder / "checkpoint"), {"availableNow": True}
-        tocsin.spark.start(result, sinks, checkpoint=checkpoint, trigger=trigger).awaitTermination()
+        query = tocsin.spark.start(result, sinks, checkpoint=checkpoint, trigger=trigger)
+        query.awaitTermination()
+        self.partitions |= {each.stateOperators[0].numShufflePartitions for each in query.recentProgress}
 
     def matches(self) -> list[list[Any]]:
         return collected(self.spark.read.parquet(str(self.folder / "match")))
