@@ -85,8 +85,9 @@ def test_an_old_java_and_a_broken_one_are_named_in_the_error(bare, monkeypatch):
 
 def test_a_java_that_is_too_new_for_an_old_spark_is_passed_over(bare, monkeypatch):
     monkeypatch.setattr(java, "newest_java", lambda: 22)
-    monkeypatch.setattr(java, "_bundled", lambda name: fake_java(bare / "bundled", "25.0.2"))
-    with pytest.raises(TocsinError, match=r"Java 25\.0\.2, which is too new for this Spark; it takes up to 22"):
+    bundled = fake_java(bare / "bundled", "25.0.2")
+    monkeypatch.setattr(java, "_bundled", lambda name: bundled)
+    with pytest.raises(TocsinError, match=r"Java 25\.0\.2, too new for this Spark, which takes up to 22"):
         java.ensure_java()
     monkeypatch.setenv("JAVA_HOME", str(fake_java(bare / "home", "21").parent.parent))
     assert java.find_java().version == "21"

@@ -74,9 +74,8 @@ def find_java() -> Java:
         elif java.major < OLDEST_JAVA:
             refused.append(f"{origin} names Java {java.version} ({executable}), and Spark needs {OLDEST_JAVA} or newer")
         elif java.major > newest_java():
-            refused.append(
-                f"{origin} names Java {java.version}, which is too new for this Spark; it takes up to {newest_java()}"
-            )
+            newest = newest_java()
+            refused.append(f"{origin} names Java {java.version}, too new for this Spark, which takes up to {newest}")
         elif not java.has_vectors and sys.platform == "win32":
             refused.append(f"{origin} names Java {java.version}, which lacks {VECTORS}; this is only mended on Unix")
         else:
