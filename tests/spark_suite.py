@@ -1,8 +1,8 @@
-"""One suite of Spark cases for every kind of session: classic, Spark Connect, and other versions of Spark.
+"""One suite of Spark cases for every kind of session: classic, Spark Connect, someone's own, other versions of Spark.
 
 `answers(spark, folder)` runs all of it: a batch, several rules that build on each other, a stream that is stopped and
 goes on, late rows. `expected()` is what an embedded run gives. As a program it makes the session that it is told to and
-prints its answers as JSON: `python -m tests.spark_suite connect FOLDER`.
+prints its answers as JSON: `python -m tests.spark_suite connect FOLDER`; with `batches` behind, without the streams.
 """
 
 from __future__ import annotations
@@ -49,30 +49,37 @@ def disordered(table: pa.Table) -> pa.Table:
 
 
 def expected() -> dict[str, Any]:
-    """The answers of embedded runs; those of the stream are without the event that comes too late."""
+    """The answers of embedded runs, without the event that comes too late; on two cores a stream has two partitions."""
     whole = tocsin.query(RULES).detect(shop(), eid="eid", jit=False).table()
     rows = listed(whole.select(COLUMNS).to_pylist())
-    return {"batch": rows, "files": rows, "stream": rows, "late": [999], "refused": "belongs to another query"}
+    told = {"late": [999], "partitions": [2], "refused": "belongs to another query"}
+    return {"batch": rows, "files": rows, "stream": rows, **told}
 
 
 def listed(rows: Iterable[dict[str, Any]]) -> list[list[Any]]:
     return sorted([row[name] for name in COLUMNS] for row in rows)
 
 
-def answers(spark: Any, folder: Path) -> dict[str, Any]:
-    """The answers of Spark to everything."""
+def batches(spark: Any, folder: Path) -> dict[str, Any]:
+    """The answers of Spark to batches: of a frame, and of files."""
     import tocsin.spark
 
-    found: dict[str, Any] = {}
     frame = spark.createDataFrame(shop().to_pandas())
-    found["batch"] = collected(tocsin.spark.detect(frame, RULES, eid="eid", jit=False))
     pq.write_table(shop(), folder / "shop.parquet")
     stored = spark.read.parquet(str(folder / "shop.parquet"))
-    found["files"] = collected(tocsin.spark.detect(stored, RULES, eid="eid", jit=False))
+    return {
+        name: collected(tocsin.spark.detect(rows, RULES, eid="eid", jit=False))
+        for name, rows in (("batch", frame), ("files", stored))
+    }
+
+
+def answers(spark: Any, folder: Path) -> dict[str, Any]:
+    """The answers of Spark to everything."""
+    found = batches(spark, folder)
     run = Stream(spark, folder)
     run.go(disordered(shop()).slice(0, 120), closing=False)
     run.go(disordered(shop()).slice(120), closing=True)
-    found["stream"], found["late"] = run.matches(), run.late()
+    found["stream"], found["late"], found["partitions"] = run.matches(), run.late(), sorted(run.partitions)
     try:
         run.go(shop(), closing=True, rules=RULES.replace("WITHIN 50", "WITHIN 51"))
     except tocsin.StateError as error:
@@ -89,6 +96,7 @@ class Stream:
 
     def __init__(self, spark: Any, folder: Path) -> None:
         self.spark, self.folder, self.files = spark, folder, 0
+        self.partitions: set[int] = set()  # shuffle partitions of the micro-batches
         (folder / "events").mkdir()
 
     def go(self, more: pa.Table, *, closing: bool, rules: str = RULES) -> None:
@@ -108,7 +116,9 @@ class Stream:
         result = tocsin.spark.detect(rows, rules, end_of_stream=closing, **options)
         sinks = [tocsin.spark.Sink("parquet", str(self.folder / kind), kinds=(kind,)) for kind in ("match", "late")]
         checkpoint, trigger = str(self.folder / "checkpoint"), {"availableNow": True}
-        tocsin.spark.start(result, sinks, checkpoint=checkpoint, trigger=trigger).awaitTermination()
+        query = tocsin.spark.start(result, sinks, checkpoint=checkpoint, trigger=trigger)
+        query.awaitTermination()
+        self.partitions |= {each.stateOperators[0].numShufflePartitions for each in query.recentProgress}
 
     def matches(self) -> list[list[Any]]:
         return collected(self.spark.read.parquet(str(self.folder / "match")))
@@ -131,13 +141,35 @@ def classic() -> Any:
     return tocsin.spark.session(master="local[2]")
 
 
-def main(kind: str, folder: str) -> None:
-    spark = {"connect": connect, "classic": classic}[kind]()
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    found = answers(spark, Path(folder))
+def own() -> Any:
+    """A session as people have it: made without us, with settings that suit other work."""
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.sql.shuffle.partitions": "200",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.unsafe": "true",
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.sql.session.timeZone": "Asia/Kolkata",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "7",
+        "spark.ui.enabled": "false",
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def main(kind: str, folder: str, part: str = "all") -> None:
+    spark = {"connect": connect, "classic": classic, "own": own}[kind]()
+    found = {"all": answers, "batches": batches}[part](spark, Path(folder))
     spark.stop()
     sys.stdout.write(f"\n{json.dumps(found)}\n")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:4])

@@ -753,3 +753,28 @@ def test_run_on_spark_with_bad_input(spark, tmp_path, command):
     (tmp_path / "none.csv").write_text("type,time,tag\n")
     code, out, err = command("run", THEFT, "--input", tmp_path / "none.csv", "--engine", "spark", "--format", "jsonl")
     assert (code, out) == (0, "")
+
+
+@pytest.mark.slow
+def test_a_backfill_never_doubles_the_folder_of_a_stream(spark, tmp_path, command):
+    rows = shop(1, things=10)
+    laid_out(tmp_path / "events", rows, files=2)
+    path = written(tmp_path)
+    expected = embedded(rows)
+    assert command("pipeline", "run", path)[0] == 0
+    for verb in ("check", "run"):
+        code, _, err = command("pipeline", verb, path, "--batch")
+        assert code == 2
+        assert "p.toml, [sink.matches]: " in err and "holds the answers of a stream" in err
+    assert by_id(stored(spark, tmp_path / "out" / "matches")) == expected  # each once
+
+    apart = written(tmp_path, sink=PARTS["sink"] + '[sink.matches.batch]\npath = "out/history"\n')
+    for _ in range(2):
+        assert command("pipeline", "run", apart, "--batch")[0] == 0
+    assert by_id(stored(spark, tmp_path / "out" / "history")) == expected
+    assert by_id(stored(spark, tmp_path / "out" / "matches")) == expected
+
+    shutil.rmtree(tmp_path / "out" / "state")  # the stream begins anew, in a folder that is full
+    code, _, err = command("pipeline", "run", path)
+    assert code == 2 and "holds the answers of an earlier run" in err
+    assert by_id(stored(spark, tmp_path / "out" / "matches")) == expected

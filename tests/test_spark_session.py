@@ -83,6 +83,16 @@ def test_an_old_java_and_a_broken_one_are_named_in_the_error(bare, monkeypatch):
     assert "PATH names Java 1.8.0_292" in str(caught.value) and "Spark needs 17 or newer" in str(caught.value)
 
 
+def test_a_java_that_is_too_new_for_an_old_spark_is_passed_over(bare, monkeypatch):
+    monkeypatch.setattr(java, "newest_java", lambda: 22)
+    bundled = fake_java(bare / "bundled", "25.0.2")
+    monkeypatch.setattr(java, "_bundled", lambda name: bundled)
+    with pytest.raises(TocsinError, match=r"Java 25\.0\.2, too new for this Spark, which takes up to 22"):
+        java.ensure_java()
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(bare / "home", "21").parent.parent))
+    assert java.find_java().version == "21"
+
+
 def test_java_home_goes_before_path_and_nothing_is_changed(bare, monkeypatch):
     home = fake_java(bare / "home", "21").parent.parent
     monkeypatch.setenv("JAVA_HOME", str(home))

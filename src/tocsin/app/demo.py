@@ -50,10 +50,12 @@ def _embedded(events: Path, found: list[Matches], *, jit: bool) -> Iterator[str]
 def _on_spark(events: pa.Table, found: list[Matches], *, jit: bool) -> Iterator[str]:
     """Find the thefts of the demonstration on a local Spark, from a DataFrame to a DataFrame."""
     from tocsin.spark import detect, session
+    from tocsin.spark.setup.versions import check_whole
 
     yield "3. detection runs on Spark, here on this machine (--engine embedded does it without):\n"
     began = time.perf_counter()
     spark = session()
+    check_whole(spark, "the demonstration on Spark")
     yield f"     {_since(began)} s  Spark starts"
     began = time.perf_counter()
     result = detect(spark.createDataFrame(events), QUERY, eid="eid", jit=jit)

@@ -17,14 +17,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tocsin.errors import InputError, QueryError
 from tocsin.jobs.config import JobFile, JobSink, placed_query
 from tocsin.jobs.lock import Owner, check_owner, check_writable, claimed, local
-from tocsin.jobs.sources import Events, open_sources
+from tocsin.jobs.sources import Events, open_sources, placed
 from tocsin.run.query import check_windows, notes_of
 from tocsin.shards.watermark import FORMS
 from tocsin.spark.detect import Prepared, prepare
 from tocsin.spark.metrics import numbers
 from tocsin.spark.setup.errors import noted
 from tocsin.spark.setup.lifetime import borrowed_session
-from tocsin.spark.write import FILES, Sink, put_all, start
+from tocsin.spark.write import FILES, Sink, check_folder, put_all, start
 
 HISTORY = -1  # the batch number of a backfill: its files stand beside those of the stream, and are replaced by the next
 IN_BATCH = ("match", "bad")
@@ -201,6 +201,7 @@ def make_ready(pipeline: JobFile, spark: SparkSession, *, live: bool) -> Ready:
 
 def _check_outputs(ready: Ready) -> None:
     """Whether each sink can hold what it gets."""
+    spark, checkpoint = ready.events.df.sparkSession, ready.pipeline.run.checkpoint if ready.live else None
     nested = [each.name for each in ready.prepared.job.result if pa.types.is_nested(each.type)]
     for output in ready.pipeline.outputs:
         where = f"{ready.pipeline.file.name}, [sink.{output.name}]"
@@ -214,6 +215,9 @@ def _check_outputs(ready: Ready) -> None:
                 f"{where}, key 'kinds': there are no bad rows, since the first one ends the run",
                 hint='add to [run]: bad_rows = "keep"',
             )
+        if ready.live or set(output.kinds) & set(IN_BATCH):
+            with placed(where):
+                check_folder(spark, _sink(output), checkpoint)
 
 
 # --- history -------------------------------------------------------------------------------------------------------

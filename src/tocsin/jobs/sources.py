@@ -10,7 +10,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as T  # noqa: N812 - as everybody calls them
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from tocsin.encode.columns import field_of
 from tocsin.errors import InputError
@@ -19,6 +18,7 @@ from tocsin.jobs.toml import meant
 from tocsin.schema import Field, Schema
 from tocsin.spark.event_frame import INSTANT, TEXT, WHOLE_TYPES, column
 from tocsin.spark.setup.errors import explained
+from tocsin.spark.setup.versions import arrow_schema
 
 ROLES = ("type", "time", "end", "eid", "source")
 KAFKA = ("key", "topic", "partition", "offset", "timestamp")  # of a message, beside its value
@@ -262,7 +262,7 @@ def _schema(pipeline: JobFile, frames: dict[str, DataFrame]) -> Schema | None:
     for source in pipeline.sources:
         if source.closed is None:
             return None
-        fields = [field_of(each) for each in to_arrow_schema(frames[source.name].schema, timezone="UTC")]
+        fields = [field_of(each) for each in arrow_schema(frames[source.name].schema)]
         own = {
             each.name: each for each in fields if each is not None and each.name not in ("type", "time", "end", "eid")
         }

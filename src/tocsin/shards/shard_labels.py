@@ -20,6 +20,15 @@ def labels_of(count: int) -> list[int]:
     return [_label(number) for number in range(count)]
 
 
+def partition_labels(count: int) -> list[int]:
+    """Labels of which Spark sends the first to partition 0 of `count`, the second to partition 1, ..."""
+    hashes = spark_hash(np.arange(64 * count, dtype=np.uint32)).astype(np.int64) % count
+    found, first = np.unique(hashes, return_index=True)
+    assert len(found) == count, "64 labels for each partition are enough to meet all of them"
+    labels: list[int] = first.tolist()
+    return labels
+
+
 @lru_cache(maxsize=1 << 16)
 def _label(number: int) -> int:
     """Return the label of a shard: the first with the right remainder that no earlier shard has."""

@@ -5,12 +5,10 @@ import tocsin.spark
 tocsin.spark.detect(df, "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 12 h", time="at")
 """
 
-from importlib.util import find_spec
+from tocsin.spark.setup.versions import why_not
 
-from tocsin.errors import TocsinError
-
-if find_spec("pyspark") is None:
-    raise TocsinError("Spark is not installed", hint="pip install 'tocsin[spark]'")
+if (problem := why_not()) is not None:  # before anything is imported that an older PySpark does not have
+    raise problem
 
 from tocsin.spark.detect import detect, detector
 from tocsin.spark.explain import explain

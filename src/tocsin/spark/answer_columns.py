@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from tocsin.shards.blocks import as_bytes, as_table, larger
+from tocsin.spark.setup.versions import spark_schema
 
 BLOCK = pa.schema([("block", pa.binary())])
 FLAT_TYPES = (
@@ -49,7 +49,7 @@ def sent_frames(answers: Iterator[pa.RecordBatch], result: pa.Schema) -> Iterato
 def received(df: DataFrame, result: pa.Schema) -> DataFrame:
     """Put the flat columns together again as a DataFrame with the schema `result`."""
     if sent_schema(result) is BLOCK:
-        return df.mapInArrow(_unpack, from_arrow_schema(result))
+        return df.mapInArrow(_unpack, spark_schema(result))
     columns = iter(df.columns)
     return df.select(*(_whole(field.type, columns).alias(field.name) for field in result))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import functions as sf
 
 from tocsin.encode.arrow import BadRowError
 from tocsin.engine.changes import ChangeBatch, Changes
@@ -16,7 +16,9 @@ from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import end
 from tocsin.shards.blocks import COPY, SHARD, described, judged, larger, unusable_row
 from tocsin.shards.job import Job, Shards
+from tocsin.shards.shard_labels import partition_labels
 from tocsin.spark.event_frame import EventFrame, check_names, column
+from tocsin.spark.setup.versions import spark_schema
 from tocsin.spark.shuffle import Sent
 
 Batches = Iterator[pa.RecordBatch]
@@ -26,11 +28,22 @@ Work = Callable[[Batches], Batches]
 def detect_batch(events: EventFrame, sent: Sent, job: Job, *, work: Callable[[Job], Work] | None = None) -> DataFrame:
     """Detect the matches of a batch; `work` makes the function of a shard (benchmarks pass an idle one)."""
     ends = events.columns.end or events.columns.time
-    rows = sent.df.repartition(1) if job.count == 1 else sent.df.repartitionById(job.count, column(SHARD))
-    rows = rows.drop(SHARD, COPY).sortWithinPartitions(column(ends))
+    rows = _by_shard(sent.df, job.count).drop(SHARD, COPY).sortWithinPartitions(column(ends))
     check_names(rows)
-    schema = from_arrow_schema(job.result)
+    schema = spark_schema(job.result)
     return rows.mapInArrow((work or worker)(job), schema)
+
+
+def _by_shard(df: DataFrame, count: int) -> DataFrame:
+    """Send the rows of shard n to partition n, in as many partitions as shards, whatever the session is set to.
+
+    Spark sends a row by a hash, so each shard goes under a label whose hash is right. (`repartitionById` says the same
+    in one word, from Spark 4.1 on.)
+    """
+    if count == 1:
+        return df.repartition(1)
+    labels = sf.array(*map(sf.lit, partition_labels(count)))
+    return df.repartition(count, labels[column(SHARD)])
 
 
 def worker(job: Job) -> Work:

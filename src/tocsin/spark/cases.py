@@ -18,6 +18,7 @@ from tocsin.run.query import Query
 from tocsin.schema import Schema
 from tocsin.spark.detect import detect
 from tocsin.spark.setup.session import QUICK, session
+from tocsin.spark.setup.versions import check_whole
 from tocsin.spark.write import Sink, start
 
 HOURS_APART = 3600  # seconds between the times of files, which are read in their order
@@ -35,6 +36,7 @@ def answers(
 ) -> pa.Table:
     """The rows that Spark answers; with an order as a stream, of which each micro-batch has `size` events."""
     spark = SparkSession.getActiveSession() or session(master="local[2]", config=QUICK)
+    check_whole(spark, "testing on Spark")
     asked = Query(tuple(queries), schema)
     roles: dict[str, Any] = {"time": columns.time, "end": columns.end, "eid": columns.eid, "all": True, "jit": jit}
     if order is None:

@@ -31,8 +31,10 @@ from tocsin.spark.batch import detect_batch
 from tocsin.spark.event_frame import EventFrame, column, open_frame
 from tocsin.spark.heartbeats import heartbeats
 from tocsin.spark.rescale import carried_over
-from tocsin.spark.setup.jvm import NoJvmError, cores
+from tocsin.spark.setup.jvm import NoJvmError, cores, is_remote, most_cores
 from tocsin.spark.setup.session import same_python
+from tocsin.spark.setup.versions import check_whole, too_old
+from tocsin.spark.setup.workers import check_workers
 from tocsin.spark.shuffle import Sent, end_of, send, travelling
 from tocsin.spark.stream import detect_stream
 from tocsin.spark.worker_reads.batch import Files, Unfit, detect_files, in_time_order, sliced
@@ -150,7 +152,7 @@ def prepare(
     _one_of("bad_rows", bad_rows, ("fail", "keep"))
     columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit)
     frame = open_frame(events, columns, declared_schema(schema, asked.schema, strict=strict))
-    same_python(frame.df.sparkSession)
+    _check_session(frame)
     plans = plans_of(asked.queries, frame.schema)
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
     beats = _beats(frame, plans, strategy, as_clock(clock))
@@ -170,6 +172,17 @@ def prepare(
     if files is None:
         job = _divided(frame, job, buckets)
     return Prepared(frame, plans, job, keep, strategy, end_of_stream, carry_over, beats, files, streamed, detour)
+
+
+def _check_session(frame: EventFrame) -> None:
+    """Refuse a session that cannot do the work: too old, or with workers that lack what they need."""
+    spark = frame.df.sparkSession
+    if (problem := too_old("the server's Spark", spark.version)) is not None:
+        raise problem
+    if frame.streaming or is_remote(spark):
+        check_whole(spark, "a stream" if frame.streaming else "Spark Connect")
+    same_python(spark)
+    check_workers(spark)
 
 
 def one_query(query: Any) -> Query:
@@ -343,6 +356,13 @@ def _columns_of(
 
 def _shards(frame: EventFrame, groups: Iterable[Group], buckets: int | None) -> list[Shards]:
     """Each group with its shards: one for each core, or one where there is no key."""
+    if frame.streaming and buckets is None and most_cores(frame.df.sparkSession) is None:
+        warnings.warn(
+            f"the cluster grows without a limit, and a stream keeps the {_cores(frame)} buckets that it begins with; "
+            "say buckets=, or spark.dynamicAllocation.maxExecutors",
+            TocsinWarning,
+            stacklevel=5,
+        )
     found: list[Shards] = []
     first = 0
     for group in groups:

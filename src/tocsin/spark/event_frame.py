@@ -11,11 +11,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from tocsin.encode.columns import Columns, arrow_type, field_of, infer_schema
 from tocsin.errors import InputError, TocsinWarning
 from tocsin.schema import Field, Schema
+from tocsin.spark.setup.versions import arrow_schema, spark_type
 
 WHOLE_TYPES = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
 INSTANT = (st.TimestampType, st.TimestampNTZType, st.DateType)
@@ -58,7 +58,7 @@ def open_frame(frames: Any, columns: Columns, declared: Schema | None = None) ->
     unreadable = {field.name: field.dataType.simpleString() for field in whole if field.name not in df.columns}
     if declared is not None and not declared.strict:
         df = _with_absent(df, declared, unreadable)
-    rows = to_arrow_schema(df.schema, timezone="UTC")
+    rows = arrow_schema(df.schema)
     schema = replace(infer_schema(rows, columns), unreadable=unreadable)
     if types is not None:
         schema = replace(schema, types=types, common={}, open_types=False)
@@ -83,7 +83,7 @@ def _union(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[DataFrame
         df = df if own is None else df.withColumn(own, sf.lit(name))
         resolved = columns.resolve(df.columns)
         df = _checked(df, resolved)
-        known = [field_of(field) for field in to_arrow_schema(_readable(df, resolved).schema, timezone="UTC")]
+        known = [field_of(field) for field in arrow_schema(_readable(df, resolved).schema)]
         attributes = resolved.attributes(df.columns)
         types[name] = {field.name: field for field in known if field is not None and field.name in attributes}
         whole = df if whole is None else _joined(whole, df, name)
@@ -156,7 +156,7 @@ def _with_absent(df: DataFrame, declared: Schema, unreadable: Mapping[str, str])
         return df
     names = ", ".join(map(repr, absent))
     warnings.warn(f"the schema declares {names}, which the frame does not have: null", TocsinWarning, stacklevel=5)
-    return df.withColumns({name: sf.lit(None).cast(from_arrow_type(arrow_type(each))) for name, each in absent.items()})
+    return df.withColumns({name: sf.lit(None).cast(spark_type(arrow_type(each))) for name, each in absent.items()})
 
 
 def _fitting(declared: Schema, rows: pa.Schema, unreadable: Mapping[str, str]) -> None:

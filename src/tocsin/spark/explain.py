@@ -49,6 +49,9 @@ def _lines(prepared: Prepared) -> Iterator[str]:
         yield from _group(shards)
     if prepared.order is not None:
         yield from _order(prepared.order, job.shards)
+        partitions = frame.df.sparkSession.conf.get("spark.sql.shuffle.partitions")
+        yield f"tasks     tocsin.spark.start takes at most {job.count} shuffle partitions, writeStream the session's"
+        yield f"          number ({partitions}), and every micro-batch starts a task for each"
     if job.clock:
         yield "clock     in a micro-batch without events, time passes up to what the clock says, less its delay"
     names = ", ".join(f"{field.name} {field.type}" for field in job.result)

@@ -7,13 +7,15 @@ because such a class is pickled by value: the process need not import this modul
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 
 def processor(work: bytes) -> StatefulProcessor:
     """The processor of a stream; `work` is a pickled `stream.Work`."""
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor  # not in Spark 3.5, which has no streams
 
     class Lazy(StatefulProcessor):
         def init(self, handle: Any) -> None:

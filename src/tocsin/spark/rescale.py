@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING
@@ -23,6 +22,7 @@ from tocsin.shards.job import Job
 from tocsin.shards.result import conformed
 from tocsin.shards.shard import Head
 from tocsin.spark.event_frame import EventFrame
+from tocsin.spark.setup.versions import spark_schema
 from tocsin.spark.shuffle import send
 
 
@@ -48,7 +48,7 @@ def carried_over(frame: EventFrame, job: Job, keep: list[str] | None, checkpoint
     blocks = _state(spark, checkpoint, "blocks").select(sf.col("user_map_value.data").alias("block"))
     stored = blocks.mapInArrow(unpack, frame.df.schema)
     sent = send(replace(frame, df=stored), job, keep)
-    packed = sent.df.coalesce(1).mapInArrow(pack, from_arrow_schema(PACKED))
+    packed = sent.df.coalesce(1).mapInArrow(pack, spark_schema(PACKED))
     return packed.withColumn("guarantee", sf.lit(max(head.guarantee for head in heads)))
 
 

@@ -16,6 +16,7 @@ from tocsin.shards.job import Job, Shards
 from tocsin.shards.routes import Attrs, Group, own_columns
 from tocsin.spark.event_frame import EventFrame, column
 from tocsin.spark.expressions import columns_of, row_filter, ticks
+from tocsin.spark.setup.versions import is_whole
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def wanted(frame: EventFrame, group: Group) -> tuple[Column, list[str]]:
     field, ends = columns_of(frame.df.schema), columns_of(frame.df.schema, names)
     plans = [plan for unit in group.units for plan in unit.plans]
     for type in sorted(group.types):
-        test = row_filter(type, plans, field, ends)
+        test = row_filter(type, plans, field, ends) if is_whole(frame.df.sparkSession) else None
         if test is None:
             free.append(type)
         else:

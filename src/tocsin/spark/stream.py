@@ -5,7 +5,6 @@ A task before packs rows per shard; or the shard reads new files itself and keep
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +15,6 @@ import pyarrow as pa
 from pyspark.cloudpickle import dumps, loads
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING
@@ -30,8 +28,9 @@ from tocsin.spark.event_frame import check_names
 from tocsin.spark.heartbeats import BEAT
 from tocsin.spark.metrics import NAME, measures
 from tocsin.spark.processor import processor
-from tocsin.spark.setup.jvm import cores, send_large_functions_whole
-from tocsin.spark.setup.session import STREAMING
+from tocsin.spark.setup.jvm import send_large_functions_whole
+from tocsin.spark.setup.session import STREAMING, try_to_set
+from tocsin.spark.setup.versions import spark_schema
 from tocsin.spark.shuffle import Sent
 from tocsin.spark.worker_reads.stream import FileReading, FileStream
 
@@ -60,7 +59,7 @@ def detect_stream(
     another checkpoint held (`rescale`), `beats` what a clock says (`heartbeats`). `shard` is what each shard does with
     a batch (the benchmark puts an idle one there).
     """
-    _suited(source.df.sparkSession, job)
+    _suited(source.df.sparkSession)
     labels = labels_of(job.count)
     label = _label(labels)
     now = sf.current_timestamp() if closing else sf.lit(STILL).cast("timestamp")
@@ -69,7 +68,7 @@ def detect_stream(
     numbers = {label: number for number, label in enumerate(labels)}
     answered = keyed.groupBy("label").transformWithStateInPandas(
         processor(_pickled(Work(job, order, numbers, shard, closing, reading))),
-        outputStructType=from_arrow_schema(sent_schema(job.result)),
+        outputStructType=spark_schema(sent_schema(job.result)),
         outputMode="append",
         timeMode="EventTime",
         initialState=None if initial is None else initial.withColumn("label", label).groupBy("label"),
@@ -98,7 +97,7 @@ def _arriving(source: Sent | FileStream, job: Job, labels: list[int], beats: Dat
         return source.df.coalesce(1).select("path", everyone)
     pack = _reading(job, source.reading) if isinstance(source, FileStream) else _packing(job)
     check_names(source.df)
-    return source.df.mapInArrow(pack, from_arrow_schema(PACKED)).withColumn("label", _label(labels))
+    return source.df.mapInArrow(pack, spark_schema(PACKED)).withColumn("label", _label(labels))
 
 
 def _packing(job: Job) -> Any:
@@ -115,20 +114,13 @@ def _reading(job: Job, reading: FileReading) -> Any:
     return read
 
 
-def _suited(spark: SparkSession, job: Job) -> None:
-    """Set the state store that Python state needs (RocksDB, with changelogs); warn of too many shuffle partitions."""
+def _suited(spark: SparkSession) -> None:
+    """Set the state store that Python state needs: RocksDB, with changelogs."""
     if ROCKSDB not in (spark.conf.get(PROVIDER) or ""):
         spark.conf.set(PROVIDER, STREAMING[PROVIDER])
     if CHANGES not in _chosen(spark):
-        spark.conf.set(CHANGES, STREAMING[CHANGES])
+        try_to_set(spark, CHANGES, STREAMING[CHANGES])
     send_large_functions_whole(spark)
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
-    if partitions > 4 * max(job.count, cores(spark)):
-        warnings.warn(
-            f"every micro-batch will start {partitions} tasks for {job.count} shards; set spark.sql.shuffle.partitions "
-            f"to about {job.count} before the stream is started for the first time",
-            stacklevel=5,
-        )
 
 
 def _chosen(spark: SparkSession) -> dict[str, Any]:

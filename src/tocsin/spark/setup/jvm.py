@@ -7,17 +7,20 @@ here for both; what truly needs the JVM raises `NoJvmError`, and its caller does
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tocsin.errors import TocsinError
+from tocsin.spark.setup.versions import micro_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 REASON = "the session is one of Spark Connect, which does not show how a frame was made"
 LARGE_FUNCTIONS = "spark.broadcast.UDFCompressionThreshold"
-STREAMS = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+DYNAMIC = "spark.dynamicAllocation"
+UNLIMITED = 2**31 - 1  # what Spark takes for no limit
 _known_cores: dict[str, int] = {}  # of the servers of remote sessions, by session
 
 
@@ -31,16 +34,32 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def cores(spark: SparkSession) -> int:
-    """How many tasks run at once; a server is asked by a small job, once."""
+    """How many tasks run at once, now or when dynamic allocation has brought all executors that it may."""
+    return max(_cores_now(spark), most_cores(spark) or 0)
+
+
+def _cores_now(spark: SparkSession) -> int:
+    """A server is asked by a small job, once."""
     if not is_remote(spark):
         return int(spark.sparkContext.defaultParallelism)
     from pyspark.sql import functions as sf
 
     session: Any = spark
     if session.session_id not in _known_cores:
-        pieces = spark.range(1 << 20).select(sf.spark_partition_id().alias("piece"))
-        _known_cores[session.session_id] = pieces.distinct().count()
+        pieces = spark.range(1 << 20).agg(sf.max(sf.spark_partition_id())).collect()
+        _known_cores[session.session_id] = 1 + int(pieces[0][0])
     return _known_cores[session.session_id]
+
+
+def most_cores(spark: SparkSession) -> int | None:
+    """How many tasks run at once when a cluster has grown to its limit; 0 if it does not grow, None without a limit."""
+    if spark.conf.get(f"{DYNAMIC}.enabled", "false") != "true" or str(spark.conf.get("spark.master", "")).startswith(
+        "local"
+    ):
+        return 0
+    most = str(spark.conf.get(f"{DYNAMIC}.maxExecutors", ""))
+    each, task = (int(str(spark.conf.get(f"spark.{name}", "1"))) for name in ("executor.cores", "task.cpus"))
+    return int(most) * max(1, each // task) if most.isdigit() and int(most) < UNLIMITED else None
 
 
 def context(spark: SparkSession) -> Any:
@@ -77,7 +96,7 @@ def hush(spark: SparkSession) -> None:
         return
     jvm: Any = spark._jvm
     levels = jvm.org.apache.logging.log4j.Level
-    jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(STREAMS, levels.OFF)
+    jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(micro_batches(spark), levels.OFF)
 
 
 def file_system(spark: SparkSession, location: str) -> str:
@@ -135,6 +154,14 @@ def exists(spark: SparkSession, path: str) -> bool:
             return False
     system, file = _hadoop(spark, path)
     return bool(system.exists(file))
+
+
+def holds(spark: SparkSession, folder: str, pattern: str) -> bool:
+    """Whether a folder has a file or folder of such a name."""
+    if is_remote(spark):
+        return exists(spark, f"{folder}/{pattern}")
+    system, path = _hadoop(spark, folder)
+    return system.exists(path) and any(fnmatch(each.getPath().getName(), pattern) for each in system.listStatus(path))
 
 
 def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from tocsin.spark.setup.session import session
+from tocsin.spark.setup.versions import check_whole
 
 
 @contextmanager
@@ -19,6 +20,7 @@ def borrowed_session(
     before = {} if running is None else {key: running.conf.get(key, None) for key in config or {}}
     spark = session(master=master, app=app, config=config)
     try:
+        check_whole(spark, "the command line")
         yield spark
     finally:
         if running is None:

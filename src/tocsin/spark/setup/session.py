@@ -12,6 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from tocsin.spark.setup import class_archive as archive
 from tocsin.spark.setup.java import Java, use_java
 from tocsin.spark.setup.jvm import context, cores, file_system, is_remote, is_stopped
 from tocsin.spark.setup.stderr import Stderr
+from tocsin.spark.setup.versions import checkpoint_manager
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -102,7 +104,6 @@ def same_python(spark: SparkSession) -> None:
 
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-BY_RENAMING = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def fit_checkpoints(spark: SparkSession, location: str) -> None:
@@ -113,12 +114,20 @@ def fit_checkpoints(spark: SparkSession, location: str) -> None:
     appear by the same atomic rename, its checksum by a second one, so neither is safer against a kill. Elsewhere (HDFS,
     object stores) renaming differs between the two, and Spark's choice stays. So does a class that the user has chosen.
     """
-    chosen = spark.conf.get(MANAGER, None)
+    chosen, ours = spark.conf.get(MANAGER, None), checkpoint_manager(spark)
     scheme = file_system(spark, location)
     if scheme == "file" and chosen is None:
-        spark.conf.set(MANAGER, BY_RENAMING)
-    elif scheme != "file" and chosen == BY_RENAMING:
+        try_to_set(spark, MANAGER, ours)
+    elif scheme != "file" and chosen == ours:
         spark.conf.unset(MANAGER)
+
+
+def try_to_set(spark: SparkSession, key: str, value: str) -> None:
+    """Set what helps and is not needed; a platform that lets nobody change it keeps its own."""
+    from pyspark.errors import PySparkException
+
+    with suppress(PySparkException):
+        spark.conf.set(key, value)
 
 
 def _text(value: object) -> str:
@@ -216,6 +225,8 @@ def _launch(conf: SparkConf) -> None:
 
 def _quiet_python() -> None:
     """PySpark logs each error of a query as a line of JSON before it raises the same error: once is enough."""
+    if importlib.util.find_spec("pyspark.logger") is None:  # Spark 3.5 does not log them
+        return
     from pyspark.logger import PySparkLogger
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):

@@ -16,7 +16,6 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from tocsin.errors import InputError
 from tocsin.events import END_OF_TIME
@@ -28,6 +27,7 @@ from tocsin.shards.timed_rows import TimedRows, released
 from tocsin.spark.batch import answered
 from tocsin.spark.event_frame import EventFrame
 from tocsin.spark.setup.jvm import analyzed
+from tocsin.spark.setup.versions import spark_schema
 
 MOST_OVERLAPPING_ROWS = 4_000_000  # so many rows may overlap in time, at most
 ROWS_PER_PUSH = 1 << 16
@@ -151,7 +151,7 @@ def detect_files(files: Files, job: Job, spark: SparkSession) -> DataFrame:
             for number in batch.column(0).to_pylist():
                 yield from _slice(files, job, number)
 
-    return spark.range(0, job.count, 1, job.count).mapInArrow(read, from_arrow_schema(job.result))
+    return spark.range(0, job.count, 1, job.count).mapInArrow(read, spark_schema(job.result))
 
 
 def _slice(files: Files, job: Job, number: int) -> Iterator[pa.RecordBatch]:
