@@ -27,11 +27,12 @@ from tocsin.shards.routes import Group, groups_of, units_of
 from tocsin.shards.time_slices import Slices, cut, margins
 from tocsin.shards.watermark import FORMS, Slack, parse_order
 from tocsin.spark.batch import detect_batch
-from tocsin.spark.event_frame import EventFrame, column, open_frame
+from tocsin.spark.event_frame import EventFrame, EventTable, column, open_frame
 from tocsin.spark.rescale import carried_over
 from tocsin.spark.setup.jvm import NoJvmError, cores
 from tocsin.spark.setup.session import same_python
 from tocsin.spark.shuffle import Sent, end_of, send, travelling
+from tocsin.spark.signatures import like, like_without_first
 from tocsin.spark.stream import detect_stream
 from tocsin.spark.worker_reads.batch import Files, Unfit, detect_files, in_time_order, sliced
 from tocsin.spark.worker_reads.stream import FileStream, file_stream
@@ -75,41 +76,6 @@ class Prepared:
         return result
 
 
-def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: Any) -> DataFrame:
-    """The matches of queries in a DataFrame, batch or streaming alike.
-
-    `events`: a DataFrame, or several by the type of their events: {"Shelf": df1, "Exit": df2}. `query`: text, a Query,
-    or a list of them; later ones may use the matches of earlier ones as events.
-
-    type, time, end, eid, source   the columns that say so; `time` is the start where `end` is given
-    time_unit    the length of a tick where time is a whole number
-    order        for streams, and needed there: "in-order", "slack(10 min)", "conservative(10 min)", ... (docs/order.md)
-    arrival      a column that grows as rows arrive (an offset, a time of ingestion); without it a micro-batch has come
-                 at once, and orders that do not sort look at its rows in order of time
-    memory_limit for each shard of a stream that is looked at as it comes (not sorted): "200 MB"; the rest goes to disk
-    idle         after which silence a source is no longer waited for ("5 min"); `sources` names those to wait for
-    buckets      into how many parts the events of a key are divided (default: one for each core)
-    schema       types and attributes, where the frame does not say enough; what a query mentions and nobody has is
-                 empty, with a warning, or with strict=True an error
-    all          show the matches of HIDDEN queries too
-    unknown      "ignore" or "error": what to do with a type that the schema does not have
-    bad_rows     "fail" or "keep": rows without time or type end the job, or become rows of kind "bad"
-    end_of_stream  close the stream when an availableNow run has read everything, and settle what waits
-    direct       False: Spark reads the files, also where workers could read them themselves
-    carry_over   the checkpoint of an earlier stream whose state this one begins with, with other buckets perhaps; the
-                 source must go on where the earlier one stopped
-    """
-    prepared = prepare(events, query, **options)
-    for note in notes_of(prepared.plans):
-        warnings.warn(note, TocsinWarning, stacklevel=2)
-    return prepared.run()
-
-
-def detector(query: Any, **options: Any) -> Callable[[DataFrame], DataFrame]:
-    """Return `detect` with its arguments filled in, for `df.transform(tocsin.spark.detector(query, ...))`."""
-    return lambda events: detect(events, query, **options)
-
-
 def prepare(
     events: DataFrame | Mapping[str, DataFrame],
     query: Any,
@@ -148,7 +114,8 @@ def prepare(
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
     shown = frozenset(range(len(plans)) if all else asked.answers)
     known = _known(frame) if unknown == "error" else None
-    job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=bad_rows == "keep", known=known)
+    count = _cores(frame) if buckets is None else buckets
+    job, keep = plan_job(frame, plans, shown, buckets=count, jit=jit, keep_bad=bad_rows == "keep", known=known)
     job = replace(job, around=asked.operators)
     for each in job.shards:  # what does not fit is told here, not by a worker
         job.graph(each.group, each.group.units)
@@ -162,6 +129,43 @@ def prepare(
     if files is None:
         job = _divided(frame, job, buckets)
     return Prepared(frame, plans, job, keep, strategy, end_of_stream, carry_over, files, streamed, detour)
+
+
+@like(prepare)
+def detect(*arguments: Any, **options: Any) -> DataFrame:
+    """The matches of queries in a DataFrame, batch or streaming alike.
+
+    `events`: a DataFrame, or several by the type of their events: {"Shelf": df1, "Exit": df2}. `query`: text, a Query,
+    or a list of them; later ones may use the matches of earlier ones as events.
+
+    type, time, end, eid, source   the columns that say so; `time` is the start where `end` is given
+    time_unit    the length of a tick where time is a whole number
+    order        for streams, and needed there: "in-order", "slack(10 min)", "conservative(10 min)", ... (docs/order.md)
+    arrival      a column that grows as rows arrive (an offset, a time of ingestion); without it a micro-batch has come
+                 at once, and orders that do not sort look at its rows in order of time
+    memory_limit for each shard of a stream that is looked at as it comes (not sorted): "200 MB"; the rest goes to disk
+    idle         after which silence a source is no longer waited for ("5 min"); `sources` names those to wait for
+    buckets      into how many parts the events of a key are divided (default: one for each core)
+    schema       types and attributes, where the frame does not say enough; what a query mentions and nobody has is
+                 empty, with a warning, or with strict=True an error
+    all          show the matches of HIDDEN queries too
+    unknown      "ignore" or "error": what to do with a type that the schema does not have
+    bad_rows     "fail" or "keep": rows without time or type end the job, or become rows of kind "bad"
+    end_of_stream  close the stream when an availableNow run has read everything, and settle what waits
+    direct       False: Spark reads the files, also where workers could read them themselves
+    carry_over   the checkpoint of an earlier stream whose state this one begins with, with other buckets perhaps; the
+                 source must go on where the earlier one stopped
+    """
+    prepared = prepare(*arguments, **options)
+    for note in notes_of(prepared.plans):
+        warnings.warn(note, TocsinWarning, stacklevel=2)
+    return prepared.run()
+
+
+@like_without_first(prepare)
+def detector(*arguments: Any, **options: Any) -> Callable[[DataFrame], DataFrame]:
+    """Return `detect` with its arguments filled in, for `df.transform(tocsin.spark.detector(query, ...))`."""
+    return lambda events: detect(events, *arguments, **options)
 
 
 def one_query(query: Any) -> Query:
@@ -273,17 +277,17 @@ def check_functions(spark: SparkSession, functions: Mapping[str, Function]) -> N
 
 
 def plan_job(
-    frame: EventFrame,
+    frame: EventTable,
     plans: tuple[Plan, ...],
     shown: frozenset[int],
     *,
-    buckets: int | None,
+    buckets: int,
     jit: bool,
     keep_bad: bool,
     known: frozenset[str] | None = None,
 ) -> tuple[Job, list[str] | None]:
     """Build the job: groups, shards and the schema of the result; also return the attributes that must travel."""
-    if buckets is not None and buckets < 1:
+    if buckets < 1:
         raise TocsinError(f"{buckets} buckets are too few", hint="use at least 1, or leave it out")
     keep = carried(plans, shown, frame.schema, frame.columns)
     groups = groups_of(units_of(plans))
@@ -293,7 +297,7 @@ def plan_job(
     if frame.streaming or keep_bad:
         result = result.append(DETAILS)
     job = Job(
-        shards=tuple(_shards(frame, groups, buckets)),
+        shards=tuple(_shards(groups, buckets)),
         schema=reduced(frame.schema, keep),
         columns=frame.columns,
         result=result,
@@ -309,7 +313,7 @@ def plan_job(
 
 
 def _columns_of(
-    frame: EventFrame, plans: tuple[Plan, ...], numbers: tuple[int, ...], shown: frozenset[int]
+    frame: EventTable, plans: tuple[Plan, ...], numbers: tuple[int, ...], shown: frozenset[int]
 ) -> dict[str, str]:
     """The columns that a unit reads, with their types: what its stored events must have."""
     own = frozenset(at for at, number in enumerate(numbers) if number in shown)
@@ -319,12 +323,12 @@ def _columns_of(
     return {name: str(frame.rows.field(name).type) for name in names}
 
 
-def _shards(frame: EventFrame, groups: Iterable[Group], buckets: int | None) -> list[Shards]:
-    """Each group with its shards: one for each core, or one where there is no key."""
+def _shards(groups: Iterable[Group], buckets: int) -> list[Shards]:
+    """Each group with its shards: `buckets` of them, or one where there is no key."""
     found: list[Shards] = []
     first = 0
     for group in groups:
-        found.append(Shards(group, first, (buckets or _cores(frame)) if group.keyed else 1))
+        found.append(Shards(group, first, buckets if group.keyed else 1))
         first += found[-1].count
     return found
 
