@@ -29,6 +29,7 @@ from tocsin.shards.watermark import FORMS, Slack, parse_order
 from tocsin.spark.batch import detect_batch
 from tocsin.spark.event_frame import EventFrame, EventTable, column, open_frame
 from tocsin.spark.rescale import carried_over
+from tocsin.spark.setup.errors import server_told
 from tocsin.spark.setup.jvm import NoJvmError, cores
 from tocsin.spark.setup.session import same_python
 from tocsin.spark.shuffle import Sent, end_of, send, travelling
@@ -63,6 +64,7 @@ class Prepared:
         stray = None if known is None else ~column(self.frame.columns.type).isin(sorted(known))
         return send(self.frame, self.job, self.keep, stray)
 
+    @server_told()
     def run(self) -> DataFrame:
         if self.direct is not None:
             files, cut_in_time = self.direct
@@ -76,6 +78,7 @@ class Prepared:
         return result
 
 
+@server_told()
 def prepare(
     events: DataFrame | Mapping[str, DataFrame],
     query: Any,
@@ -155,6 +158,7 @@ def detect(*arguments: Any, **options: Any) -> DataFrame:
     direct       False: Spark reads the files, also where workers could read them themselves
     carry_over   the checkpoint of an earlier stream whose state this one begins with, with other buckets perhaps; the
                  source must go on where the earlier one stopped
+    jit          False: nothing is compiled; for small inputs, and to look closer at a query
     """
     prepared = prepare(*arguments, **options)
     for note in notes_of(prepared.plans):

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.errors import TocsinError
 from tocsin.spark.checkpoint import claim
+from tocsin.spark.setup.errors import server_told
 from tocsin.spark.setup.jvm import cores
 from tocsin.spark.setup.session import fit_checkpoints
 
@@ -88,6 +89,7 @@ def put_all(sinks: Sequence[Sink], rows: DataFrame, batch: int) -> None:
             rows.unpersist()
 
 
+@server_told()
 def start(
     result: DataFrame,
     sinks: Sink | Sequence[Sink],

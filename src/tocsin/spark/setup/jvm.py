@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 REASON = "the session is one of Spark Connect, which does not show how a frame was made"
 LARGE_FUNCTIONS = "spark.broadcast.UDFCompressionThreshold"
 STREAMS = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
-_known_cores: dict[str, int] = {}  # of the servers of remote sessions, by session
 
 
 class NoJvmError(TocsinError):
@@ -34,13 +33,9 @@ def cores(spark: SparkSession) -> int:
     """How many tasks run at once; a server is asked by a small job, once."""
     if not is_remote(spark):
         return int(spark.sparkContext.defaultParallelism)
-    from pyspark.sql import functions as sf
+    from tocsin.spark.setup.server import server_of
 
-    session: Any = spark
-    if session.session_id not in _known_cores:
-        pieces = spark.range(1 << 20).select(sf.spark_partition_id().alias("piece"))
-        _known_cores[session.session_id] = pieces.distinct().count()
-    return _known_cores[session.session_id]
+    return server_of(spark).cores
 
 
 def context(spark: SparkSession) -> Any:
@@ -53,6 +48,11 @@ def context(spark: SparkSession) -> Any:
 def is_stopped(spark: Any) -> bool:
     """Whether a session was stopped, so that another must be made."""
     return bool(spark.is_stopped) if is_remote(spark) else spark.sparkContext._jsc is None
+
+
+def class_path(spark: SparkSession) -> str:
+    """Where the JVM of a classic session finds its classes."""
+    return str(context(spark)._jvm.java.lang.System.getProperty("java.class.path"))
 
 
 def analyzed(df: DataFrame) -> Any:
