@@ -1,7 +1,7 @@
 """What a program does with a session of Spark Connect, all of it: run against a server by `test_connect.py`.
 
-`python -m tests.connect_program ADDRESS FOLDER PID` prints its findings as JSON. At the end it kills the server, whose
-process id it is given.
+`python -m tests.connect_program ADDRESS FOLDER PID` prints its findings as JSON, and at the end kills the server, whose
+process id it is given. Each finding is a line, so that a failure shows how far it came.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ strategy = "slack(5)"
 [run]
 checkpoint = "{folder}/pipeline/state"
 trigger = "availableNow"
+jit = false
 [sink.thefts]
 format = "parquet"
 path = "{folder}/pipeline/{kind}"
@@ -75,10 +76,16 @@ class Program:
     def batch(self) -> Any:
         return collected(tocsin.spark.detect(self.events, THEFT, eid="eid"))
 
+    def kernels(self) -> Any:
+        """The kernels that workers have used for that, and those among them that nobody shipped."""
+        folders = (os.environ["TOCSIN_CACHE"], f"{self.folder}/server")
+        shipped, used = (compiled_files(Path(folder)) for folder in folders)
+        return {"used": len(used), "compiled": sorted(name for name in used if used[name] != shipped.get(name))}
+
     def stream(self, **options: Any) -> Any:
         source = self.spark.readStream.schema(self.events.schema).option("maxFilesPerTrigger", 1)
         files = source.parquet(str(self.folder / "in"))
-        return tocsin.spark.detect(files, THEFT, eid="eid", order="slack(5)", **options)
+        return tocsin.spark.detect(files, THEFT, eid="eid", order="slack(5)", jit=False, **options)
 
     def run(self, found: Any, name: str) -> Any:
         sink = tocsin.spark.Sink("parquet", str(self.folder / name))
@@ -98,7 +105,7 @@ class Program:
                 break
             time.sleep(0.1)
         self.spark.streams.removeListener(watcher)
-        return {"read": read, "heard": sorted(heard)}
+        return {"read": read, "heard": sorted(pair for pair in heard if pair[1])}
 
     def carried_over(self) -> Any:
         """The rest of that stream, dealt out anew, from a folder with no more files of interest."""
@@ -106,14 +113,14 @@ class Program:
         pq.write_table(shop().slice(299), self.folder / "rest" / "0.parquet")
         source = self.spark.readStream.schema(self.events.schema).parquet(str(self.folder / "rest"))
         options = {"order": "slack(5)", "carry_over": str(self.folder / "open.state"), "end_of_stream": True}
-        self.run(tocsin.spark.detect(source, THEFT, eid="eid", buckets=3, **options), "rest.out")
+        self.run(tocsin.spark.detect(source, THEFT, eid="eid", buckets=3, jit=False, **options), "rest.out")
         logs = [self.spark.read.parquet(str(self.folder / name)) for name in ("open", "rest.out")]
         return collected(tocsin.spark.settled(logs[0].unionByName(logs[1])))
 
     def sql(self) -> Any:
         tocsin.spark.register(self.spark)
         self.events.createOrReplaceTempView("events")
-        return collected(self.spark.sql(f"SELECT * FROM tocsin_detect(TABLE(events), '{THEFT}')"))
+        return collected(self.spark.sql(f"SELECT * FROM tocsin_detect(TABLE(events), '{THEFT}', jit => false)"))
 
     def explained(self) -> Any:
         stored = self.spark.read.parquet(str(self.folder / "in"))
@@ -181,25 +188,22 @@ class Program:
 def main(address: str, folder: str, pid: str) -> None:
     warnings.simplefilter("ignore")
     program = Program(address, Path(folder))
-    found = {
-        "wanted": listed(tocsin.query(THEFT).detect(shop(), eid="eid", jit=False).table().to_pylist()),
-        "batch": program.batch(),
-        "metrics": program.metrics(),
-        "carried over": program.carried_over(),
+    findings: dict[str, Callable[[], Any]] = {
+        "wanted": lambda: listed(tocsin.query(THEFT).detect(shop(), eid="eid", jit=False).table().to_pylist()),
+        "batch": program.batch,
+        "kernels": program.kernels,
+        "metrics": program.metrics,
+        "carried over": program.carried_over,
+        "sql": program.sql,
+        "explained": program.explained,
+        "pipelines": program.pipelines,
+        "without": lambda: program.with_python(python_without_tocsin(Path(folder))),
+        "other": lambda: program.with_python(python_with_another_tocsin(Path(folder))),
+        "gone": lambda: program.gone(int(pid)),
     }
-    shipped, used = (compiled_files(Path(place)) for place in (os.environ["TOCSIN_CACHE"], f"{folder}/server"))
-    found["kernels used"] = len(used)
-    found["compiled by workers"] = sorted(name for name, code in used.items() if shipped.get(name) != code)
-    found |= {
-        "sql": program.sql(),
-        "explained": program.explained(),
-        "pipelines": program.pipelines(),
-        "without": program.with_python(python_without_tocsin(Path(folder))),
-        "other": program.with_python(python_with_another_tocsin(Path(folder))),
-        "gone": program.gone(int(pid)),
-    }
-    sys.stdout.write(f"\n{json.dumps(found)}\n")
-    sys.stdout.flush()
+    for name, find in findings.items():
+        sys.stdout.write(f"\n{json.dumps({name: find()})}\n")
+        sys.stdout.flush()
     os._exit(0)  # a session whose server is gone would wait for it
 
 

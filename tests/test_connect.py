@@ -15,6 +15,7 @@ pytest.importorskip("pyspark")
 from tests.servers import connect
 from tests.servers.cluster import ROOT
 from tocsin.errors import TocsinError
+from tocsin.spark.metrics import numbers
 from tocsin.spark.setup.errors import explained
 from tocsin.spark.setup.server import check_spark, check_tocsin
 
@@ -35,8 +36,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pid = str(server.process.process.pid)
         command = [sys.executable, "-m", "tests.connect_program", server.address, str(folder), pid]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-4000:] + server.process.tail()
-        return json.loads(done.stdout.splitlines()[-1])
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:] + server.process.tail()
+        found: dict[str, Any] = {}
+        for line in done.stdout.splitlines():
+            found |= json.loads(line) if line.startswith("{") else {}
+        return found
 
 
 @long
@@ -48,8 +52,8 @@ def test_the_answers_of_an_embedded_run(found: Any, way: str) -> None:
 
 @long
 def test_workers_do_not_compile(found: Any) -> None:
-    assert found["kernels used"] > 0
-    assert found["compiled by workers"] == []
+    assert found["kernels"]["used"] > 0
+    assert found["kernels"]["compiled"] == []
 
 
 @long
@@ -93,6 +97,13 @@ def test_a_server_that_goes_away(found: Any, way: str) -> None:
 
 
 # --- without a server ----------------------------------------------------------------------------------------------
+
+
+def test_numbers_as_spark_connect_tells_them() -> None:
+    fields = [{"name": "events", "type": "long"}, {"name": "idle", "type": "string"}]
+    row = {"values": [3, None], "schema": {"type": "struct", "fields": fields}}
+    assert numbers({"observedMetrics": {"tocsin": row}}) == {"events": 3, "idle": None}
+    assert numbers({"observedMetrics": {"tocsin": {"events": 3}}}) == {"events": 3}
 
 
 def test_versions_that_do_not_fit() -> None:

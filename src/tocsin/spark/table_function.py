@@ -59,7 +59,7 @@ def table_function(buckets: int, functions: Mapping[str, Function]) -> type:
 
     class TocsinDetect:
         def __init__(self, analyzed: Analyzed) -> None:
-            self.shard = Shard(analyzed)
+            self.bucket = Bucket(analyzed)
 
         @staticmethod
         def analyze(events: AnalyzeArgument, query: AnalyzeArgument, **options: AnalyzeArgument) -> Analyzed:
@@ -67,10 +67,10 @@ def table_function(buckets: int, functions: Mapping[str, Function]) -> type:
             return analyzed(events, query, options, buckets)
 
         def eval(self, row: Any, *_: Any, **__: Any) -> Any:
-            return self.shard.take(row)
+            return self.bucket.take(row)
 
         def terminate(self) -> Any:
-            return self.shard.end()
+            return self.bucket.end()
 
     return TocsinDetect
 
@@ -192,7 +192,7 @@ def _is_instant(type: pa.DataType) -> bool:
 # --- in the worker -------------------------------------------------------------------------------------------------
 
 
-class Shard:
+class Bucket:
     """The rows of one bucket, which come in order of time, on their way through a query graph."""
 
     def __init__(self, analyzed: Analyzed) -> None:
