@@ -92,9 +92,10 @@ def analyzed(
     """Check all arguments, bind the query to the table, and compile it."""
     if not events.isTable or not isinstance(events.dataType, st.StructType):
         raise InputError(f"the first argument of {NAME} is a table", hint=f"{NAME}(TABLE(events), 'EVENT ...')")
-    options = {name: _constant(name, argument) for name, argument in given.items()}
+    values = {name: _constant(name, argument) for name, argument in given.items()}
+    options = {name: value for name, value in values.items() if value is not None}
     asked = as_query(_constant("query", query))
-    roles = {role: options[role] for role in ("type", "time", "end", "eid") if options.get(role) is not None}
+    roles = {role: options[role] for role in ("type", "time", "end", "eid") if role in options}
     unit = options.get("time_unit")
     check_unit(unit)
     table = open_table(events.dataType, Columns(**roles, unit=unit))
@@ -130,7 +131,7 @@ def _constant(name: str, argument: AnalyzeArgument) -> Any:
     if not argument.isConstantExpression or (value is None and name == "query"):
         raise TocsinError(f"the argument {name!r} of {NAME} must be a constant", hint="write it as a literal")
     if value is not None and not isinstance(value, kind):
-        raise TocsinError(f"the argument {name!r} of {NAME} is {value!r}, and must be a {kind.__name__}")
+        raise TocsinError(f"the argument {name!r} of {NAME} is {value!r}, and must be of type {kind.__name__}")
     return value
 
 
