@@ -29,7 +29,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("connect")
     with connect.running(folder / "server") as server:
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"},
             "TOCSIN_CACHE": str(folder / "client-kernels"),
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
         }

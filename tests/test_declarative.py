@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -58,7 +59,8 @@ def listed(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 def test_the_example_runs(tmp_path: Path) -> None:
     place = project(tmp_path)
     bins = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    env = environment(tmp_path, PATH=bins, PYTHONPATH=str(EXAMPLE.parent.parent / "src"))
+    kernels = os.environ["TOCSIN_CACHE"]
+    env = environment(tmp_path, PATH=bins, PYTHONPATH=str(EXAMPLE.parent.parent / "src"), TOCSIN_CACHE=kernels)
     command = [str(spark_home() / "bin" / "spark-pipelines"), "run"]
     done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]

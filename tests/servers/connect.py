@@ -43,6 +43,7 @@ def running(folder: Path) -> Iterator[Connect]:
     command = [str(spark_home() / "bin" / "spark-submit"), "--class", MAIN, "--master", "local[2]", *given]
     folder.mkdir(parents=True, exist_ok=True)
     env = environment(folder, PYTHONPATH=str(ROOT / "src"), TOCSIN_CACHE=str(folder / WORKER_KERNELS))
+    env.pop("NUMBA_CACHE_DIR", None)  # which would be the same for all
     log = folder / "server.log"
     with started("server", [*command, "spark-internal"], log=log, env=env, cwd=folder) as process:
         wait_for("the server", lambda: _open(port), timeout=START, needs=[process])
