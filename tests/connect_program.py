@@ -32,8 +32,8 @@ path = "{folder}/in"
 eid = "eid"
 [source.shop.options]
 maxFilesPerTrigger = 1
-[query.theft]
-text = "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 50"
+[[query]]
+text = "{query}"
 [order]
 strategy = "slack(5)"
 [run]
@@ -135,7 +135,7 @@ class Program:
         found: dict[str, Any] = {}
         for kind in ("history", "live", "again"):
             place = "live" if kind == "again" else kind
-            file.write_text(PIPELINE.format(folder=self.folder, kind=place, address=self.address))
+            file.write_text(PIPELINE.format(query=THEFT, folder=self.folder, kind=place, address=self.address))
             pipeline = read_pipeline(file)
             with session_of(pipeline) as spark:
                 ready = make_ready(pipeline, spark, live=kind != "history")
