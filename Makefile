@@ -41,7 +41,7 @@ $(READY): pyproject.toml constraints.txt
 		echo "Install one, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; fi
 	@echo "Setting up $(VENV) with $$($(PYTHON) --version) (once; a minute or two)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --editable '.[dev,plot,spark,connect]' --constraint constraints.txt
+	@$(PY) -m pip install --quiet --editable '.[dev,plot,spark,connect,pipelines]' --constraint constraints.txt
 	@touch $@
 
 fmt: $(READY) ## format the code and fix what can be fixed

@@ -63,7 +63,7 @@ def frame_of(eid: pa.DataType | None = None, *, intervals: bool = True, source: 
     columns = Columns(time="start", source="source" if source else None).resolve(rows.names)
     context = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
     df: Any = SimpleNamespace(isStreaming=True, sparkSession=context)
-    return EventFrame(df, columns, rows, infer_schema(rows, columns))
+    return EventFrame(columns, rows, infer_schema(rows, columns), df)
 
 
 @dataclass

@@ -116,6 +116,29 @@ def test_what_breaks_a_rule_is_told(rule: Rule, name: str, imported: set[str]) -
     assert rule("tocsin.spark.detect", {"tocsin.plan.block", "pyspark.sql"}) is None
 
 
+JVM = {"_jvm", "_jdf", "_jsc", "sparkContext"}  # what only a classic session has
+THE_DOOR = "tocsin.spark.setup.jvm"
+
+
+def reaches_into_the_jvm(name: str, source: str) -> str | None:
+    """How a module reaches into the JVM by itself: sessions of Spark Connect have none."""
+    nodes = ast.walk(ast.parse(source))
+    asked = {node.attr for node in nodes if isinstance(node, ast.Attribute)} & JVM
+    return f"{name} asks for {', '.join(sorted(asked))}: ask {THE_DOOR}" if asked and name != THE_DOOR else None
+
+
+def test_one_module_reaches_into_the_jvm() -> None:
+    found = (reaches_into_the_jvm(dotted(path), path.read_text(encoding="utf-8")) for path in MODULES)
+    wrong = [said for said in found if said]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("source", ["spark._jvm.System", "df._jdf.queryExecution()", "spark.sparkContext.master"])
+def test_reaching_into_the_jvm_is_told(source: str) -> None:
+    assert "ask tocsin.spark.setup.jvm" in str(reaches_into_the_jvm("tocsin.spark.detect", source))
+    assert reaches_into_the_jvm(THE_DOOR, source) is None
+
+
 # Spark has no public way to these; the last two are of a pair in Scala.
 PYSPARK = {"_jdf", "_jsc", "_jvm", "_gateway", "_ensure_initialized", "_instantiatedSession", "_1", "_2"}
 

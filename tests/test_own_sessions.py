@@ -217,7 +217,7 @@ runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)
 ' "$@"
 """
 UNFIT = {
-    "another Python": ("sys.version_info = (3, 9, 0, 'final', 0)", "run another Python than this program"),
+    "another Python": ("sys.version_info = (3, 9, 0, 'final', 0)", "the workers run Python 3.9, and this program"),
     "no Tocsin": ("sys.modules['tocsin'] = None", "have no Tocsin"),
     "another Tocsin": ("import tocsin; tocsin.__version__ = '9.9'", "have Tocsin 9.9, and this program has"),
 }

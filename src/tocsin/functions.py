@@ -183,3 +183,8 @@ def _arity(name: str, call: Callable[..., Any]) -> int:
 def registered() -> Mapping[str, Function]:
     """All functions registered so far, by lower-case name (a view that grows with them)."""
     return _view
+
+
+def adopt(functions: Mapping[str, Function]) -> None:
+    """Register functions that another process has registered; one that is known here by its name is replaced."""
+    _registered.update(functions)

@@ -56,7 +56,7 @@ def check_owner(checkpoint: str, owner: Owner, queries: Identity | None = None) 
             detail="Spark remembers by their order how far each source was read",
             hint="restore them as they were, or start with a new checkpoint",
         )
-    if queries is not None and (folder / IDENTITY).exists():
+    if queries is not None and (folder / IDENTITY).is_file():  # Spark Connect writes folders, which `start` will read
         stored = Identity.read((folder / IDENTITY).read_bytes())
         check_layout(stored.layout, queries.layout)
         check_clock(stored.clock, queries.clock)

@@ -15,6 +15,19 @@ from tocsin.spark.explain import explain
 from tocsin.spark.metrics import numbers, watch
 from tocsin.spark.settled import settled
 from tocsin.spark.setup.session import session
+from tocsin.spark.table_function import register
 from tocsin.spark.write import Sink, matches, start
 
-__all__ = ["Sink", "detect", "detector", "explain", "matches", "numbers", "session", "settled", "start", "watch"]
+__all__ = [
+    "Sink",
+    "detect",
+    "detector",
+    "explain",
+    "matches",
+    "numbers",
+    "register",
+    "session",
+    "settled",
+    "start",
+    "watch",
+]

@@ -54,7 +54,7 @@ def worker(job: Job) -> Work:
         number = _shard() - shards.first
         graph, numbers = job.graph(shards.group, shards.group.units)
         for batch in larger(batches):
-            good, bad = _sorted_out(batch, job)
+            good, bad = sorted_out(batch, job)
             yield from job.reports("bad", bad)
             yield from answered(job, shards, number, graph, numbers, good)
         yield from answered(job, shards, number, graph, numbers, None)
@@ -86,7 +86,7 @@ def _owned(shards: Shards, number: int, changes: Changes) -> Iterator[ChangeBatc
         yield batch if shards.slices is None else shards.slices.owned(batch, number)
 
 
-def _sorted_out(batch: pa.RecordBatch, job: Job) -> tuple[pa.RecordBatch, list[str]]:
+def sorted_out(batch: pa.RecordBatch, job: Job) -> tuple[pa.RecordBatch, list[str]]:
     """Split a batch into its usable rows and, if they are to be kept, descriptions of the bad ones."""
     if not job.keep_bad and job.known is None:
         return batch, []  # the encoder will find them

@@ -28,14 +28,16 @@ from tocsin.shards.routes import Group, groups_of, units_of
 from tocsin.shards.time_slices import Slices, cut, margins
 from tocsin.shards.watermark import FORMS, Slack, parse_order
 from tocsin.spark.batch import detect_batch
-from tocsin.spark.event_frame import EventFrame, column, open_frame
+from tocsin.spark.event_frame import EventFrame, EventTable, column, open_frame
 from tocsin.spark.heartbeats import heartbeats
 from tocsin.spark.rescale import carried_over
+from tocsin.spark.setup.errors import server_told
 from tocsin.spark.setup.jvm import NoJvmError, cores, is_remote, most_cores
 from tocsin.spark.setup.session import same_python
 from tocsin.spark.setup.versions import check_whole, too_old
 from tocsin.spark.setup.workers import check_workers
 from tocsin.spark.shuffle import Sent, end_of, send, travelling
+from tocsin.spark.signatures import like, like_without_first
 from tocsin.spark.stream import detect_stream
 from tocsin.spark.worker_reads.batch import Files, Unfit, detect_files, in_time_order, sliced
 from tocsin.spark.worker_reads.stream import FileStream, file_stream
@@ -67,6 +69,7 @@ class Prepared:
         stray = None if known is None else ~column(self.frame.columns.type).isin(sorted(known))
         return send(self.frame, self.job, self.keep, stray)
 
+    @server_told()
     def run(self) -> DataFrame:
         if self.direct is not None:
             files, cut_in_time = self.direct
@@ -81,43 +84,7 @@ class Prepared:
         return result
 
 
-def detect(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: Any) -> DataFrame:
-    """The matches of queries in a DataFrame, batch or streaming alike.
-
-    `events`: a DataFrame, or several by the type of their events: {"Shelf": df1, "Exit": df2}. `query`: text, a Query,
-    or a list of them; later ones may use the matches of earlier ones as events.
-
-    type, time, end, eid, source   the columns that say so; `time` is the start where `end` is given
-    time_unit    the length of a tick where time is a whole number
-    order        for streams, and needed there: "in-order", "slack(10 min)", "conservative(10 min)", ... (docs/order.md)
-    arrival      a column that grows as rows arrive (an offset, a time of ingestion); without it a micro-batch has come
-                 at once, and orders that do not sort look at its rows in order of time
-    memory_limit for each shard of a stream that is looked at as it comes (not sorted): "200 MB"; the rest goes to disk
-    clock        for streams: let time pass where no event comes, so that absences are certain; "30 s" says how long an
-                 event may take to arrive (docs/order.md)
-    idle         after which silence a source is no longer waited for ("5 min"); `sources` names those to wait for
-    buckets      into how many parts the events of a key are divided (default: one for each core)
-    schema       types and attributes, where the frame does not say enough; what a query mentions and nobody has is
-                 empty, with a warning, or with strict=True an error
-    all          show the matches of HIDDEN queries too
-    unknown      "ignore" or "error": what to do with a type that the schema does not have
-    bad_rows     "fail" or "keep": rows without time or type end the job, or become rows of kind "bad"
-    end_of_stream  close the stream when an availableNow run has read everything, and settle what waits
-    direct       False: Spark reads the files, also where workers could read them themselves
-    carry_over   the checkpoint of an earlier stream whose state this one begins with, with other buckets perhaps; the
-                 source must go on where the earlier one stopped
-    """
-    prepared = prepare(events, query, **options)
-    for note in notes_of(prepared.plans):
-        warnings.warn(note, TocsinWarning, stacklevel=2)
-    return prepared.run()
-
-
-def detector(query: Any, **options: Any) -> Callable[[DataFrame], DataFrame]:
-    """Return `detect` with its arguments filled in, for `df.transform(tocsin.spark.detector(query, ...))`."""
-    return lambda events: detect(events, query, **options)
-
-
+@server_told()
 def prepare(
     events: DataFrame | Mapping[str, DataFrame],
     query: Any,
@@ -158,7 +125,8 @@ def prepare(
     beats = _beats(frame, plans, strategy, as_clock(clock))
     shown = frozenset(range(len(plans)) if all else asked.answers)
     known = _known(frame) if unknown == "error" else None
-    job, keep = plan_job(frame, plans, shown, buckets=buckets, jit=jit, keep_bad=bad_rows == "keep", known=known)
+    count = _buckets(frame, buckets)
+    job, keep = plan_job(frame, plans, shown, buckets=count, jit=jit, keep_bad=bad_rows == "keep", known=known)
     job = replace(job, around=asked.operators, clock=beats is not None)
     for each in job.shards:  # what does not fit is told here, not by a worker
         job.graph(each.group, each.group.units)
@@ -183,6 +151,46 @@ def _check_session(frame: EventFrame) -> None:
         check_whole(spark, "a stream" if frame.streaming else "Spark Connect")
     same_python(spark)
     check_workers(spark)
+
+
+@like(prepare)
+def detect(*arguments: Any, **options: Any) -> DataFrame:
+    """The matches of queries in a DataFrame, batch or streaming alike.
+
+    `events`: a DataFrame, or several by the type of their events: {"Shelf": df1, "Exit": df2}. `query`: text, a Query,
+    or a list of them; later ones may use the matches of earlier ones as events.
+
+    type, time, end, eid, source   the columns that say so; `time` is the start where `end` is given
+    time_unit    the length of a tick where time is a whole number
+    order        for streams, and needed there: "in-order", "slack(10 min)", "conservative(10 min)", ... (docs/order.md)
+    arrival      a column that grows as rows arrive (an offset, a time of ingestion); without it a micro-batch has come
+                 at once, and orders that do not sort look at its rows in order of time
+    memory_limit for each shard of a stream that is looked at as it comes (not sorted): "200 MB"; the rest goes to disk
+    clock        for streams: let time pass where no event comes, so that absences are certain; "30 s" says how long an
+                 event may take to arrive (docs/order.md)
+    idle         after which silence a source is no longer waited for ("5 min"); `sources` names those to wait for
+    buckets      into how many parts the events of a key are divided (default: one for each core)
+    schema       types and attributes, where the frame does not say enough; what a query mentions and nobody has is
+                 empty, with a warning, or with strict=True an error
+    all          show the matches of HIDDEN queries too
+    unknown      "ignore" or "error": what to do with a type that the schema does not have
+    bad_rows     "fail" or "keep": rows without time or type end the job, or become rows of kind "bad"
+    end_of_stream  close the stream when an availableNow run has read everything, and settle what waits
+    direct       False: Spark reads the files, also where workers could read them themselves
+    carry_over   the checkpoint of an earlier stream whose state this one begins with, with other buckets perhaps; the
+                 source must go on where the earlier one stopped
+    jit          False: nothing is compiled; for small inputs, and to look closer at a query
+    """
+    prepared = prepare(*arguments, **options)
+    for note in notes_of(prepared.plans):
+        warnings.warn(note, TocsinWarning, stacklevel=2)
+    return prepared.run()
+
+
+@like_without_first(prepare)
+def detector(*arguments: Any, **options: Any) -> Callable[[DataFrame], DataFrame]:
+    """Return `detect` with its arguments filled in, for `df.transform(tocsin.spark.detector(query, ...))`."""
+    return lambda events: detect(events, *arguments, **options)
 
 
 def one_query(query: Any) -> Query:
@@ -308,17 +316,17 @@ def check_functions(spark: SparkSession, functions: Mapping[str, Function]) -> N
 
 
 def plan_job(
-    frame: EventFrame,
+    frame: EventTable,
     plans: tuple[Plan, ...],
     shown: frozenset[int],
     *,
-    buckets: int | None,
+    buckets: int,
     jit: bool,
     keep_bad: bool,
     known: frozenset[str] | None = None,
 ) -> tuple[Job, list[str] | None]:
     """Build the job: groups, shards and the schema of the result; also return the attributes that must travel."""
-    if buckets is not None and buckets < 1:
+    if buckets < 1:
         raise TocsinError(f"{buckets} buckets are too few", hint="use at least 1, or leave it out")
     keep = carried(plans, shown, frame.schema, frame.columns)
     groups = groups_of(units_of(plans))
@@ -328,7 +336,7 @@ def plan_job(
     if frame.streaming or keep_bad:
         result = result.append(DETAILS)
     job = Job(
-        shards=tuple(_shards(frame, groups, buckets)),
+        shards=tuple(_shards(groups, buckets)),
         schema=reduced(frame.schema, keep),
         columns=frame.columns,
         result=result,
@@ -344,7 +352,7 @@ def plan_job(
 
 
 def _columns_of(
-    frame: EventFrame, plans: tuple[Plan, ...], numbers: tuple[int, ...], shown: frozenset[int]
+    frame: EventTable, plans: tuple[Plan, ...], numbers: tuple[int, ...], shown: frozenset[int]
 ) -> dict[str, str]:
     """The columns that a unit reads, with their types: what its stored events must have."""
     own = frozenset(at for at, number in enumerate(numbers) if number in shown)
@@ -354,19 +362,26 @@ def _columns_of(
     return {name: str(frame.rows.field(name).type) for name in names}
 
 
-def _shards(frame: EventFrame, groups: Iterable[Group], buckets: int | None) -> list[Shards]:
-    """Each group with its shards: one for each core, or one where there is no key."""
-    if frame.streaming and buckets is None and most_cores(frame.df.sparkSession) is None:
+def _buckets(frame: EventFrame, buckets: int | None) -> int:
+    """How many shards a group with a key has: one for each core, unless someone says."""
+    if buckets is not None:
+        return buckets
+    if frame.streaming and most_cores(frame.df.sparkSession) is None:
         warnings.warn(
             f"the cluster grows without a limit, and a stream keeps the {_cores(frame)} buckets that it begins with; "
             "say buckets=, or spark.dynamicAllocation.maxExecutors",
             TocsinWarning,
             stacklevel=5,
         )
+    return _cores(frame)
+
+
+def _shards(groups: Iterable[Group], buckets: int) -> list[Shards]:
+    """Each group with its shards: `buckets` of them, or one where there is no key."""
     found: list[Shards] = []
     first = 0
     for group in groups:
-        found.append(Shards(group, first, (buckets or _cores(frame)) if group.keyed else 1))
+        found.append(Shards(group, first, buckets if group.keyed else 1))
         first += found[-1].count
     return found
 

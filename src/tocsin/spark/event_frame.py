@@ -23,23 +23,41 @@ TEXT = (st.StringType, st.VarcharType, st.CharType)
 
 
 @dataclass(frozen=True)
-class EventFrame:
-    """A DataFrame of events: only columns that queries can read, with their roles and the schema of the events."""
+class EventTable:
+    """The columns of a table of events that queries can read, with their roles and the schema of the events."""
 
-    df: DataFrame
     columns: Columns
-    rows: pa.Schema  # the frame as Arrow
+    rows: pa.Schema  # the columns as Arrow
     schema: Schema
 
     @property
     def streaming(self) -> bool:
-        return bool(self.df.isStreaming)
+        return False
 
     @property
     def time(self) -> pa.DataType | None:
         """The type of points in time, or None for ticks; results show times alike."""
         type = self.rows.field(self.columns.time).type
         return type if pa.types.is_timestamp(type) or pa.types.is_date(type) else None
+
+
+@dataclass(frozen=True)
+class EventFrame(EventTable):
+    """A DataFrame of events, without the columns that no query can read."""
+
+    df: DataFrame
+
+    @property
+    def streaming(self) -> bool:
+        return bool(self.df.isStreaming)
+
+
+def open_table(shape: st.StructType, columns: Columns) -> EventTable:
+    """What a table of this shape says about its events; every column is checked here."""
+    columns = columns.resolve(shape.names)
+    _check(shape, columns)
+    kept = _readable(shape, columns)
+    return _described(st.StructType([shape[name] for name in kept]), columns, _unreadable(shape, kept))
 
 
 def open_frame(frames: Any, columns: Columns, declared: Schema | None = None) -> EventFrame:
@@ -54,12 +72,15 @@ def open_frame(frames: Any, columns: Columns, declared: Schema | None = None) ->
             hint="tocsin.query(...).detect(...) takes files, tables and iterables without Spark",
         )
     columns = columns.resolve(df.columns)
-    whole, df = df.schema.fields, _readable(_checked(df, columns), columns)
-    unreadable = {field.name: field.dataType.simpleString() for field in whole if field.name not in df.columns}
+    whole = df.schema
+    _check(whole, columns)
+    kept = _readable(whole, columns)
+    unreadable = _unreadable(whole, kept)
+    df = df if len(kept) == len(whole) else df.select(*map(column, kept))
     if declared is not None and not declared.strict:
         df = _with_absent(df, declared, unreadable)
-    rows = arrow_schema(df.schema)
-    schema = replace(infer_schema(rows, columns), unreadable=unreadable)
+    table = _described(df.schema, columns, unreadable)
+    rows, schema = table.rows, table.schema
     if types is not None:
         schema = replace(schema, types=types, common={}, open_types=False)
     if declared is not None:
@@ -69,7 +90,12 @@ def open_frame(frames: Any, columns: Columns, declared: Schema | None = None) ->
             eid=schema.eid,
         )  # fmt: skip
         _fitting(declared, rows, unreadable)
-    return EventFrame(df, columns, rows, schema)
+    return EventFrame(columns, rows, schema, df)
+
+
+def _described(shape: st.StructType, columns: Columns, unreadable: Mapping[str, str]) -> EventTable:
+    rows = arrow_schema(shape)
+    return EventTable(columns, rows, replace(infer_schema(rows, columns), unreadable=unreadable))
 
 
 def _union(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[DataFrame, dict[str, dict[str, Field]]]:
@@ -82,8 +108,8 @@ def _union(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[DataFrame
         own = columns.type if columns.type not in df.columns else None
         df = df if own is None else df.withColumn(own, sf.lit(name))
         resolved = columns.resolve(df.columns)
-        df = _checked(df, resolved)
-        known = [field_of(field) for field in arrow_schema(_readable(df, resolved).schema)]
+        table = open_table(df.schema, resolved)
+        known = [field_of(field) for field in table.rows]
         attributes = resolved.attributes(df.columns)
         types[name] = {field.name: field for field in known if field is not None and field.name in attributes}
         whole = df if whole is None else _joined(whole, df, name)
@@ -103,9 +129,9 @@ def _joined(whole: DataFrame, df: DataFrame, name: str) -> DataFrame:
     return whole.unionByName(df, allowMissingColumns=True)
 
 
-def _checked(df: DataFrame, columns: Columns) -> DataFrame:
-    """The frame, once its time, type and eid columns are known to be usable."""
-    types = {field.name: field.dataType for field in df.schema.fields}
+def _check(shape: st.StructType, columns: Columns) -> None:
+    """Refuse columns of time, type and eid that are not usable as such."""
+    types = {field.name: field.dataType for field in shape.fields}
     for role in ("time", "end"):
         name = getattr(columns, role)
         if name is not None and not isinstance(types[name], WHOLE_TYPES + INSTANT):
@@ -137,15 +163,17 @@ def _checked(df: DataFrame, columns: Columns) -> DataFrame:
             f"the eid column {columns.eid!r} is {types[columns.eid].simpleString()}",
             hint="an eid is a text or a whole number",
         )
-    return df
 
 
-def _readable(df: DataFrame, columns: Columns) -> DataFrame:
-    """Drop the columns that no query can read and no result shows: arrays, maps, structs, binary, intervals."""
+def _readable(shape: st.StructType, columns: Columns) -> list[str]:
+    """The columns that queries can read or results show: all but arrays, maps, structs, binary and intervals."""
     plain = (*WHOLE_TYPES, *INSTANT, *TEXT, st.FloatType, st.DoubleType, st.DecimalType, st.BooleanType, st.NullType)
     roles = {columns.type, columns.time, columns.end, columns.eid, columns.source}
-    keep = [field.name for field in df.schema.fields if isinstance(field.dataType, plain) or field.name in roles]
-    return df if len(keep) == len(df.columns) else df.select(*(column(name) for name in keep))
+    return [field.name for field in shape.fields if isinstance(field.dataType, plain) or field.name in roles]
+
+
+def _unreadable(shape: st.StructType, kept: list[str]) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in shape.fields if field.name not in kept}
 
 
 def _with_absent(df: DataFrame, declared: Schema, unreadable: Mapping[str, str]) -> DataFrame:
@@ -190,4 +218,9 @@ def check_names(df: DataFrame) -> None:
 
 def column(name: str) -> Column:
     """The column of this name, whatever characters it has."""
-    return sf.col("`" + name.replace("`", "``") + "`")
+    return sf.col(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """The name of a column in SQL, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
-
-from pyspark.sql import DataFrame
 
 from tocsin.engine.inspect import describe
 from tocsin.plan.explain import explain as explain_plan
@@ -13,11 +11,13 @@ from tocsin.shards.job import Shards
 from tocsin.shards.routes import Way, reach_of
 from tocsin.shards.watermark import Slack
 from tocsin.spark.detect import Prepared, prepare
+from tocsin.spark.signatures import like
 
 
-def explain(events: DataFrame | Mapping[str, DataFrame], query: Any, **options: Any) -> str:
+@like(prepare)
+def explain(*arguments: Any, **options: Any) -> str:
     """The plans of the queries, and what Spark will do with the events. Takes the arguments of `detect`."""
-    prepared = prepare(events, query, **options)
+    prepared = prepare(*arguments, **options)
     parts = [f"{explain_plan(plan)}\n{describe(plan)}" for plan in prepared.plans]
     return "\n\n".join([*parts, "\n".join(_lines(prepared))])
 

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from tocsin.errors import InputError
+from tocsin.spark.event_frame import quoted
 
 
 def settled(log: DataFrame) -> DataFrame:
@@ -23,12 +24,8 @@ def settled(log: DataFrame) -> DataFrame:
     rows = log.where(sf.col("kind") == "match") if "kind" in log.columns else log
     key = [name for name in ("query", "match_id") if name in log.columns]
     kept = [name for name in log.columns if name not in (*key, "op")]
-    latest = [sf.last(sf.col(_quoted(name))).alias(name) for name in kept]
+    latest = [sf.last(sf.col(quoted(name))).alias(name) for name in kept]
     folded = rows.groupBy(*key).agg(sf.sum("op").alias("op"), *latest).where(sf.col("op") > 0)
-    columns = [sf.lit(1).cast(log.schema[name].dataType).alias(name) if name == "op" else sf.col(_quoted(name))
+    columns = [sf.lit(1).cast(log.schema[name].dataType).alias(name) if name == "op" else sf.col(quoted(name))
                for name in log.columns]  # fmt: skip
     return folded.select(*columns)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

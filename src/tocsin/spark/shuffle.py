@@ -14,7 +14,7 @@ from tocsin.schema import Kind
 from tocsin.shards.blocks import COPY, KEYLESS, SHARD
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.routes import Attrs, Group, own_columns
-from tocsin.spark.event_frame import EventFrame, column
+from tocsin.spark.event_frame import EventFrame, EventTable, column
 from tocsin.spark.expressions import columns_of, row_filter, ticks
 from tocsin.spark.setup.versions import is_whole
 
@@ -79,22 +79,28 @@ def bucket(frame: EventFrame, attrs: Attrs, count: int) -> Column:
 
 def _exact(frame: EventFrame, attr: str) -> Column:
     """A key attribute in a form that is equal exactly where the engine finds it equal (`worker_reads.routing` too)."""
+    form = exact_form(frame, attr)
+    return instant(frame, attr) if form is None else column(attr).cast(form)
+
+
+def exact_form(frame: EventTable, attr: str) -> str | None:
+    """The type of Spark that holds the values of a key attribute exactly; None for points in time."""
     kind, scale = exact_kind(frame, attr)
     match kind:
-        case Kind.INT:
-            return column(attr).cast("long")
         case Kind.TIME:
-            return instant(frame, attr)
+            return None
+        case Kind.INT:
+            return "bigint"
         case Kind.DECIMAL:
-            return column(attr).cast(f"decimal(38,{scale})")
-        case Kind.TEXT:
-            return column(attr).cast("string")
+            return f"decimal(38,{scale})"
         case Kind.FLOAT:
-            return column(attr).cast("double")  # xxhash64 knows one zero; what is NaN, no detector takes
-    return column(attr)
+            return "double"  # xxhash64 knows one zero; what is NaN, no detector takes
+        case Kind.BOOL:
+            return "boolean"
+    return "string"
 
 
-def exact_kind(frame: EventFrame, attr: str) -> tuple[Kind, int]:
+def exact_kind(frame: EventTable, attr: str) -> tuple[Kind, int]:
     """The kind of an attribute, and its decimal places."""
     field = frame.schema.common.get(attr) or next(own[attr] for own in frame.schema.types.values() if attr in own)
     return field.kind, field.scale
@@ -161,11 +167,11 @@ def without_key(frame: EventFrame, needs: Needs) -> Column:
     return sf.coalesce(either(tests), sf.lit(False))
 
 
-def travelling(frame: EventFrame, keep: list[str] | None) -> list[str]:
+def travelling(frame: EventTable, keep: list[str] | None) -> list[str]:
     """The columns that go to the workers."""
     columns = frame.columns
     roles = (columns.type, columns.time, columns.end, columns.eid, columns.source)
-    return [name for name in frame.df.columns if keep is None or name in keep or name in roles]
+    return [name for name in frame.rows.names if keep is None or name in keep or name in roles]
 
 
 def send(frame: EventFrame, job: Job, keep: list[str] | None, unknown: Column | None = None) -> Sent:

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.errors import StateError, TocsinError
 from tocsin.spark.checkpoint import claim
+from tocsin.spark.setup.errors import server_told
 from tocsin.spark.setup.jvm import cores, exists, holds
 from tocsin.spark.setup.session import fit_checkpoints, try_to_set
 
@@ -112,6 +113,7 @@ def check_folder(spark: SparkSession, sink: Sink, checkpoint: str | None) -> Non
         )
 
 
+@server_told()
 def start(
     result: DataFrame,
     sinks: Sink | Sequence[Sink],

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tocsin.engine.private_folder import private_folder
 from tocsin.errors import TocsinError
 from tocsin.spark.setup.java import Java, find_java
+from tocsin.spark.setup.jvm import class_path
 
 if TYPE_CHECKING:
     import pyarrow
@@ -104,8 +105,7 @@ def record(classes: str, folder: str) -> None:
     events = f"{folder}/events"
     _batch(spark, events)
     _stream(spark, events, folder)
-    context: Any = spark.sparkContext
-    sys.stdout.write(context._jvm.java.lang.System.getProperty("java.class.path") + "\n")
+    sys.stdout.write(class_path(spark) + "\n")
     spark.stop()
 
 

@@ -15,6 +15,12 @@ PYTHON = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Warning|Interrup
 MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?(.*)")
 KAFKA = 'add to the file: [spark] "spark.jars.packages" = "org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"'
+SHIPPING = (
+    "install tocsin where they run (a cluster library, the image), or send an environment that has it: "
+    "spark.addArtifacts('environment.tar.gz#environment', archive=True) and "
+    "spark.conf.set('spark.sql.execution.pyspark.python', 'environment/bin/python'); docs/spark.md"
+)
+GONE = ("StatusCode.UNAVAILABLE", "failed to connect to all addresses", "Socket closed", "Connection reset")
 ERROR_CLASSES: Mapping[str, type[TocsinError]] = {each.__name__: each for each in (InputError, LimitError, StateError)}
 MOST_CHARACTERS = 400  # characters of a foreign message
 
@@ -30,7 +36,7 @@ def explained(error: BaseException) -> TocsinError | None:
 
 
 def _is_spark(error: BaseException) -> bool:
-    return any(each.__module__.split(".")[0] in ("pyspark", "py4j") for each in type(error).__mro__)
+    return any(each.__module__.split(".")[0] in ("pyspark", "py4j", "grpc") for each in type(error).__mro__)
 
 
 def _text(error: BaseException) -> str:
@@ -67,6 +73,22 @@ def _ours(text: str) -> TocsinError | None:
 
 
 @contextmanager
+def server_told() -> Iterator[None]:
+    """Turn the loss of a server of Spark Connect into one error of ours; leave all other errors as they are."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, TocsinError) or not _is_spark(error):
+            raise
+        text = _text(error)
+        if any(sign in text for sign in GONE):
+            raise _silent(text) from None
+        if _condition(error, text)[0].startswith("INVALID_HANDLE"):
+            raise _forgotten({}, text) from None
+        raise
+
+
+@contextmanager
 def noted() -> Iterator[list[str]]:
     """Collect the warnings given inside the block, as texts."""
     notes: list[str] = []
@@ -84,7 +106,11 @@ def noted() -> Iterator[list[str]]:
 
 def _known(error: BaseException, text: str) -> TocsinError | None:
     """Recognise common faults and name the remedy of each."""
+    if any(sign in text for sign in GONE):
+        return _silent(text)
     missing = MODULE.search(text)
+    if missing is not None and missing[1].split(".")[0] == "tocsin":
+        return TocsinError("the executors have no Tocsin", hint=SHIPPING)
     if missing is not None:
         return TocsinError(
             f"the executors have no Python module {missing[1]!r}",
@@ -142,6 +168,35 @@ def _no_sql(given: Mapping[str, str], text: str) -> TocsinError:
     return TocsinError("this is no SQL expression", detail=found[1] if found else given.get("error"))
 
 
+def _other_python(given: Mapping[str, str], text: str) -> TocsinError:
+    import sys
+
+    there = given.get("worker_version") or _quoted(text, r"different version: ([\d.]+) than")
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return TocsinError(
+        f"the workers run Python {there or 'of another version'}, and this program Python {here}",
+        detail="functions that one version of Python sends mean nothing to another",
+        hint="use the same minor version on both sides: PYSPARK_PYTHON, or spark.sql.execution.pyspark.python",
+    )
+
+
+def _silent(text: str) -> TocsinError:
+    return TocsinError(
+        "the server of Spark Connect does not answer",
+        detail=_quoted(text, r'details = "(.+?)"') or None,
+        hint="see that it runs and can be reached, then make a new session; a stream goes on from its checkpoint",
+    )
+
+
+def _forgotten(given: Mapping[str, str], text: str) -> TocsinError:
+    del given, text
+    return TocsinError(
+        "the server of Spark Connect does not know this session any more",
+        detail="it was restarted, or the session was closed there",
+        hint="make a new session; a stream goes on from its checkpoint",
+    )
+
+
 def _malformed(given: Mapping[str, str], text: str) -> TocsinError:
     row = given.get("badRecord") or _quoted(text, r"Malformed records are detected in record parsing: (.+?)\.?\n")
     return TocsinError(
@@ -158,6 +213,8 @@ TOLD: Mapping[str, Callable[[Mapping[str, str], str], TocsinError]] = {
     "PARSE_SYNTAX_ERROR": _no_sql,
     "MALFORMED_RECORD_IN_PARSING": _malformed,
     "FAILED_READ_FILE": lambda given, text: _malformed(given, text) if "alformed" in text else _foreign(text),
+    "PYTHON_VERSION_MISMATCH": _other_python,
+    "INVALID_HANDLE": _forgotten,
     "UNABLE_TO_INFER_SCHEMA": lambda _, __: TocsinError(
         "the columns cannot be told from the files", hint='say them: schema = "type STRING, ..."'
     ),

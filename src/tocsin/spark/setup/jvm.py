@@ -21,7 +21,6 @@ REASON = "the session is one of Spark Connect, which does not show how a frame w
 LARGE_FUNCTIONS = "spark.broadcast.UDFCompressionThreshold"
 DYNAMIC = "spark.dynamicAllocation"
 UNLIMITED = 2**31 - 1  # what Spark takes for no limit
-_known_cores: dict[str, int] = {}  # of the servers of remote sessions, by session
 
 
 class NoJvmError(TocsinError):
@@ -42,13 +41,9 @@ def _cores_now(spark: SparkSession) -> int:
     """A server is asked by a small job, once."""
     if not is_remote(spark):
         return int(spark.sparkContext.defaultParallelism)
-    from pyspark.sql import functions as sf
+    from tocsin.spark.setup.workers import workers_of
 
-    session: Any = spark
-    if session.session_id not in _known_cores:
-        pieces = spark.range(1 << 20).agg(sf.max(sf.spark_partition_id())).collect()
-        _known_cores[session.session_id] = 1 + int(pieces[0][0])
-    return _known_cores[session.session_id]
+    return workers_of(spark).tasks
 
 
 def most_cores(spark: SparkSession) -> int | None:
@@ -72,6 +67,11 @@ def context(spark: SparkSession) -> Any:
 def is_stopped(spark: Any) -> bool:
     """Whether a session was stopped, so that another must be made."""
     return bool(spark.is_stopped) if is_remote(spark) else spark.sparkContext._jsc is None
+
+
+def class_path(spark: SparkSession) -> str:
+    """Where the JVM of a classic session finds its classes."""
+    return str(context(spark)._jvm.java.lang.System.getProperty("java.class.path"))
 
 
 def analyzed(df: DataFrame) -> Any:

@@ -64,8 +64,9 @@ def session(
     """The running Spark session, or a new one; `config` takes precedence over everything that is set here.
 
     A session that runs already keeps its master and its settings, except those in `config`. Under spark-submit its
-    master and its options for Java count. Where a platform gives you a session, use that one: `detect` needs no more
-    of it than `STREAMING`.
+    master and its options for Java count. A `master` such as sc://host:15002 (or SPARK_REMOTE in the environment) is a
+    server of Spark Connect. Where a platform gives you a session, use that one: `detect` needs no more of it than
+    `STREAMING`.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise TocsinError(
@@ -75,6 +76,9 @@ def session(
     running = _running()
     if running is not None:
         return _adjusted(running, given)
+    server = master if master.startswith("sc://") else os.environ.get("SPARK_REMOTE")
+    if server:
+        return _adjusted(_connected(server), {**STREAMING, **given})
     java = use_java()
     if java is None:  # spark-submit started the JVM that started us
         return _started({**ALWAYS, **STREAMING, **given})
@@ -141,6 +145,24 @@ def _running() -> SparkSession | None:
 
     found: Any = SparkSession.getActiveSession() or SparkSession._instantiatedSession
     return None if found is None or is_stopped(found) else found
+
+
+def _connected(server: str) -> SparkSession:
+    """A session of a server of Spark Connect."""
+    from pyspark.sql import SparkSession
+
+    from tocsin.spark.setup.errors import server_told
+
+    try:
+        with server_told():
+            found: SparkSession = SparkSession.builder.remote(server).getOrCreate()
+    except ImportError as error:
+        raise TocsinError(
+            "this program cannot talk to a server of Spark Connect",
+            detail=_first_line(str(error)),
+            hint="pip install 'tocsin[connect]'",
+        ) from None
+    return found
 
 
 def _adjusted(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
