@@ -46,8 +46,8 @@ def _cores_now(spark: SparkSession) -> int:
 
     session: Any = spark
     if session.session_id not in _known_cores:
-        pieces = spark.range(1 << 20).agg(sf.max(sf.spark_partition_id())).collect()
-        _known_cores[session.session_id] = 1 + int(pieces[0][0])
+        pieces = spark.range(1 << 20).select(sf.spark_partition_id().alias("piece"))
+        _known_cores[session.session_id] = 1 + int(pieces.agg(sf.max("piece")).collect()[0][0])
     return _known_cores[session.session_id]
 
 
