@@ -110,7 +110,7 @@ def test_a_micro_batch_has_a_task_for_each_shard_and_not_two_hundred(
 @pytest.mark.slow
 def test_a_batch_has_a_partition_for_each_shard(many_partitions: SparkSession) -> None:
     frame = many_partitions.createDataFrame(events(3).to_pandas())
-    for buckets in (1, 3, 7):
+    for buckets in (1, 7):
         found = detect(frame, PAIR, eid="eid", buckets=buckets, jit=False)
         assert found.rdd.getNumPartitions() == buckets
         assert found.count() == tocsin.query(PAIR).detect(events(3), eid="eid", jit=False).table().num_rows
@@ -193,15 +193,13 @@ def test_a_stream_that_begins_anew_does_not_write_into_a_full_folder(
     spark: SparkSession, inbox: Path, tmp_path: Path
 ) -> None:
     """It would replace the batches that have the same numbers, and leave the others beside its own."""
-    rows = fill(inbox, 2)
+    rows = fill(inbox, 1)
     wanted = tocsin.query(PAIR).detect(rows, eid="eid", jit=False).table().num_rows
     run(spark, inbox, tmp_path / "state", tmp_path / "out")
     with pytest.raises(StateError, match="holds the answers of an earlier run"):
         run(spark, inbox, tmp_path / "state-2", tmp_path / "out")
     assert not (tmp_path / "state-2").exists()
     assert spark.read.parquet(str(tmp_path / "out")).count() == wanted
-    run(spark, inbox, tmp_path / "state-2", tmp_path / "out-2")
-    assert spark.read.parquet(str(tmp_path / "out-2")).count() == wanted
 
 
 # --- workers and versions ------------------------------------------------------------------------------------------
