@@ -15,11 +15,12 @@ import pyarrow as pa
 from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.engine.changes import Changes
+from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import describe
 from tocsin.engine.operator import Around
 from tocsin.engine.tables import first_rows, joined, net, with_times
 from tocsin.errors import QueryError, TocsinError, TocsinWarning
-from tocsin.graph.query_graph import QueryGraph, detectors_in
+from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import end as end_of_stream
 from tocsin.lang.fluent import FluentPattern, FluentQuery
 from tocsin.lang.parser import parse_all
@@ -256,6 +257,8 @@ class Query:
         on_match: Callable[[dict[str, Any]], None] | None = None,
         endless: bool = True,
         state: bytes | None = None,
+        carry_over: bool = False,
+        accept_loss: bool = False,
     ) -> Session:
         """A live session: push events as they come, get their matches at once.
 
@@ -266,7 +269,9 @@ class Query:
         Promises of single sources count for a type when all sources have given them: those named in `sources`, and
         those that have shown themselves in the column `source`.
         Without a `schema` the attributes are learnt from the events. A query that could answer only at the end of the
-        stream is refused, unless `endless` is False. `state` is what `Session.save` gave.
+        stream is refused, unless `endless` is False. `state` is what `Session.save` gave. With `carry_over` it may be
+        that of other queries, which were changed since: what fits goes on, what does not is refused and named, or with
+        `accept_loss` named in a warning (docs/changing-rules.md).
         """
         check_order(order)
         check_unit(time_unit)
@@ -303,9 +308,17 @@ class Query:
         asks = frozenset(guessed_schema(self.queries).common)
         declared = None if known is None else declared_fields(known)
         rows = StreamRows(columns, frozenset(self.types()), asks, refuses, declared)
-        session = Session(build, columns, reading=rows, schema=known, shown=shown, on_match=on_match)
+        session = Session(
+            build, columns, reading=rows, schema=known, shown=shown, on_match=on_match, texts=map(str, self.queries)
+        )
+
+        def before(texts: list[str], found: Schema) -> tuple[Plan, ...]:
+            queries = tuple(each for text in texts for each in parse_all(text))
+            return plans_of(queries, found) if known else expecting(queries, found)[1]
+
         if state is not None:
-            session.restore(state)
+            for note in session.restore(state, before if carry_over else None, accept_loss=accept_loss):
+                warnings.warn(note, TocsinWarning, stacklevel=2)
         return session
 
 

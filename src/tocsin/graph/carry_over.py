@@ -1,0 +1,168 @@
+"""Carry over: queries that were changed go on with the events that were kept for them before.
+
+State is events, so a changed query is brought to where it would be, had it seen the kept events and no others: they are
+pushed into its new operator in canonical order, then what was known of time. Its answers to that belong to the past and
+are not given, except those that the old query still waited with. From then on it answers like any other query. Queries
+that were not changed are restored as they were, and added ones begin with what comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tocsin.codec import Part, within
+from tocsin.encode.content import Words
+from tocsin.engine.changes import ChangeBatch
+from tocsin.engine.detector import detectors_in
+from tocsin.engine.operator import Operator
+from tocsin.engine.snapshot import ID, answer_names, hold_only, kept_events
+from tocsin.errors import StateError
+from tocsin.order.kept import unpacked
+from tocsin.plan.block import Plan
+from tocsin.plan.changed_rule import called, losses, other_key, predecessors
+from tocsin.plan.expr import Col, walk
+from tocsin.plan.facts import reads
+from tocsin.spill.snapshot import PIECE
+from tocsin.spill.snapshot import SUMMARY as SPILLED
+
+if TYPE_CHECKING:
+    from tocsin.graph.stages import Stage
+
+RELEASE = "release"  # the part of an operator that puts answers into order
+
+
+@dataclass(slots=True)
+class CarryOver:
+    """What a graph takes over from the queries before it.
+
+    plans        the old queries, bound to the same schema
+    corrects     answers may be withdrawn, so later queries must know the matches that they have read
+    ordered      events come in order of time
+    accept_loss  go on where a changed query lacks events; what it lacks is among `notes`
+    notes        what people should know: queries that are gone, and what is lost
+    owed         answers that the old queries still waited with and that the changed ones would have given before
+    """
+
+    plans: Sequence[Plan]
+    corrects: bool
+    ordered: bool
+    accept_loss: bool = False
+    notes: list[str] = field(default_factory=list)
+    owed: list[ChangeBatch] = field(default_factory=list)
+    added: list[int] = field(default_factory=list)  # the numbers of queries that were not there before
+
+    def matched(self, stages: Sequence[Stage]) -> dict[int, int]:
+        """For each stage whose query was there before the number it had; refuses what does not fit together."""
+        new = [stage.plan for stage in stages]
+        found = predecessors(self.plans, new)
+        if not found:
+            raise StateError(
+                "the state was saved by other queries, and none of them is here",
+                detail=f"it has {', '.join(called(plan, at) for at, plan in enumerate(self.plans))}",
+                hint="a query is known by its name: QUERY name EVENT ...; or start without a state",
+            )
+        gone = [called(plan, at) for at, plan in enumerate(self.plans) if at not in found.values()]
+        self.added = [number for number in range(len(new)) if number not in found]
+        self.notes += [f"{each} is gone: what was kept for it is dropped" for each in gone]
+        for number, at in found.items():
+            self._check(number, new[number], self.plans[at], stages[number], found)
+        return found
+
+    def _check(self, number: int, new: Plan, old: Plan, stage: Stage, found: dict[int, int]) -> None:
+        lost = self._lost_matches(stage, new, found)
+        if new.fingerprint != old.fingerprint:
+            refuse_other_key(called(new, number), old, new)
+            lost = losses(old, new, ordered=self.ordered) + lost
+        self.notes += admitted(called(new, number), lost, accept_loss=self.accept_loss)
+
+    def _lost_matches(self, stage: Stage, new: Plan, found: dict[int, int]) -> list[str]:
+        """What a query lacks of the matches of earlier ones that it has read before the change."""
+        lost = []
+        for number, composites in stage.sources.items():
+            source, name = composites.source, str(composites.source.name)
+            before = self.plans[found[number]] if number in found else None
+            if before is None:
+                continue
+            missing = _needed(new, name) - {output.name for output in before.outputs}
+            if missing:
+                lost.append(f"{', '.join(sorted(missing))} of the matches of {name} so far: it was not selected there")
+            if self.corrects and before.fingerprint != source.fingerprint:
+                lost.append(f"withdrawals of the matches of {name} so far: the changed rule gives them other ids")
+        return lost
+
+    def take_over(self, number: int, stage: Stage, old: Plan, parts: Sequence[Part]) -> None:
+        """Bring the operator of a changed query to where it would be; what the old one still owes is noted."""
+        parts, waiting = list(parts), []
+        while parts and not any(part.id == ID for part in parts):  # operators around a detector
+            ripe = [unpacked(part.data, old, {}) for part in parts if part.id == RELEASE]
+            waiting += [answer_names(batch) for batch in ripe if batch is not None]
+            parts = within("inner", parts)
+        if not parts or any(part.id.startswith(PIECE) for part in parts):
+            self.notes += admitted(
+                called(old, number), ["all of its state: the operators around it keep their own"],
+                accept_loss=self.accept_loss,
+            )  # fmt: skip
+            return
+        kept = kept_events([part for part in parts if part.id != SPILLED])
+        waiting += [names for summary in kept.summaries for names in summary.held.values()]
+        due: list[ChangeBatch] = []
+        for items in kept.items(stage.reader):
+            due += stage.push(items)
+        due += stage.push(kept.times(stage.reader.types))
+        if stage.tap is not None:
+            stage.tap.taken()
+        self.owed += only_waiting(number, stage.operator, due, waiting)
+
+
+def refuse_other_key(name: str, old: Plan, new: Plan) -> None:
+    """Refuse a changed rule that keeps events apart in another way."""
+    reason = other_key(old, new)
+    if reason is not None:
+        raise StateError(
+            f"{name} has another key than before, so its state cannot be carried over",
+            detail=f"{reason}: what was kept was judged within the old key",
+            hint="keep the key, or give the changed rule another name: then it begins with what comes from now on",
+        )
+
+
+def admitted(name: str, lost: Sequence[str], *, accept_loss: bool) -> list[str]:
+    """Refuse a change for which events are missing; or say so, where that was accepted."""
+    if lost and not accept_loss:
+        raise StateError(
+            f"{name} was changed so that it needs events that were not kept",
+            detail=f"it would lack {'; and '.join(lost)}",
+            hint="accept_loss=True goes on without them; or give the changed rule another name, so that it begins anew",
+        )
+    return [f"{name} goes on without {each}" for each in lost]
+
+
+def only_waiting(
+    number: int, operator: Operator, due: Sequence[ChangeBatch], waiting: Sequence[Words]
+) -> list[ChangeBatch]:
+    """Let an operator that was filled with kept events go on with the answers that the old query waited with.
+
+    It forgets that it waits with any others: the old query has answered them, or decided against them. Those that are
+    `due` by now are returned, as changes of the query with this number.
+    """
+    names = np.concatenate(waiting) if waiting else np.zeros(0, np.uint64)
+    for detector in detectors_in(operator):
+        hold_only(detector, names)
+    found = []
+    for batch in due:
+        mine = batch.pick(np.flatnonzero(np.isin(answer_names(batch), names) & (batch.op > 0)))
+        mine.stage = number
+        found += [mine] if len(mine) else []
+    return found
+
+
+def _needed(plan: Plan, type: str) -> set[str]:
+    """The attributes of a type that a query reads or shows."""
+    found = set(reads(plan).get(type, ()))
+    places = {index for index, variable in enumerate(plan.variables) if type in variable.types}
+    for output in plan.outputs:
+        found |= {node.attr for node in walk(output.expr) if isinstance(node, Col) and node.leaf in places}
+    return found
