@@ -295,7 +295,7 @@ def _resume(detector: Detector, summaries: list[Summary], answers: list[ChangeBa
         answers += due
     for number, branch in enumerate(detector.branches):
         held = [state.held[number] for state in summaries if number in state.held]
-        if answers is None and branch.purger.by_type and len(held) == len(summaries):
+        if answers is None and len(held) == len(summaries):
             branch.hold_only(np.isin(held_names(detector, branch), np.concatenate(held)))
     detector.next = max(detector.next, newest.next)
     detector.seen = sum(state.seen for state in summaries)

@@ -8,7 +8,7 @@ that were not changed are restored as they were, and added ones begin with what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,12 @@ import numpy as np
 from tocsin.codec import Part, within
 from tocsin.encode.content import Words
 from tocsin.engine.changes import ChangeBatch
-from tocsin.engine.detector import detectors_in
+from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Operator
 from tocsin.engine.snapshot import ID, answer_names, hold_only, kept_events
 from tocsin.errors import StateError
 from tocsin.order.kept import unpacked
+from tocsin.order.release import Release
 from tocsin.plan.block import Plan
 from tocsin.plan.changed_rule import called, losses, other_key, predecessors
 from tocsin.plan.expr import Col, walk
@@ -96,10 +97,9 @@ class CarryOver:
 
     def take_over(self, number: int, stage: Stage, old: Plan, parts: Sequence[Part]) -> None:
         """Bring the operator of a changed query to where it would be; what the old one still owes is noted."""
-        parts, waiting = list(parts), []
+        parts, ripe = list(parts), []
         while parts and not any(part.id == ID for part in parts):  # operators around a detector
-            ripe = [unpacked(part.data, old, {}) for part in parts if part.id == RELEASE]
-            waiting += [answer_names(batch) for batch in ripe if batch is not None]
+            ripe += [part.data for part in parts if part.id == RELEASE]
             parts = within("inner", parts)
         if not parts or any(part.id.startswith(PIECE) for part in parts):
             self.notes += admitted(
@@ -108,7 +108,7 @@ class CarryOver:
             )  # fmt: skip
             return
         kept = kept_events([part for part in parts if part.id != SPILLED])
-        waiting += [names for summary in kept.summaries for names in summary.held.values()]
+        waiting = [names for summary in kept.summaries for names in summary.held.values()]
         due: list[ChangeBatch] = []
         for items in kept.items(stage.reader):
             due += stage.push(items)
@@ -116,6 +116,8 @@ class CarryOver:
         if stage.tap is not None:
             stage.tap.taken()
         self.owed += only_waiting(number, stage.operator, due, waiting)
+        if [each.name for each in old.variables] == [each.name for each in stage.plan.variables]:
+            let_wait(stage, ripe)
 
 
 def refuse_other_key(name: str, old: Plan, new: Plan) -> None:
@@ -149,14 +151,33 @@ def only_waiting(
     `due` by now are returned, as changes of the query with this number.
     """
     names = np.concatenate(waiting) if waiting else np.zeros(0, np.uint64)
-    for detector in detectors_in(operator):
-        hold_only(detector, names)
+    for each in _inside(operator):
+        if isinstance(each, Release):
+            each.hold_only(names)
+        elif isinstance(each, Detector):
+            hold_only(each, names)
     found = []
     for batch in due:
         mine = batch.pick(np.flatnonzero(np.isin(answer_names(batch), names) & (batch.op > 0)))
         mine.stage = number
         found += [mine] if len(mine) else []
     return found
+
+
+def let_wait(stage: Stage, ripe: Sequence[bytes]) -> None:
+    """Answers that the old query was certain of, and that only wait for their turn, are given when it comes."""
+    for operator in _inside(stage.operator):
+        if isinstance(operator, Release):
+            for data in ripe:
+                batch = unpacked(data, stage.plan, {})
+                operator.wait([] if batch is None else [batch])
+
+
+def _inside(operator: Operator) -> Iterator[Operator]:
+    """An operator, and those that it works on."""
+    yield operator
+    for each in operator.inner:
+        yield from _inside(each)
 
 
 def _needed(plan: Plan, type: str) -> set[str]:
