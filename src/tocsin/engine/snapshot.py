@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     from tocsin.engine.changes import ChangeBatch
     from tocsin.engine.detector import Detector
 
-__all__ = ["Kept", "Part", "add_to_ledger", "answer_names", "hold_only", "kept_events", "ledger_arrays", "load", "save"]
+__all__ = [
+    "Kept",
+    "Part",
+    "add_to_ledger",
+    "answer_names",
+    "held_names",
+    "kept_events",
+    "ledger_arrays",
+    "load",
+    "save",
+]
 
 SUMMARY, EVENTS = "detector summary", "detector events"  # kinds of containers
 ID = "summary"
@@ -318,9 +328,3 @@ def answer_names(changes: ChangeBatch) -> Words:
         if whole.any():
             total[whole] = _names(changes.rows, [column[whole] for column in columns])
     return total
-
-
-def hold_only(detector: Detector, names: Words) -> None:
-    """Let go of the answers that wait, but for those that are called so."""
-    for branch in detector.branches:
-        branch.hold_only(np.isin(held_names(detector, branch), names))

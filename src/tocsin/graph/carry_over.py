@@ -8,7 +8,7 @@ that were not changed are restored as they were, and added ones begin with what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,9 @@ from tocsin.encode.content import Words
 from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Operator
-from tocsin.engine.snapshot import ID, answer_names, hold_only, kept_events
+from tocsin.engine.snapshot import ID, answer_names, held_names, kept_events
 from tocsin.errors import StateError
+from tocsin.items import Bools
 from tocsin.order.kept import unpacked
 from tocsin.order.release import Release
 from tocsin.plan.block import Plan
@@ -108,7 +109,8 @@ class CarryOver:
             )  # fmt: skip
             return
         kept = kept_events([part for part in parts if part.id != SPILLED])
-        waiting = [names for summary in kept.summaries for names in summary.held.values()]
+        held = [names for summary in kept.summaries for names in summary.held.values()]
+        waiting: Words = np.concatenate(held) if held else np.zeros(0, np.uint64)
         due: list[ChangeBatch] = []
         for items in kept.items(stage.reader):
             due += stage.push(items)
@@ -142,26 +144,40 @@ def admitted(name: str, lost: Sequence[str], *, accept_loss: bool) -> list[str]:
     return [f"{name} goes on without {each}" for each in lost]
 
 
-def only_waiting(
-    number: int, operator: Operator, due: Sequence[ChangeBatch], waiting: Sequence[Words]
-) -> list[ChangeBatch]:
+def only_waiting(number: int, operator: Operator, due: Sequence[ChangeBatch], waiting: Words) -> list[ChangeBatch]:
     """Let an operator that was filled with kept events go on with the answers that the old query waited with.
 
     It forgets that it waits with any others: the old query has answered them, or decided against them. Those that are
     `due` by now are returned, as changes of the query with this number.
     """
-    names = np.concatenate(waiting) if waiting else np.zeros(0, np.uint64)
-    for each in _inside(operator):
-        if isinstance(each, Release):
-            each.hold_only(names)
-        elif isinstance(each, Detector):
-            hold_only(each, names)
+    hold(operator, lambda names: np.isin(names, waiting))
     found = []
     for batch in due:
-        mine = batch.pick(np.flatnonzero(np.isin(answer_names(batch), names) & (batch.op > 0)))
+        mine = batch.pick(np.flatnonzero(np.isin(answer_names(batch), waiting) & (batch.op > 0)))
         mine.stage = number
         found += [mine] if len(mine) else []
     return found
+
+
+def hold(operator: Operator, wanted: Callable[[Words], Bools]) -> None:
+    """Let the operator of a query go on waiting with the answers that are wanted, by their names, and no others."""
+    for each in _inside(operator):
+        if isinstance(each, Detector):
+            for branch in each.branches:
+                branch.hold_only(wanted(held_names(each, branch)))
+        elif isinstance(each, Release):
+            each.hold_only(wanted)
+
+
+def waiting_in(operator: Operator) -> Words:
+    """The names of the answers that the operator of a query waits with: to be certain, or for their turn."""
+    found = [np.zeros(0, np.uint64)]
+    for each in _inside(operator):
+        if isinstance(each, Detector):
+            found += [held_names(each, branch) for branch in each.branches]
+        elif isinstance(each, Release):
+            found.append(each.names)
+    return np.concatenate(found)
 
 
 def let_wait(stage: Stage, ripe: Sequence[bytes]) -> None:

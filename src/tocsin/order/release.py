@@ -5,7 +5,7 @@ Paper: Li 2010, 4.4: results in order of their last event, then of the one befor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import count
 
@@ -18,7 +18,7 @@ from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.snapshot import answer_names
 from tocsin.engine.texts import of_operators
 from tocsin.functions import Function
-from tocsin.items import Ints, Items
+from tocsin.items import Bools, Ints, Items
 from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
 
@@ -58,10 +58,15 @@ class Release:
             for row, key in enumerate(_keys(batch)):
                 heappush(self.waiting, (key, next(self._numbers), batch, row))
 
-    def hold_only(self, names: Words) -> None:
-        """Let go of the answers that wait, but for those that are called so (`engine/snapshot`)."""
+    @property
+    def names(self) -> Words:
+        """The names of the answers that wait (`engine/snapshot`)."""
         called = {id(batch): answer_names(batch) for _, _, batch, _ in self.waiting}
-        self.waiting = [each for each in self.waiting if called[id(each[2])][each[3]] in names]
+        return np.array([called[id(batch)][row] for _, _, batch, row in self.waiting], np.uint64)
+
+    def hold_only(self, wanted: Callable[[Words], Bools]) -> None:
+        """Let go of the answers that wait, but for those that are wanted by their names."""
+        self.waiting = [each for each, stays in zip(self.waiting, wanted(self.names).tolist(), strict=True) if stays]
         heapify(self.waiting)
 
     def snapshot(self, since: int = 0) -> list[Part]:

@@ -54,7 +54,7 @@ def detect_stream(
     """The matches of a stream, with late rows and metrics as rows of their own kind.
 
     `source` is rows with their shards, or the files behind the stream where workers read them. `initial` is what
-    another checkpoint held (`rescale`). `shard` is what each shard does with a batch (the benchmark puts an idle one
+    another checkpoint held (`carry_over`). `shard` is what each shard does with a batch (the benchmark puts an idle one
     there).
     """
     _suited(source.df.sparkSession, job)
