@@ -84,7 +84,10 @@ def losses(old: Plan, new: Plan, *, log: bool = False, ordered: bool = True) -> 
     if log:
         return found + list(_lost_rows(old, new))
     if [_shape(block) for block in old.alternatives] != [_shape(block) for block in new.alternatives]:
-        return [*found, "the pattern is another one: events that the old pattern had no use for were not kept"]
+        return [
+            *found,
+            "events that the old pattern had no use for: they were not kept, and the pattern is another one",
+        ]
     pairs = zip(old.alternatives, new.alternatives, strict=True)
     told = [text for each in pairs for text in _lost_conditions(old, new, *each, ordered=ordered)]
     return found + list(dict.fromkeys(told))
@@ -95,14 +98,14 @@ def losses(old: Plan, new: Plan, *, log: bool = False, ordered: bool = True) -> 
 
 def _lost_window(old: Plan, new: Plan) -> Iterator[str]:
     if old.within is not None and (new.within is None or new.within > old.within):
-        now = "no window" if new.within is None else f"a window of {new.within} ticks"
-        yield f"{now}: events more than {old.within} ticks back were not kept, so matches that need them are not found"
+        now = "there is no window" if new.within is None else f"the window is {new.within} ticks"
+        yield f"events that lie more than {old.within} ticks back: they were not kept, and {now} now"
 
 
 def _lost_types(old: Plan, new: Plan) -> Iterator[str]:
     for type in types_of(new):
         if type not in types_of(old):
-            yield f"events of type {type} that came before the change: the old rule did not read them"
+            yield f"events of type {type} from before the change: the old rule did not read them"
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------
@@ -120,7 +123,7 @@ def _lost_rows(old: Plan, new: Plan) -> Iterator[str]:
                 told = " or ".join(
                     " and ".join(condition(old, test) for test in tests) for tests in _asked(old, alt.type)
                 )
-                yield f"events {alt.type} {alt.var} that came before the change, unless {told}: others were not kept"
+                yield f"events {alt.type} {alt.var} from before the change for which this was not true: {told}"
 
 
 def _asked(plan: Plan, type: str) -> list[tuple[Bound, ...]]:
