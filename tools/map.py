@@ -130,7 +130,7 @@ ROOMS = {
         " result"
     ),
     "spark": (
-        "detect event_frame explain expressions shuffle batch processor stream checkpoint rescale answer_columns write"
+        "detect event_frame explain expressions shuffle batch processor stream checkpoint carry_over answer_columns write"
         " settled metrics files worker_reads setup"
     ),
     "spark/worker_reads": "batch stream coercions filters routing xxhash64",
