@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from tocsin.codec import VERSION, as_record, check_version, reading
 from tocsin.errors import StateError
@@ -58,7 +58,8 @@ def admit(known: Mapping[str, Known], here: Mapping[str, Known]) -> dict[str, Kn
                 "detect(..., carry_over=OLD)",
             )
         _fitting(name, old.columns, here[name].columns)
-    return {**here, **known}
+    told = {name: replace(old, texts=old.texts or here[name].texts) for name, old in known.items()}
+    return {**here, **told}
 
 
 def _fitting(name: str, stored: Mapping[str, str], needed: Mapping[str, str]) -> None:
