@@ -22,6 +22,7 @@ import tocsin
 from tests.effort import examples
 from tests.shard_support import Asked, Memory, Stream, ask, cuts, frame_of, row_of
 from tests.test_changing_rules import RULES, Net, net, rows, truth, was_waiting
+from tocsin.errors import StateError
 from tocsin.events import Event
 from tocsin.lang.parser import parse_all
 from tocsin.order.strategy import Strategy
@@ -71,14 +72,15 @@ def carried_over(stream: Stream, asked: Chosen, *, accept_loss: bool = False) ->
     old = old_state(
         heads, asked.job, lambda texts: plans_of(tuple(q for t in texts for q in parse_all(t)), asked.frame.schema)
     )
-    job, _ = going_on(asked.job, old, accept_loss=accept_loss)
+    job, _ = going_on(asked.job, old, asked.frame.schema, accept_loss=accept_loss)
     after = Stream(replace(asked, job=job), stream.order, stream.random)
     tables: dict[int, list[pa.Table]] = {}
     for mine, olds in sources_of(job, old):
         for each in olds:
             for number in range(each.first, each.first + each.count):
                 stored = unique_rows(stream, heads[number], number)
-                only = replace(asked, job=replace(job, shards=(mine,)))
+                names = [name for name in asked.frame.rows.names if name in {*asked.names, *stream.asked.names}]
+                only = replace(asked, job=replace(job, shards=(mine,)), names=names)
                 for row in only.routed(stored) if stored else ():
                     if row[SHARD] is not None:
                         tables.setdefault(row[SHARD], []).append(pa.Table.from_pylist([row], schema=only.rows))
@@ -159,3 +161,57 @@ def test_changed_rules_on_shards(order: str) -> None:
         assert found == wanted, (seed, old, new, cut, guarantee, after.answers.late)
         given += found.total()
     assert given
+
+
+def streamed(text: str, events: Sequence[Event], *, buckets: int = 2, eid: bool = True) -> Stream:
+    """A stream of these events, one micro-batch each, in which nothing goes wrong."""
+    stream = Stream(chosen(text, ORDERS["slack"], buckets=buckets, eid=eid), Slack(0), random.Random(1), calm=True)
+    for event in events:
+        stream.batch([row_of(event, stream.asked.frame)])
+    return stream
+
+
+def at(type: str, time: int, **attrs: Any) -> Event:
+    return Event(type, time, time, f"{type}{time}", attrs)
+
+
+ABSENT = "QUERY r EVENT SEQ(A a, B b, !C c) WHERE [id] {} WITHIN 9 SELECT a.id AS id"
+
+
+def test_columns_that_only_the_old_rule_read_tell_what_it_waited_with() -> None:
+    """It waited with the second A, and had decided against the first: so only the second is given."""
+    events = [at("A", 1, id=1, v=9), at("A", 2, id=1, v=1), at("B", 4, id=1, v=5), at("B", 5, id=7, v=5)]
+    before = streamed(ABSENT.format("AND a.v <= b.v"), events)
+    after = carried_over(before, chosen(ABSENT.format(""), ORDERS["slack"], buckets=3, eid=True))
+    after.calm = True
+    after.batch([row_of(at("B", 30, id=7, v=1), after.asked.frame)])
+    assert [(row["id"], row["start"]) for row in after.answers.matches] == [(1, 2)]
+
+
+DOUBLED = "QUERY r EVENT SEQ(A a, A b) WHERE a.id = b.x AND a.v >= {} WITHIN 9"
+
+
+def test_an_event_in_several_shards_goes_over_once_without_eids() -> None:
+    events = [at("A", 1, id=1, x=2, v=5), at("A", 3, id=2, x=1, v=5)]
+    before = streamed(DOUBLED.format(1), events, buckets=5, eid=False)
+    after = carried_over(before, chosen(DOUBLED.format(3), ORDERS["slack"], buckets=3, eid=False))
+    after.calm = True
+    for event in (at("A", 5, id=9, x=2, v=5), at("A", 30, id=7, x=7, v=1)):
+        after.batch([row_of(event, after.asked.frame)])
+    assert [(row["start"], row["end"]) for row in before.answers.matches + after.answers.matches] == [(1, 3), (3, 5)]
+
+
+def test_what_a_stream_does_not_carry_over() -> None:
+    events = [at("A", time, id=1, v=5) for time in range(3)]
+    before = streamed(ABSENT.format("AND a.v > 3"), events)
+    for new, told in (
+        (ABSENT.format("AND a.v > 2"), r"events A a from before.*a\.v > 3"),
+        (ABSENT.format("").replace("WITHIN 9", "WITHIN 10"), "more than 9 ticks back"),
+        (ABSENT.format("AND a.v > 3") + ", a.s AS s", "s of the events so far"),
+        (ABSENT.format("AND a.v > 3").replace("[id]", "[x]"), "another key"),
+        (ABSENT.format("AND a.v > 3").replace("[id]", "[x]").replace("QUERY r", "QUERY q"), "none of them is here"),
+    ):
+        with pytest.raises(StateError, match=f"(?s){told}"):
+            carried_over(before, chosen(new, ORDERS["slack"], buckets=2, eid=True))
+    wider = chosen(ABSENT.format("AND a.v > 2"), ORDERS["slack"], buckets=2, eid=True)
+    assert carried_over(before, wider, accept_loss=True).stores

@@ -18,9 +18,9 @@ from tocsin.codec import Part, within
 from tocsin.encode.content import Words
 from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.detector import Detector
-from tocsin.engine.operator import Operator
+from tocsin.engine.operator import Around, Operator
 from tocsin.engine.snapshot import ID, answer_names, held_names, kept_events
-from tocsin.errors import StateError
+from tocsin.errors import QueryError, StateError
 from tocsin.items import Bools
 from tocsin.order.kept import unpacked
 from tocsin.order.release import Release
@@ -42,6 +42,7 @@ class CarryOver:
     """What a graph takes over from the queries before it.
 
     plans        the old queries, bound to the same schema
+    around       the operators that stand around queries
     corrects     answers may be withdrawn, so later queries must know the matches that they have read
     ordered      events come in order of time
     accept_loss  go on where a changed query lacks events; what it lacks is among `notes`
@@ -50,6 +51,7 @@ class CarryOver:
     """
 
     plans: Sequence[Plan]
+    around: Sequence[Around]
     corrects: bool
     ordered: bool
     accept_loss: bool = False
@@ -78,7 +80,7 @@ class CarryOver:
         lost = self._lost_matches(stage, new, found)
         if new.fingerprint != old.fingerprint:
             refuse_other_key(called(new, number), old, new)
-            lost = losses(old, new, ordered=self.ordered) + lost
+            lost = losses(old, new, ordered=self.ordered) + lost_around(old, new, self.around) + lost
         self.notes += admitted(called(new, number), lost, accept_loss=self.accept_loss)
 
     def _lost_matches(self, stage: Stage, new: Plan, found: dict[int, int]) -> list[str]:
@@ -102,11 +104,11 @@ class CarryOver:
         while parts and not any(part.id == ID for part in parts):  # operators around a detector
             ripe += [part.data for part in parts if part.id == RELEASE]
             parts = within("inner", parts)
-        if not parts or any(part.id.startswith(PIECE) for part in parts):
-            self.notes += admitted(
-                called(old, number), ["all of its state: the operators around it keep their own"],
-                accept_loss=self.accept_loss,
-            )  # fmt: skip
+        if any(part.id.startswith(PIECE) for part in parts):
+            lost = ["events that lie on disk: they stay there"]
+            self.notes += admitted(called(old, number), lost, accept_loss=self.accept_loss)
+            parts = [part for part in parts if not part.id.startswith(PIECE)]
+        if not parts:  # an operator stands in place of the detector, and knows no events
             return
         kept = kept_events([part for part in parts if part.id != SPILLED])
         held = [names for summary in kept.summaries for names in summary.held.values()]
@@ -122,6 +124,18 @@ class CarryOver:
             let_wait(stage, ripe)
 
 
+def bound_again(bind: Callable[[], tuple[Plan, ...]]) -> tuple[Plan, ...]:
+    """The plans of the old queries; a StateError where they cannot be read as they were."""
+    try:
+        return bind()
+    except QueryError as error:
+        raise StateError(
+            "the queries that kept the state cannot be compared with those of today",
+            detail=f"one of them is not understood any more: {error.message}",
+            hint="register the functions and declare the attributes that it uses, or start without the state",
+        ) from error
+
+
 def refuse_other_key(name: str, old: Plan, new: Plan) -> None:
     """Refuse a changed rule that keeps events apart in another way."""
     reason = other_key(old, new)
@@ -131,6 +145,12 @@ def refuse_other_key(name: str, old: Plan, new: Plan) -> None:
             detail=f"{reason}: what was kept was judged within the old key",
             hint="keep the key, or give the changed rule another name: then it begins with what comes from now on",
         )
+
+
+def lost_around(old: Plan, new: Plan, around: Sequence[Around]) -> list[str]:
+    """What the operators around a changed query know, which is more than the kept events tell."""
+    changed = around and new.fingerprint != old.fingerprint and not new.hidden
+    return ["what the operators around it have counted: they begin anew"] if changed else []
 
 
 def admitted(name: str, lost: Sequence[str], *, accept_loss: bool) -> list[str]:

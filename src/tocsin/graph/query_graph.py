@@ -285,7 +285,7 @@ class QueryGraph:
     def carry_over(self, parts: Iterable[Part], plans: Sequence[Plan], *, accept_loss: bool) -> CarryOver:
         """Restore a state that other queries have saved: what fits of it goes on, the rest is named, or refused."""
         order = self.order
-        before = CarryOver(plans, order.corrects, order.sorts, accept_loss)
+        before = CarryOver(plans, self._around, order.corrects, order.sorts, accept_loss)
         self.queries.carry_over = before
         self.restore(parts)
         said = [

@@ -28,6 +28,7 @@ from tocsin.engine.inspect import debts
 from tocsin.engine.tables import instants, with_times
 from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
+from tocsin.graph.carry_over import bound_again
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Items, advanced, end
 from tocsin.plan.block import Plan
@@ -308,7 +309,7 @@ class Session:
             if before is None:
                 graph.restore(within("graph", parts))
             else:
-                old = before(queries_of(words), known)
+                old = bound_again(lambda: before(queries_of(words), known))
                 found = graph.carry_over(within("graph", parts), old, accept_loss=accept_loss)
                 owed += self._tables(found.owed, time)
                 for (type, source), until in promised.items():  # also those about types that nobody read before

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING
 from tocsin.functions import Function, registered
-from tocsin.graph.carry_over import admitted, refuse_other_key
+from tocsin.graph.carry_over import admitted, bound_again, lost_around, refuse_other_key
 from tocsin.plan.block import Plan
 from tocsin.plan.changed_rule import called, losses, predecessors
 from tocsin.plan.facts import types_of
+from tocsin.schema import Schema
 from tocsin.shards.identity import Known
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.job import called as functions_called
@@ -65,7 +66,8 @@ def old_state(heads: Mapping[int, Head], job: Job, bind: Bind) -> OldState:
     first = numbers = 0
     for count in heads[min(heads)].layout:
         units = []
-        for known in heads[first].units.values():
+        some = next(heads[number] for number in sorted(heads) if number >= first)
+        for known in some.units.values():
             plans = _plans(known, job, bind)
             units.append(replace(units_of(plans)[0], numbers=tuple(range(numbers, numbers + len(plans)))))
             numbers += len(plans)
@@ -76,7 +78,7 @@ def old_state(heads: Mapping[int, Head], job: Job, bind: Bind) -> OldState:
 
 def _plans(known: Known, job: Job, bind: Bind) -> tuple[Plan, ...]:
     if known.texts:
-        return bind(known.texts)
+        return bound_again(lambda: bind(known.texts))
     here = [unit for each in job.shards for unit in each.group.units if unit.fingerprints == known.queries]
     if not here:
         raise StateError(
@@ -89,14 +91,23 @@ def _plans(known: Known, job: Job, bind: Bind) -> tuple[Plan, ...]:
 
 def _one_group(units: Sequence[Unit]) -> Group:
     groups = groups_of(units)
-    return groups[0] if len(groups) == 1 else Group(tuple(units))
+    if len(groups) != 1:
+        raise StateError(
+            f"the queries {', '.join(unit.name for unit in units)} shared their shards, and would not do so any more",
+            detail="a column has another type than when they were stored, so that it keeps events apart in another way",
+            hint="cast the columns to what they were, or start with a new checkpoint",
+        )
+    return groups[0]
 
 
 # --- what fits -------------------------------------------------------------------------------------------------------
 
 
-def going_on(job: Job, old: OldState, *, accept_loss: bool) -> tuple[Job, list[str]]:
-    """The job with what its units go on from; and notes: what is dropped, what is lost. Refuses what does not fit."""
+def going_on(job: Job, old: OldState, schema: Schema, *, accept_loss: bool) -> tuple[Job, list[str]]:
+    """The job with what its units go on from; and notes: what is dropped, what is lost. Refuses what does not fit.
+
+    `schema` is that of all columns of the events: the old queries may have read some that the new ones do not.
+    """
     units = [unit for each in job.shards for unit in each.group.units]
     numbered = {number: plan for unit in units for number, plan in zip(unit.numbers, unit.plans, strict=True)}
     before = [plan for unit in old.units for plan in unit.plans]
@@ -120,7 +131,7 @@ def going_on(job: Job, old: OldState, *, accept_loss: bool) -> tuple[Job, list[s
         notes += admitted(unit.name, lost, accept_loss=accept_loss)
         _seen_from_the_beginning(unit, mine[unit.name], old)
     functions = {**_functions(before), **job.functions}
-    return replace(job, before=mine, functions=functions), notes
+    return replace(job, before=mine, schema_before=schema, functions=functions), notes
 
 
 def _lost(job: Job, unit: Unit, olds: Sequence[Unit], old: OldState, matched: Mapping[int, Plan]) -> list[str]:
@@ -131,6 +142,7 @@ def _lost(job: Job, unit: Unit, olds: Sequence[Unit], old: OldState, matched: Ma
         if number in matched:
             refuse_other_key(called(plan, number), matched[number], plan)
             lost += losses(matched[number], plan, log=True)
+            lost += lost_around(matched[number], plan, job.around)
         else:
             lost += [f"events of type {type} so far: only {called(plan, number)}, which is new, reads them"
                      for type in types_of(plan) if type in unit.types and type not in there]  # fmt: skip

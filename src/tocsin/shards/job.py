@@ -57,6 +57,7 @@ class Job:
     arrival: str | None = None  # the column that says in which order rows arrived
     texts: tuple[str, ...] = ()  # of all queries, by the numbers of their plans
     before: Mapping[str, tuple[Unit, ...]] = field(default_factory=dict)  # the units that units go on from (carry_over)
+    schema_before: Schema = field(default_factory=Schema)  # ... which may have read columns that nobody reads now
     around: tuple[Around, ...] = ()  # operators that stand around the queries that answer
     memory_limit: int | None = None  # bytes for the events of a shard that are looked at as they come
     token: str = field(default_factory=lambda: uuid.uuid4().hex)  # of this very job: detectors of another are no use
@@ -111,6 +112,10 @@ class Job:
             around=self.around,
         ), numbers
 
+    def graph_before(self, units: list[Unit]) -> tuple[QueryGraph, list[int]]:
+        """Build the query graph of units that others go on from, to learn what they waited with."""
+        return replace(self, schema=self.schema_before).graph(Group(tuple(units)), units)
+
     def answers(self, numbers: list[int], changes: Iterable[ChangeBatch]) -> Iterator[pa.RecordBatch]:
         """Give the changes of the plans that answer, as batches with the columns of the result."""
         for batch in changes:
@@ -131,7 +136,7 @@ class Job:
             return self
         made = [self.graph(each.group, each.group.units)[0] for each in self.shards]
         old = [self.units_before(each.group.units) for each in self.shards]
-        made += [self.graph(Group(tuple(units)), units)[0] for units in old if units]
+        made += [self.graph_before(units)[0] for units in old if units]
         detectors = [each for graph in made for number in range(len(graph.plans)) for each in graph.detectors(number)]
         chained = any(graph.queries.chained for graph in made)
         return replace(self, kernels=packed(detectors, eids=self.columns.eid is not None or chained))

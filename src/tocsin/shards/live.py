@@ -16,7 +16,7 @@ from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Items, advanced, end, tick
 from tocsin.plan.changed_rule import predecessors
 from tocsin.shards.job import Job, Shards
-from tocsin.shards.routes import Group, Unit
+from tocsin.shards.routes import Unit
 from tocsin.shards.timed_rows import TimedRows, released
 
 
@@ -75,7 +75,7 @@ class Live:
             if cohort.since:
                 continue
             units = self.job.units_before(cohort.units)
-            old = Cohort(0, units, *self.job.graph(Group(tuple(units)), units))
+            old = Cohort(0, units, *self.job.graph_before(units))
             for items in self._items(old, blocks, guarantee, clock):
                 replay(old.graph, items)
             for number, at in predecessors(old.graph.plans, cohort.graph.plans).items():

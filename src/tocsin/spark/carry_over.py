@@ -34,7 +34,7 @@ def read_old(frame: EventFrame, job: Job, checkpoint: str, *, accept_loss: bool)
     """The state of another checkpoint, the job as it goes on from there, and what is to be said about that."""
     heads = _heads(frame.df.sparkSession, checkpoint)
     old = old_state(heads, job, lambda texts: plans_of(tuple(q for t in texts for q in parse_all(t)), frame.schema))
-    job, notes = going_on(job, old, accept_loss=accept_loss)
+    job, notes = going_on(job, old, frame.schema, accept_loss=accept_loss)
     sources_of(job, old)
     return job, old, notes
 
@@ -47,6 +47,8 @@ def carried_over(frame: EventFrame, job: Job, keep: list[str] | None, checkpoint
         for packed in Packer(job).run(batches):
             yield packed.set_column(1, "note", pa.array([note.text()] * packed.num_rows, pa.string()))
 
+    if keep is not None:  # what the old queries have read is needed once more, to learn what they waited with
+        keep = sorted({*keep, *(name for unit in old.units for name in old.known(unit).columns)})
     rows = _stored(frame, checkpoint, sum(each.count for each in old.shards))
     sent = [_sent(frame, rows, replace(job, shards=(mine,)), keep, olds) for mine, olds in sources_of(job, old)]
     df = sent[0]
