@@ -24,6 +24,7 @@ from tocsin.engine.snapshot import kept_events
 from tocsin.errors import StateError, TocsinWarning
 from tocsin.events import Event
 from tocsin.run.session import Session
+from tocsin.select.rate_limit import RateLimit
 from tocsin.testing.oracle import matches_of_all
 
 Net = Counter[tuple[str, tuple[Any, ...]]]
@@ -333,3 +334,45 @@ def kept_parts(state: bytes) -> list[list[str]]:
     """The eids of the events that a state holds."""
     parts = within("graph/intake/inner/0/operator", unpack(state))
     return [each.rows.column("eid").to_pylist() for each in kept_events(parts).events]
+
+
+# --- around the detectors --------------------------------------------------------------------------------------------
+
+
+def test_events_without_eids_go_over() -> None:
+    """They are known by their content, before the change and after it."""
+    old, new = (f"QUERY r EVENT SEQ(A a, !C c, B b) WHERE [id] AND a.v > {t} WITHIN 9" for t in (1, 3))
+    for seed in range(examples(60)):
+        events = rows(drawn(random.Random(seed), "in-order"))
+        unnamed = [{**{k: v for k, v in row.items() if k != "eid"}, "n": n} for n, row in enumerate(events)]
+        before = tocsin.query(old).stream(jit=False)
+        before.push(unnamed[:20])
+        after = tocsin.query(new).stream(jit=False, state=before.save(), carry_over=True)
+        found = Counter(match["match_id"] for match in [*after.push(unnamed[20:]), *after.close()])
+        wanted = tocsin.query(new).detect(unnamed, jit=False)
+        assert found == Counter(match["match_id"] for match in wanted if match["b"]["n"] >= 20), seed
+
+
+def test_operators_around_a_rule_begin_anew_and_say_so() -> None:
+    limit = RateLimit(1, 100, key=("id",))
+    old, new = (tocsin.query(f"EVENT SEQ(A a, B b) WHERE [id] AND a.v > {t} WITHIN 9").around(limit) for t in (1, 3))
+    before = old.stream(jit=False)
+    before.push(rows(drawn(random.Random(3), "in-order", 20)))
+    with pytest.raises(StateError, match="what the operators around it have counted"):
+        new.stream(jit=False, state=before.save(), carry_over=True)
+    with pytest.warns(TocsinWarning, match="goes on without what the operators around it have counted"):
+        new.stream(jit=False, state=before.save(), carry_over=True, accept_loss=True)
+    old.stream(jit=False, state=before.save(), carry_over=True)  # was not changed, and keeps all of it
+
+
+def test_events_on_disk_do_not_go_over_and_say_so() -> None:
+    texts = (f"EVENT SEQ(A a, B b) WHERE [id] AND a.v > {t} WITHIN 9" for t in (1, 3))
+    old, new = (tocsin.query(text) for text in texts)
+    options: dict[str, Any] = {"order": "aggressive", "memory_limit": 20_000, "jit": False}
+    before = old.stream(**options)
+    before.push([{"type": "AB"[n % 2], "time": n, "id": n % 3, "v": n % 7} for n in range(3000)])
+    with pytest.raises(StateError, match="events that lie on disk"):
+        new.stream(state=before.save(), carry_over=True, **options)
+    with pytest.warns(TocsinWarning, match="goes on without events that lie on disk"):
+        after = new.stream(state=before.save(), carry_over=True, accept_loss=True, **options)
+    assert len(after.push({"type": "B", "time": 3000, "id": 0, "v": 1})) > 0

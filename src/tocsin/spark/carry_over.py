@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from tocsin.errors import StateError
 from tocsin.lang.parser import parse_all
@@ -69,7 +70,7 @@ def _stored(frame: EventFrame, checkpoint: str, count: int) -> DataFrame:
                 yield found.append_column(OLD_SHARD, pa.repeat(pa.scalar(numbers[label], pa.int32()), len(found)))
 
     blocks = _state(frame.df.sparkSession, checkpoint, "blocks").select("key.label", "user_map_value.data")
-    return blocks.mapInArrow(unpack, frame.df.schema.add(OLD_SHARD, "int"))
+    return blocks.mapInArrow(unpack, StructType([*frame.df.schema.fields, StructField(OLD_SHARD, IntegerType())]))
 
 
 def _sent(frame: EventFrame, rows: DataFrame, job: Job, keep: list[str] | None, olds: list[Shards]) -> DataFrame:
