@@ -602,3 +602,77 @@ def test_settled_keeps_every_column_of_the_matches_that_stand(spark: SparkSessio
     assert sorted(map(tuple, bare.collect())) == [("m1", 1), ("m2", 1), ("m3", 1)]
     with pytest.raises(InputError, match="there is no column 'op'"):
         settled(log.drop("op"))
+
+
+# --- rules that change -----------------------------------------------------------------------------------------------
+
+BEFORE = """
+QUERY theft EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] AND s.tag > 3 WITHIN 300 SELECT s.tag AS tag;
+QUERY unpaid EVENT SEQ(Shelf s, Exit e, !Counter c) WHERE [tag] WITHIN 300;
+QUERY gone EVENT SEQ(Counter c, Exit e) WHERE [tag] WITHIN 50
+"""
+AFTER = """
+QUERY lamps EVENT SEQ(Lamp a, Lamp b) WHERE [tag] WITHIN 20;
+QUERY unpaid EVENT SEQ(Shelf s, Exit e, !Counter c) WHERE [tag] WITHIN 120;
+QUERY theft EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] AND s.tag > 5 WITHIN 200
+"""
+SEEN = 399  # after three files the clock is 799, and rows may come 400 late: queries have seen what ends before this
+
+
+def after_the_change() -> Counter[str]:
+    """Matches with an event that came after the change, and those that the old rule still waited with."""
+    events = EVENTS.to_pylist()
+    tills: dict[int, list[int]] = {}
+    for row in events:
+        if row["type"] == "Counter":
+            tills.setdefault(row["tag"], []).append(row["time"])
+    found: Counter[str] = Counter()
+    for match in tocsin.query(AFTER).detect(EVENTS):
+        if match["query"] == "lamps":
+            continue
+        start, end, tag = match["s"]["start"], match["e"]["end"], match["s"]["tag"]
+        paid = any(end < time <= min(start + 300, SEEN - 1) for time in tills[tag])
+        waited = match["query"] == "unpaid" and start + 300 >= SEEN and not paid
+        found[match["match_id"]] += end >= SEEN or waited
+    return +found
+
+
+def test_changed_rules_go_on_with_what_was_kept(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """A threshold, a window and a SELECT changed, a query gone and one added, on other buckets; without an eid column.
+
+    The changed ones go on; an answer that waited for its old window is given though the new one has passed.
+    """
+    later = tmp_path / "later"
+    later.mkdir()
+    for path in sorted(files.iterdir())[3:]:
+        path.rename(later / path.name)
+    options = {"order": "slack(400)", "direct": False}
+    nameless = [frame.drop("eid") for frame in (streamed(spark, files), streamed(spark, later))]
+    rows = EVENTS.drop_columns(["eid"])
+    finished(detect(nameless[0], BEFORE, buckets=2, **options), Sink("noop"), tmp_path / "a")
+    with pytest.warns(TocsinWarning, match="'gone' is gone"):
+        result = detect(nameless[1], AFTER, buckets=3, carry_over=str(tmp_path / "a"), end_of_stream=True, **options)
+    finished(result, Sink("parquet", str(tmp_path / "o")), tmp_path / "b")
+    found = spark.read.parquet(str(tmp_path / "o")).where("kind = 'match'")
+    lamps = ids(found.where("query = 'lamps'"))
+    assert lamps == Counter(
+        match["match_id"] for match in tocsin.query(AFTER).detect(rows.slice(3 * PER_FILE)) if match["query"] == "lamps"
+    )
+    assert rows_of(found.where("query <> 'lamps'")) == rows_of_expected()
+    with pytest.raises(StateError, match="kept apart by tag"):
+        detect(nameless[1], BEFORE.replace("[tag]", "[name]"), carry_over=str(tmp_path / "a"), **options)
+    wider = BEFORE.replace("WITHIN 50", "WITHIN 80").replace("> 3", "> 2")
+    with pytest.raises(StateError, match=r"(?s)theft was changed.*s\.tag > 3.*accept_loss=True"):
+        detect(nameless[1], wider, carry_over=str(tmp_path / "a"), **options)
+    with pytest.warns(TocsinWarning, match="gone goes on without events that lie more than 50 ticks back"):
+        detect(nameless[1], wider, carry_over=str(tmp_path / "a"), accept_loss=True, **options)
+
+
+def rows_of(result: DataFrame) -> Counter[tuple[str, int, int, int]]:
+    return Counter((row["query"], row.s.tag, row.start, row.end) for row in result.collect())
+
+
+def rows_of_expected() -> Counter[tuple[str, int, int, int]]:
+    wanted = after_the_change()
+    matches = [match for match in tocsin.query(AFTER).detect(EVENTS) if match["match_id"] in wanted]
+    return Counter((match["query"], match["s"]["tag"], match["start"], match["end"]) for match in matches)

@@ -120,18 +120,18 @@ ROOMS = {
     "order": "strategy lateness sort guarantees release auto settled keyed_process keyed_events rollback kept",
     "spill": "detector state budget frames runs files schedule reload snapshot",
     "select": "per_key rate_limit",
-    "graph": "query_graph stages composites tap texts",
+    "graph": "query_graph stages composites tap carry_over texts",
     "run": (
         "query query_file schemas schema_from_query files inputs bad_rows session state matches show plot sinks"
         " atomic progress"
     ),
     "shards": (
-        "routes job kernel_shipment time_slices shard_labels blocks shard live timed_rows watermark identity memories"
-        " result"
+        "routes job kernel_shipment time_slices shard_labels blocks shard live timed_rows watermark identity carried"
+        " memories result"
     ),
     "spark": (
-        "detect event_frame explain expressions shuffle batch processor stream checkpoint rescale answer_columns write"
-        " settled metrics files worker_reads setup"
+        "detect event_frame explain expressions shuffle batch processor stream checkpoint carry_over answer_columns"
+        " write settled metrics files worker_reads setup"
     ),
     "spark/worker_reads": "batch stream coercions filters routing xxhash64",
     "spark/setup": "session java launcher class_archive lifetime stderr errors",

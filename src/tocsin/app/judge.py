@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts
 from tocsin.engine.changes import Changes
+from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import stored
 from tocsin.engine.tables import variables
 from tocsin.errors import InputError, TocsinError, TocsinWarning
 from tocsin.events import Event
-from tocsin.graph.query_graph import QueryGraph, detectors_in
+from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import end
 from tocsin.lang.syntax import Query
 from tocsin.order.sort import Sort

@@ -6,7 +6,7 @@ forgotten, and which answers are certain, follows from the guarantees among the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -382,6 +382,14 @@ class Detector:
     def restore(self, parts: Iterable[Part]) -> None:
         """Take up the state that parts describe; the detector must be new."""
         saved.load(self, list(parts))
+
+
+def detectors_in(operator: Operator) -> Iterator[Detector]:
+    """The detectors inside an operator."""
+    if isinstance(operator, Detector):
+        yield operator
+    for each in operator.inner:
+        yield from detectors_in(each)
 
 
 def _tied(end: Ints, keys: list[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:

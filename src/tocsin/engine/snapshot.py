@@ -16,14 +16,14 @@ import pyarrow as pa
 from tocsin.codec import Part, as_number, as_numbers_by_name, decode, encode, reading
 from tocsin.encode.batch import Encoder, one_batch
 from tocsin.encode.content import Words, mixed, words_of
-from tocsin.encode.stored import without_nulls
+from tocsin.encode.stored import RowReader, without_nulls
 from tocsin.encode.times import ticks
 from tocsin.engine.ledger import Ledger
 from tocsin.engine.payload import Rows, whole
 from tocsin.engine.replay import replay_events
 from tocsin.errors import StateError, TocsinError
 from tocsin.events import BEGINNING
-from tocsin.items import Ints, Items, tick
+from tocsin.items import EVERY, NO_SOURCE, Ints, ItemKind, Items, Strings, control, tick
 from tocsin.items import end as end_of_stream
 
 if TYPE_CHECKING:
@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     from tocsin.engine.changes import ChangeBatch
     from tocsin.engine.detector import Detector
 
-__all__ = ["Part", "add_to_ledger", "ledger_arrays", "load", "save"]
+__all__ = [
+    "Kept",
+    "Part",
+    "add_to_ledger",
+    "answer_names",
+    "held_names",
+    "kept_events",
+    "ledger_arrays",
+    "load",
+    "save",
+]
 
 SUMMARY, EVENTS = "detector summary", "detector events"  # kinds of containers
 ID = "summary"
@@ -66,7 +76,7 @@ def _summary(detector: Detector) -> Part:
     waiting = {
         f"held/{number}": held_names(detector, branch)
         for number, branch in enumerate(detector.branches)
-        if branch.purger.by_type
+        if branch.purger.by_type or branch.program.waits
     }
     return Part(ID, detector.next, encode(SUMMARY, words, arrays=waiting | ledger_arrays(detector.ledger)))
 
@@ -92,15 +102,20 @@ def add_to_ledger(ledger: Ledger, arrays: Mapping[str, Any]) -> None:
 def held_names(detector: Detector, branch: Branch) -> Words:
     """A name for each answer that waits: what its events are called."""
     pairs = branch.waiting_rows()
-    total: Words = np.zeros(len(pairs), np.uint64)
-    if len(pairs):
-        numbers = pairs[:, 0::2]
-        order = np.argsort([branch.block.fixed.index(branch.leaf(id)) for id in branch.program.nest])
-        rows = detector.payload.rows(np.unique(numbers))
-        high, low = (each.view(np.uint64) for each in rows.names)
-        for level in order.tolist():
-            at = rows.at(numbers[:, level])
-            total = mixed(total * np.uint64(31) + mixed(mixed(high[at]) + low[at]))
+    if not len(pairs):
+        return np.zeros(0, np.uint64)
+    numbers = pairs[:, 0::2]
+    order = np.argsort([branch.block.fixed.index(branch.leaf(id)) for id in branch.program.nest])
+    return _names(detector.payload.rows(np.unique(numbers)), [numbers[:, level] for level in order.tolist()])
+
+
+def _names(rows: Rows, columns: list[Ints]) -> Words:
+    """Names of answers, from the numbers of their events at each fixed leaf."""
+    total: Words = np.zeros(len(columns[0]), np.uint64)
+    high, low = (each.view(np.uint64) for each in rows.names)
+    for column in columns:
+        at = rows.at(column)
+        total = mixed(total * np.uint64(31) + mixed(mixed(high[at]) + low[at]))
     return total
 
 
@@ -176,34 +191,58 @@ def load(detector: Detector, parts: list[Part], answers: list[ChangeBatch] | Non
     """
     if detector.next:
         raise StateError("this detector has seen events already", hint="restore into a new detector")
-    summaries = [_read_summary(detector, part) for part in parts if part.id == ID]
-    if not summaries:
-        raise StateError("the saved state has no summary part", hint="save and restore all parts together")
-    events = [_read_events(detector, part) for part in parts if part.id != ID]
-    items = _fitting(detector, events) if events else []
-    for each in items:
+    saved = kept_events(parts, detector.plan.fingerprint)
+    reader = RowReader(detector.plan.schema, detector.types, detector.strings, Strings(), detector.reads)
+    for each in saved.items(reader):
         if answers is None:
             replay_events(detector, each)
         else:
             answers += detector.push(each)
-    _resume(detector, summaries, answers)
+    _resume(detector, saved.summaries, answers)
 
 
-def _read_summary(detector: Detector, part: Part) -> Summary:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a detector has kept, for whatever query: its events, and what it knew beside them."""
+
+    events: list[SavedEvents]
+    summaries: list[Summary]
+
+    def items(self, reader: RowReader) -> list[Items]:
+        """The events in canonical order, each once, as this reader reads them: one batch, or none."""
+        return _fitting(reader, self.events) if self.events else []
+
+    def times(self, types: Sequence[str]) -> Items:
+        """What was known of time, to be pushed behind the events."""
+        said = [(ItemKind.TICK, EVERY, NO_SOURCE, clock, clock) for clock in [max(s.clock for s in self.summaries)]]
+        for code, type in enumerate(types):
+            time = min(summary.promises.get(type, BEGINNING) for summary in self.summaries)
+            if time > BEGINNING:
+                said.insert(0, (ItemKind.GUARANTEE, code, NO_SOURCE, time, time))
+        return control(*said)
+
+
+def kept_events(parts: Sequence[Part], query: str | None = None) -> Kept:
+    """Read the parts of a detector: of this query, by its fingerprint, or (None) of whatever query."""
+    summaries = [_read_summary(part, query) for part in parts if part.id == ID]
+    if not summaries:
+        raise StateError("the saved state has no summary part", hint="save and restore all parts together")
+    return Kept([_read_events(part, query) for part in parts if part.id != ID], summaries)
+
+
+def _read_summary(part: Part, query: str | None) -> Summary:
     place = f"part {part.id!r} of the saved state"
     stored = decode(part.data, SUMMARY, place)
     with reading(place):
         words = dict(stored.words)
-        if words.pop("query") != detector.plan.fingerprint:
+        if words.pop("query") != query and query is not None:
             raise StateError(
                 "the state was saved by another query",
                 detail="only SELECT may differ between the query that saved a state and the one that restores it",
                 hint="restore with the same EVENT, WHERE, WITHIN and PARTITION BY, or start afresh",
             )
         arrays = stored.arrays
-        held = {
-            number: arrays[name] for number in range(len(detector.branches)) if (name := f"held/{number}") in arrays
-        }
+        held = {int(name.removeprefix("held/")): array for name, array in arrays.items() if name.startswith("held/")}
         ledger = {name: array for name, array in arrays.items() if name.startswith("ledger/")}
         for name in ("clock", "next", "seen", "matches", "retracted"):
             as_number(words[name])
@@ -211,24 +250,21 @@ def _read_summary(detector: Detector, part: Part) -> Summary:
         return Summary(**words, held=held, ledger=ledger)
 
 
-def _read_events(detector: Detector, part: Part) -> SavedEvents:
-    place = f"part {part.id!r} of the saved state"
-    stored = decode(part.data, EVENTS, place)
-    if stored.words["query"] != detector.plan.fingerprint:
+def _read_events(part: Part, query: str | None) -> SavedEvents:
+    stored = decode(part.data, EVENTS, f"part {part.id!r} of the saved state")
+    if stored.words["query"] != query and query is not None:
         raise StateError(f"part {part.id!r} belongs to another query", hint="restore the parts of one detector only")
     return SavedEvents(stored.tables["rows"], stored.arrays["high"], stored.arrays["low"], stored.words["eid"])
 
 
-def _fitting(detector: Detector, events: Sequence[SavedEvents]) -> list[Items]:
-    """The saved events in canonical order, each once, as this detector reads them."""
+def _fitting(reader: RowReader, events: Sequence[SavedEvents]) -> list[Items]:
+    """The saved events in canonical order, each once, as this reader reads them."""
     try:
         rows = one_batch(pa.concat_tables([each.rows for each in events], promote_options="permissive"))
         high, low = np.concatenate([each.high for each in events]), np.concatenate([each.low for each in events])
         at = _in_order(rows, high, low)
         rows = without_nulls(rows.take(pa.array(at)))
-        encoder = Encoder.of_payload(
-            detector.plan.schema, detector.types, detector.strings, rows.schema, detector.reads
-        )
+        encoder = Encoder.of_payload(reader.schema, reader.types, reader.strings, rows.schema, reader.wanted)
         items = encoder.encode(rows)
     except (TocsinError, pa.ArrowException) as error:
         raise StateError(
@@ -269,7 +305,7 @@ def _resume(detector: Detector, summaries: list[Summary], answers: list[ChangeBa
         answers += due
     for number, branch in enumerate(detector.branches):
         held = [state.held[number] for state in summaries if number in state.held]
-        if answers is None and branch.purger.by_type and len(held) == len(summaries):
+        if answers is None and len(held) == len(summaries):
             branch.hold_only(np.isin(held_names(detector, branch), np.concatenate(held)))
     detector.next = max(detector.next, newest.next)
     detector.seen = sum(state.seen for state in summaries)
@@ -280,3 +316,15 @@ def _resume(detector: Detector, summaries: list[Summary], answers: list[ChangeBa
         detector.ledger.starts.clear()
         for state in summaries:
             add_to_ledger(detector.ledger, state.ledger)
+
+
+def answer_names(changes: ChangeBatch) -> Words:
+    """The names of answers: as `held_names` calls those that wait."""
+    total: Words = np.zeros(len(changes), np.uint64)
+    places = {variable.name: index for index, variable in enumerate(changes.plan.variables)}
+    for block in changes.plan.alternatives if len(changes) else ():
+        columns = [np.max([changes.fixed[places[alt.var]] for alt in leaf.alts], axis=0) for leaf in block.fixed]
+        whole = np.all([column >= 0 for column in columns], axis=0)
+        if whole.any():
+            total[whole] = _names(changes.rows, [column[whole] for column in columns])
+    return total

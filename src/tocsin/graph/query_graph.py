@@ -6,7 +6,7 @@ changes, nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -24,6 +24,7 @@ from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
 from tocsin.errors import StateError
 from tocsin.functions import Function, registered
+from tocsin.graph.carry_over import CarryOver
 from tocsin.graph.composites import Composites, check_kinds
 from tocsin.graph.stages import Stage, Stages
 from tocsin.graph.tap import Tap
@@ -281,6 +282,20 @@ class QueryGraph:
         words = {"order": self._described, "seen": self.seen, "relevant": self.relevant, "keyless": self.keyless}
         return [Part("graph", 0, encode("graph", words)), *nested("intake", self.intake.snapshot(since))]
 
+    def carry_over(self, parts: Iterable[Part], plans: Sequence[Plan], *, accept_loss: bool) -> CarryOver:
+        """Restore a state that other queries have saved: what fits of it goes on, the rest is named, or refused."""
+        order = self.order
+        before = CarryOver(plans, self._around, order.corrects, order.sorts, accept_loss)
+        self.queries.carry_over = before
+        self.restore(parts)
+        said = [
+            (ItemKind.GUARANTEE, self.types.index(type), NO_SOURCE, time, time)
+            for type, time in self.intake.guarantees.conclude()
+        ]
+        for number in before.added if said and not order.sorts else ():
+            self.stages[number].push(control(*said))
+        return before
+
     def restore(self, parts: Iterable[Part]) -> None:
         parts = list(parts)
         words = decode(only_part("graph", parts).data, "graph").words
@@ -293,11 +308,3 @@ class QueryGraph:
         self.intake.restore(within("intake", parts))
         self.seen, self.relevant = as_number(words["seen"]), as_number(words["relevant"])
         self.keyless = as_number(words.get("keyless", 0))
-
-
-def detectors_in(operator: Operator) -> Iterator[Detector]:
-    """The detectors inside an operator."""
-    if isinstance(operator, Detector):
-        yield operator
-    for each in operator.inner:
-        yield from detectors_in(each)

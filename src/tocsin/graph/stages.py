@@ -16,11 +16,12 @@ from tocsin.codec import Part, as_number, as_numbers_by_name, decode, encode, ne
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import in_time, join, parted, runs, take, with_text_eids
 from tocsin.encode.stored import RowReader, stored_rows
-from tocsin.engine.changes import QUIET, Changes
+from tocsin.engine.changes import QUIET, ChangeBatch, Changes
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.texts import joined, of_operators, of_rows
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING, END_OF_TIME
+from tocsin.graph.carry_over import CarryOver
 from tocsin.graph.composites import Composites
 from tocsin.graph.tap import Tap
 from tocsin.items import EVERY, NO_SOURCE, Ints, ItemKind, Items, control, end, guarantee
@@ -84,6 +85,7 @@ class Stages:
         self.names = AutoEids()
         self.clock = BEGINNING
         self.known: dict[str, int] = {}  # what is guaranteed of events, by type
+        self.carry_over: CarryOver | None = None  # what `restore` takes over where queries were changed
 
     @property
     def inner(self) -> tuple[Operator, ...]:
@@ -230,23 +232,41 @@ class Stages:
     def restore(self, parts: Iterable[Part]) -> None:
         parts = list(parts)
         stored = decode(only_part("stages", parts).data, "stages")
-        check_queries(stored.words["queries"], [stage.plan.fingerprint for stage in self.stages])
-        own = [decode(only_part(f"{at}/stage", parts).data, "stage") for at in range(len(self.stages))]
-        for number, (stage, mine) in enumerate(zip(self.stages, own, strict=True)):
-            held = stage.reader.all(mine.tables.values())
-            stage.operator.restore(within(f"{number}/operator", parts))
-            stage.held, stage.frontier = held, as_number(mine.words["frontier"])
-            stage.told = as_numbers_by_name(mine.words["told"])
-            if stage.tap is not None:
-                stage.tap.frontier = as_number(mine.words.get("passed", stage.frontier))
+        queries, before = stored.words["queries"], self.carry_over
+        if before is None:
+            check_queries(queries, [stage.plan.fingerprint for stage in self.stages])
+        found = dict(enumerate(range(len(queries)))) if before is None else before.matched(self.stages)
+        own = {at: decode(only_part(f"{at}/stage", parts).data, "stage") for at in found.values()}
+        held = {number: self.stages[number].reader.all(own[at].tables.values()) for number, at in found.items()}
+        for number, at in found.items():
+            stage, words, inner = self.stages[number], own[at].words, within(f"{at}/operator", parts)
+            if before is not None and before.plans[at].fingerprint != stage.plan.fingerprint:
+                before.take_over(number, stage, before.plans[at], inner)
+            else:
+                stage.operator.restore(inner)
+                stage.frontier = as_number(words["frontier"])
+                if stage.tap is not None:
+                    stage.tap.frontier = as_number(words.get("passed", stage.frontier))
+            stage.held, stage.told = held[number], as_numbers_by_name(words["told"])
         self.clock, self.known = as_number(stored.words["clock"]), as_numbers_by_name(stored.words["known"])
         self.names.restore(stored.arrays)
+        self._hand_on([] if before is None else before.owed)
+
+    def _hand_on(self, owed: Sequence[ChangeBatch]) -> None:
+        """Give answers that are owed to the queries that read them; they are pushed with what comes next."""
+        for batch in owed:
+            for stage in self.stages:
+                if batch.stage in stage.sources:
+                    stage.held.append(stage.sources[batch.stage].items(batch))
 
 
 def check_queries(saved: list[str], mine: list[str]) -> None:
     """Refuse a state that other queries have saved."""
     if saved != mine:
-        raise StateError("the state was saved by other queries", hint="restore it with the queries that saved it")
+        raise StateError(
+            "the state was saved by other queries",
+            hint="restore it with the queries that saved it, or carry over what fits: carry_over=True",
+        )
 
 
 def _ticks(items: Items) -> Items | None:

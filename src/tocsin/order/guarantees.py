@@ -47,6 +47,11 @@ class Guarantees:
         self.sources, self.promised, self.settled = set(old.sources), dict(old.promised), dict(old.settled)
         self.backwards, self.unknown = old.backwards, old.unknown
 
+    def conclude(self) -> list[tuple[str, int]]:
+        """What follows for each type by now, also for those that were not read when it was promised."""
+        self._grown(self.types)
+        return [(type, self.settled[type]) for type in self.types if type in self.settled]
+
     def meet(self, sources: Iterable[str]) -> None:
         """Events of these sources have come: from now on their promises count."""
         self.sources.update(sources)

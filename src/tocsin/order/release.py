@@ -5,18 +5,20 @@ Paper: Li 2010, 4.4: results in order of their last event, then of the one befor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable, Mapping
+from heapq import heapify, heappop, heappush
 from itertools import count
 
 import numpy as np
 
 from tocsin.codec import Part, nested, only_part, within
+from tocsin.encode.content import Words
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.snapshot import answer_names
 from tocsin.engine.texts import of_operators
 from tocsin.functions import Function
-from tocsin.items import Ints, Items
+from tocsin.items import Bools, Ints, Items
 from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
 
@@ -43,17 +45,29 @@ class Release:
         if items.single:  # the short way does not say how far time has passed
             items = items.copy()  # type: ignore[attr-defined]
         found = self._next.push(items)
-        self._wait(found)
+        self.wait(found)
         out: list[ChangeBatch] = []
         while self.waiting and self.waiting[0][0][0] <= found.frontier:
             _, _, batch, row = heappop(self.waiting)
             out.append(batch.pick(np.array([row])))
         return Changes(out, found.frontier, found.late)
 
-    def _wait(self, changes: Iterable[ChangeBatch]) -> None:
+    def wait(self, changes: Iterable[ChangeBatch]) -> None:
+        """Let answers wait for their turn."""
         for batch in changes:
             for row, key in enumerate(_keys(batch)):
                 heappush(self.waiting, (key, next(self._numbers), batch, row))
+
+    @property
+    def names(self) -> Words:
+        """The names of the answers that wait (`engine/snapshot`)."""
+        called = {id(batch): answer_names(batch) for _, _, batch, _ in self.waiting}
+        return np.array([called[id(batch)][row] for _, _, batch, row in self.waiting], np.uint64)
+
+    def hold_only(self, wanted: Callable[[Words], Bools]) -> None:
+        """Let go of the answers that wait, but for those that are wanted by their names."""
+        self.waiting = [each for each, stays in zip(self.waiting, wanted(self.names).tolist(), strict=True) if stays]
+        heapify(self.waiting)
 
     def snapshot(self, since: int = 0) -> list[Part]:
         waiting = [(batch, row) for _, _, batch, row in sorted(self.waiting, key=lambda each: each[:2])]
@@ -64,7 +78,7 @@ class Release:
         waiting = unpacked(only_part("release", parts).data, self._plan, self._functions)
         self._next.restore(within("inner", parts))
         self.waiting = []
-        self._wait([] if waiting is None else [waiting])
+        self.wait([] if waiting is None else [waiting])
 
 
 def _keys(batch: ChangeBatch) -> list[tuple[int, ...]]:

@@ -172,6 +172,11 @@ _PRECEDENCE = {"or": 1, "and": 2, "not": 3, **dict.fromkeys(("=", "<>", "<", "<=
                "+": 6, "-": 6, "*": 7, "/": 7, "%": 7}  # fmt: skip
 
 
+def condition(plan: Plan, expr: Bound) -> str:
+    """A condition of a plan in the notation of queries."""
+    return _expr(expr, _Text(plan).names)
+
+
 def _expr(expr: Bound, names: dict[int, str], least: int = 0) -> str:
     """A bound expression in the notation of queries."""
     match expr:

@@ -15,11 +15,12 @@ import pyarrow as pa
 from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.engine.changes import Changes
+from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import describe
 from tocsin.engine.operator import Around
 from tocsin.engine.tables import first_rows, joined, net, with_times
 from tocsin.errors import QueryError, TocsinError, TocsinWarning
-from tocsin.graph.query_graph import QueryGraph, detectors_in
+from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import end as end_of_stream
 from tocsin.lang.fluent import FluentPattern, FluentQuery
 from tocsin.lang.parser import parse_all
@@ -259,6 +260,8 @@ class Query:
         clock: str | int | Clock | None = None,
         endless: bool = True,
         state: bytes | None = None,
+        carry_over: bool = False,
+        accept_loss: bool = False,
     ) -> Session:
         """A live session: push events as they come, get their matches at once.
 
@@ -271,7 +274,9 @@ class Query:
         With a `clock` ("30 s": how long an event may take to arrive) `Session.heartbeat` lets time pass where no event
         comes, so that absences are answered in a quiet stream, too.
         Without a `schema` the attributes are learnt from the events. A query that could answer only at the end of the
-        stream is refused, unless `endless` is False. `state` is what `Session.save` gave.
+        stream is refused, unless `endless` is False. `state` is what `Session.save` gave. With `carry_over` it may be
+        that of other queries, which were changed since: what fits goes on, what does not is refused and named, or with
+        `accept_loss` named in a warning (docs/changing-rules.md).
         """
         check_order(order)
         check_unit(time_unit)
@@ -315,9 +320,18 @@ class Query:
         asks = frozenset(guessed_schema(self.queries).common)
         declared = None if known is None else declared_fields(known)
         rows = StreamRows(columns, frozenset(self.types()), asks, refuses, declared)
-        session = Session(build, columns, reading=rows, schema=known, shown=shown, on_match=on_match, clock=timer)
+        session = Session(
+            build, columns, reading=rows, schema=known, shown=shown, on_match=on_match, clock=timer,
+            texts=map(str, self.queries),
+        )  # fmt: skip
+
+        def before(texts: list[str], found: Schema) -> tuple[Plan, ...]:
+            queries = tuple(each for text in texts for each in parse_all(text))
+            return plans_of(queries, found) if known else expecting(queries, found)[1]
+
         if state is not None:
-            session.restore(state)
+            for note in session.restore(state, before if carry_over else None, accept_loss=accept_loss):
+                warnings.warn(note, TocsinWarning, stacklevel=2)
         return session
 
 

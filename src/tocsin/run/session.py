@@ -22,13 +22,16 @@ from tocsin.encode.forms import TICKS
 from tocsin.encode.objects import from_values
 from tocsin.encode.row import LentRow, RowEncoder
 from tocsin.encode.times import read_texts, ticks
-from tocsin.engine.changes import QUIET, Changes
+from tocsin.engine.changes import QUIET, ChangeBatch, Changes
+from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import debts
 from tocsin.engine.tables import instants, with_times
 from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
-from tocsin.graph.query_graph import QueryGraph, detectors_in
+from tocsin.graph.carry_over import bound_again
+from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Items, advanced, end
+from tocsin.plan.block import Plan
 from tocsin.run.clock import Clock
 from tocsin.run.inputs import as_table
 from tocsin.run.matches import Matches
@@ -39,6 +42,7 @@ from tocsin.schema import Schema
 
 NOTHING = Matches([])
 Build = Callable[[Schema, bool], QueryGraph]  # for a schema; whether match ids cover times
+Bind = Callable[[list[str], Schema], tuple[Plan, ...]]  # the queries of texts, for a schema
 
 
 class Session:
@@ -54,6 +58,7 @@ class Session:
         shown: tuple[int, ...] = (0,),
         on_match: Callable[[dict[str, Any]], None] | None = None,
         clock: Clock | None = None,
+        texts: Iterable[str] = (),
     ) -> None:
         self._lock = RLock()  # one push at a time, whichever thread it comes from
         self._build = build
@@ -64,6 +69,8 @@ class Session:
         self._shown = shown
         self._on_match = on_match
         self._clock = clock
+        self._texts = list(texts)  # the queries, saved with the state so that changed ones can be compared with them
+        self._owed: list[pa.Table] = []  # answers of the time before queries were changed, to be given with the next
         self._timed_ids = True
         self._graph = build(schema, True) if schema is not None else None
         self._rows: RowEncoder | None = None
@@ -288,27 +295,31 @@ class Session:
                 "schema": None if graph is None or self._schema is None else schema_words(self._schema),
                 "timed_ids": self._timed_ids,
                 "rows": self._reading.words(),
+                "queries": self._texts,
             }
             shown = {} if self._time is None else {"time": pa.table({"time": pa.array([], self._time)})}
+            shown |= {f"owed/{at}": table for at, table in enumerate(self._owed)}
             own = Part("session", 0, encode("session", words, shown))
             return pack([own, *([] if graph is None else nested("graph", graph.snapshot()))])
 
-    def restore(self, state: bytes) -> None:
+    def restore(self, state: bytes, before: Bind | None = None, *, accept_loss: bool = False) -> tuple[str, ...]:
         """Take up a saved state; the session must be new and of the same queries.
 
-        The graph is made anew with the saved state, so a state that is refused leaves the session as it was.
+        With `before`, which binds the queries that saved it, they may have been changed since (`graph/carry_over`);
+        what is to be said about that is returned. The graph is made anew with the saved state, so a state that is
+        refused leaves the session as it was.
         """
         if self._graph is not None and self._graph.seen:
             raise StateError("this session has seen events already", hint="restore into a new session")
         with self._lock, reading():
             mark = self._reading.mark()
             try:
-                self._take_up(unpack(state))
+                return self._take_up(unpack(state), before, accept_loss=accept_loss)
             except BaseException:
                 self._reading.reset(mark)
                 raise
 
-    def _take_up(self, parts: list[Part]) -> None:
+    def _take_up(self, parts: list[Part], before: Bind | None, *, accept_loss: bool) -> tuple[str, ...]:
         stored = decode(only_part("session", parts).data, "session")
         words = stored.words
         schema = None if words["schema"] is None else schema_from(words["schema"])
@@ -320,13 +331,24 @@ class Session:
         elif schema is not None:  # saved before sessions kept this
             self._reading.assume(schema.common.values())
         graph, timed = self._graph, words.get("timed_ids", False)  # a state of 0.2 keeps its ids
+        owed = [table for name, table in stored.tables.items() if name.startswith("owed/")]
+        notes: tuple[str, ...] = ()
         if schema is not None:
-            declared = self._schema if self._declared else None
-            graph = self._build(_open_schema(schema) if declared is None else declared, timed)
-            graph.restore(within("graph", parts))
+            known = self._schema if self._declared and self._schema is not None else _open_schema(schema)
+            graph = self._build(known, timed)
+            if before is None:
+                graph.restore(within("graph", parts))
+            else:
+                old = bound_again(lambda: before(queries_of(words), known))
+                found = graph.carry_over(within("graph", parts), old, accept_loss=accept_loss)
+                owed += self._tables(found.owed, time)
+                for (type, source), until in promised.items():  # also those about types that nobody read before
+                    owed += self._tables(graph.push(graph.guarantee(type, until, source)), time)
+                notes = tuple(found.notes)
         self._graph, self._advanced, self._promised, self._time = graph, passed, promised, time
         self._schema = self._schema if self._declared else schema
-        self._timed_ids = timed
+        self._timed_ids, self._owed = timed, owed
+        return notes
 
     def _open(self) -> None:
         if self._closed:
@@ -364,14 +386,22 @@ class Session:
     # --- results ---
 
     def _matches(self, changes: Changes) -> Matches:
-        tables = [batch.table() for stage in self._shown for batch in changes if batch.stage == stage]
+        tables = self._tables(changes, self._time)
+        if self._owed:
+            tables, self._owed = [*self._owed, *tables], []
         if not tables:
             return NOTHING
-        found = Matches([with_times(table, self._time) for table in tables], self.counters)
+        found = Matches(tables, self.counters)
         if self._on_match is not None:
             for match in found:
                 self._on_match(match)
         return found
+
+    def _tables(self, changes: Iterable[ChangeBatch], time: pa.DataType | None) -> list[pa.Table]:
+        """The changes of the queries that report, query by query."""
+        batches = list(changes)
+        shown = [batch for stage in self._shown for batch in batches if batch.stage == stage]
+        return [with_times(batch.table(), time) for batch in shown]
 
     def _ticks(self, time: int | datetime) -> int:
         if isinstance(time, int) and not isinstance(time, bool):
@@ -382,6 +412,17 @@ class Session:
         if problems:
             raise InputError(problems[0][1])
         return int(values[0])
+
+
+def queries_of(words: Mapping[str, Any]) -> list[str]:
+    """The texts of the queries that saved a state."""
+    if "queries" not in words:
+        raise StateError(
+            "the state does not say which queries saved it, so no others can carry it over",
+            detail="it was saved before changed queries could go on",
+            hint="restore it with its own queries and save it again; then change them",
+        )
+    return list(words["queries"])
 
 
 def _open_schema(schema: Schema) -> Schema:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 
 from tocsin.codec import VERSION, as_record, check_version, reading
 from tocsin.errors import StateError
@@ -18,11 +18,15 @@ PLACE = "the checkpoint"
 
 @dataclass(slots=True)
 class Known:
-    """What a checkpoint knows of a unit: its queries, the first block it saw, and the columns stored for it."""
+    """What a checkpoint knows of a unit: its queries, the first block it saw, and the columns stored for it.
+
+    `queries` are fingerprints, `texts` the queries themselves, to compare changed ones with.
+    """
 
     queries: list[str]
     since: int
     columns: dict[str, str]
+    texts: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -51,10 +55,12 @@ def admit(known: Mapping[str, Known], here: Mapping[str, Known]) -> dict[str, Kn
             raise StateError(
                 f"the checkpoint belongs to another query: {name!r} has changed or is missing",
                 detail=f"this job has {', '.join(sorted(here))}; only SELECT may change, and queries may be added",
-                hint="go on with the queries that wrote the checkpoint, or start with a new checkpoint",
+                hint="go on with the queries that wrote the checkpoint, or begin a new one with what fits of this one: "
+                "detect(..., carry_over=OLD)",
             )
         _fitting(name, old.columns, here[name].columns)
-    return {**here, **known}
+    told = {name: replace(old, texts=old.texts or here[name].texts) for name, old in known.items()}
+    return {**here, **told}
 
 
 def _fitting(name: str, stored: Mapping[str, str], needed: Mapping[str, str]) -> None:

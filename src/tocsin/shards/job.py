@@ -55,6 +55,9 @@ class Job:
     columns_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # for each unit what it reads, with types
     strategy: Strategy = IN_ORDER  # what detectors do about events that come late
     arrival: str | None = None  # the column that says in which order rows arrived
+    texts: tuple[str, ...] = ()  # of all queries, by the numbers of their plans
+    before: Mapping[str, tuple[Unit, ...]] = field(default_factory=dict)  # the units that units go on from (carry_over)
+    schema_before: Schema = field(default_factory=Schema)  # ... which may have read columns that nobody reads now
     around: tuple[Around, ...] = ()  # operators that stand around the queries that answer
     clock: bool = False  # time passes also where no event comes
     memory_limit: int | None = None  # bytes for the events of a shard that are looked at as they come
@@ -77,8 +80,17 @@ class Job:
     @property
     def identity(self) -> Identity:
         units = [unit for each in self.shards for unit in each.group.units]
-        known = {unit.name: Known(unit.fingerprints, 0, dict(self.columns_of[unit.name])) for unit in units}
-        return Identity(known, self.layout, self.clock)
+        return Identity({unit.name: self.known_unit(unit) for unit in units}, self.layout, self.clock)
+
+    def known_unit(self, unit: Unit, since: int = 0) -> Known:
+        """What a checkpoint keeps of a unit, to compare a later job with."""
+        texts = [self.texts[number] for number in unit.numbers] if self.texts else []
+        return Known(unit.fingerprints, since, dict(self.columns_of[unit.name]), texts)
+
+    def units_before(self, units: Iterable[Unit]) -> list[Unit]:
+        """The old units that some units go on from, each once; their matches are at home wherever they are found."""
+        found = {old.numbers: old for unit in units for old in self.before.get(unit.name, ())}
+        return [replace(old, homes=()) for old in found.values()]
 
     def of_shard(self, number: int) -> Shards:
         return next(each for each in self.shards if each.first <= number < each.first + each.count)
@@ -101,6 +113,10 @@ class Job:
             around=self.around,
         ), numbers
 
+    def graph_before(self, units: list[Unit]) -> tuple[QueryGraph, list[int]]:
+        """Build the query graph of units that others go on from, to learn what they waited with."""
+        return replace(self, schema=self.schema_before).graph(Group(tuple(units)), units)
+
     def answers(self, numbers: list[int], changes: Iterable[ChangeBatch]) -> Iterator[pa.RecordBatch]:
         """Give the changes of the plans that answer, as batches with the columns of the result."""
         for batch in changes:
@@ -120,6 +136,8 @@ class Job:
         if not self.jit:
             return self
         made = [self.graph(each.group, each.group.units)[0] for each in self.shards]
+        old = [self.units_before(each.group.units) for each in self.shards]
+        made += [self.graph_before(units)[0] for units in old if units]
         detectors = [each for graph in made for number in range(len(graph.plans)) for each in graph.detectors(number)]
         chained = any(graph.queries.chained for graph in made)
         return replace(self, kernels=packed(detectors, eids=self.columns.eid is not None or chained))

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.engine.replay import replay
 from tocsin.events import BEGINNING, END_OF_TIME
+from tocsin.graph.carry_over import hold, only_waiting, waiting_in
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Items, advanced, end, tick
+from tocsin.plan.changed_rule import predecessors
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.routes import Unit
 from tocsin.shards.timed_rows import TimedRows, released
@@ -22,6 +25,7 @@ class Cohort:
     """The units that began with the same block, as one query graph; `held` rows wait for the guarantee."""
 
     since: int
+    units: list[Unit]
     graph: QueryGraph
     numbers: list[int]
     held: list[TimedRows] = field(default_factory=list)
@@ -36,7 +40,7 @@ class Live:
         for unit in shards.group.units:
             by_since.setdefault(since[unit.name], []).append(unit)
         self.cohorts = [
-            Cohort(block, *job.graph(shards.group, units, timed_ids=timed_ids))
+            Cohort(block, units, *job.graph(shards.group, units, timed_ids=timed_ids))
             for block, units in sorted(by_since.items())
         ]
 
@@ -46,30 +50,64 @@ class Live:
 
     def take(self, blocks: Sequence[tuple[int, TimedRows]], guarantee: int, clock: int) -> Iterator[pa.RecordBatch]:
         """Push numbered blocks of rows, then what is known of time; give the answers with the columns of the result."""
-        for cohort, items in self._items(blocks, guarantee, clock):
-            yield from self.job.answers(cohort.numbers, cohort.graph.push(items))
+        for cohort in self.cohorts:
+            for items in self._items(cohort, blocks, guarantee, clock):
+                yield from self.job.answers(cohort.numbers, cohort.graph.push(items))
 
     def replay(self, blocks: Sequence[tuple[int, TimedRows]], guarantee: int, clock: int) -> None:
         """Push blocks again whose answers were given when the rows came."""
-        for cohort, items in self._items(blocks, guarantee, clock):
-            replay(cohort.graph, items)
+        for cohort in self.cohorts:
+            for items in self._items(cohort, blocks, guarantee, clock):
+                replay(cohort.graph, items)
+
+    def take_over(
+        self, blocks: Sequence[tuple[int, TimedRows]], guarantee: int, clock: int
+    ) -> tuple[list[pa.RecordBatch], list[str]]:
+        """Push blocks that were stored for queries which have been changed since (`graph/carry_over`).
+
+        Gives the answers that the old queries still waited with and that are due by the changed ones; and the names of
+        answers that only the changed ones would wait with: the old ones have decided them.
+        """
+        owed: list[pa.RecordBatch] = []
+        decided: list[str] = []
+        for cohort in self.cohorts:
+            due = [c for items in self._items(cohort, blocks, guarantee, clock) for c in cohort.graph.push(items)]
+            if cohort.since:
+                continue
+            units = self.job.units_before(cohort.units)
+            old = Cohort(0, units, *self.job.graph_before(units))
+            for items in self._items(old, blocks, guarantee, clock):
+                replay(old.graph, items)
+            for number, at in predecessors(old.graph.plans, cohort.graph.plans).items():
+                operator, waiting = cohort.graph.stages[number].operator, waiting_in(old.graph.stages[at].operator)
+                names = waiting_in(operator)
+                decided += [f"{name:x}" for name in names[~np.isin(names, waiting)].tolist()]
+                mine = [batch for batch in due if batch.stage == number]
+                owed += self.job.answers(cohort.numbers, only_waiting(number, operator, mine, waiting))
+        return owed, decided
+
+    def forget(self, decided: Sequence[str]) -> None:
+        """Wait no more with answers that were decided before queries were changed; replaying the log finds them."""
+        names = np.array([int(name, 16) for name in decided], np.uint64)
+        for cohort in self.cohorts if decided else ():
+            for stage in cohort.graph.stages:
+                hold(stage.operator, lambda mine: ~np.isin(mine, names))
 
     def _items(
-        self, blocks: Sequence[tuple[int, TimedRows]], guarantee: int, clock: int
-    ) -> Iterator[tuple[Cohort, Items]]:
-        """Give what each cohort is told. A strategy that sorts sees only rows before the guarantee, others see all."""
-        for cohort in self.cohorts:
-            mine = [rows for number, rows in blocks if number >= cohort.since and len(rows)]
-            if self.job.strategy.sorts:
-                ripe, cohort.held = released([*cohort.held, *mine], guarantee)
-                if ripe is not None:
-                    yield cohort, cohort.graph.encode(ripe)
-            else:
-                for rows in mine:
-                    yield cohort, cohort.graph.encode(self._arranged(rows))
-                yield cohort, tick(clock)
-            if guarantee > BEGINNING:
-                yield cohort, end() if guarantee >= END_OF_TIME else advanced(guarantee - 1)
+        self, cohort: Cohort, blocks: Sequence[tuple[int, TimedRows]], guarantee: int, clock: int
+    ) -> Iterator[Items]:
+        """Give what a cohort is told. A strategy that sorts sees only rows before the guarantee, others see all."""
+        mine = [rows for number, rows in blocks if number >= cohort.since and len(rows)]
+        if self.job.strategy.sorts:
+            ripe, cohort.held = released([*cohort.held, *mine], guarantee)
+            if ripe is not None:
+                yield cohort.graph.encode(ripe)
+        else:
+            for rows in mine:
+                yield cohort.graph.encode(self._arranged(rows))
+            yield tick(clock)
+        if guarantee > BEGINNING:
+            yield end() if guarantee >= END_OF_TIME else advanced(guarantee - 1)
 
     def _arranged(self, block: TimedRows) -> pa.RecordBatch:
         """Return the rows of a block by arrival, or by time where no column tells the arrival."""

@@ -12,6 +12,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -78,6 +79,9 @@ class Head:
     blocks: list[StoredBlock] = field(default_factory=list)
     order: str = ""  # the strategy, where it is not to sort
     memories: list[bytes] = field(default_factory=list)  # what operators know beyond the events
+    changed: bool = False  # the stored events were kept for queries that have been changed since, and not yet looked at
+    decided: list[str] = field(default_factory=list)  # answers that were decided before queries changed, by name
+    decided_until: int = BEGINNING  # ... and when nobody asks about them any more
     timed_ids: bool = False  # match ids cover the times of events; a checkpoint of 0.2 keeps those that do not
 
     @property
@@ -112,6 +116,7 @@ class Shard:
         self.shards = job.of_shard(number)
         data = store.read_head()
         self.head = Head(uuid.uuid4().hex, timed_ids=True) if data is None else Head.read(data)
+        self._owed: list[pa.RecordBatch] = []  # answers of the time before queries were changed
         self._admit()
 
     def batch(
@@ -126,6 +131,7 @@ class Shard:
         if head.closed:
             raise StateError("the stream was closed and now goes on", hint="start with a new checkpoint")
         live = self._revived()
+        owed = self._owed
         before, events, keyless, bad = head.guarantee, 0, 0, []
         for note in notes:
             events += note.events
@@ -138,7 +144,7 @@ class Shard:
         rows, late = self._accepted(list(tables), before)
         answers = live.take(self._append(rows), head.guarantee, head.clock)
         found = 0
-        for answer in answers:
+        for answer in chain(owed, answers):
             found += answer.num_rows
             yield answer
         self._commit(live)
@@ -151,7 +157,7 @@ class Shard:
         live = self._revived()
         self.head.guarantee, self.head.closed = END_OF_TIME, True
         found = 0
-        for answer in live.take([], END_OF_TIME, self.head.clock):
+        for answer in chain(self._owed, live.take([], END_OF_TIME, self.head.clock)):
             found += answer.num_rows
             yield answer
         self._remove(self.head.blocks)
@@ -166,9 +172,12 @@ class Shard:
         head = self.head
         head.clocks, head.guarantee = dict(note.clocks), guarantee
         rows, _ = self._accepted(tables, BEGINNING)
-        self._append(rows)
-        for known in head.units.values():
-            known.since = 0
+        self._append(rows, whole=True)  # also what only the queries before could still need
+        for name, known in head.units.items():
+            known.since = 0 if name in self.job.before else head.next
+        changed = [unit for unit in self.shards.group.units if unit.name in self.job.before]
+        old = {print for unit in self.job.units_before(changed) for print in unit.fingerprints}
+        head.changed = any(not old.issuperset(unit.fingerprints) for unit in changed)
         self.store.write_head(head.data())
 
     # --- queries and their state ---
@@ -185,7 +194,7 @@ class Shard:
                 hint="keep the order, or start with a new checkpoint",
             )
         head.order = order
-        here = {unit.name: Known(unit.fingerprints, head.next, dict(self.job.columns_of[unit.name])) for unit in units}
+        here = {unit.name: self.job.known_unit(unit, head.next) for unit in units}
         head.units = admit(head.units, here)
         if head.layout:
             check_layout(head.layout, self.job.layout, sources=self.job.columns.source is not None)
@@ -203,9 +212,19 @@ class Shard:
             since = {name: known.since for name, known in head.units.items()}
             live, missed = Live(self.job, self.shards, since, timed_ids=head.timed_ids), head.blocks
         blocks = [(block.number, self._rows(block)) for block in missed if block.size]
+        if head.changed:
+            self._take_over(live, blocks)
+            return live
         with remembered(live.graphs, head.memories):
             live.replay(blocks, head.guarantee, head.clock)
+        live.forget(head.decided)
         return live
+
+    def _take_over(self, live: Live, blocks: list[tuple[int, TimedRows]]) -> None:
+        """Let changed queries go on with what was stored for those before them."""
+        head, reach = self.head, reach_of(self.shards.group.units)
+        self._owed, head.decided = live.take_over(blocks, head.guarantee, head.clock)
+        head.changed, head.decided_until = False, END_OF_TIME if reach is None else head.guarantee + reach
 
     def _missed(self, live: Live) -> list[StoredBlock] | None:
         """Return the blocks that these detectors have not seen; None if they must replay the whole log instead."""
@@ -217,6 +236,8 @@ class Shard:
 
     def _commit(self, live: Live) -> None:
         self._forget()
+        if self.head.guarantee > self.head.decided_until:
+            self.head.decided = []
         self.head.memories = memories(live.graphs)
         self.store.write_head(self.head.data())
         live.next, live.token = self.head.next, self.head.token
@@ -247,7 +268,7 @@ class Shard:
         told = [described(plain.rows, at) for at in np.flatnonzero(first).tolist()]
         return plain.only(~late), told
 
-    def _append(self, rows: TimedRows | None) -> list[tuple[int, TimedRows]]:
+    def _append(self, rows: TimedRows | None, *, whole: bool = False) -> list[tuple[int, TimedRows]]:
         """Append the rows to the log as a new block; a batch without rows is a block too, since guarantees moved."""
         head = self.head
         head.token = uuid.uuid4().hex[:16]
@@ -255,7 +276,7 @@ class Shard:
         if rows is None or not len(rows):
             head.blocks.append(StoredBlock(number, BEGINNING, head.token))
             return []
-        lasting = self._lasting(rows)
+        lasting = rows if whole else self._lasting(rows)
         data, last = b"", BEGINNING
         if len(lasting):
             data = as_bytes(uncoded(pa.Table.from_batches([lasting.rows]), self.job.columns.type), stored=True)

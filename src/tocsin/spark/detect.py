@@ -28,9 +28,9 @@ from tocsin.shards.routes import Group, groups_of, units_of
 from tocsin.shards.time_slices import Slices, cut, margins
 from tocsin.shards.watermark import FORMS, Slack, parse_order
 from tocsin.spark.batch import detect_batch
+from tocsin.spark.carry_over import carried_over, read_old
 from tocsin.spark.event_frame import EventFrame, EventTable, column, open_frame
 from tocsin.spark.heartbeats import heartbeats
-from tocsin.spark.rescale import carried_over
 from tocsin.spark.setup.errors import server_told
 from tocsin.spark.setup.jvm import NoJvmError, cores, is_remote, most_cores
 from tocsin.spark.setup.session import same_python
@@ -57,6 +57,7 @@ class Prepared:
     order: Slack | None
     closing: bool
     carry_over: str | None = None
+    accept_loss: bool = False
     beats: DataFrame | None = None  # what a clock says
     direct: tuple[Files, Job] | None = None  # the files that workers read themselves, and the job cut by time
     file_stream: FileStream | None = None  # where workers read the files of a stream
@@ -74,14 +75,23 @@ class Prepared:
         if self.direct is not None:
             files, cut_in_time = self.direct
             return detect_files(files, cut_in_time.compiled(), self.frame.df.sparkSession)
-        job = self.job.compiled()
         if self.order is None:
-            return detect_batch(self.frame, self.sent, job)
-        before = None if self.carry_over is None else carried_over(self.frame, job, self.keep, self.carry_over)
+            return detect_batch(self.frame, self.sent, self.job.compiled())
+        job, initial = self._begin()
         source, beats = self.file_stream or self.sent, self.beats
-        result = detect_stream(source, job, self.order, closing=self.closing, initial=before, beats=beats)
+        result = detect_stream(source, job, self.order, closing=self.closing, initial=initial, beats=beats)
         setattr(result, JOB, job)  # so that `start` can compare it with a checkpoint
         return result
+
+    def _begin(self) -> tuple[Job, DataFrame | None]:
+        """The job of a stream, and the state that it begins with."""
+        if self.carry_over is None:
+            return self.job.compiled(), None
+        job, old, notes = read_old(self.frame, self.job, self.carry_over, accept_loss=self.accept_loss)
+        for note in notes:
+            warnings.warn(note, TocsinWarning, stacklevel=4)
+        job = job.compiled()
+        return job, carried_over(self.frame, job, self.keep, self.carry_over, old)
 
 
 @server_told()
@@ -110,6 +120,7 @@ def prepare(
     end_of_stream: bool = False,
     direct: bool = True,
     carry_over: str | None = None,
+    accept_loss: bool = False,
     jit: bool = True,
 ) -> Prepared:
     """Check all arguments of `detect` and plan the work; nothing is read or started."""
@@ -127,7 +138,8 @@ def prepare(
     known = _known(frame) if unknown == "error" else None
     count = _buckets(frame, buckets)
     job, keep = plan_job(frame, plans, shown, buckets=count, jit=jit, keep_bad=bad_rows == "keep", known=known)
-    job = replace(job, around=asked.operators, clock=beats is not None)
+    texts = tuple(map(str, asked.queries))
+    job = replace(job, around=asked.operators, texts=texts, clock=beats is not None)
     for each in job.shards:  # what does not fit is told here, not by a worker
         job.graph(each.group, each.group.units)
     if strategy is not None:
@@ -139,7 +151,9 @@ def prepare(
     files, streamed, detour = _read_by_workers(frame, job, keep, buckets) if direct else (None, None, "direct=False")
     if files is None:
         job = _divided(frame, job, buckets)
-    return Prepared(frame, plans, job, keep, strategy, end_of_stream, carry_over, beats, files, streamed, detour)
+    return Prepared(
+        frame, plans, job, keep, strategy, end_of_stream, carry_over, accept_loss, beats, files, streamed, detour
+    )
 
 
 def _check_session(frame: EventFrame) -> None:
@@ -177,8 +191,9 @@ def detect(*arguments: Any, **options: Any) -> DataFrame:
     bad_rows     "fail" or "keep": rows without time or type end the job, or become rows of kind "bad"
     end_of_stream  close the stream when an availableNow run has read everything, and settle what waits
     direct       False: Spark reads the files, also where workers could read them themselves
-    carry_over   the checkpoint of an earlier stream whose state this one begins with, with other buckets perhaps; the
-                 source must go on where the earlier one stopped
+    carry_over   the checkpoint of an earlier stream whose state this one begins with, with other buckets or changed
+                 queries perhaps (docs/changing-rules.md); the source must go on where the earlier one stopped
+    accept_loss  with `carry_over`, go on where a changed query needs events that were not kept; a warning names them
     jit          False: nothing is compiled; for small inputs, and to look closer at a query
     """
     prepared = prepare(*arguments, **options)

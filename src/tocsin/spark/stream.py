@@ -56,8 +56,8 @@ def detect_stream(
     """The matches of a stream, with late rows and metrics as rows of their own kind.
 
     `source` is rows with their shards, or the files behind the stream where workers read them. `initial` is what
-    another checkpoint held (`rescale`), `beats` what a clock says (`heartbeats`). `shard` is what each shard does with
-    a batch (the benchmark puts an idle one there).
+    another checkpoint held (`carry_over`), `beats` what a clock says (`heartbeats`). `shard` is what each shard does
+    with a batch (the benchmark puts an idle one there).
     """
     _suited(source.df.sparkSession)
     labels = labels_of(job.count)

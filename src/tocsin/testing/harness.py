@@ -24,12 +24,12 @@ from tocsin.codec import pack, unpack
 from tocsin.encode import Columns, from_dicts, infer_schema
 from tocsin.encode.row import RowEncoder
 from tocsin.engine.changes import ChangeBatch, Changes
-from tocsin.engine.detector import Detector
+from tocsin.engine.detector import Detector, detectors_in
 from tocsin.engine.inspect import stored
 from tocsin.engine.operator import Around, Counters, Operator
 from tocsin.events import Event
 from tocsin.functions import Function, registered
-from tocsin.graph.query_graph import QueryGraph, detectors_in
+from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import ItemKind, Items, end
 from tocsin.lang.parser import parse_all
 from tocsin.lang.syntax import Query
