@@ -232,6 +232,9 @@ def bind_all(
     Of several queries, one without a name is called by its place: `query 1`, `query 2`.
     """
     derived: dict[str, Mapping[str, Field]] = {}
+    titles = {place: f"query {place + 1}" for place, query in enumerate(queries) if query.name is None}
+    taken = dict.fromkeys(titles.values(), "what a query without a name is called")
+    taken |= dict.fromkeys(schema.types, "an event type")
     broken: set[str] = set()
     plans: list[Plan] = []
     errors: list[QueryError] = []
@@ -239,7 +242,7 @@ def bind_all(
         reads = {leaf.type for leaf in leaves_of(query.pattern)}
         later = {other.name for other in queries[number:] if other.name is not None}
         try:
-            _check_reads(query, later - schema.types.keys() - derived.keys(), schema, derived, broken)
+            _check_names(query, later - schema.types.keys() - derived.keys(), taken)
             if reads & broken:
                 continue
             plan = bind(query, _extended(schema, derived, reads), functions)
@@ -247,7 +250,10 @@ def bind_all(
             errors.append(error)
             broken |= {query.name} if query.name else set()
             continue
-        title = plan.title or (f"query {number + 1}" if len(queries) > 1 else "")
+        finally:
+            if query.name is not None:
+                taken.setdefault(query.name, "a query above")
+        title = titles.get(number, plan.title) if len(queries) > 1 else plan.title
         plans.append(replace(plan, title=title, notes=plan.notes + _unread(query, queries[number + 1 :])))
         if query.name is not None:
             derived[query.name] = schema_of(plan)
@@ -272,16 +278,15 @@ def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads:
     return replace(schema, intervals=True, eid=Kind.TEXT) if reads & derived.keys() else schema
 
 
-def _check_reads(
-    query: Query, later: set[str], schema: Schema, derived: Mapping[str, Mapping[str, Field]], broken: set[str]
-) -> None:
+def _check_names(query: Query, later: set[str], taken: Mapping[str, str]) -> None:
+    """Refuse to read what comes later, and a name that means something else: `taken` says what."""
     problems = []
     for leaf in leaves_of(query.pattern):
         if leaf.type in later:
             what = "its own matches" if leaf.type == query.name else f"the query {leaf.type}, which comes later"
             problems.append(Problem(f"the query reads {what}", leaf.span, None, "a query can read queries above it"))
-    if query.name is not None and (query.name in schema.types or query.name in derived or query.name in broken):
-        what = "an event type" if query.name in schema.types else "a query above"
+    if query.name in taken:
+        what = taken[query.name]
         problems.append(Problem(f"{query.name} is already {what}", query.span, None, "give the query another name"))
     if problems:
         raise QueryError(problems, query.text)
