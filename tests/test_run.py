@@ -379,10 +379,14 @@ def test_control_characters_are_not_sent_to_the_terminal():
 def test_errors_can_be_written_and_obeyed_by_no_terminal(odd, tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_bytes(f'{{"type":"A","time":null,"k":"{odd}"}}\n'.encode("utf-8", "surrogatepass"))
-    told = [pytest.raises(TocsinError, detect, "EVENT A a", path)]
-    told.append(pytest.raises(TocsinError, detect, "EVENT A a", [{"type": "A", "time": None, "k": odd}]))
-    told.append(pytest.raises(TocsinError, tocsin.query, f"EVENT A a WHERE a.v = 1 AND `{odd}` ="))
-    for error in told:
+    rows = [{"type": "A", "time": None, "k": odd}]
+    for ask in (
+        lambda: detect("EVENT A a", path),
+        lambda: detect("EVENT A a", rows),
+        lambda: tocsin.query(f"EVENT A a WHERE a.v = 1 AND `{odd}` ="),
+    ):
+        with pytest.raises(TocsinError) as error:
+            ask()
         assert all(line.isprintable() for line in str(error.value).splitlines())
 
 

@@ -285,7 +285,7 @@ def _check_names(query: Query, later: set[str], taken: Mapping[str, str]) -> Non
         if leaf.type in later:
             what = "its own matches" if leaf.type == query.name else f"the query {leaf.type}, which comes later"
             problems.append(Problem(f"the query reads {what}", leaf.span, None, "a query can read queries above it"))
-    if query.name in taken:
+    if query.name is not None and query.name in taken:
         what = taken[query.name]
         problems.append(Problem(f"{query.name} is already {what}", query.span, None, "give the query another name"))
     if problems:
