@@ -12,6 +12,7 @@ is used.
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,6 +34,7 @@ MAGIC = b"TOCSIN"
 VERSION = 2  # of all that is stored, whatever its kind; 0.2 was the first release with a container
 HEADER = struct.Struct("<6sH16sQIB3x")  # magic, version, digest, length of all, length of the head, digest used
 DIGEST = slice(8, 24)
+NUMBERS = re.compile(r"[<|][biuf][1248]")  # the arrays that are written
 ALIGNED = 64  # where sections begin, so that Arrow and NumPy read them in place
 # Digests: for what is kept long, for what is stored with every batch, and none for what only travels between processes,
 # where the carrier looks after it. They differ in several bits, so that damage does not make one of another.
@@ -188,9 +190,9 @@ def _read(view: memoryview, place: str) -> tuple[str, Decoded]:
 
 def _array(section: memoryview, dtype: str, shape: list[int]) -> AnyArray:
     """An array of its own: kernels are compiled for arrays that can be written."""
-    stored = np.dtype(dtype)
-    if stored.kind not in "biuf":
+    if not NUMBERS.fullmatch(dtype):  # NumPy reads much more, and evaluates some of it
         raise ValueError(f"an array holds {dtype!r}")
+    stored = np.dtype(dtype)
     whole: AnyArray = np.frombuffer(section, stored).reshape(shape).astype(stored.newbyteorder("="))
     return whole
 

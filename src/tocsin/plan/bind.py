@@ -27,6 +27,7 @@ from tocsin.plan.where import Context, check_mentions, filled, impossible
 from tocsin.schema import Field, Kind, Schema
 
 MOST_STEPS = 80  # leaves of one alternative, negated ones included
+MOST_LEVELS = 90  # of those, and of CASEs that stand in one another, which count twice
 
 
 def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None = None) -> Plan:
@@ -77,7 +78,7 @@ def _plan(query: Query, tree: Part, context: Context) -> Plan:
 
 
 def _check_size(query: Query, blocks: list[Block], problems: Problems) -> None:
-    """Generated code nests a loop for each step, and Python reads a hundred levels of indentation."""
+    """Generated code nests a loop for each step and two ifs for a CASE, and Python reads a hundred levels."""
     most = max((sum(len(each.leaves) for each in blocks_below(block)) for block in blocks), default=0)
     if most > MOST_STEPS:
         problems.add(
@@ -85,6 +86,17 @@ def _check_size(query: Query, blocks: list[Block], problems: Problems) -> None:
             query.pattern.span,
             hint="name a part of it with QUERY, and use that name as an event type",
         )
+    nested = _case_depth(query)
+    if most + 2 * nested > MOST_LEVELS:
+        problems.add(
+            f"CASE inside CASE, {nested} levels deep, is too much for a pattern of {most} steps",
+            None if query.where is None else query.where.span,
+            hint="write one CASE with more branches: they are tried one after the other",
+        )
+
+
+def _case_depth(node: object) -> int:
+    return isinstance(node, syntax.CaseWhen) + max(map(_case_depth, syntax.children(node)), default=0)
 
 
 def fingerprint(named_query: Query) -> str:
