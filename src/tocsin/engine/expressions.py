@@ -113,9 +113,8 @@ class Scribe:
         """
         match expr:
             case Op("and" | "or" as op, args):
-                yes, no = zip(*(self.truth(arg) for arg in args), strict=True)
-                other = "or" if op == "and" else "and"
-                return f"({f' {op} '.join(yes)})", f"({f' {other} '.join(no)})"
+                pairs, other = [self.truth(arg) for arg in args], "or" if op == "and" else "and"
+                return f"({f' {op} '.join(yes for yes, _ in pairs)})", f"({f' {other} '.join(no for _, no in pairs)})"
             case Op("not", (arg,)):
                 yes, no = self.truth(arg)
                 return no, yes
