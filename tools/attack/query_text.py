@@ -43,7 +43,8 @@ def nested(random: Random) -> str:
             f"EVENT A a WHERE {'CASE WHEN a.v = 1 THEN ' * deep}1{' ELSE 2 END' * deep} = 1",
             f"EVENT A a WHERE {'CASE WHEN ' * deep}a.v{' IN (0, 1, 2) THEN 1 ELSE 2 END' * deep} = 1",
             f"EVENT A a WHERE {'(' * deep}a.v = 1{') = (a.v = 2)' * deep}",
-            f"EVENT A a SELECT {'(' * deep}a.v = 1{') = (a.v = 2)' * deep} AS c, {'nullif(' * deep}a.v{', 5)' * deep} AS d",
+            f"EVENT A a SELECT {'(' * deep}a.v = 1{') = (a.v = 2)' * deep} AS c",
+            f"EVENT A a SELECT {'nullif(' * deep}a.v{', 5)' * deep} AS c",
             f"EVENT A a SELECT {', '.join(f'a.v + {n} AS c{n}' for n in many)}",
             ";".join(f"QUERY q{n} EVENT {f'q{n - 1}' if n else 'A'} x" for n in range(min(depth, 70))),
         )
