@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -846,6 +847,18 @@ def test_a_text_that_names_a_file_here_is_refused(tmp_path, monkeypatch):
 
 
 # --- files that are written ----------------------------------------------------------------------------------------
+
+
+def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path, monkeypatch):
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patched:
+            patched.delattr(os, "umask")  # it belongs to the whole process, other threads too
+            with whole_file(tmp_path / "out.csv") as part:
+                part.write_text("new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o640
 
 
 def test_a_file_that_is_written_again_keeps_its_mode(tmp_path):
