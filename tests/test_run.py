@@ -870,6 +870,14 @@ def test_a_file_that_is_written_again_keeps_its_mode(tmp_path):
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
 
 
+def test_links_in_a_circle_are_refused_and_stay(tmp_path):
+    path = tmp_path / "loop.csv"
+    path.symlink_to(path)
+    with pytest.raises(InputError, match="leads to itself"), whole_file(path) as part:
+        part.write_text("new")
+    assert path.is_symlink()
+
+
 @pytest.mark.parametrize("dangling", [False, True])
 def test_a_link_is_followed_and_stays(tmp_path, dangling):
     (tmp_path / "there").mkdir()

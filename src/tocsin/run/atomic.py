@@ -18,6 +18,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(path)
     if target.is_symlink():  # the link stays, and what it points to is written
         target = Path(os.path.realpath(target))
+        if target.is_symlink():
+            raise InputError(f"{path} is a link that leads to itself", hint="give the name of a file to write")
     if target.is_dir():
         raise InputError(f"{target} is a directory", hint="give the name of a file to write")
     if target.exists() and not target.is_file():  # a device or a pipe: nothing to rename
