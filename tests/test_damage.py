@@ -19,6 +19,7 @@ from tocsin.codec import decode, encode, pack, unpack
 from tocsin.codec.snapshot_parts import Part
 from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.shards.shard import Head
+from tocsin.shards.timed_rows import TimedRows, released
 
 TABLE = pa.table({"type": ["A", "B"] * 4, "time": list(range(8)), "k": ["x" * 3] * 8})
 QUERY = tocsin.query("EVENT SEQ(A a, B b) WHERE [k] WITHIN 100")
@@ -101,7 +102,12 @@ def test_what_unpacks_to_far_more_than_it_takes_is_refused():
         decode(holding(streamed(many, options=pa.ipc.IpcWriteOptions(compression="zstd"))), "test")
 
 
-@pytest.mark.parametrize("head", [b"[" * 100_000, b'["test", {}, [["array", "a", 8, "O", [1]]]]', b"5", b"[1, 2]"])
+ARRAYS = [
+    f'["test", {{}}, [["array", "a", 8, {dtype}, [1]]]]'.encode() for dtype in ('"O"', '"<i8,"', '",i8"', "5", '"M8"')
+]
+
+
+@pytest.mark.parametrize("head", [b"[" * 100_000, *ARRAYS, b"5", b"[1, 2]"])
 def test_heads_that_lie_are_refused(head):
     header = form.HEADER.pack(form.MAGIC, form.VERSION, bytes(16), 0, len(head), form.CRC)
     with pytest.raises(StateError, match="damaged"):
@@ -170,6 +176,13 @@ def test_the_head_of_a_shard_with_another_kind_of_value_is_refused(name, value):
     assert Head.read(encode("shard", stored.words)) == Head("stream")
     with pytest.raises(StateError, match="is damaged"):
         Head.read(encode("shard", {**stored.words, name: value}))
+
+
+def test_blocks_of_a_log_whose_kinds_differ_are_refused():
+    numbers = (np.array([1, 2]), np.array([3, 4], np.uint64))
+    held = [TimedRows(pa.record_batch({"id": pa.array(each)}), np.array([1, 2])) for each in numbers]
+    with pytest.raises(StateError, match="is damaged"):
+        released(held, 9)
 
 
 @pytest.mark.parametrize("time", [2**63 - 1, -(2**63), 2**62 + 2**61, "1", 1.5, True])

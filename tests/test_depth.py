@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,37 @@ def test_a_case_of_many_branches(count: int) -> None:
     expected = [i for i in range(40) if i * 30 + 5 < count and (i * 30 + 5) % 7 == 3]
     query.check(events)
     assert sorted(match["a"]["start"] for match in query.detect(events, jit=False)) == expected
+
+
+NESTS = {  # how deep each may be, and its text
+    "CASE in THEN": (30, "CASE WHEN a.v = 1 THEN ", "1", " ELSE 2 END", " = 1"),
+    "CASE in ELSE": (30, "CASE WHEN a.v = 7 THEN 3 ELSE ", "1", " END", " = 1"),
+    "CASE in WHEN": (30, "CASE WHEN ", "a.v = 1", " THEN 1 ELSE 2 END = 1", ""),
+    "truth = truth": (55, "(", "a.v = 1", ") = (a.v = 1)", ""),
+    "truth IS NULL": (28, "((", "a.v = 1", ") = (a.v = 2)) IS NULL", " OR a.v = 1"),
+    "IN": (5, "CASE WHEN ", "a.v", " IN (0, 1, 2) THEN 1 ELSE 2 END", " = 1"),
+    "BETWEEN": (5, "CASE WHEN ", "a.v", " BETWEEN 0 AND 5 THEN 1 ELSE 2 END", " = 1"),
+    "NOT IN": (5, "(", "a.v = 1", ") NOT IN (a.v = 2, a.v = 3)", ""),
+    "nullif": (5, "nullif(", "a.v", ", 5)", " = 1"),
+}
+
+
+@pytest.mark.parametrize("nest", NESTS.values(), ids=NESTS)
+@pytest.mark.parametrize("depth", [5, 28, 55])
+@pytest.mark.parametrize("pattern", ["A a", "SEQ(A a, B b)"])
+def test_nested_expressions_run_or_are_refused_at_binding(nest: tuple[Any, ...], depth: int, pattern: str) -> None:
+    most, before, inner, after, last = nest
+    text = f"EVENT {pattern} WHERE {before * depth}{inner}{after * depth}{last}"
+    text = text if pattern == "A a" else text.replace("a.v", "(a.v + b.v)")
+    rows = [{"type": "A", "time": 1, "v": 1}, {"type": "B", "time": 2, "v": 0}]
+    if depth > most:
+        with pytest.raises(QueryError, match=r"too large|too much|too deeply"):
+            tocsin.query(text).check(rows)
+        return
+    query = tocsin.query(text)
+    assert len(query.source(rows)) < 500_000  # a nest that doubles with each level has millions
+    events = [Event(type, time, time, time, {"v": v}) for type, time, v in (("A", 1, 1), ("B", 2, 0))]
+    assert len(query.detect(rows, jit=False)) == len(matches(query.queries[0], events))
 
 
 def test_what_is_shallow_stays_as_it_is() -> None:

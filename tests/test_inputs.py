@@ -501,7 +501,9 @@ def test_what_is_written_differently_is_not_silently_equal(tmp_path, one, other)
     assert len(PAIRS.detect(same, jit=False)) == 1
 
 
-@pytest.mark.parametrize(("one", "other"), [("7", " 7"), ("0", "0"), ("0.5", "0.50"), ("true", "True"), ("-1", "-1")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("7", " 7"), ("0", "0"), ("0.5", "0.50"), ("true", "True"), ("-1", "-1"), ("+7", "7")]
+)
 def test_numbers_and_truths_are_equal_however_they_are_spaced(tmp_path, one, other):
     path = csv_file(tmp_path, f"type,time,k\nA,1,{one}\nB,2,{other}\n")
     assert len(PAIRS.detect(path, jit=False)) == 1
@@ -516,14 +518,16 @@ def test_whole_numbers_beyond_64_bits_are_bad_rows(tmp_path):
     assert len(PAIRS.detect(path, jit=False, schema={"*": {"k": "text"}})) == 1
 
 
-def test_whole_numbers_beyond_floats_are_bad_rows_among_floats(tmp_path):
-    path = csv_file(tmp_path, f"type,time,k\nA,1,{2**53 + 1}\nB,2,{2**53}\nA,3,0.5\nB,4,1e300\n")
+@pytest.mark.parametrize("sign", ["", "+"])
+def test_whole_numbers_beyond_floats_are_bad_rows_among_floats(tmp_path, sign):
+    path = csv_file(tmp_path, f"type,time,k\nA,1,{sign}{2**53 + 1}\nB,2,{2**53}\nA,3,0.5\nB,4,1e300\n")
     with pytest.raises(InputError, match="line 2: 'k' is too large to be a float exactly"):
         PAIRS.detect(path, jit=False)
 
 
-def test_the_largest_whole_numbers_stay_exact(tmp_path):
-    path = csv_file(tmp_path, f"type,time,k\nA,1,{2**63 - 1}\nB,2,{2**63 - 2}\nB,3,{2**63 - 1}\nA,4,\n")
+@pytest.mark.parametrize("sign", ["", "+"])
+def test_the_largest_whole_numbers_stay_exact(tmp_path, sign):
+    path = csv_file(tmp_path, f"type,time,k\nA,1,{sign}{2**63 - 1}\nB,2,{2**63 - 2}\nB,3,{2**63 - 1}\nA,4,\n")
     assert [match["end"] for match in PAIRS.detect(path, jit=False)] == [3]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -281,6 +282,10 @@ def test_a_hidden_query_reports_only_if_all_are_asked_for():
 def test_queries_without_a_name_are_told_apart():
     assert {match["query"] for match in detect(f"{PLAIN}; {TRAILING}")} == {"query 1", "query 2"}
     assert {match["query"] for match in detect(PLAIN)} == {""}
+    for text in ("QUERY `query 2` EVENT A a; EVENT B b", "EVENT A a; QUERY `query 1` EVENT B b"):
+        with pytest.raises(QueryError, match=r"query \d is already what a query without a name is called"):
+            tocsin.query(text).check()
+    assert {match["query"] for match in detect("QUERY `query 2` EVENT A a; QUERY x EVENT B b")} == {"query 2", "x"}
 
 
 def test_composites_are_intervals_with_the_selected_columns():
@@ -371,8 +376,39 @@ def test_long_results_are_cut_in_notebooks():
 
 
 def test_control_characters_are_not_sent_to_the_terminal():
-    text = repr(detect("EVENT A a", [{"type": "A", "time": 1, "t": "\x1b[31mred"}]))
+    text = repr(detect("EVENT A a", [{"type": "A", "time": 1, "t": "\x1b[31mred", "\x1b[0m": 1}]))
     assert "\x1b" not in text
+    assert "\x1b" not in repr(detect("EVENT A a SELECT a.t AS `\x1b[0m`", [{"type": "A", "time": 1, "t": 1}]))
+    (note, *_) = detect("EVENT Shelf a", [{"type": "Shelff\x1b", "time": 1}]).notes
+    assert "did you mean Shelff\\x1b" in note
+
+
+@pytest.mark.parametrize("odd", ["\x1b[31m", "\ud800", "\x9b31m", "\u202e"])
+def test_errors_can_be_written_and_obeyed_by_no_terminal(odd, tmp_path):
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(f'{{"type":"A","time":null,"k":"{odd}"}}\n'.encode("utf-8", "surrogatepass"))
+    rows = [{"type": "A", "time": None, "k": odd}]
+    for ask in (
+        lambda: detect("EVENT A a", path),
+        lambda: detect("EVENT A a", rows),
+        lambda: tocsin.query(f"EVENT A a WHERE a.v = 1 AND `{odd}` ="),
+    ):
+        with pytest.raises(TocsinError) as error:
+            ask()
+        assert all(line.isprintable() for line in str(error.value).splitlines())
+
+
+def test_errors_underline_what_they_mean_beside_odd_characters():
+    with pytest.raises(QueryError) as error:
+        tocsin.query("EVENT A a WHERE a.`\x1b` = 1 AND a.v ? 1")
+    line, carets, *_ = [line for line in str(error.value).splitlines() if line.startswith("  |")]
+    assert line[carets.index("^") - 4 :].startswith("a.v ? 1")
+
+
+@pytest.mark.parametrize("given", [b"EVENT A a", 5, None])
+def test_what_is_no_query_is_refused(given):
+    with pytest.raises(TocsinError, match="a query cannot be made from"):
+        tocsin.query(given)
 
 
 def test_repeated_variables_are_shown_with_their_number():
@@ -820,6 +856,18 @@ def test_a_text_that_names_a_file_here_is_refused(tmp_path, monkeypatch):
 # --- files that are written ----------------------------------------------------------------------------------------
 
 
+def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path, monkeypatch):
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patched:
+            patched.delattr(os, "umask")  # it belongs to the whole process, other threads too
+            with whole_file(tmp_path / "out.csv") as part:
+                part.write_text("new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o640
+
+
 def test_a_file_that_is_written_again_keeps_its_mode(tmp_path):
     path = tmp_path / "out.csv"
     path.write_text("old")
@@ -827,6 +875,14 @@ def test_a_file_that_is_written_again_keeps_its_mode(tmp_path):
     with whole_file(path) as part:
         part.write_text("new")
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+
+
+def test_links_in_a_circle_are_refused_and_stay(tmp_path):
+    path = tmp_path / "loop.csv"
+    path.symlink_to(path)
+    with pytest.raises(InputError, match="leads to itself"), whole_file(path) as part:
+        part.write_text("new")
+    assert path.is_symlink()
 
 
 @pytest.mark.parametrize("dangling", [False, True])

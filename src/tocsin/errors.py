@@ -70,14 +70,27 @@ class TocsinWarning(UserWarning):
     """Something that is counted and goes on: an event behind a promise, say."""
 
 
+def printable(text: str) -> str:
+    """Spell out what a terminal would obey or could not write: control characters, halves of surrogate pairs.
+
+    >>> printable("café \\x1b[31m")
+    'café \\\\x1b[31m'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 def _lines(problem: Problem, text: str = "") -> list[str]:
-    lines = [f"error: {problem.message}"]
+    lines = [f"error: {printable(problem.message)}"]
     if problem.span is not None and text:
         lines += _underlined(text, problem.span.start, problem.span.end)
     if problem.detail:
-        lines.append(f"  reason: {problem.detail}")
+        lines.append(f"  reason: {printable(problem.detail)}")
     if problem.hint:
-        lines.append(f"  hint: {problem.hint}")
+        lines.append(f"  hint: {printable(problem.hint)}")
     return lines
 
 
@@ -94,10 +107,11 @@ def _underlined(text: str, start: int, end: int) -> list[str]:
     last = text.find("\n", start)
     last = len(text) if last < 0 else last
     row = text.count("\n", 0, start) + 1
-    line = text[first:last].expandtabs(1)
-    width = max(1, min(end, last) - start)
+    before, under, after = (
+        printable(part.expandtabs(1)) for part in (text[first:start], text[start : min(end, last)], text[end:last])
+    )
     return [
         f"  line {row}, column {start - first + 1}",
-        f"  | {line}",
-        f"  | {' ' * (start - first)}{'^' * width}",
+        f"  | {before}{under}{after}",
+        f"  | {' ' * len(before)}{'^' * max(1, len(under))}",
     ]

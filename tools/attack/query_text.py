@@ -24,7 +24,7 @@ SMALL = 5  # leaves that the oracle answers quickly
 def nested(random: Random) -> str:
     """Return a text that is deep or long in one place."""
     depth = random.choice((2, 10, 70, 300, 3000))
-    many = range(min(depth, 1200))
+    many, deep = range(min(depth, 1200)), min(depth, 55)
     return random.choice(
         (
             f"EVENT A a WHERE {'(' * depth}a.v = 1{')' * depth}",
@@ -40,6 +40,11 @@ def nested(random: Random) -> str:
             f"EVENT SEQ({', '.join(f'A a{n}' for n in range(min(depth, 90)))}) WITHIN 3",
             f"EVENT SEQ(A a, {'!SEQ(B, ' * min(depth, 40)}C{')' * min(depth, 40)}, D d)",
             f"EVENT OR({', '.join(f'SEQ(A a{n}, B b{n})' for n in range(min(depth, 70)))})",
+            f"EVENT A a WHERE {'CASE WHEN a.v = 1 THEN ' * deep}1{' ELSE 2 END' * deep} = 1",
+            f"EVENT A a WHERE {'CASE WHEN ' * deep}a.v{' IN (0, 1, 2) THEN 1 ELSE 2 END' * deep} = 1",
+            f"EVENT A a WHERE {'(' * deep}a.v = 1{') = (a.v = 2)' * deep}",
+            f"EVENT A a SELECT {'(' * deep}a.v = 1{') = (a.v = 2)' * deep} AS c",
+            f"EVENT A a SELECT {'nullif(' * deep}a.v{', 5)' * deep} AS c",
             f"EVENT A a SELECT {', '.join(f'a.v + {n} AS c{n}' for n in many)}",
             ";".join(f"QUERY q{n} EVENT {f'q{n - 1}' if n else 'A'} x" for n in range(min(depth, 70))),
         )

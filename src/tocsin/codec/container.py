@@ -190,7 +190,7 @@ def _read(view: memoryview, place: str) -> tuple[str, Decoded]:
 
 def _array(section: memoryview, dtype: str, shape: list[int]) -> AnyArray:
     """An array of its own: kernels are compiled for arrays that can be written."""
-    if not NUMBERS.fullmatch(dtype):  # asked first: NumPy evaluates parts of longer descriptions
+    if not NUMBERS.fullmatch(dtype):  # NumPy reads much more, and evaluates some of it
         raise ValueError(f"an array holds {dtype!r}")
     stored = np.dtype(dtype)
     whole: AnyArray = np.frombuffer(section, stored).reshape(shape).astype(stored.newbyteorder("="))

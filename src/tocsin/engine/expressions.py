@@ -106,6 +106,29 @@ class Scribe:
                 return self.same("!=", left, right)
         return self.bool_value(expr, "== 0")
 
+    def truth(self, expr: Bound) -> tuple[str, str]:
+        """The conditions that expr is TRUE and that it is FALSE; what they have in common is computed once.
+
+        Asked one after the other, a nest of comparisons between truths would double with each level.
+        """
+        match expr:
+            case Op("and" | "or" as op, args):
+                pairs, other = [self.truth(arg) for arg in args], "or" if op == "and" else "and"
+                return f"({f' {op} '.join(yes for yes, _ in pairs)})", f"({f' {other} '.join(no for _, no in pairs)})"
+            case Op("not", (arg,)):
+                yes, no = self.truth(arg)
+                return no, yes
+            case Op("is_null", (arg,)):
+                null = self.temporary(self.is_null(arg))
+                return null, f"(not {null})"
+            case Op(op, (left, right)) if op in COMPARED:
+                yes, no = self.comparisons((op, OPPOSITE[op]), left, right)
+                return yes, no
+            case Lit() | Op("same"):
+                return self.true(expr), self.false(expr)
+        value, known = self.value(expr)
+        return f"({both(known, f'{value} == 1')})", f"({both(known, f'{value} == 0')})"
+
     def bool_value(self, expr: Bound, test: str) -> str:
         value, known = self.value(expr)
         return f"({both(known, f'{value} {test}')})"
@@ -114,7 +137,8 @@ class Scribe:
         if isinstance(expr, Ref):
             known = self.names.bound(expr)
         elif expr.kind is Kind.BOOL and _is_logic(expr):
-            return f"(not ({self.true(expr)} or {self.false(expr)}))"
+            yes, no = self.truth(expr)
+            return f"(not ({yes} or {no}))"
         else:
             _, known = self.value(expr)
         return f"(not ({known}))" if known else "False"
@@ -125,22 +149,29 @@ class Scribe:
         return f"({both(self.names.bound(left), self.names.bound(right), f'{x} {test} {y}')})"
 
     def compared(self, op: str, left: Bound, right: Bound) -> str:
-        """left op right is TRUE. With NaN every comparison is false here, which is what null needs."""
+        """left op right is TRUE."""
+        return self.comparisons((op,), left, right)[0]
+
+    def comparisons(self, ops: tuple[str, ...], left: Bound, right: Bound) -> list[str]:
+        """left op right is TRUE, for each op. With NaN every comparison is false here, which is what null needs."""
         if Kind.NULL in (left.kind, right.kind):
-            return "False"
+            return ["False"] * len(ops)
         if left.kind is Kind.FLOAT and right.kind is not Kind.FLOAT:
-            left, right, op = right, left, MIRRORED[op]
+            left, right, ops = right, left, tuple(MIRRORED[op] for op in ops)
         (x, known_x), (y, known_y) = self.value(left), self.value(right)
         if right.kind is Kind.FLOAT and left.kind is not Kind.FLOAT:
             way = self.temporary(f"compare({x}, {y})")
-            test = EXACT[op].format(way=way)
-        elif left.kind is Kind.TEXT and op not in ("=", "<>"):
-            test = f"RK[{x}] {COMPARED[op]} RK[{y}]"
-        elif left.kind is Kind.FLOAT and op == "<>":
-            test = f"({x} < {y} or {x} > {y})"
+            tests = [EXACT[op].format(way=way) for op in ops]
+        elif left.kind is Kind.TEXT and ops[0] not in (
+            "=",
+            "<>",
+        ):  # an op and its opposite are both of rank, or neither
+            tests = [f"RK[{x}] {COMPARED[op]} RK[{y}]" for op in ops]
         else:
-            test = f"{x} {COMPARED[op]} {y}"
-        return f"({both(known_x, known_y, test)})"
+            apart = f"({x} < {y} or {x} > {y})"  # of floats: NaN differs from nothing
+            floats = left.kind is Kind.FLOAT
+            tests = [apart if floats and op == "<>" else f"{x} {COMPARED[op]} {y}" for op in ops]
+        return [f"({both(known_x, known_y, test)})" for test in tests]
 
     # --- values -------------------------------------------------------------------------------------------------
 
@@ -167,9 +198,7 @@ class Scribe:
         raise AssertionError(expr)
 
     def logic_value(self, expr: Op) -> Valued:
-        yes, no = self.fresh(), self.fresh()
-        self.emit(f"{yes} = {self.true(expr)}")
-        self.emit(f"{no} = {self.false(expr)}")
+        yes, no = (self.temporary(condition) for condition in self.truth(expr))
         return f"(1 if {yes} else 0)", f"({yes} or {no})"
 
     def operation(self, expr: Op) -> Valued:

@@ -27,6 +27,7 @@ from tocsin.plan.where import Context, check_mentions, filled, impossible
 from tocsin.schema import Field, Kind, Schema
 
 MOST_STEPS = 80  # leaves of one alternative, negated ones included
+MOST_LEVELS = 90  # of those, and of CASEs that stand in one another, which count twice
 
 
 def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None = None) -> Plan:
@@ -77,7 +78,7 @@ def _plan(query: Query, tree: Part, context: Context) -> Plan:
 
 
 def _check_size(query: Query, blocks: list[Block], problems: Problems) -> None:
-    """Generated code nests a loop for each step, and Python reads a hundred levels of indentation."""
+    """Generated code nests a loop for each step and two ifs for a CASE, and Python reads a hundred levels."""
     most = max((sum(len(each.leaves) for each in blocks_below(block)) for block in blocks), default=0)
     if most > MOST_STEPS:
         problems.add(
@@ -85,6 +86,17 @@ def _check_size(query: Query, blocks: list[Block], problems: Problems) -> None:
             query.pattern.span,
             hint="name a part of it with QUERY, and use that name as an event type",
         )
+    nested = _case_depth(query)
+    if most + 2 * nested > MOST_LEVELS:
+        problems.add(
+            f"CASE inside CASE, {nested} levels deep, is too much for a pattern of {most} steps",
+            None if query.where is None else query.where.span,
+            hint="write one CASE with more branches: they are tried one after the other",
+        )
+
+
+def _case_depth(node: object) -> int:
+    return isinstance(node, syntax.CaseWhen) + max(map(_case_depth, syntax.children(node)), default=0)
 
 
 def fingerprint(named_query: Query) -> str:
@@ -232,6 +244,9 @@ def bind_all(
     Of several queries, one without a name is called by its place: `query 1`, `query 2`.
     """
     derived: dict[str, Mapping[str, Field]] = {}
+    titles = {place: f"query {place + 1}" for place, query in enumerate(queries) if query.name is None}
+    taken = dict.fromkeys(titles.values(), "what a query without a name is called")
+    taken |= dict.fromkeys(schema.types, "an event type")
     broken: set[str] = set()
     plans: list[Plan] = []
     errors: list[QueryError] = []
@@ -239,7 +254,7 @@ def bind_all(
         reads = {leaf.type for leaf in leaves_of(query.pattern)}
         later = {other.name for other in queries[number:] if other.name is not None}
         try:
-            _check_reads(query, later - schema.types.keys() - derived.keys(), schema, derived, broken)
+            _check_names(query, later - schema.types.keys() - derived.keys(), taken)
             if reads & broken:
                 continue
             plan = bind(query, _extended(schema, derived, reads), functions)
@@ -247,7 +262,10 @@ def bind_all(
             errors.append(error)
             broken |= {query.name} if query.name else set()
             continue
-        title = plan.title or (f"query {number + 1}" if len(queries) > 1 else "")
+        finally:
+            if query.name is not None:
+                taken.setdefault(query.name, "a query above")
+        title = titles.get(number, plan.title) if len(queries) > 1 else plan.title
         plans.append(replace(plan, title=title, notes=plan.notes + _unread(query, queries[number + 1 :])))
         if query.name is not None:
             derived[query.name] = schema_of(plan)
@@ -272,16 +290,15 @@ def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads:
     return replace(schema, intervals=True, eid=Kind.TEXT) if reads & derived.keys() else schema
 
 
-def _check_reads(
-    query: Query, later: set[str], schema: Schema, derived: Mapping[str, Mapping[str, Field]], broken: set[str]
-) -> None:
+def _check_names(query: Query, later: set[str], taken: Mapping[str, str]) -> None:
+    """Refuse to read what comes later, and a name that means something else: `taken` says what."""
     problems = []
     for leaf in leaves_of(query.pattern):
         if leaf.type in later:
             what = "its own matches" if leaf.type == query.name else f"the query {leaf.type}, which comes later"
             problems.append(Problem(f"the query reads {what}", leaf.span, None, "a query can read queries above it"))
-    if query.name is not None and (query.name in schema.types or query.name in derived or query.name in broken):
-        what = "an event type" if query.name in schema.types else "a query above"
+    if query.name is not None and query.name in taken:
+        what = taken[query.name]
         problems.append(Problem(f"{query.name} is already {what}", query.span, None, "give the query another name"))
     if problems:
         raise QueryError(problems, query.text)

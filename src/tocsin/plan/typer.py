@@ -39,6 +39,8 @@ from tocsin.plan.kinds import KindError, article, kind_of, settled, unified
 from tocsin.plan.problems import Problems, listed, suggestion
 from tocsin.schema import EID, OWN, Field, Kind, Schema
 
+LARGEST = 50_000  # nodes of one expression
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -60,6 +62,17 @@ def variables(expr: Expr) -> frozenset[str]:
             case Name(name):
                 found.add(name)
     return frozenset(found)
+
+
+def opened_size(expr: object) -> int:
+    """How many nodes an expression has when the forms that ask for their first operand several times are opened."""
+    sizes = [opened_size(child) for child in children(expr)]
+    match expr:
+        case In(_, options):
+            sizes.append((len(options) - 1) * sizes[0])
+        case Between() | Call("nullif", (_, _)):
+            sizes.append(sizes[0])
+    return 1 + sum(sizes)
 
 
 def set_variables(expr: Expr) -> frozenset[str]:
@@ -101,10 +114,14 @@ class Typer:
 
     def condition(self, expr: Expr) -> Bound:
         """A folded predicate."""
+        if self._too_large(expr):
+            return NULL
         return tested(fold(self._truth(expr, "a condition")))
 
     def value(self, expr: Expr) -> Bound:
         """A folded value, as SELECT wants it."""
+        if self._too_large(expr):
+            return NULL
         return fold(settled(self._bound(expr)))
 
     def compared(self, left: Bound, right: Bound, span: Span | None) -> Bound:
@@ -130,6 +147,17 @@ class Typer:
             own = self.schema.fields_of(type)
             unknown_attribute(attr, self.schema, own, span, self.problems, f"{type} has {listed(own)}" if own else None)
         return field
+
+    def _too_large(self, expr: Expr) -> bool:
+        if opened_size(expr) <= LARGEST:
+            return False
+        self.problems.add(
+            "this expression grows too large",
+            expr.span,
+            detail="x IN (...), x BETWEEN and nullif(x, ...) ask for x several times, and here they are nested",
+            hint="take the inner ones apart with AND and OR, or select them in a QUERY of their own",
+        )
+        return True
 
     # --- dispatch ------------------------------------------------------------------------------------------------
 

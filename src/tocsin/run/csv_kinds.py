@@ -56,7 +56,7 @@ def with_exact_numbers(table: pa.Table, names: Iterable[str], problems: Problems
 
 
 def _numbers(texts: pa.Array, name: str, problems: Problems) -> pa.Array:
-    trimmed = pc.utf8_trim_whitespace(texts)
+    trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"^\+([0-9])", r"\1")  # Arrow reads no +7
     if pc.any(pc.match_substring_regex(trimmed, NOT_A_NUMBER)).as_py():
         return texts
     whole = pc.fill_null(pc.match_substring_regex(trimmed, WHOLE), False)

@@ -16,7 +16,7 @@ from tocsin.encode.columns import Columns, kind_of
 from tocsin.encode.objects import from_dicts
 from tocsin.encode.times import read_texts
 from tocsin.encode.values import encode_column
-from tocsin.errors import InputError
+from tocsin.errors import InputError, printable
 from tocsin.items import Bools, Ints, Strings, is_sorted
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.files import FilePiece, find, read
@@ -46,7 +46,7 @@ class Input:
         if not found:
             return ()
         kinds = ", ".join(f"{name} {kind or 'of no kind'}" for name, kind in found.items())
-        return (f"kinds were inferred from the values of the file: {kinds}; a schema fixes them",)
+        return (printable(f"kinds were inferred from the values of the file: {kinds}; a schema fixes them"),)
 
 
 def open_input(

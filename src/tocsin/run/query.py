@@ -19,7 +19,7 @@ from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import describe
 from tocsin.engine.operator import Around
 from tocsin.engine.tables import first_rows, joined, net, with_times
-from tocsin.errors import QueryError, TocsinError, TocsinWarning
+from tocsin.errors import QueryError, TocsinError, TocsinWarning, printable
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import end as end_of_stream
 from tocsin.lang.fluent import FluentPattern, FluentQuery
@@ -75,6 +75,11 @@ def query(
         return Query((text.query,), known)
     if isinstance(text, Syntax):
         return Query((text,), known)
+    if isinstance(text, bytes) or not isinstance(text, Iterable):
+        raise TocsinError(
+            f"a query cannot be made from {type(text).__name__}",
+            hint="give its text, the Path of a file, or a list of these",
+        )
     parts = [query(each, schema=known) for each in text]
     return Query(tuple(each for part in parts for each in part.queries), known)
 
@@ -352,7 +357,7 @@ def expecting(queries: tuple[Syntax, ...], seen: Schema) -> tuple[Schema, tuple[
 
 def notes_of(plans: Iterable[Plan]) -> tuple[str, ...]:
     """What the binder found strange, though not wrong; each once."""
-    return tuple(dict.fromkeys(note for plan in plans for note in plan.notes))
+    return tuple(dict.fromkeys(printable(note) for plan in plans for note in plan.notes))
 
 
 def known_of(given: Input, queries: Iterable[Syntax]) -> Schema:

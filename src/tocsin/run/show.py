@@ -17,13 +17,13 @@ CELL_CHARACTERS = 60
 
 def header(table: pa.Table) -> list[str]:
     """The columns that are worth showing: start and end, then the variables or the SELECT columns."""
-    return ["start", "end", *(name for name in table.schema.names[len(HEAD) :])]
+    return ["start", "end", *(_plain(name) for name in table.schema.names[len(HEAD) :])]
 
 
 def cells(table: pa.Table, rows: int = ROWS_SHOWN) -> Iterator[list[str]]:
     """The first rows as texts; a withdrawn match is marked with a minus."""
     events = set(variables(table))
-    names = header(table)
+    names = ["start", "end", *table.schema.names[len(HEAD) :]]
     for row in table.slice(0, rows).to_pylist():
         day = row["start"].date() if isinstance(row["start"], datetime) else None
         texts = [_event(row[name], day) if name in events else _value(row[name]) for name in names]
@@ -42,7 +42,7 @@ def _event(value: Any, day: date | None) -> str:
     time = _moment(value["start"], day)
     if value["end"] != value["start"]:
         time = f"[{time}, {_moment(value['end'], day)}]"
-    attrs = [f"{name}={_value(each)}" for name, each in value.items() if name not in EVENT and each is not None]
+    attrs = [f"{_plain(name)}={_value(each)}" for name, each in value.items() if name not in EVENT and each is not None]
     return " ".join([time, *attrs])
 
 
@@ -62,7 +62,11 @@ def _value(value: Any) -> str:
             return value.isoformat(" ").replace("+00:00", "Z")
         case bool():
             return "true" if value else "false"
-    text = str(value)
+    return _plain(str(value))
+
+
+def _plain(text: str) -> str:
+    """A text without what a terminal would obey."""
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
@@ -103,7 +107,7 @@ def rich_table(table: pa.Table, title: str | None = None, rows: int = ROWS_SHOWN
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(title=Text(title) if title else None, header_style="bold", title_justify="left")
+    shown = Table(title=Text(_plain(title)) if title else None, header_style="bold", title_justify="left")
     for name in header(table):
         shown.add_column(Text(name), overflow="fold")
     for row in cells(table, rows):

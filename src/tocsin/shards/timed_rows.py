@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from tocsin.codec import reading
 from tocsin.encode.batch import one_batch
 from tocsin.encode.times import ticks
 from tocsin.items import Bools, Ints, is_sorted
@@ -66,5 +67,6 @@ def _together(several: list[TimedRows]) -> TimedRows:
     if len(several) == 1:
         return several[0]
     tables = [pa.Table.from_batches([each.rows]) for each in several]
-    rows = one_batch(pa.concat_tables(tables, promote_options="default"))
+    with reading("the log of a shard"):  # stored rows whose kinds have become others
+        rows = one_batch(pa.concat_tables(tables, promote_options="default"))
     return TimedRows(rows, np.concatenate([each.ends for each in several]))
