@@ -58,6 +58,7 @@ MORE = {
     Settled: {"follow", "resume"},
     KeyedProcess: {"follow", "resume"},
     PerKey: {"follow", "resume"},
+    Release: {"wait", "hold_only"},  # a changed rule takes over the answers that wait for their turn
     Spilling: {"close"},  # it owns files
     Tap: {"taken"},  # what later queries read
     QueryGraph: {"encode", "guarantee", "passes", "detectors", "nothing"},  # what its hosts need to make items
