@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,7 +24,7 @@ from pyspark.sql import SparkSession
 import tocsin
 from tocsin.errors import StateError, TocsinError, TocsinWarning
 from tocsin.shards.shard_labels import partition_labels, spark_hash
-from tocsin.spark import Sink, detect, explain, start
+from tocsin.spark import Sink, detect, explain, start, write
 from tocsin.spark.setup import jvm, versions
 from tocsin.spark.setup.session import try_to_set
 
@@ -145,6 +146,20 @@ class Conf:
 
     def get(self, name: str, default: str | None = None) -> str | None:
         return self.settings.get(name, default)
+
+    def set(self, name: str, value: str) -> None:
+        self.settings[name] = value
+
+
+@pytest.mark.parametrize(("before", "during"), [("200", "4"), ("auto", "4"), ("8", "8"), ("3", "3")])
+def test_partitions_are_few_while_a_stream_starts(monkeypatch: pytest.MonkeyPatch, before: str, during: str) -> None:
+    """Eight shards on four cores; what the session said is there again afterwards, also if the start fails."""
+    session: Any = Conf(sql_shuffle_partitions=before)
+    monkeypatch.setattr(write, "cores", lambda spark: 4)
+    with suppress(ZeroDivisionError), write.few_partitions(session, shards=8):
+        assert session.get(PARTITIONS) == during
+        raise ZeroDivisionError
+    assert session.get(PARTITIONS) == before
 
 
 @pytest.mark.parametrize(

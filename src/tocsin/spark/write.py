@@ -138,19 +138,19 @@ def start(
     if job is not None:
         claim(result.sparkSession, checkpoint, job)
     fit_checkpoints(result.sparkSession, checkpoint)
-    with _partitions(result.sparkSession, cores(result.sparkSession) if job is None else job.count):
+    with few_partitions(result.sparkSession, cores(result.sparkSession) if job is None else job.count):
         return writer.start()
 
 
 @contextmanager
-def _partitions(spark: SparkSession, shards: int) -> Iterator[None]:
+def few_partitions(spark: SparkSession, shards: int) -> Iterator[None]:
     """Set few shuffle partitions while a stream takes its settings: every one costs a task and a store a micro-batch.
 
     A stream keeps the number that it starts with; one that has started before takes it from its checkpoint. More
     partitions than shards are never of use, fewer may be someone's choice.
     """
     before = str(spark.conf.get(PARTITIONS))
-    if int(before) > shards:
+    if not before.isdigit() or int(before) > shards:  # some platforms say "auto"
         try_to_set(spark, PARTITIONS, str(min(shards, cores(spark))))
     try:
         yield
