@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 import tocsin
 from tests.effort import examples
 from tests.shard_support import Asked, Memory, Stream, ask, cuts, frame_of, row_of
-from tests.test_changing_rules import RULES, Net, net, rows, truth, was_waiting
+from tests.test_changing_rules import RULES, Net, net, rows, truth, waiting_in, was_waiting
 from tocsin.errors import StateError
 from tocsin.events import Event
 from tocsin.lang.parser import parse_all
@@ -119,7 +119,7 @@ def alone(text: str, order: str, events: Sequence[Event], guarantee: int) -> tup
     session = tocsin.query(text).stream(order="in-order" if order == "slack" else known, eid="eid", jit=False)
     listed = [event for event in events if event.end < guarantee] if order == "slack" else list(events)
     found = [*session.push(rows(sorted(listed, key=lambda event: event.end))), *session.advance(guarantee - 1)]
-    return net(found), {frozenset(debt["events"]) for debt in session.debts()}
+    return net(found), waiting_in(session)
 
 
 @pytest.mark.parametrize("order", ORDERS)
