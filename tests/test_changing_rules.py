@@ -111,7 +111,7 @@ def pushed(session: Session, events: list[Event], random: random.Random) -> list
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_change_that_loses_nothing(order: str) -> None:
     given = 0
-    for seed in range(examples(240)):
+    for seed in range(examples(120)):
         draw = random.Random(seed)
         rule = RULES[seed % len(RULES)]
         low, high = draw.randint(0, 4), draw.randint(6, 16)
