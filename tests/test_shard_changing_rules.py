@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 import tocsin
 from tests.effort import examples
 from tests.shard_support import Asked, Memory, Stream, ask, cuts, frame_of, row_of
-from tests.test_changing_rules import RULES, Net, net, rows, truth, was_waiting
+from tests.test_changing_rules import RULES, Net, net, rows, truth, waiting_in, was_waiting
 from tocsin.errors import StateError
 from tocsin.events import Event
 from tocsin.lang.parser import parse_all
@@ -119,7 +119,7 @@ def alone(text: str, order: str, events: Sequence[Event], guarantee: int) -> tup
     session = tocsin.query(text).stream(order="in-order" if order == "slack" else known, eid="eid", jit=False)
     listed = [event for event in events if event.end < guarantee] if order == "slack" else list(events)
     found = [*session.push(rows(sorted(listed, key=lambda event: event.end))), *session.advance(guarantee - 1)]
-    return net(found), {frozenset(debt["events"]) for debt in session.debts()}
+    return net(found), waiting_in(session)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -215,3 +215,18 @@ def test_what_a_stream_does_not_carry_over() -> None:
             carried_over(before, chosen(new, ORDERS["slack"], buckets=2, eid=True))
     wider = chosen(ABSENT.format("AND a.v > 2"), ORDERS["slack"], buckets=2, eid=True)
     assert carried_over(before, wider, accept_loss=True).stores
+
+
+def test_a_log_goes_on_under_another_pattern() -> None:
+    """A shard stores rows, whatever the pattern makes of them; but a rule about single events stores none."""
+    before = streamed("QUERY r EVENT SEQ(A a, B b) WHERE [id] WITHIN 9", [at("B", 1, id=1), at("B", 3, id=2)])
+    other = "QUERY r EVENT AND(A a, B b) WHERE [id] WITHIN 9"
+    after = carried_over(before, chosen(other, ORDERS["slack"], buckets=2, eid=True))
+    after.calm = True
+    for event in (at("A", 5, id=1), at("A", 30, id=7)):
+        after.batch([row_of(event, after.asked.frame)])
+    assert [(row["start"], row["end"]) for row in after.answers.matches] == [(1, 5)]
+    alone = streamed("QUERY r EVENT A a WHERE a.v > 3", [at("A", 1, id=1, v=5)])
+    pairs = "QUERY r EVENT SEQ(A a, A b) WHERE a.v > 3 AND b.v > 3 WITHIN 9"
+    with pytest.raises(StateError, match="more than 0 ticks back"):
+        carried_over(alone, chosen(pairs, ORDERS["slack"], buckets=1, eid=True))

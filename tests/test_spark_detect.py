@@ -637,6 +637,7 @@ def after_the_change() -> Counter[str]:
     return +found
 
 
+@pytest.mark.long
 def test_changed_rules_go_on_with_what_was_kept(spark: SparkSession, files: Path, tmp_path: Path) -> None:
     """A threshold, a window and a SELECT changed, a query gone and one added, on other buckets; without an eid column.
 

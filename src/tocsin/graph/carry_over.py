@@ -21,10 +21,10 @@ from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Operator
 from tocsin.engine.snapshot import ID, answer_names, held_names, kept_events
 from tocsin.errors import QueryError, StateError
-from tocsin.items import Bools
+from tocsin.items import Bools, end
 from tocsin.order.kept import unpacked
 from tocsin.order.release import Release
-from tocsin.plan.block import Plan
+from tocsin.plan.block import LastEnd, Plan, WindowHigh
 from tocsin.plan.changed_rule import called, losses, other_key, predecessors
 from tocsin.plan.expr import Col, walk
 from tocsin.plan.facts import reads
@@ -46,6 +46,7 @@ class CarryOver:
     corrects     answers may be withdrawn, so later queries must know the matches that they have read
     ordered      events come in order of time
     accept_loss  go on where a changed query lacks events; what it lacks is among `notes`
+    waiting      the names of the answers that each old query waited with, by its fingerprint
     notes        what people should know: queries that are gone, and what is lost
     owed         answers that the old queries still waited with and that the changed ones would have given before
     """
@@ -55,12 +56,14 @@ class CarryOver:
     corrects: bool
     ordered: bool
     accept_loss: bool = False
+    waiting: dict[str, Words] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     owed: list[ChangeBatch] = field(default_factory=list)
+    found: dict[int, int] = field(default_factory=dict)  # for the number of each query the one that it had before
     added: list[int] = field(default_factory=list)  # the numbers of queries that were not there before
 
-    def matched(self, stages: Sequence[Stage]) -> dict[int, int]:
-        """For each stage whose query was there before the number it had; refuses what does not fit together."""
+    def match(self, stages: Sequence[Stage]) -> None:
+        """Find for each stage whose query was there before the number it had; refuse what does not fit together."""
         new = [stage.plan for stage in stages]
         found = predecessors(self.plans, new)
         if not found:
@@ -74,7 +77,7 @@ class CarryOver:
         self.notes += [f"{each} is gone: what was kept for it is dropped" for each in gone]
         for number, at in found.items():
             self._check(number, new[number], self.plans[at], stages[number], found)
-        return found
+        self.found = found
 
     def _check(self, number: int, new: Plan, old: Plan, stage: Stage, found: dict[int, int]) -> None:
         lost = self._lost_matches(stage, new, found)
@@ -111,17 +114,19 @@ class CarryOver:
         if not parts:  # an operator stands in place of the detector, and knows no events
             return
         kept = kept_events([part for part in parts if part.id != SPILLED])
-        held = [names for summary in kept.summaries for names in summary.held.values()]
-        waiting: Words = np.concatenate(held) if held else np.zeros(0, np.uint64)
         due: list[ChangeBatch] = []
         for items in kept.items(stage.reader):
             due += stage.push(items)
         due += stage.push(kept.times(stage.reader.types))
         if stage.tap is not None:
             stage.tap.taken()
+        waiting = self.waiting[old.fingerprint]
+        same = [each.name for each in old.variables] == [each.name for each in stage.plan.variables]
+        certain = [batch for data in ripe if same and (batch := unpacked(data, stage.plan, {})) is not None]
+        if certain:
+            waiting = waiting[~np.isin(waiting, np.concatenate([answer_names(batch) for batch in certain]))]
         self.owed += only_waiting(number, stage.operator, due, waiting)
-        if [each.name for each in old.variables] == [each.name for each in stage.plan.variables]:
-            let_wait(stage, ripe)
+        let_wait(stage.operator, certain)
 
 
 def bound_again(bind: Callable[[], tuple[Plan, ...]]) -> tuple[Plan, ...]:
@@ -190,7 +195,23 @@ def hold(operator: Operator, wanted: Callable[[Words], Bools]) -> None:
 
 
 def waiting_in(operator: Operator) -> Words:
-    """The names of the answers that the operator of a query waits with: to be certain, or for their turn."""
+    """The names of the answers that the operator of a query still waits with: those it would give if the stream ended.
+
+    Where a set is open at its end, also those that have no members yet. The operator is not to be used afterwards.
+    """
+    growing = [
+        held_names(each, branch)
+        for each in _inside(operator)
+        if isinstance(each, Detector)
+        for branch in each.branches
+        if any(isinstance(scope.high, WindowHigh | LastEnd) for _, scope in branch.block.scopes)
+    ]
+    found = [answer_names(batch)[batch.op > 0] for batch in operator.push(end())]
+    return np.concatenate([np.zeros(0, np.uint64), *growing, *found])
+
+
+def names_held(operator: Operator) -> Words:
+    """The names of all answers that an operator holds back, also of those that it will find refuted."""
     found = [np.zeros(0, np.uint64)]
     for each in _inside(operator):
         if isinstance(each, Detector):
@@ -200,13 +221,11 @@ def waiting_in(operator: Operator) -> Words:
     return np.concatenate(found)
 
 
-def let_wait(stage: Stage, ripe: Sequence[bytes]) -> None:
+def let_wait(operator: Operator, certain: Sequence[ChangeBatch]) -> None:
     """Answers that the old query was certain of, and that only wait for their turn, are given when it comes."""
-    for operator in _inside(stage.operator):
-        if isinstance(operator, Release):
-            for data in ripe:
-                batch = unpacked(data, stage.plan, {})
-                operator.wait([] if batch is None else [batch])
+    for each in _inside(operator):
+        if isinstance(each, Release):
+            each.wait(certain)
 
 
 def _inside(operator: Operator) -> Iterator[Operator]:

@@ -24,7 +24,7 @@ from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
 from tocsin.errors import StateError
 from tocsin.functions import Function, registered
-from tocsin.graph.carry_over import CarryOver
+from tocsin.graph.carry_over import CarryOver, waiting_in
 from tocsin.graph.composites import Composites, check_kinds
 from tocsin.graph.stages import Stage, Stages
 from tocsin.graph.tap import Tap
@@ -285,7 +285,16 @@ class QueryGraph:
     def carry_over(self, parts: Iterable[Part], plans: Sequence[Plan], *, accept_loss: bool) -> CarryOver:
         """Restore a state that other queries have saved: what fits of it goes on, the rest is named, or refused."""
         order = self.order
+        parts = list(parts)
         before = CarryOver(plans, self._around, order.corrects, order.sorts, accept_loss)
+        before.match(self.stages)
+        limit = None if self._limit is None else self._limit * len(plans)
+        old = QueryGraph(
+            plans, self.schema, self.encoder.columns, jit=self._jit, order=order, memory_limit=limit,
+            functions=self.functions, around=self._around, spill=self._spill,
+        )  # fmt: skip
+        old.restore(parts)
+        before.waiting = {stage.plan.fingerprint: waiting_in(stage.operator) for stage in old.stages}
         self.queries.carry_over = before
         self.restore(parts)
         said = [

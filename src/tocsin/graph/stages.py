@@ -235,7 +235,7 @@ class Stages:
         queries, before = stored.words["queries"], self.carry_over
         if before is None:
             check_queries(queries, [stage.plan.fingerprint for stage in self.stages])
-        found = dict(enumerate(range(len(queries)))) if before is None else before.matched(self.stages)
+        found = dict(enumerate(range(len(queries)))) if before is None else before.found
         own = {at: decode(only_part(f"{at}/stage", parts).data, "stage") for at in found.values()}
         held = {number: self.stages[number].reader.all(own[at].tables.values()) for number, at in found.items()}
         for number, at in found.items():

@@ -14,7 +14,7 @@ from fractions import Fraction
 from tocsin.plan.block import Alt, Block, Forbidden, Leaf, Plan
 from tocsin.plan.explain import condition
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, walk
-from tocsin.plan.facts import types_of
+from tocsin.plan.facts import horizon, types_of
 from tocsin.plan.rewrite import all_leaves, blocks_below, equality, leaf_of
 from tocsin.schema import Kind
 
@@ -84,10 +84,7 @@ def losses(old: Plan, new: Plan, *, log: bool = False, ordered: bool = True) -> 
     if log:
         return found + list(_lost_rows(old, new))
     if [_shape(block) for block in old.alternatives] != [_shape(block) for block in new.alternatives]:
-        return [
-            *found,
-            "events that the old pattern had no use for: they were not kept, and the pattern is another one",
-        ]
+        return [*found, "events that the old pattern had no use for: they were not kept, and it is another one now"]
     pairs = zip(old.alternatives, new.alternatives, strict=True)
     told = [text for each in pairs for text in _lost_conditions(old, new, *each, ordered=ordered)]
     return found + list(dict.fromkeys(told))
@@ -97,9 +94,10 @@ def losses(old: Plan, new: Plan, *, log: bool = False, ordered: bool = True) -> 
 
 
 def _lost_window(old: Plan, new: Plan) -> Iterator[str]:
-    if old.within is not None and (new.within is None or new.within > old.within):
-        now = "there is no window" if new.within is None else f"the window is {new.within} ticks"
-        yield f"events that lie more than {old.within} ticks back: they were not kept, and {now} now"
+    before, now = horizon(old), horizon(new)
+    if before is not None and (now is None or now > before):
+        needed = "all of them are needed" if now is None else f"they are needed for {now} ticks"
+        yield f"events that lie more than {before} ticks back: they were not kept, and {needed} now"
 
 
 def _lost_types(old: Plan, new: Plan) -> Iterator[str]:
@@ -113,27 +111,17 @@ def _lost_types(old: Plan, new: Plan) -> Iterator[str]:
 
 def _lost_rows(old: Plan, new: Plan) -> Iterator[str]:
     """Rows that no leaf of the old rule took, and one of the new rule takes: judged by conditions on one event."""
-    for leaf in all_leaves(new):
-        for alt in leaf.alts:
-            before = [
-                _own(old_leaf, each) for old_leaf in all_leaves(old) for each in old_leaf.alts if each.type == alt.type
-            ]
-            mine = _own(leaf, alt)
-            if before and not any(all(_implied(test, mine) for test in tests) for tests in before):
-                told = " or ".join(
-                    " and ".join(condition(old, test) for test in tests) for tests in _asked(old, alt.type)
-                )
-                yield f"events {alt.type} {alt.var} from before the change for which this was not true: {told}"
+    for alt in (alt for leaf in all_leaves(new) for alt in leaf.alts):
+        before = [each.where for leaf in all_leaves(old) for each in leaf.alts if each.type == alt.type]
+        mine = _by_themselves(alt.where)
+        if before and not any(all(_implied(test, mine) for test in _by_themselves(tests)) for tests in before):
+            told = " or ".join(" and ".join(condition(old, test) for test in tests) for tests in before)
+            yield f"events {alt.type} {alt.var} from before the change for which this was not true: {told}"
 
 
-def _asked(plan: Plan, type: str) -> list[tuple[Bound, ...]]:
-    return [alt.where for leaf in all_leaves(plan) for alt in leaf.alts if alt.type == type]
-
-
-def _own(leaf: Leaf, alt: Alt) -> list[Bound]:
+def _by_themselves(tests: Iterable[Bound]) -> list[Bound]:
     """The conditions of a leaf, as if it were the only one: comparable with those of another leaf."""
-    del leaf
-    return [_anonymous(test, everywhere=True) for test in alt.where]
+    return [_anonymous(test, everywhere=True) for test in tests]
 
 
 def _lost_conditions(old: Plan, new: Plan, before: Block, now: Block, *, ordered: bool) -> Iterator[str]:

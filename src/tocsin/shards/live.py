@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tocsin.engine.replay import replay
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.graph.carry_over import hold, only_waiting, waiting_in
+from tocsin.graph.carry_over import hold, names_held, only_waiting, waiting_in
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Items, advanced, end, tick
 from tocsin.plan.changed_rule import predecessors
@@ -80,7 +80,7 @@ class Live:
                 replay(old.graph, items)
             for number, at in predecessors(old.graph.plans, cohort.graph.plans).items():
                 operator, waiting = cohort.graph.stages[number].operator, waiting_in(old.graph.stages[at].operator)
-                names = waiting_in(operator)
+                names = names_held(operator)
                 decided += [f"{name:x}" for name in names[~np.isin(names, waiting)].tolist()]
                 mine = [batch for batch in due if batch.stage == number]
                 owed += self.job.answers(cohort.numbers, only_waiting(number, operator, mine, waiting))
