@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import Row
+
 from tests.servers import connect
 from tests.servers.cluster import ROOT
 from tocsin.errors import TocsinError
@@ -102,7 +104,8 @@ def test_a_server_that_goes_away(found: Any, way: str) -> None:
 def test_numbers_as_spark_connect_tells_them() -> None:
     fields = [{"name": "events", "type": "long"}, {"name": "idle", "type": "string"}]
     row = {"values": [3, None], "schema": {"type": "struct", "fields": fields}}
-    assert numbers({"observedMetrics": {"tocsin": row}}) == {"events": 3, "idle": None}
+    for told in (row, Row(**row)):
+        assert numbers({"observedMetrics": {"tocsin": told}}) == {"events": 3, "idle": None}
     assert numbers({"observedMetrics": {"tocsin": {"events": 3}}}) == {"events": 3}
 
 

@@ -44,10 +44,11 @@ def numbers(progress: Any) -> dict[str, Any]:
     found = observed.get(NAME)
     if found is None:
         return {}
-    if isinstance(found, Mapping) and set(found) == {"values", "schema"}:  # as Spark Connect tells a row
-        names = [field["name"] for field in found["schema"]["fields"]]
-        return dict(zip(names, found["values"], strict=True))
-    return dict(found) if isinstance(found, Mapping) else found.asDict()
+    told = dict(found) if isinstance(found, Mapping) else found.asDict()
+    if set(told) == {"values", "schema"}:  # as Spark Connect tells a row
+        names = [field["name"] for field in told["schema"]["fields"]]
+        return dict(zip(names, told["values"], strict=True))
+    return told
 
 
 class Watcher(StreamingQueryListener):
