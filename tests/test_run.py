@@ -861,13 +861,15 @@ def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path, monkeypatch):
     assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_file_that_is_written_again_keeps_its_mode(tmp_path):
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_a_file_that_is_written_again_keeps_its_mode(tmp_path, mode):
     path = tmp_path / "out.csv"
     path.write_text("old")
-    path.chmod(0o640)
+    path.chmod(mode)
     with whole_file(path) as part:
+        assert part.stat().st_mode & 0o777 & ~mode == 0  # nobody reads more on the way, either
         part.write_text("new")
-    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", mode)
 
 
 def test_links_in_a_circle_are_refused_and_stay(tmp_path):
