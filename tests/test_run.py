@@ -315,6 +315,21 @@ def test_events_without_a_key_are_counted_once():
     assert session.counters["keyless"] == again.counters["keyless"] == 3
 
 
+@pytest.mark.parametrize("more", [[], [{"type": "Back", "time": 100, "case": 7}]])
+def test_events_of_a_type_that_never_has_the_key_are_counted_too(more):
+    """The count of one event does not depend on whether others have the attribute."""
+    rows = [{"type": "Sent", "time": 1, "case": 1}, {"type": "Sent", "time": 2}, {"type": "Back", "time": 3}, *more]
+    query = tocsin.query("EVENT SEQ(Sent s, !Back b) WHERE [case] WITHIN 14")
+    found = query.detect(rows, jit=False)
+    assert (len(found), found.counters["keyless"]) == (1, 2)
+    one, whole = query.stream(jit=False), query.stream(jit=False)
+    for row in rows:
+        one.push(row)
+    whole.push(rows)
+    assert one.counters["keyless"] == whole.counters["keyless"] == 2
+    assert query.detect(rows, jit=False, schema={"*": {"case": "int"}}).counters["keyless"] == 2
+
+
 @pytest.mark.parametrize("order", ["in-order", "any"])
 def test_duplicated_eids_count_once(order):
     named = [{**event, "eid": number} for number, event in enumerate(EVENTS)]
