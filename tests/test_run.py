@@ -322,6 +322,21 @@ def test_events_without_a_key_are_counted_once():
     assert session.counters["keyless"] == again.counters["keyless"] == 3
 
 
+@pytest.mark.parametrize("more", [[], [{"type": "Back", "time": 100, "case": 7}]])
+def test_events_of_a_type_that_never_has_the_key_are_counted_too(more):
+    """The count of one event does not depend on whether others have the attribute."""
+    rows = [{"type": "Sent", "time": 1, "case": 1}, {"type": "Sent", "time": 2}, {"type": "Back", "time": 3}, *more]
+    query = tocsin.query("EVENT SEQ(Sent s, !Back b) WHERE [case] WITHIN 14")
+    found = query.detect(rows, jit=False)
+    assert (len(found), found.counters["keyless"]) == (1, 2)
+    one, whole = query.stream(jit=False), query.stream(jit=False)
+    for row in rows:
+        one.push(row)
+    whole.push(rows)
+    assert one.counters["keyless"] == whole.counters["keyless"] == 2
+    assert query.detect(rows, jit=False, schema={"*": {"case": "int"}}).counters["keyless"] == 2
+
+
 @pytest.mark.parametrize("order", ["in-order", "any"])
 def test_duplicated_eids_count_once(order):
     named = [{**event, "eid": number} for number, event in enumerate(EVENTS)]
@@ -868,13 +883,15 @@ def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path, monkeypatch):
     assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_file_that_is_written_again_keeps_its_mode(tmp_path):
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_a_file_that_is_written_again_keeps_its_mode(tmp_path, mode):
     path = tmp_path / "out.csv"
     path.write_text("old")
-    path.chmod(0o640)
+    path.chmod(mode)
     with whole_file(path) as part:
+        assert part.stat().st_mode & 0o777 & ~mode == 0  # nobody reads more on the way, either
         part.write_text("new")
-    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", mode)
 
 
 def test_links_in_a_circle_are_refused_and_stay(tmp_path):

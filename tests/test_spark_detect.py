@@ -375,6 +375,18 @@ def test_events_without_a_key_are_not_seen_and_counted(
         assert sum(numbers(progress)["keyless"] for progress in stream.recentProgress) == lacking
 
 
+def test_a_key_that_no_event_has_is_no_error(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    nobody = NAMELESS.replace("[name]", "[nowhere]")
+    counted = tocsin.query(nobody).detect(EVENTS, jit=False)
+    lacking = sum(kind in ("Shelf", "Counter") for kind in EVENTS["type"].to_pylist())
+    assert (len(counted), counted.counters["keyless"]) == (0, lacking)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the attribute
+        result = detect(streamed(spark, files), nobody, order="slack(400)", buckets=3, end_of_stream=True)
+    stream = finished(result, Sink("parquet", str(tmp_path / "out")), tmp_path / "checkpoint")
+    assert sum(numbers(progress)["keyless"] for progress in stream.recentProgress) == lacking
+
+
 def test_a_plain_run_leaves_the_stream_open(spark: SparkSession, files: Path, tmp_path: Path) -> None:
     """Scheduled runs go on from each other; only the last one settles what waits."""
     moved = [path.rename(tmp_path / path.name) for path in sorted(files.iterdir())[3:]]

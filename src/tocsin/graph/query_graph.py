@@ -73,8 +73,8 @@ class QueryGraph:
         self._taps: dict[int, Tap] = {}
         self.autos: list[Auto] = []  # strategies that choose by themselves
         self.remembering: list[Remembering] = []  # operators that know more than the events tell
-        self.types = tuple(sorted(set().union(*(types_of(plan) for plan in self.plans))))
         needs = key_needs(self.plans)
+        self.types = tuple(sorted(set().union(*map(types_of, self.plans), *needs.values())))
         self._keys = KeyCheck(needs, self.types) if needs else None
         kinds = {field.kind for attr, mine in needs.items() for type in mine if (field := schema.field(type, attr))}
         self._real_keys = Kind.FLOAT in kinds

@@ -70,6 +70,7 @@ def _plan(query: Query, tree: Part, context: Context) -> Plan:
         outputs,
         schema,
         needs=tuple(dict.fromkeys(attr for attr, _ in context.conditions.same)),
+        mentions=tuple(dict.fromkeys(leaf.type for leaf in leaves_of(query.pattern))),
         fingerprint=fingerprint(query),
         notes=tuple(dict.fromkeys(_notes(query, roots, blocks, context))),
         title=query.name or "",

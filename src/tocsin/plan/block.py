@@ -170,6 +170,7 @@ class Plan:
     `name` is the event type of its matches, `title` what results call the query; a `hidden` one feeds others only.
     `timed_ids`: match ids cover the times of events; not where a state of 0.2 goes on, whose ids must stay.
     `needs`: the attributes of `[attr]` and PARTITION BY; the query does not see an event that lacks one of them.
+    `mentions`: the types in its text, also those that no alternative reads because none of their events can be seen.
     """
 
     name: str | None
@@ -180,6 +181,7 @@ class Plan:
     schema: Schema
     key: tuple[tuple[int, tuple[str, ...]], ...] = ()
     needs: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
     timed_ids: bool = True
     fingerprint: str = ""  # hash of the canonical query without SELECT
     notes: tuple[str, ...] = field(default=())  # warnings of the binder, e.g. "can never match"

@@ -43,8 +43,8 @@ def key_needs(plans: Iterable[Plan]) -> dict[str, frozenset[str]]:
     matches = {plan.name for plan in plans}
     for plan in plans:
         for attr in plan.needs:
-            fields = {type: plan.schema.field(type, attr) for type in types_of(plan) if type not in matches}
-            mine = {type for type, field in fields.items() if field and (field.nullable or field.kind is Kind.FLOAT)}
+            fields = {type: plan.schema.field(type, attr) for type in plan.mentions if type not in matches}
+            mine = {type for type, field in fields.items() if not field or field.nullable or field.kind is Kind.FLOAT}
             if mine:
                 found[attr] = found.get(attr, frozenset()) | mine
     return found

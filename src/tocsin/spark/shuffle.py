@@ -160,8 +160,8 @@ def without_key(frame: EventFrame, needs: Needs) -> Column:
     """Rows that a query does not see, because an attribute of its key is null or NaN."""
     tests = []
     for attr, types in needs.items():
-        missing = column(attr).isNull()
-        if exact_kind(frame, attr)[0] is Kind.FLOAT:
+        missing = column(attr).isNull() if attr in frame.df.columns else sf.lit(True)
+        if attr in frame.df.columns and exact_kind(frame, attr)[0] is Kind.FLOAT:
             missing = missing | sf.isnan(column(attr))
         tests.append(column(frame.columns.type).isin(sorted(types)) & missing)
     return sf.coalesce(either(tests), sf.lit(False))
