@@ -61,7 +61,14 @@ MORE = {
     Release: {"wait", "hold_only"},  # a changed rule takes over the answers that wait for their turn
     Spilling: {"close"},  # it owns files
     Tap: {"taken"},  # what later queries read
-    QueryGraph: {"encode", "guarantee", "passes", "detectors", "nothing"},  # what its hosts need to make items
+    QueryGraph: {
+        "encode",
+        "guarantee",
+        "passes",
+        "detectors",
+        "nothing",
+        "carry_over",
+    },  # what its hosts need to make items
 }
 
 
