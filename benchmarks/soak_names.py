@@ -23,7 +23,7 @@ import pyarrow as pa
 
 import tocsin
 from tocsin.engine import kernels
-from tocsin.graph.query_graph import detectors_in
+from tocsin.engine.detector import detectors_in
 
 TEXT = """
 QUERY Paid HIDDEN EVENT SEQ(Order o, !Cancel c, Payment p) WHERE [name] AND p.sum >= o.sum WITHIN 300 SELECT o.name AS name, o.sum AS sum;
