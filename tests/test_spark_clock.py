@@ -44,6 +44,7 @@ class Shop:
 
     def __init__(self, spark: Any, folder: Path, *, direct: bool = True) -> None:
         self.spark, self.folder, self.direct, self.files = spark, folder, direct, 0
+        self.checkpoint = folder / "checkpoint"
         (folder / "events").mkdir()
 
     def add(self, *events: tuple[str, datetime, str]) -> None:
@@ -61,7 +62,7 @@ class Shop:
         frame = source.parquet(str(self.folder / "events"))
         result = tocsin.spark.detect(frame, SILENCE, **{**options, **given}, direct=self.direct, jit=False)
         sink = tocsin.spark.Sink("json", str(self.folder / "told"), kinds=("match", "late", "metrics"))
-        return tocsin.spark.start(result, sink, checkpoint=str(self.folder / "checkpoint"), trigger=trigger)
+        return tocsin.spark.start(result, sink, checkpoint=str(self.checkpoint), trigger=trigger)
 
     def run_until(self, batch: int, **given: Any) -> None:
         """Let micro-batches follow each other until one of this number is done."""
@@ -75,13 +76,13 @@ class Shop:
 
     def done(self) -> int:
         """The last micro-batch that was committed."""
-        commits = self.folder / "checkpoint" / "commits"
+        commits = self.checkpoint / "commits"
         return max((int(each.name) for each in commits.glob("[0-9]*")), default=-1) if commits.exists() else -1
 
     def forget_from(self, batch: int) -> None:
         """Go back to where a micro-batch had been planned and not yet committed."""
         for folder, first in (("commits", batch), ("offsets", batch + 1)):
-            for file in (self.folder / "checkpoint" / folder).iterdir():
+            for file in (self.checkpoint / folder).iterdir():
                 if int(file.name.strip(".").split(".")[0]) >= first:
                     file.unlink()
 
@@ -137,10 +138,11 @@ def test_a_clock_is_part_of_a_checkpoint_and_can_join_with_the_state(spark: Any,
     with pytest.raises(StateError, match="written without a clock") as caught:
         shop.start({"availableNow": True})
     assert "carry_over" in str(caught.value.hint)
-    shutil.move(tmp_path / "checkpoint", tmp_path / "old")
+    shutil.rmtree(tmp_path / "told")
+    old, shop.checkpoint = shop.checkpoint, tmp_path / "new"
     for file in (tmp_path / "events").iterdir():  # the source goes on behind what was read
         file.unlink()
-    shop.run_until(3, carry_over=str(tmp_path / "old"))
+    shop.run_until(3, carry_over=str(old))
     [(batch, alarms)] = shop.told("match").items()
     assert [alarm["user"] for alarm in alarms] == ["ann"]
     assert batch * STEP == timedelta(hours=1, minutes=30)
