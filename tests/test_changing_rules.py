@@ -165,7 +165,8 @@ def ripe_in(session: Session) -> Net:
 
 def waiting_in(session: Session) -> set[frozenset[str]]:
     """The fixed events of the answers that the first query would give if the stream ended now, or to an open set."""
-    assert session._graph is not None
+    if session._graph is None:
+        return set()
     again = session._graph
     copy = QueryGraph(again.plans, again.schema, again.encoder.columns, jit=False, order=again.order)
     copy.restore(again.snapshot())
