@@ -183,7 +183,7 @@ def _with_absent(df: DataFrame, declared: Schema, unreadable: Mapping[str, str])
     if not absent:
         return df
     names = ", ".join(map(repr, absent))
-    warnings.warn(f"the schema declares {names}, which the frame does not have: null", TocsinWarning, stacklevel=5)
+    warnings.warn(f"the schema declares {names}, which the frame does not have: null", TocsinWarning, stacklevel=6)
     return df.withColumns({name: sf.lit(None).cast(from_arrow_type(arrow_type(each))) for name, each in absent.items()})
 
 

@@ -120,7 +120,7 @@ def _suited(spark: SparkSession, job: Job) -> None:
         warnings.warn(
             f"every micro-batch will start {partitions} tasks for {job.count} shards; set spark.sql.shuffle.partitions "
             f"to about {job.count} before the stream is started for the first time",
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
