@@ -426,7 +426,7 @@ def _warn_of_one(frame: EventFrame, shards: Shards) -> None:
         names = ", ".join(unit.name for unit in shards.group.units)
         remedy = "add an equality over all its events, such as WHERE [id]"
         remedy += "" if frame.streaming else ", or a window (WITHIN), so that history can be cut in time"
-        warnings.warn(f"{names} has no key: all its events go through one task; {remedy}", stacklevel=5)
+        warnings.warn(f"{names} has no key: all its events go through one task; {remedy}", stacklevel=6)
 
 
 def _slices(frame: EventFrame, group: Group, most: int) -> Slices | None:
