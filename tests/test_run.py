@@ -351,6 +351,19 @@ def test_timestamps_come_back_with_their_zone():
     assert match["end"] == datetime(2024, 5, 1, 2, tzinfo=UTC)
 
 
+@pytest.mark.parametrize("zone", [None, UTC])
+def test_a_window_may_reach_behind_the_last_year(zone):
+    rows = [{"type": kind, "time": datetime(9999, 12, 30, hour, tzinfo=zone)} for kind, hour in (("A", 1), ("B", 2))]
+    query = tocsin.query("EVENT SEQ(A a, B b, !C c) WITHIN 100000 d")
+    (match,) = query.detect(rows, jit=False)
+    assert (match["end"], match["settled_at"]) == (rows[1]["time"], None)
+    session = query.stream(jit=False, order="conservative(1 h)")
+    session.push(rows)
+    assert [set(debt["missing"].values()) for debt in session.debts()] == [{None}]
+    (match,) = session.close()
+    assert match["end"] == rows[1]["time"]
+
+
 def test_integer_time_stays_integer_even_in_microseconds():
     match = next(iter(detect("EVENT SEQ(A a, B b) WITHIN 1 s", EVENTS, time_unit="us")))
     assert match["start"] == match["a"]["start"] == 1

@@ -13,6 +13,7 @@ from tocsin.schema import RESULT_COLUMNS
 
 HEAD = RESULT_COLUMNS
 TIMES = ("start", "end", "settled_at")
+YEAR_9999 = 253_402_214_400_000_000  # microseconds until its last day, which is over earlier in some zones
 EVENT = ("eid", "type", "start", "end")  # the fields that the struct of a variable begins with
 
 
@@ -36,7 +37,8 @@ def with_times(table: pa.Table, time: pa.DataType | None) -> pa.Table:
     for place, field in enumerate(table.schema):
         column = table.column(place)
         if place < len(HEAD) and field.name in TIMES:
-            table = table.set_column(place, field.name, _instants(column, time))
+            shown = _instants(column, time)
+            table = table.set_column(place, field.name, _sayable(shown) if field.name == "settled_at" else shown)
         elif is_event(field.type) or is_events(field.type):
             chunks = [_events(chunk, time) for chunk in column.chunks] or [_events(pa.nulls(0, field.type), time)]
             table = table.set_column(place, field.name, pa.chunked_array(chunks))
@@ -45,8 +47,16 @@ def with_times(table: pa.Table, time: pa.DataType | None) -> pa.Table:
 
 def instants(ticks: list[int], time: pa.DataType | None) -> list[Any]:
     """Times as the input had them; None at the ends of the world."""
-    shown: list[Any] = _instants(pa.array(ticks, pa.int64()), time).to_pylist()
+    shown: list[Any] = _sayable(_instants(pa.array(ticks, pa.int64()), time)).to_pylist()
     return shown
+
+
+def _sayable(column: Any) -> Any:
+    """Deadlines behind the year 9999 are null: a window may reach there, and Python and Spark have no such dates."""
+    if not pa.types.is_timestamp(column.type):
+        return column
+    ticks = column.cast(pa.int64())
+    return pc.if_else(pc.less(ticks, YEAR_9999), column, pa.scalar(None, column.type))
 
 
 def _instants(column: Any, time: pa.DataType | None) -> Any:
