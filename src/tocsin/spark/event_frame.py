@@ -183,13 +183,8 @@ def _with_absent(df: DataFrame, declared: Schema, unreadable: Mapping[str, str])
     if not absent:
         return df
     names = ", ".join(map(repr, absent))
-<<<<<<< HEAD
-    warnings.warn(f"the schema declares {names}, which the frame does not have: null", TocsinWarning, stacklevel=5)
-    return df.withColumns({name: sf.lit(None).cast(spark_type(arrow_type(each))) for name, each in absent.items()})
-=======
     warnings.warn(f"the schema declares {names}, which the frame does not have: null", TocsinWarning, stacklevel=6)
-    return df.withColumns({name: sf.lit(None).cast(from_arrow_type(arrow_type(each))) for name, each in absent.items()})
->>>>>>> sql
+    return df.withColumns({name: sf.lit(None).cast(spark_type(arrow_type(each))) for name, each in absent.items()})
 
 
 def _fitting(declared: Schema, rows: pa.Schema, unreadable: Mapping[str, str]) -> None:

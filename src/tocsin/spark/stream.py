@@ -121,16 +121,6 @@ def _suited(spark: SparkSession) -> None:
     if CHANGES not in _chosen(spark):
         try_to_set(spark, CHANGES, STREAMING[CHANGES])
     send_large_functions_whole(spark)
-<<<<<<< HEAD
-=======
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
-    if partitions > 4 * max(job.count, cores(spark)):
-        warnings.warn(
-            f"every micro-batch will start {partitions} tasks for {job.count} shards; set spark.sql.shuffle.partitions "
-            f"to about {job.count} before the stream is started for the first time",
-            stacklevel=6,
-        )
->>>>>>> sql
 
 
 def _chosen(spark: SparkSession) -> dict[str, Any]:
