@@ -123,10 +123,8 @@ def _known(error: BaseException, text: str) -> TocsinError | None:
             hint='give it more: "spark.driver.memory" = "4g" (local), "spark.executor.memory" = "4g" (on a cluster)',
         )
     condition, given = _condition(error, text)
-    for name, told in TOLD.items():
-        if condition == name or condition.startswith(name + "."):
-            return told(given, text)
-    return None
+    told = _teller(condition)
+    return None if told is None else told(given, text)
 
 
 def _condition(error: BaseException, text: str) -> tuple[str, Mapping[str, str]]:
@@ -135,9 +133,14 @@ def _condition(error: BaseException, text: str) -> tuple[str, Mapping[str, str]]
     name = asked() if asked is not None else None
     given: Mapping[str, str] | None = getattr(error, "getMessageParameters", dict)() if name else None
     known = [found[1] for found in CONDITION.finditer(text) if found[1] not in ("STREAM_FAILED", "FAILED_EXECUTE_UDF")]
-    if name in (None, "STREAM_FAILED") and known:
-        return known[0], {}
+    if known and (name in (None, "STREAM_FAILED") or not _teller(name)):  # a worker's own error lies in Spark's
+        return next(filter(_teller, known), name or known[0]), {}
     return name or "", given or {}
+
+
+def _teller(condition: str) -> Callable[[Mapping[str, str], str], TocsinError] | None:
+    """What makes our error of a condition, or of the one that it belongs to."""
+    return TOLD.get(condition.partition(".")[0])
 
 
 def _no_format(given: Mapping[str, str], text: str) -> TocsinError:
