@@ -19,6 +19,7 @@ from tocsin.spark.setup import class_archive as archive
 from tocsin.spark.setup import java
 from tocsin.spark.setup.java import Java
 from tocsin.spark.setup.stderr import Filter, Stderr
+from tocsin.spark.setup.versions import checkpoint_manager
 
 sessions = importlib.import_module("tocsin.spark.setup.session")
 
@@ -466,7 +467,7 @@ def test_checkpoints_are_written_as_suits_their_file_system(spark):
         spark.conf.unset(sessions.MANAGER)
         for location in ("/some/where", "relative", "file:///some/where"):
             sessions.fit_checkpoints(spark, location)
-            assert spark.conf.get(sessions.MANAGER) == sessions.BY_RENAMING
+            assert spark.conf.get(sessions.MANAGER) == checkpoint_manager(spark)
             sessions.fit_checkpoints(spark, "hdfs://host/some/where")
             assert spark.conf.get(sessions.MANAGER, None) is None
         spark.conf.set(sessions.MANAGER, "mine")
