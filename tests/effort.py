@@ -33,7 +33,7 @@ def share(told: str | None = None) -> float:
 
 def examples(most: int, *, least: int = 1) -> int:
     """How many of `most` examples to try; never fewer than `least`, nor than all if there are fewer."""
-    return min(most, max(least, math.ceil(most * share())))
+    return min(most, max(least, math.ceil(round(most * share(), 6))))
 
 
 def is_long() -> bool:

@@ -663,7 +663,7 @@ def test_a_changed_query_is_refused(after: str) -> None:
     stream = continued(FIRST, after)
     with pytest.raises(StateError, match="belongs to another query") as caught:
         stream.batch([row_of(Event("B", 2, 2, "b2", {"id": 1}), FRAME)])
-    assert "new checkpoint" in str(caught.value)
+    assert "carry_over" in str(caught.value)
 
 
 def test_select_may_change_if_it_reads_what_was_stored() -> None:

@@ -409,8 +409,11 @@ class Branch:
         self._lend()
 
     def _set_horizon(self) -> None:
-        """Events are needed for a span behind the first tick at which one may still come."""
-        span, first = self.program.span, self.detector.time.open_from(self.program.types, self.words[CLOCK])
+        """Events are needed for a span behind the first tick at which one may still come.
+
+        Of any type of the query: answers of this alternative wait for the clock, which the types of others hold back.
+        """
+        span, first = self.program.span, self.detector.time.open_from(self.detector.all_types, self.words[CLOCK])
         if first > END_OF_TIME:
             self.words[HORIZON] = first
         elif span is not None:
