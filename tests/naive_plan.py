@@ -24,6 +24,7 @@ from tocsin.plan.block import (
     WindowLow,
 )  # fmt: skip
 from tocsin.plan.expr import Agg, Bound, Col, Reach, Ref, Time, bare_leaves, walk
+from tocsin.schema import TYPE
 
 Held = dict[int, Any]  # leaf -> (var, event), or a list of events for a repetition
 
@@ -34,7 +35,8 @@ class _Row:
 
     def column(self, col: Col) -> Any:
         var, event = self.held[col.leaf]
-        value = event.attrs.get(col.attr) if var == col.var else None
+        known = event.type if col.attr == TYPE else event.attrs.get(col.attr)
+        value = known if var == col.var else None
         return int(value.scaleb(col.scale)) if isinstance(value, Decimal) else value
 
     def time(self, time: Time) -> int | None:
@@ -110,7 +112,8 @@ class Naive:
             (alt.var, event)
             for alt in leaf.alts
             for event in self.events
-            if event.type == alt.type and all(_true(test, {leaf.id: (alt.var, event)}) for test in alt.where)
+            if self.plan.schema.takes(alt.type, event.type)
+            and all(_true(test, {leaf.id: (alt.var, event)}) for test in alt.where)
         ]
 
     def block(self, block: Block, outer: Held, scope: tuple[int, int] | None) -> Iterator[Held]:

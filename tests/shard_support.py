@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.content import auto_eid, content_hash, occurrences
@@ -48,6 +49,18 @@ ATTRIBUTES = {
 }  # fmt: skip
 Row = dict[str, Any]
 PLACE = "place"  # the column in which rows are numbered while they are routed
+
+
+@pytest.fixture(autouse=True)
+def merged_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs are merged and detectors forgotten so early that small histories show it.
+
+    `merged_early = shard_support.merged_early` in a file of tests is for all of its tests.
+    """
+    monkeypatch.setattr(module, "TAIL", 2)
+    monkeypatch.setattr(module, "MERGED", 2)
+    monkeypatch.setattr(module, "KEPT_ALIVE", 2)
+    monkeypatch.setattr(module, "_alive", OrderedDict())
 
 
 # --- frames and jobs -----------------------------------------------------------------------------------------------

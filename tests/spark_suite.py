@@ -1,8 +1,9 @@
 """One suite of Spark cases for every kind of session: classic, Spark Connect, someone's own, other versions of Spark.
 
 `answers(spark, folder)` runs all of it: a batch, several rules that build on each other, a stream that is stopped and
-goes on, late rows. `expected()` is what an embedded run gives. As a program it makes the session that it is told to and
-prints its answers as JSON: `python -m tests.spark_suite connect FOLDER`; with `batches` behind, without the streams.
+goes on, late rows, an hour in which nothing happens. `expected()` is what an embedded run gives. As a program it makes
+the session that it is told to and prints its answers as JSON: `python -m tests.spark_suite connect FOLDER`; with
+`batches` behind, without the streams.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import tocsin
+from tests.quiet_shop import NINE, Shop
 
 RULES = """
 QUERY theft EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 50;
@@ -52,7 +54,7 @@ def expected() -> dict[str, Any]:
     """The answers of embedded runs, without the event that comes too late; on two cores a stream has two partitions."""
     whole = tocsin.query(RULES).detect(shop(), eid="eid", jit=False).table()
     rows = listed(whole.select(COLUMNS).to_pylist())
-    told = {"late": [999], "partitions": [2], "refused": "belongs to another query"}
+    told = {"late": [999], "partitions": [2], "refused": "belongs to another query", "quiet": [[3, "ann"]]}
     return {"batch": rows, "files": rows, "stream": rows, **told}
 
 
@@ -84,7 +86,17 @@ def answers(spark: Any, folder: Path) -> dict[str, Any]:
         run.go(shop(), closing=True, rules=RULES.replace("WITHIN 50", "WITHIN 51"))
     except tocsin.StateError as error:
         found["refused"] = "belongs to another query" if "belongs to another query" in str(error) else str(error)
+    found["quiet"] = quiet(spark, folder / "quiet")
     return found
+
+
+def quiet(spark: Any, folder: Path) -> list[list[Any]]:
+    """Who is missing after an hour without events, and in which micro-batch that is told: each is half an hour."""
+    folder.mkdir()
+    shop = Shop(spark, folder)
+    shop.add(("Login", NINE, "ann"))
+    shop.run_until(4)
+    return [[batch, alarm["user"]] for batch, alarms in shop.told("match").items() for alarm in alarms]
 
 
 def collected(result: Any) -> list[list[Any]]:

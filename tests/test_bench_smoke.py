@@ -8,6 +8,10 @@ from benchmarks.disorder.baselines.arms import SOUND
 from benchmarks.disorder.baselines.engine import log, net
 from benchmarks.disorder.workload import Load
 from benchmarks.spark import data
+from benchmarks.table import rivals as table_rivals
+from benchmarks.table.load import ASKS
+from benchmarks.table.run import tocsin as from_table
+from benchmarks.table.run import wrong
 from benchmarks.workloads import WORKLOADS, small, stream
 from tocsin.testing.streams import Arrivals
 
@@ -25,3 +29,15 @@ def test_the_arms_for_disorder_agree() -> None:
     assert load.truth
     for name in SOUND:
         assert net(log(load.make(name), load.stream)) == load.truth, name
+
+
+def test_the_arms_of_the_table_benchmark_agree(tmp_path) -> None:
+    rows = []
+    for name in ("three", "absence", "repetition", "no key"):
+        ask = ASKS[name]
+        found = [from_table(ask, source, 20_000, 1, tmp_path, jit=False)() for source in ("text", "parquet")]
+        found.append(table_rivals.duckdb(ask, "text", 20_000, 1, tmp_path)())
+        assert found[0][0] > 0
+        rows += [{"who": "", "query": name, "source": "", "found": each} for each in found]
+    assert wrong(rows) == []
+    assert wrong([*rows, {**rows[0], "found": (0, 0, 0)}]) != []

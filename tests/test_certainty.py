@@ -16,7 +16,7 @@ from tests.effort import examples, some
 from tocsin.engine.changes import Changes
 from tocsin.events import Event
 from tocsin.lang.parser import parse
-from tocsin.lang.syntax import Not, Query, leaves_of
+from tocsin.lang.syntax import Marked, Not, Query, leaves_of, walk
 from tocsin.schema import Field, Kind, Schema
 from tocsin.testing.harness import Harness
 from tocsin.testing.oracle import Binding, matches
@@ -39,6 +39,9 @@ FLAT = [
     "EVENT SEQ(A a, !SEQ(C c, D d), B b) WITHIN 6",
     "EVENT SEQ(A a, !AND(C c, D d), B b)",
     "EVENT SEQ(A a, B b, !SEQ(C c, D d)) WITHIN 4",
+    "EVENT SEQ(A a, FIRST B b) WITHIN 6",
+    "EVENT SEQ(A a, LAST B b, D d)",
+    "EVENT SEQ(A a, NEXT OF (C) B b)",
 ]
 NESTED = [
     "EVENT SEQ(A a, !SEQ(C c, !D d, E e), B b) WITHIN 6",
@@ -57,7 +60,9 @@ def negated_types(query: Query) -> set[str]:
     every = list(leaves_of(query.pattern))
     outside = {leaf.var for item in getattr(query.pattern, "items", ()) if not isinstance(item, Not)
                for leaf in leaves_of(item) if leaf.repeat is None}  # fmt: skip
-    return {leaf.type for leaf in every if leaf.var not in outside}
+    marks = [node for node in walk(query.pattern) if isinstance(node, Marked)]
+    looked = {type for mark in marks for type in mark.of or {leaf.type for leaf in leaves_of(mark)}}
+    return looked | {leaf.type for leaf in every if leaf.var not in outside}
 
 
 def futures(types: Sequence[str], promised: dict[str, int], most: int, ids: Sequence[int]) -> Iterator[list[Event]]:

@@ -472,8 +472,8 @@ def check_demo(tocsin, tmp_path, engine):
 
 def trying(most: int) -> settings:
     """Settings for tests that draw arguments and files."""
-    unusual = [HealthCheck.function_scoped_fixture]
-    return settings(max_examples=examples(most, least=20), deadline=None, suppress_health_check=unusual)
+    unusual = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    return settings(max_examples=examples(most, least=20), suppress_health_check=unusual)
 
 
 WORDS = st.one_of(

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import IO, Any
@@ -30,7 +31,7 @@ from tocsin.encode.columns import Columns
 from tocsin.errors import InputError, TocsinError, TocsinWarning
 from tocsin.events import Event
 from tocsin.lang.syntax import Query
-from tocsin.plan.facts import horizon, types_of
+from tocsin.plan.facts import horizon, takes
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock, in_ticks
 from tocsin.run.query import plans_of
@@ -413,7 +414,7 @@ def check_clock(seed: str) -> tuple[int, int]:
     clock = Clock(delay, now=hands)
     live, replayed = query.stream(clock=clock, **given), query.stream(**given)
     [plan] = plans_of(query.queries, SCHEMA)
-    names, reads = [var.name for var in plan.variables if not var.hidden], types_of(plan)
+    names, reads = [var.name for var in plan.variables if not var.hidden], partial(takes, plan)
     told: Counter[Binding] = Counter()
     kept: list[Event] = []
     alone = 0
@@ -433,7 +434,7 @@ def check_clock(seed: str) -> tuple[int, int]:
         assert replayed.late == live.late
         told.update(found)
         kept += [] if live.late else [event]
-        if "slack" not in order and "auto" not in order and order != "in-order" and event.type in reads:
+        if "slack" not in order and "auto" not in order and order != "in-order" and reads(event.type):
             assert bool(live.late) == (recorded is not None and event.end <= recorded), f"{seed}: {event}"
         if random.random() < 0.2:
             live = query.stream(clock=clock, state=live.save(), **given)

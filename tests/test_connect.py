@@ -20,6 +20,7 @@ from tocsin.errors import TocsinError
 from tocsin.spark.metrics import numbers
 from tocsin.spark.setup.errors import explained
 from tocsin.spark.setup.workers import check_spark, check_tocsin
+from tocsin.spark.write import JOB, job_of
 
 long = pytest.mark.long
 
@@ -99,6 +100,19 @@ def test_a_server_that_goes_away(found: Any, way: str) -> None:
 
 
 # --- without a server ----------------------------------------------------------------------------------------------
+
+
+def test_a_frame_that_detect_did_not_make_has_no_job() -> None:
+    """To a frame of Spark Connect every name is a column."""
+
+    class Frame:
+        def __getattr__(self, name: str) -> str:
+            return f"Column<{name}>"
+
+    frame: Any = Frame()
+    assert job_of(frame) is None
+    setattr(frame, JOB, "a job")
+    assert job_of(frame) == "a job"
 
 
 def test_numbers_as_spark_connect_tells_them() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import tocsin
-from tests.effort import examples
+from tests.drawn import in_chunks, pairs_of
 from tocsin.errors import InputError, QueryError, TocsinError
 from tocsin.testing.agree import COMPILED, PLAIN, Bench
 from tocsin.testing.draw_eids import with_eids
@@ -20,13 +20,11 @@ QUERIES = 25  # in each chunk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(examples(CHUNKS)))
+@in_chunks(CHUNKS)
 def test_every_mode_agrees_about_eids(chunk: int) -> None:
-    for seed in range(chunk * QUERIES, (chunk + 1) * QUERIES):
-        random = Random(seed)
-        drawn, events = pair(random, leaves=4)
-        query, schema = with_eids(random, drawn, events)
-        assert Bench(query, schema).disagreement(events, PLAIN) is None, f"seed {seed}: {query}"
+    for drawn in pairs_of(chunk, QUERIES, leaves=4):
+        query, schema = with_eids(drawn.random, drawn.query, drawn.events)
+        assert Bench(query, schema).disagreement(drawn.events, PLAIN) is None, f"seed {drawn.seed}: {query}"
 
 
 @pytest.mark.jit

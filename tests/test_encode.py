@@ -9,7 +9,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.encode import BadRowError, Columns, Encoder, from_dicts, hash_texts, infer_schema
@@ -326,7 +326,6 @@ def test_empty_batches_are_encoded():
 # --- eids ----------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)  # the first call compiles
 @given(st.lists(st.text(max_size=20), max_size=20), st.integers(0, 3))
 def test_hashes_of_columns_equal_those_of_events(texts, skip):
     high, low = hash_texts(pa.array(texts, pa.string()).slice(min(skip, len(texts))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.effort import examples
 from tocsin.encode import from_dicts
 from tocsin.events import Event
 from tocsin.plan.facts import horizon
@@ -21,7 +22,7 @@ FILTERS = (
 )
 JIT = [False, pytest.param(True, marks=pytest.mark.jit)]
 ORDERS = {"ordered": "in-order", "late": "aggressive(5)", "promised": "aggressive", "single": "in-order"}
-SIZE, BATCHES = 20, 300  # two events of each type in a tick
+SIZE, BATCHES = 20, examples(300, least=100)  # two events of each type in a tick
 
 
 def event(number: int) -> Event:

@@ -10,6 +10,7 @@ import pytest
 from tocsin.errors import QueryError, TocsinError
 from tocsin.lang.fluent import (
     all_of,
+    any_event,
     any_of,
     avg,
     call,
@@ -37,6 +38,27 @@ from tocsin.lang.parser import parse, parse_expr
 from tocsin.lang.syntax import Attr, Binary, Literal, Query, walk
 
 S, C, E = event("Shelf", "s"), event("Counter", "c"), event("Exit", "e")
+
+
+def test_clauses_that_choose_among_matches():
+    theft = seq(S, ~C, E).where(same("tag")).within(hours=12)
+    text = "SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] WITHIN 12 h"
+    pairs = [
+        (theft.skip_past_last_event(), "AFTER MATCH SKIP PAST LAST EVENT"),
+        (theft.skip_to_next_event(), "AFTER MATCH SKIP TO NEXT EVENT"),
+        (theft.skip_to_first("e"), "AFTER MATCH SKIP TO FIRST e"),
+        (theft.skip_to_last("e"), "AFTER MATCH SKIP TO LAST e"),
+        (theft.distinct_by(col.e.door), "DISTINCT BY e.door"),
+        (theft.distinct_by("tag", every="10 min"), "DISTINCT BY tag EVERY 10 min"),
+        (theft.limit(3), "LIMIT 3"),
+        (theft.limit(3, per="tag", every=timedelta(hours=1)), "LIMIT 3 PER tag EVERY 1 h"),
+        (theft.limit(3, per=["tag", col.e.door % 2], every=10), "LIMIT 3 PER tag, e.door % 2 EVERY 10"),
+    ]
+    for built, clause in pairs:
+        assert built.query == parse(f"{text} {clause}")
+    for wrong in (0, -1, True, 1.5):
+        with pytest.raises(TocsinError, match="no number of matches"):
+            theft.limit(wrong)
 
 
 def test_a_whole_query():
@@ -82,6 +104,10 @@ def test_the_finished_query_knows_its_places():
         (query(S).where("s.x > 1"), "Shelf s WHERE s.x > 1"),
         (seq(S, ~C, E), "SEQ(Shelf s, !Counter c, Exit e)"),
         (seq(S, ~seq(C, ~E)), "SEQ(Shelf s, !SEQ(Counter c, !Exit e))"),
+        (seq(S, C.next(), E.next(of=["A", "B"])), "SEQ(Shelf s, NEXT Counter c, NEXT OF (A, B) Exit e)"),
+        (seq(S, C.first(), E.last()), "SEQ(Shelf s, FIRST Counter c, LAST Exit e)"),
+        (seq(S, any_of(C, E).first()), "SEQ(Shelf s, FIRST OR(Counter c, Exit e))"),
+        (seq(any_event("x"), any_event()).strategy("strict"), "SEQ(ANY x, ANY) STRATEGY strict"),
         (all_of(S, ~C), "AND(Shelf s, !Counter c)"),
         (any_of(S, C), "OR(Shelf s, Counter c)"),
         (exists("c", seq(S, C)), "∃c: SEQ(Shelf s, Counter c)"),
@@ -218,6 +244,7 @@ def test_mistakes_are_told_at_once(build, message):
     ("built", "message"),
     [
         (any_of(S, ~C), "a negation cannot stand directly under OR"),
+        (all_of(S, C.first()), "FIRST cannot stand directly under AND"),
         (~S, "a negation cannot stand by itself"),
         (seq(S, ~~C), "a negation of a negation"),
         (seq(), "SEQ needs at least one item"),

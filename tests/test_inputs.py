@@ -626,3 +626,25 @@ def test_a_limit_bounds_the_work():
     assert len(PAIRS.detect(events[:20], jit=False, limit=10**6)) == 55
     corrected = PAIRS.detect(events[:100], jit=False, limit=3, order="aggressive(10)")
     assert (len(corrected), corrected.counters["events"]) == (3, 100)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("e.jsonl", '{"type":"A","time":1,"v":1e400}\n{"type":"B","time":2,"v":0.5}\n', 1),
+        ("e.csv", "type,time,v\nA,1,0.5\nB,2,-2e400\n", 3),
+    ],
+)
+def test_a_number_that_no_float_holds_is_a_bad_row(tmp_path, name, text, line):
+    path = tmp_path / name
+    path.write_text(text)
+    query = tocsin.query("EVENT OR(A a, B b) WHERE a.v = a.v OR b.v = b.v")
+    with pytest.raises(InputError, match=f"line {line}.* larger than any float"):
+        query.detect(path, jit=False)
+    assert len(query.detect(path, jit=False, bad_rows="skip")) == 1
+
+
+def test_infinity_that_is_written_as_such_is_read(tmp_path):
+    path = tmp_path / "e.jsonl"
+    path.write_text('{"type":"A","time":1,"v":Infinity}\n')
+    assert len(tocsin.query("EVENT A a WHERE a.v > 1e308").detect(path, jit=False)) == 1

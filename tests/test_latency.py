@@ -110,7 +110,8 @@ def test_the_short_way_answers_like_the_long_way(
             short = followed(stream(query, order=order), rows)
         with monkeypatch.context() as patched:
             patched.setattr(Detector, "_push_one", lambda self, one: self.push(one.copy()))
-            assert followed(stream(query, order=order), rows) == short, f"{query}\n{rows}"
+            long_way = followed(stream(query, order=order), rows)
+        assert repr(long_way) == repr(short), f"{query}\n{rows}"  # NaN, too, is written as it is
     assert ways["all"] + ways["short"] > ways["all"] // 4  # many did take the short way
 
 
@@ -122,7 +123,8 @@ def test_a_learnt_schema_gives_the_same() -> None:
         declared = stream(query)
         known = set(named)
         rows = [{name: value for name, value in row.items() if name in known} for row in rows]
-        rows = [named, *({**named, **row} for row in rows)]
+        own = {name: value for name, value in named.items() if name != "x"}  # only A and B have it
+        rows = [named, *({**(named if row["type"] in "AB" else own), **row} for row in rows)]
         found = [[match for _, match in followed(session, rows)] for session in (learnt, declared)]
         ids = [sorted((match["match_id"], match["op"]) for match in each) for each in found]
         assert ids[0] == ids[1], f"{query}\n{rows}"

@@ -50,7 +50,7 @@ def history(random: Random, count: int) -> list[Event]:
     ("count", "jit"),
     [
         *((count, False) for count in (3, 62, 63, 64, 65, 130)),
-        pytest.param(65, True, marks=pytest.mark.jit),
+        pytest.param(65, True, marks=[pytest.mark.jit, pytest.mark.long]),
         pytest.param(130, True, marks=[pytest.mark.jit, pytest.mark.slow, pytest.mark.long]),
     ],
 )

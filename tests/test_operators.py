@@ -27,6 +27,7 @@ from tocsin.engine.runtime import UNLIMITED
 from tocsin.engine.stream_time import StreamTime
 from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import Event, eid_number
+from tocsin.graph.copies import Copies
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.graph.stages import Stages
 from tocsin.graph.tap import Tap
@@ -68,12 +69,15 @@ MORE = {
         "detectors",
         "nothing",
         "carry_over",
+        "encode_whole",  # a finite input: what nobody reads is dropped first, and counted by
+        "pass_over",
     },  # what its hosts need to make items
 }
 
 
 @pytest.mark.parametrize(
-    "kind", [Detector, Lateness, Sort, Settled, KeyedProcess, Release, Auto, Spilling, PerKey, Tap, Stages, QueryGraph]
+    "kind",
+    [Detector, Lateness, Sort, Settled, KeyedProcess, Release, Auto, Spilling, PerKey, Tap, Copies, Stages, QueryGraph],
 )
 def test_operators_have_one_verb(kind: type) -> None:
     public = {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}

@@ -31,7 +31,7 @@ from tocsin.order.auto import Auto
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import KINDS, Strategy, parse_strategy
-from tocsin.plan.facts import types_of
+from tocsin.plan.facts import takes
 from tocsin.run.session import Session
 from tocsin.schema import Schema
 from tocsin.testing.cases import Case, admitted, oracle_answer, read_cases
@@ -216,7 +216,6 @@ class Asked:
         self.harness = Harness(self.query, self.schema)
         self.events = events_of(self.items)
         self.named = any(event.source for event in self.events)
-        self.types = types_of(self.harness.plan)
 
     def start(self, order: str | Strategy) -> Running:
         return self.harness.start(order, source="source", sources=SOURCES) if self.named else self.harness.start(order)
@@ -233,7 +232,7 @@ class Asked:
                 run.promise(item.type, item.time, item.source)
             else:
                 late = run.push(rows.slice(at, 1)).late
-                aside += [place] if late and item.type in self.types else []  # else nobody cares
+                aside += [place] if late and takes(self.harness.plan, item.type) else []  # else nobody cares
                 at += 1
         if restarts:
             run.restart()
@@ -247,7 +246,7 @@ class Asked:
 
     def read(self, items: Sequence[Item]) -> list[Event]:
         """The events of types that the query reads."""
-        return [event for event in events_of(items) if event.type in self.types]
+        return [event for event in events_of(items) if takes(self.harness.plan, event.type)]
 
     def oracle(self, events: Sequence[Event]) -> Counter[Binding]:
         return self.harness.expected(events)

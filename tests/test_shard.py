@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -40,7 +39,7 @@ from tests.shard_support import (
 )
 from tocsin.codec import VERSION, encode
 from tocsin.errors import InputError, StateError, TocsinError
-from tocsin.events import Event
+from tocsin.events import ANY, Event
 from tocsin.items import end
 from tocsin.lang.parser import parse, parse_all
 from tocsin.lang.syntax import Duration, Query, leaves_of
@@ -63,13 +62,7 @@ from tocsin.testing.strategies import SCHEMA, Pair, history, is_valid, pair, que
 CHUNKS, EACH = 24, 75  # 1,800 queries with one history each
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logs are merged and detectors forgotten so early that small histories show it."""
-    monkeypatch.setattr(module, "TAIL", 2)
-    monkeypatch.setattr(module, "MERGED", 2)
-    monkeypatch.setattr(module, "KEPT_ALIVE", 2)
-    monkeypatch.setattr(module, "_alive", OrderedDict())
+merged_early = shard_support.merged_early
 
 
 # --- random queries and histories ----------------------------------------------------------------------------------
@@ -840,7 +833,8 @@ def sliced(asked: Asked, slices: Slices, events: Sequence[Event]) -> Answers:
     answers = Answers()
     for number in range(slices.count):
         low, high = slices.span(number)
-        mine = [event for event in events if event.type in shards.group.types and low <= event.end < high]
+        read = {event.type for event in events} if ANY in shards.group.types else shards.group.types
+        mine = [event for event in events if event.type in read and low <= event.end < high]
         mine.sort(key=lambda event: event.end)
         graph, numbers = asked.job.graph(shards.group, shards.group.units)
         rows = pa.RecordBatch.from_pylist([row_of(event, asked.frame) for event in mine], schema=asked.frame.rows)

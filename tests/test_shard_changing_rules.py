@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 import tocsin
+from tests import shard_support
 from tests.effort import examples
 from tests.shard_support import Asked, Memory, Stream, ask, cuts, frame_of, row_of
 from tests.test_changing_rules import RULES, Net, net, rows, truth, waiting_in, was_waiting
@@ -27,7 +28,6 @@ from tocsin.events import Event
 from tocsin.lang.parser import parse_all
 from tocsin.order.strategy import Strategy
 from tocsin.run.query import plans_of
-from tocsin.shards import shard as module
 from tocsin.shards.blocks import SHARD, Note, as_table
 from tocsin.shards.carried import going_on, old_state, sources_of
 from tocsin.shards.result import conformed
@@ -38,13 +38,7 @@ LATE = 3
 ORDERS = {"slack": Strategy("in-order"), "conservative": Strategy("conservative"), "aggressive": Strategy("aggressive")}
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logs are merged and detectors forgotten so early that small histories show it."""
-    monkeypatch.setattr(module, "TAIL", 2)
-    monkeypatch.setattr(module, "MERGED", 2)
-    monkeypatch.setattr(module, "KEPT_ALIVE", 2)
-    monkeypatch.setattr(module, "_alive", OrderedDict())
+merged_early = shard_support.merged_early
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from tests import shard_support
 from tests.effort import examples
 from tests.pairing import PAIRS, Pairing, pairs
 from tests.shard_support import Answers, Asked, Stream, arranged, ask, cuts, disagreement, frame_of, nameless, row_of
@@ -30,7 +31,6 @@ from tocsin.order.auto import Auto
 from tocsin.order.strategy import Strategy
 from tocsin.schema import Schema
 from tocsin.select.rate_limit import RateLimit
-from tocsin.shards import shard as module
 from tocsin.shards.watermark import Slack, parse_order
 
 STRATEGIES = {
@@ -42,12 +42,12 @@ STRATEGIES = {
 }
 
 
+merged_early = shard_support.merged_early
+
+
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TAIL", 2)
-    monkeypatch.setattr(module, "MERGED", 2)
-    monkeypatch.setattr(module, "KEPT_ALIVE", 2)
-    monkeypatch.setattr(module, "_alive", OrderedDict())
+def of_changing_mind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` holds and corrects by turns."""
     coin = Random("a change of mind")
     monkeypatch.setattr(Auto, "_judged", lambda auto: turned(auto, coin))
 

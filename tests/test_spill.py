@@ -13,6 +13,8 @@ from datetime import date
 from functools import cached_property
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,6 +26,7 @@ from tocsin.engine.partial_state import bytes_used
 from tocsin.errors import StateError, TocsinError, TocsinWarning
 from tocsin.events import Event
 from tocsin.lang.syntax import Query
+from tocsin.spill.budget import MemoryBudget
 from tocsin.spill.detector import Spilling
 from tocsin.spill.folder import make_folder, remove_leftovers
 from tocsin.testing.agree import Bench, Trial, mistake
@@ -574,3 +577,13 @@ def test_folders_that_are_not_ours_to_remove_stay(tmp_path):
     (tmp_path / "tocsin-spill-strange").mkdir()
     remove_leftovers(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", "tocsin-spill-link", "tocsin-spill-strange"}
+
+
+def test_what_the_live_detector_and_stored_events_take_is_no_room_for_frames() -> None:
+    state: Any = SimpleNamespace(limit=1000, runs=SimpleNamespace(tail_bytes=100))
+    budget = MemoryBudget(state)
+    assert budget.room == 800
+    budget.grow(300)
+    assert budget.room == 500
+    state.runs.tail_bytes = 0
+    assert budget.room == 600

@@ -86,7 +86,7 @@ def timed(rows: list[dict[str, Any]], odd: list[Any]) -> list[dict[str, Any]]:
     return [{**row, "time": at if strange == "" else strange} for at, (row, strange) in enumerate(pairs)]
 
 
-@settings(max_examples=examples(3000, least=120), deadline=None)
+@settings(max_examples=examples(3000, least=120))
 @given(
     text=st.sampled_from(TEXTS),
     rows=ROWS,
@@ -101,7 +101,7 @@ def test_cuts_change_nothing(text, rows, odd, cuts, order):
     assert one_by_one(text, rows, order=order) == whole
 
 
-@settings(max_examples=examples(1000, least=60), deadline=None)
+@settings(max_examples=examples(1000, least=60))
 @given(rows=ROWS, cuts=st.lists(st.integers(0, 12), max_size=4))
 def test_cuts_change_nothing_with_a_declared_schema(rows, cuts):
     rows, schema = timed(rows, []), {"*": {"v": "float", "k": "int"}}
@@ -110,7 +110,7 @@ def test_cuts_change_nothing_with_a_declared_schema(rows, cuts):
     assert one_by_one(TEXTS[0], rows, schema=schema) == whole
 
 
-@settings(max_examples=examples(600, least=40), deadline=None)
+@settings(max_examples=examples(600, least=40))
 @given(rows=ROWS, odd=st.lists(TIMES, max_size=12), at=st.integers(0, 12))
 def test_a_restart_changes_nothing(rows, odd, at):
     rows = timed(rows, odd)

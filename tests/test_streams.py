@@ -399,14 +399,14 @@ def test_disordered_within_a_bound() -> None:
 EVENTS = [Event("ABC"[at % 3], at, at + at % 2, at, source=(None, "x")[at % 2]) for at in range(6)]
 
 
-@settings(max_examples=examples(150, least=20), deadline=None)
+@settings(max_examples=examples(150, least=20))
 @given(disorder.arrivals(EVENTS))
 def test_hypothesis_draws_valid_arrivals(items: list[object]) -> None:
     assert broken_promises(items) == []  # type: ignore[arg-type]
     assert {event.eid for event in events_of(items)} == set(range(6))  # type: ignore[arg-type]
 
 
-@settings(max_examples=examples(30, least=20), deadline=None)
+@settings(max_examples=examples(30, least=20))
 @given(disorder.arrivals([], duplicates=True), disorder.arrivals(EVENTS, duplicates=False, promises=False))
 def test_hypothesis_draws_nothing_from_nothing(nothing: list[object], plain: list[object]) -> None:
     assert all(isinstance(item, Promise) for item in nothing)
@@ -423,7 +423,7 @@ def test_hypothesis_shrinks_to_the_order_of_the_list() -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=examples(25, least=20), deadline=None)
+@settings(max_examples=examples(25, least=20))
 def test_any_seed_will_do(seed: int) -> None:
     kind = Arrivals(events=60, disorder=0.4, duplicates=0.2, sources=3, skew=2, seed=seed, **EVERY_PROMISE)
     items = streams.history(kind)

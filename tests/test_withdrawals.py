@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
-from tests.effort import examples
+from tests.drawn import in_chunks, pairs_of
 from tocsin.testing.disorder import with_withdrawals
 from tocsin.testing.harness import Harness
-from tocsin.testing.strategies import SCHEMA, pair
+from tocsin.testing.strategies import SCHEMA
 
 CHUNKS = 8
 QUERIES = 30  # in each chunk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(examples(CHUNKS)))
+@in_chunks(CHUNKS)
 def test_withdrawn_events_leave_no_trace(chunk: int) -> None:
-    for seed in range(chunk * QUERIES, (chunk + 1) * QUERIES):
-        random = Random(seed)
-        query, drawn = pair(random)
-        events = list({event.eid: event for event in drawn}.values())
-        random.shuffle(events)
-        items, kept = with_withdrawals(events, random)
-        harness, batch = Harness(query, SCHEMA), random.choice((1, 3, 50))
+    for drawn in pairs_of(chunk, QUERIES):
+        events = list({event.eid: event for event in drawn.events}.values())
+        drawn.random.shuffle(events)
+        items, kept = with_withdrawals(events, drawn.random)
+        harness, batch = Harness(drawn.query, SCHEMA), drawn.random.choice((1, 3, 50))
         run = harness.start("aggressive").feed(items, batch=batch)
         run.end()
-        assert run.net == harness.expected(kept), f"seed {seed}: {query}"
+        assert run.net == harness.expected(kept), str(drawn)

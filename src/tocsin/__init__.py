@@ -11,7 +11,7 @@ README.md shows more, docs/ explains it, and MAP.md lists what is where.
 from tocsin.errors import InputError, LimitError, QueryError, StateError, TocsinError
 from tocsin.events import Event
 from tocsin.functions import function
-from tocsin.lang.fluent import all_of, any_of, call, col, event, exists, iseq, lit, rel, same, seq
+from tocsin.lang.fluent import all_of, any_event, any_of, call, col, event, exists, iseq, lit, rel, same, seq
 from tocsin.run.clock import Clock
 from tocsin.run.matches import Matches
 from tocsin.run.query import Query, query
@@ -36,6 +36,7 @@ __all__ = [
     "StateError",
     "TocsinError",
     "all_of",
+    "any_event",
     "any_of",
     "call",
     "col",

@@ -19,6 +19,8 @@ BEGINNING = -(2**62)
 END_OF_TIME = 2**62
 TIME_LIMIT = 2**61  # |time| and windows must be below this
 
+ANY = ""  # as the type of a leaf: every event of the input; no type has an empty name
+
 
 @dataclass(frozen=True, slots=True)
 class Event:

@@ -106,6 +106,11 @@ class Items:
         return len(self.types)
 
     @property
+    def has_rows(self) -> bool:
+        """Whether there are events among the items."""
+        return bool(self.payload.num_rows)
+
+    @property
     def signs(self) -> Kinds | None:
         """+1 for an event and -1 for the withdrawal of one; None: there are no withdrawals."""
         if self.kinds is None or not (self.kinds == ItemKind.WITHDRAWAL).any():
@@ -219,6 +224,10 @@ class Strings:
             self._codes[text] = code
             self.added += 1
         return code
+
+    def codes(self, texts: list[str]) -> Ints:
+        """The codes of many texts."""
+        return np.fromiter(map(self.code, texts), np.int64, len(texts))
 
     def text(self, code: int) -> str | None:
         return None if code < 0 else self.texts[code]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from tocsin.events import ANY
 
 RESULT_COLUMNS = ("query", "kind", "match_id", "op", "start", "end", "settled_at")  # of every row of a result
 OWN = ("type", "start", "end", "eid")  # what every event has, beside its attributes
 EID = "eid"  # the column that kernels read for eid(x), whatever the input calls it
+TYPE = "type"  # the same for type(x), where the type of a leaf is not known before
 
 
 class Kind(StrEnum):
@@ -47,6 +50,7 @@ class Schema:
     `eid` is the kind of the input's eid column: None if it has none (eids are computed then), NULL if nobody knows yet.
     `clashes` are input columns that are called like something that every event has of its own, and mean another thing.
     `unreadable` are input columns that no expression can read (lists, structs, bytes), with what they are made of.
+    `matches` are the types that are matches of other queries, which ANY does not take.
     """
 
     types: Mapping[str, Mapping[str, Field]] = field(default_factory=dict)
@@ -59,16 +63,22 @@ class Schema:
     clashes: frozenset[str] = frozenset()
     unreadable: Mapping[str, str] = field(default_factory=dict)
     eid: Kind | None = Kind.NULL
+    matches: frozenset[str] = frozenset()
 
     def has_type(self, name: str) -> bool:
-        return self.open_types or name in self.types
+        return self.open_types or name in self.types or name == ANY
+
+    def takes(self, wanted: str, type: str) -> bool:
+        """Whether a leaf of the type `wanted` takes events of a type."""
+        return wanted == type or (wanted == ANY and type not in self.matches)
 
     def field(self, type: str, attr: str) -> Field | None:
         """The attribute of a type; kind NULL if only another type has it; None if none has it or can show it.
 
         A type that never comes has the attributes of the others, so that what is asked of it keeps its kind.
         """
-        own = self.types.get(type, {}).get(attr) or self.common.get(attr)
+        own = self.fields_of(ANY).get(attr) if type == ANY else self.types.get(type, {}).get(attr)
+        own = own or self.common.get(attr)
         if own is not None:
             return own
         others = {(other.kind, other.scale): other for fields in self.types.values() if (other := fields.get(attr))}
@@ -78,8 +88,14 @@ class Schema:
         return Field(attr, Kind.NULL) if others or may_come else None
 
     def fields_of(self, type: str) -> dict[str, Field]:
-        """All attributes of a type, in a stable order: the common ones first."""
-        return {**self.common, **self.types.get(type, {})}
+        """All attributes of a type, in a stable order: the common ones first; of ANY, those of all input types."""
+        if type != ANY:
+            return {**self.common, **self.types.get(type, {})}
+        each = {name: replace(known, nullable=True) for fields in self._input() for name, known in fields.items()}
+        return {**self.common, **each}
+
+    def _input(self) -> list[Mapping[str, Field]]:
+        return [fields for type, fields in self.types.items() if type not in self.matches]
 
     def attributes(self) -> set[str]:
         """Every attribute name that occurs, for suggestions."""

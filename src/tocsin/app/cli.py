@@ -144,6 +144,9 @@ def run(
     ] = None,
     bad_rows: Annotated[str, typer.Option("--bad-rows", help="fail, skip, or: file PATH (keeps them there).")] = "fail",
     limit: Annotated[int | None, typer.Option("--limit", min=0, help="Write at most so many matches.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Threads that share the work; else one for each core.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw a timeline picture to this file.")] = None,
     schema: SchemaArg = None,
     strict: StrictArg = False,
@@ -190,6 +193,7 @@ def run(
         output=output,
         bad=BadRows(bad_policy(bad_rows)),
         limit=limit,
+        threads=threads,
         plot=plot,
         every=every,
         jit=jit,

@@ -40,6 +40,7 @@ class RunOptions:
     quiet: bool
     engine: str = "embedded"
     timers: str | Clock | None = None
+    threads: int | None = None
 
     def whole(self, input: str) -> None:
         """Detect in a finite input; nothing is written before all of it went well."""
@@ -70,6 +71,7 @@ class RunOptions:
                 all=self.every,
                 jit=self.jit,
                 limit=self.limit,
+                threads=self.threads,
                 watch=watch,
             )
 

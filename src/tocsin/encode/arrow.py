@@ -46,6 +46,16 @@ def without_null_entries(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece; it is copied only if it has several."""
+    if not column.num_chunks:
+        return pa.nulls(0, column.type)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    whole = column.combine_chunks()
+    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+
+
 def plain(array: pa.Array) -> Any:
     """The values of a fixed-width array: without a copy where there are no nulls, 0 in place of nulls."""
     if array.null_count:

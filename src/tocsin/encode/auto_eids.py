@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pyarrow as pa
 
-from tocsin.encode.content import auto_eid, content_hash, occurrences
+from tocsin.encode.content import auto_eids, content_hash, occurrences
 from tocsin.items import Ints, Items
 
 FEW = 1024  # remembered rows that are not worth a look
@@ -40,8 +39,7 @@ class AutoEids:
         for known, _ in self._runs:
             numbers += np.searchsorted(known, hashes, side="right") - np.searchsorted(known, hashes)
         self._remember(hashes, items.end)
-        texts = [auto_eid(high, low) for high, low in zip(hashes.tolist(), numbers.tolist(), strict=True)]
-        rows = items.payload.append_column("eid", pa.array(texts, pa.string()))
+        rows = items.payload.append_column("eid", auto_eids(hashes, numbers))
         return Items(
             items.types, items.start, items.end, hashes, numbers, items.columns, rows, items.kinds, items.sources
         )

@@ -15,8 +15,9 @@ from tocsin.encode.eids import eids
 from tocsin.encode.times import read_texts, ticks
 from tocsin.encode.values import as_dictionary, dictionary_codes, encode_column, looked_up, nothing, same_memory
 from tocsin.errors import InputError
+from tocsin.events import ANY
 from tocsin.items import EVERY, NO_SOURCE, NO_TEXT, UNREAD, Bools, Codes, Column, Ints, Items, Strings
-from tocsin.schema import EID, Field, Kind, Schema
+from tocsin.schema import EID, TYPE, Field, Kind, Schema
 
 
 @dataclass(slots=True)
@@ -40,19 +41,29 @@ class TimesAndEids:
         return next(reason for mask, reason in self.problems if mask[row])
 
 
+def spans(time: pa.Array, end: pa.Array | None, columns: Columns) -> tuple[Ints, Ints, Problems]:
+    """Start and end of each row (of points the same array), and the rows for which they are missing or wrong."""
+    starts, problems = _times(time, "time", columns)
+    if end is None:
+        return starts, starts, problems
+    ends, more = _times(end, "end", columns)
+    problems += more
+    if (backwards := ends < starts).any():
+        good = ~np.logical_or.reduce([mask for mask, _ in problems]) if problems else True
+        problems.append((backwards & good, "the end is before the start"))
+    return starts, ends, problems
+
+
+def typeless(types: pa.Array | pa.ChunkedArray) -> Problems:
+    """The rows without a type."""
+    return [(marks(pc.is_null(types)), "the type is null")] if types.null_count else []
+
+
 def frame(batch: pa.RecordBatch, columns: Columns) -> TimesAndEids:
     """Read times and eids of a batch; `columns` must be resolved against its names."""
-    start, problems = _times(batch.column(columns.time), "time", columns)
-    end = start
-    if columns.end is not None:
-        end, more = _times(batch.column(columns.end), "end", columns)
-        problems += more
-        if (backwards := end < start).any():
-            good = ~np.logical_or.reduce([mask for mask, _ in problems]) if problems else True
-            problems.append((backwards & good, "the end is before the start"))
-    kinds = batch.column(columns.type)
-    if kinds.null_count:
-        problems.append((marks(pc.is_null(kinds)), "the type is null"))
+    until = None if columns.end is None else batch.column(columns.end)
+    start, end, problems = spans(batch.column(columns.time), until, columns)
+    problems += typeless(batch.column(columns.type))
     high = low = None
     if columns.eid is not None:
         high, low, more = eids(batch.column(columns.eid))
@@ -97,9 +108,13 @@ class Encoder:
             known.update(fields)
         self.fields = known
         names = list(known) if wanted is None else list(wanted)
-        own = {EID: Field(EID, schema.eid or Kind.NULL, nullable=False)}  # no attribute: only eid(x) reads it
+        own = {  # no attributes: only eid(x) and type(x) read them
+            EID: Field(EID, schema.eid or Kind.NULL, nullable=False),
+            TYPE: Field(TYPE, Kind.TEXT, nullable=False),
+        }
         self.wanted = {name: known.get(name) or own.get(name) or Field(name, Kind.NULL) for name in names}
         self._codes = {name: code for code, name in enumerate(types)}
+        self.other = self._codes.get(ANY, UNREAD)  # the code of all types that are not listed
         self.now = self.columns
         self.last_names: tuple[str, ...] = ()  # the columns of the last batch
         self.shape: dict[str, pa.DataType] = {}  # the columns of every payload
@@ -167,13 +182,32 @@ class Encoder:
                 arrays[role] = self._shaped(role, batch, name)
         return self.shown(arrays, batch, batch.num_rows)
 
+    def payload_table(self, table: pa.Table, start: Ints, end: Ints) -> pa.Table:
+        """A whole table in the form of a payload; its columns stay where they are, in as many pieces."""
+        columns = self._resolved(table.schema.names)
+        first = pa.array(start)
+        head = {
+            "type": self._shaped("type", table, columns.type),
+            "start": first,
+            "end": first if end is start else pa.array(end),
+        }
+        roles = [(role, getattr(columns, role)) for role in ("eid", *OPTIONAL)]
+        head |= {role: self._shaped(role, table, name) for role, name in roles if name is not None}
+        return pa.table(self._with_attributes(head, table, table.num_rows))
+
     def shown(self, head: dict[str, pa.Array], batch: pa.RecordBatch | None, count: int) -> pa.RecordBatch:
         """A payload: the columns that every event has, then the attributes of the schema as a batch has them."""
+        arrays = self._with_attributes(head, batch, count)
+        return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+
+    def _with_attributes(
+        self, head: dict[str, pa.Array], batch: pa.RecordBatch | pa.Table | None, count: int
+    ) -> dict[str, pa.Array]:
         arrays = dict(head)
         for name in self.fields:
             if name not in arrays and not name.startswith(INNER):
                 arrays[name] = self._shaped(name, batch, name, count)
-        return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+        return arrays
 
     def attributes(self, batch: pa.RecordBatch | None, count: int) -> dict[str, Column]:
         """The attributes that were asked for, as kernels read them."""
@@ -181,7 +215,9 @@ class Encoder:
             return {name: nothing(field, count) for name, field in self.wanted.items()}
         return {name: self.column(batch, self.now, field) for name, field in self.wanted.items()}
 
-    def _shaped(self, role: str, batch: pa.RecordBatch | None, name: str, count: int | None = None) -> pa.Array:
+    def _shaped(
+        self, role: str, batch: pa.RecordBatch | pa.Table | None, name: str, count: int | None = None
+    ) -> pa.Array:
         """A column as every payload has it; nulls where the batch lacks it."""
         place = -1 if batch is None else batch.schema.get_field_index(name)
         array = None if batch is None or place < 0 else batch.column(place)
@@ -212,14 +248,18 @@ class Encoder:
 
     def column(self, batch: pa.RecordBatch, columns: Columns, field: Field) -> Column:
         """The attribute of a batch; nulls where the batch has no such column."""
-        name = columns.eid if field.name == EID else field.name
+        name = {EID: columns.eid, TYPE: columns.type}.get(field.name, field.name)
         place = -1 if name is None else batch.schema.get_field_index(name)
         if place < 0 or field.kind is Kind.NULL:
             return nothing(field, batch.num_rows)
         array = batch.column(place)
+        return self.encoded(array, field)
+
+    def encoded(self, array: pa.Array, field: Field) -> Column:
+        """An attribute as kernels read it."""
         if field.kind is Kind.TEXT and pa.types.is_dictionary(array.type) and not array.dictionary.null_count:
             return self.coded_column(array, field)
-        return encode_column(array, field, self.strings, truncate=columns.truncate)
+        return encode_column(array, field, self.strings, truncate=self.columns.truncate)
 
     def coded_column(self, array: pa.DictionaryArray, field: Field) -> Column:
         """A dictionary column of texts; batches of one table share their dictionary, which is then read once."""
@@ -249,17 +289,19 @@ class Encoder:
         return EVERY if type is None else self._codes.get(type, UNREAD)
 
     def type_codes(self, array: pa.Array) -> Codes:
-        """Return the code of each row's type; -1 for types that no query reads."""
+        """Return the code of each row's type; that of ANY for types that only ANY reads, -1 if no query does."""
         if not is_text(array.type) and not pa.types.is_dictionary(array.type):
             array = array.cast(pa.string())
         coded = as_dictionary(array)
         dictionary = coded.dictionary
         if self._seen is None or not self._seen[0].equals(dictionary):
-            names = dictionary.to_pylist()
-            lookup = np.array([self._codes.get(str(name), -1) for name in names], np.int32)
-            self._seen = dictionary, lookup
+            self._seen = dictionary, self.codes_of(dictionary.to_pylist())
         codes: Codes = looked_up(self._seen[1], coded, -1)
         return codes
+
+    def codes_of(self, names: Iterable[str]) -> Codes:
+        """The code of each type of some names: that of ANY for types that only ANY reads, -1 if no query does."""
+        return np.array([self._codes.get(str(name), self.other) for name in names], np.int32)
 
 
 def _has_grown(field: Field, rows: pa.Schema) -> bool:

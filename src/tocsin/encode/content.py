@@ -46,6 +46,35 @@ def auto_eid(high: int, low: int) -> str:
     return f"{high & (2**64 - 1):016x}" + (f"-{low}" if low else "")
 
 
+def auto_eids(high: Ints, low: Ints) -> pa.Array:
+    """The texts of computed eids.
+
+    >>> auto_eids(np.array([255, -1]), np.array([0, 2])).to_pylist()
+    ['00000000000000ff', 'ffffffffffffffff-2']
+    """
+    texts = hex_texts(high.astype(">i8").view(np.uint8).reshape(len(high), 8))
+    again = np.flatnonzero(low)
+    if not len(again):
+        return texts
+    numbered = [auto_eid(*pair) for pair in zip(high[again].tolist(), low[again].tolist(), strict=True)]
+    return pc.replace_with_mask(texts, pa.array(low != 0), pa.array(numbered, pa.string()))
+
+
+def hex_texts(raw: npt.NDArray[np.uint8]) -> pa.Array:
+    """Each row of bytes as hexadecimal digits."""
+    rows, width = raw.shape
+    text = np.empty((rows, 2 * width), np.uint8)
+    text[:, 0::2], text[:, 1::2] = DIGITS[raw >> 4], DIGITS[raw & 15]
+    if 2 * width * rows >= 2**31:
+        long = np.arange(0, 2 * width * rows + 1, 2 * width, dtype=np.int64)
+        return pa.LargeStringArray.from_buffers(rows, pa.py_buffer(long), pa.py_buffer(text))
+    offsets = np.arange(0, 2 * width * rows + 1, 2 * width, dtype=np.int32)
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text))
+
+
+DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
 def content_hash(rows: pa.RecordBatch) -> Words:
     """Hash each row, independent of the order of columns; a null and a missing column hash alike."""
     named = zip(rows.schema.names, rows.columns, strict=True)

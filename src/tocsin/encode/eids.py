@@ -10,9 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tocsin.encode.arrow import Problems, integers, is_text, marks
+from tocsin.encode.arrow import Problems, integers, is_text, marks, one_array
 from tocsin.errors import InputError
 from tocsin.items import Ints
+
+
+def eid_problems(column: pa.ChunkedArray) -> Problems:
+    """The rows of a whole column that have no eid, or one that is no eid; nothing else of the eids is read."""
+    if pa.types.is_integer(column.type) and column.type != pa.uint64() and not column.null_count:
+        return []
+    if is_text(column.type):
+        return [(marks(pc.is_null(column)), "the eid is null")] if column.null_count else []
+    return eids(one_array(column))[2]
 
 
 def eids(array: pa.Array) -> tuple[Ints, Ints, Problems]:

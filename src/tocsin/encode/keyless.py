@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.arrow import marks
+from tocsin.events import ANY
 from tocsin.items import Bools, Items
 
 Needs = Mapping[str, frozenset[str]]  # attributes, each with the types of events that must have it
@@ -18,7 +19,7 @@ class KeyCheck:
     """Counts the items that lack an attribute that they need; for `types` as the items number them."""
 
     def __init__(self, needs: Needs, types: Sequence[str]) -> None:
-        known = {attr: [type in mine for type in types] for attr, mine in needs.items()}
+        known = {attr: [type in mine or ANY in mine for type in types] for attr, mine in needs.items()}
         self._asked = {attr: np.array([*mine, False, False]) for attr, mine in known.items()}  # behind: EVERY, UNREAD
 
     def count(self, items: Items) -> int:
@@ -44,6 +45,9 @@ def keyless_rows(rows: pa.RecordBatch, type_column: str, needs: Needs) -> Bools:
         values = rows.column(place) if place >= 0 else pa.nulls(rows.num_rows)
         missing = pc.is_null(values, nan_is_null=True)
         if missing.true_count:
+            if ANY in types:
+                found |= marks(missing)
+                continue
             asked = pc.is_in(rows.column(type_column), pa.array(sorted(types), pa.string()))
             found |= marks(missing) & marks(asked)
     return found

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tocsin.encode.arrow import one_array
 from tocsin.encode.values import encode_column, nothing
 from tocsin.items import NO_SOURCE, ROWS, Bools, Column, Ints, ItemKind, Items, Strings, is_sorted
 from tocsin.schema import EID, Field, Kind
@@ -18,8 +19,36 @@ from tocsin.schema import EID, Field, Kind
 def take(items: Items, rows: Any) -> Items:
     """The given rows (indexes, or a mask of booleans)."""
     places = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-    payload = items.payload.take(pa.array(places)) if items.payload.num_rows else items.payload
-    return Items(**_picked(items, places), payload=payload)
+    return Items(**_picked(items, places), payload=payload_at(items, places))
+
+
+def payload_at(items: Items, places: Ints) -> pa.RecordBatch:
+    """The payload of some rows, and of no others."""
+    if isinstance(items, Rearranged):
+        return rows_at(items.base, items.order[places])
+    return items.payload.take(pa.array(places)) if items.payload.num_rows else items.payload
+
+
+def rows_at(base: pa.RecordBatch | pa.Table, places: Ints) -> pa.RecordBatch:
+    """Some rows of a batch, or of a table in whatever pieces, as one batch."""
+    found = base.take(pa.array(places))
+    if isinstance(found, pa.RecordBatch):
+        return found
+    return pa.RecordBatch.from_arrays([one_array(column) for column in found.columns], schema=found.schema)
+
+
+def replaced(items: Items, **changes: Any) -> Items:
+    """Items of which something is other; rows in another order (Rearranged) become plain Items."""
+    if isinstance(items, Rearranged):
+        items = Items(**_picked(items, slice(None)), payload=items.payload)
+    return replace(items, **changes)
+
+
+def as_events(items: Items) -> Items:
+    """Items that are all events, without saying so for each."""
+    made = Items(**_picked(items, slice(None)), payload=items.payload)
+    made.kinds = None
+    return made
 
 
 def sliced(items: Items, begin: int, count: int) -> Items:
@@ -34,7 +63,7 @@ def sliced(items: Items, begin: int, count: int) -> Items:
 
 
 class Rearranged(Items):
-    """Some rows of a batch in another order, whose payload stays where it is until someone looks."""
+    """Some rows of a batch (or of a table) in another order, whose payload stays where it is until someone looks."""
 
     __slots__ = ("_made", "base", "order")
 
@@ -42,7 +71,7 @@ class Rearranged(Items):
         for name, value in _picked(items, places).items():
             setattr(self, name, value)
         self.checked = items.checked
-        self.base: pa.RecordBatch
+        self.base: pa.RecordBatch | pa.Table
         self.order: Ints
         if isinstance(items, Rearranged):
             self.base, self.order = items.base, items.order[places]
@@ -50,10 +79,21 @@ class Rearranged(Items):
             self.base, self.order = items.payload, np.arange(len(items))[places]
         self._made: pa.RecordBatch | None = None
 
+    @classmethod
+    def of(cls, items: Items, base: pa.RecordBatch | pa.Table, order: Ints) -> Rearranged:
+        """Items whose payload is what stands at some places of a batch or a table."""
+        made = cls(items, slice(None))
+        made.base, made.order = base, order
+        return made
+
+    @property
+    def has_rows(self) -> bool:
+        return bool(len(self.order))
+
     @property
     def payload(self) -> pa.RecordBatch:
         if self._made is None:
-            self._made = self.base.take(pa.array(self.order))
+            self._made = rows_at(self.base, self.order)
         return self._made
 
 
@@ -109,7 +149,7 @@ def _with_rows(several: list[Items]) -> list[Items]:
             count = len(items)
             eids = None if events.eid_high is None else np.zeros(count, np.int64)
             rows = events.payload.take(pa.nulls(count, pa.int64()))
-            items = replace(items, payload=rows, eid_high=eids, eid_low=eids)
+            items = replaced(items, payload=rows, eid_high=eids, eid_low=eids)
         whole.append(items)
     return whole
 
@@ -158,7 +198,7 @@ def interleaved(pieces: list[Items]) -> list[Items]:
     out: list[Items] = []
     for piece in sorted(pieces, key=lambda each: int(each.end[0])):
         overlap: list[Items] = []
-        while out and out[-1].end[-1] > piece.end[0]:
+        while out and out[-1].end[-1] >= piece.end[0]:
             before, after = cut(out.pop(), int(piece.end[0]))
             overlap.append(after)
             if len(before):
@@ -225,11 +265,11 @@ def with_text_eids(items: Items, strings: Strings) -> Items:
     rows = items.payload
     place = rows.schema.get_field_index(EID)
     if place >= 0 and not pa.types.is_string(rows.schema.types[place]):
-        items = replace(items, payload=rows.set_column(place, EID, rows.column(place).cast(pa.string())))
+        items = replaced(items, payload=rows.set_column(place, EID, rows.column(place).cast(pa.string())))
     if EID not in items.columns or items.columns[EID].kind is Kind.TEXT:
         return items
     texts = pa.array([], pa.string()) if place < 0 else items.payload.column(EID)  # rows without eids: there are none
-    return replace(items, columns={**items.columns, EID: encode_column(texts, Field(EID, Kind.TEXT), strings)})
+    return replaced(items, columns={**items.columns, EID: encode_column(texts, Field(EID, Kind.TEXT), strings)})
 
 
 def _plain(table: pa.Table) -> pa.Table:

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, TypeAlias
+from itertools import chain
+from operator import itemgetter
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -55,14 +57,15 @@ def from_dicts(rows: Sequence[Row | Event], problems: Problems | None = None) ->
     >>> from_dicts([{"type": "A", "time": 1, "v": 2}, {"type": "B", "time": 2, "v": 2.5}]).column("v").to_pylist()
     [2.0, 2.5]
     """
-    plain = [plain_row(row, at) for at, row in enumerate(rows)]
-    names = list(dict.fromkeys(name for row in plain for name in row))
+    plain = plain_rows(rows)
+    names = names_in(plain)
+    whole = set(map(len, plain)) == {len(names)}  # no row lacks any of them
     if not all(isinstance(name, str) for name in names):
         raise InputError("the names of attributes must be texts", detail=f"found {shortened(names)}")
     if odd := {name for name in names if not is_encodable(name)}:
         _note_odd_names(plain, odd, problems)
         names = [name for name in names if name not in odd]
-    arrays = [from_values([row.get(name) for row in plain], name, problems) for name in names]
+    arrays = [from_values(_values(plain, name, whole), name, problems) for name in names]
     if not names:
         return pa.RecordBatch.from_arrays([], [])
     return pa.RecordBatch.from_arrays(arrays, names)
@@ -77,6 +80,23 @@ def _note_odd_names(rows: Sequence[Row], odd: set[str], problems: Problems | Non
     if problems is None:
         raise BadRowError(int(mask.argmax()), ODD_NAME, detail=f"the name is {shortened(min(odd))}")
     problems.append((mask, ODD_NAME))
+
+
+def plain_rows(rows: Sequence[Row | Event]) -> Sequence[Row]:
+    """Dicts and Events as mappings of names to values."""
+    if set(map(type, rows)) == {dict}:
+        return cast("Sequence[Row]", rows)
+    return [plain_row(row, at) for at, row in enumerate(rows)]
+
+
+def names_in(rows: Sequence[Row]) -> list[Any]:
+    """All names that any row has, in the order in which they come; no text, if rows are strange."""
+    return list(dict.fromkeys(chain.from_iterable(rows)))
+
+
+def _values(rows: Sequence[Row], name: str, whole: bool) -> list[Any]:
+    """The value of a name in every row; None where a row lacks it, which none does in a whole."""
+    return list(map(itemgetter(name), rows)) if whole else [row.get(name) for row in rows]
 
 
 def plain_row(row: Row | Event, at: int) -> Row:
@@ -106,15 +126,29 @@ def event_row(event: Event) -> dict[str, Any]:
 
 def from_values(values: list[Any], name: str, problems: Problems | None = None) -> pa.Array:
     """The values of one attribute as an Arrow array of the one kind they have in common."""
-    found = set(map(type, values)) - {type(None)}
-    if len(found) <= 1 and found <= KIND_OF_TYPE.keys():
-        kind = KIND_OF_TYPE[found.pop()] if found else Kind.NULL
-        if kind in _SIMPLE:
-            try:
-                return pa.array(values, _SIMPLE[kind])
-            except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
-                pass  # the slow way says which row it is
+    type = _type_of_all(values)
+    if type is not None:
+        try:
+            return pa.array(values, type)
+        except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
+            pass  # the slow way says which row it is
     return _row_by_row(values, name, problems)
+
+
+def _type_of_all(values: list[Any]) -> pa.DataType | None:
+    """The Arrow type of values that are of one kind without a doubt; None if they must be looked at one by one."""
+    found = set(map(type, values)) - {type(None)}
+    if found == {int, float}:
+        whole = [value for value in values if type(value) is int]
+        return pa.float64() if -EXACT_FLOAT <= min(whole) <= max(whole) <= EXACT_FLOAT else None
+    if found == {datetime}:
+        zoned = {value.tzinfo is not None for value in values if value is not None}
+        return None if len(zoned) > 1 else pa.timestamp("us", "UTC") if zoned == {True} else pa.timestamp("us")
+    if found == {date}:
+        return pa.date32()
+    if len(found) > 1 or not found <= KIND_OF_TYPE.keys():
+        return None
+    return _SIMPLE.get(KIND_OF_TYPE[found.pop()] if found else Kind.NULL)
 
 
 def _row_by_row(values: list[Any], name: str, problems: Problems | None) -> pa.Array:

@@ -1,28 +1,47 @@
 """One event from a dict to Items in a few microseconds: plain values only, everything else takes the longer way.
 
 The numbers of a row go into the same few arrays each time, `RowEncoder.one`. Arrow is left out until a result needs the
-row.
+row. Of points in time, as datetimes or as ISO texts, the row keeps the ticks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from tocsin.encode.arrow import is_text as is_text_type
 from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import OPTIONAL, Columns
+from tocsin.encode.forms import DATES, LOCAL, TICKS, ZONED
+from tocsin.encode.objects import is_encodable
+from tocsin.encode.times import date_ticks, local_ticks, zoned_ticks
 from tocsin.encode.values import EXACT_FLOAT
 from tocsin.events import TIME_LIMIT, eid_number
 from tocsin.items import NO_TEXT, Column, Ints, Items
-from tocsin.schema import EID, Kind
+from tocsin.schema import EID, TYPE, Kind
 
 PLAIN: dict[Kind, type] = {Kind.INT: int, Kind.FLOAT: float, Kind.TEXT: str, Kind.BOOL: bool}
 SMALLEST, LARGEST = -(2**63), 2**63
 EARLIEST = -TIME_LIMIT
 LEAST_EXACT = -EXACT_FLOAT
+READ_TIME: dict[str, Callable[[Any], int | None]] = {LOCAL: local_ticks, ZONED: zoned_ticks, DATES: date_ticks}
+
+
+def _is_text(type: pa.DataType) -> bool:
+    return is_text_type(type.value_type if pa.types.is_dictionary(type) else type)
+
+
+SHOWN: dict[Kind, Callable[[pa.DataType], bool]] = {
+    Kind.INT: pa.types.is_int64,
+    Kind.FLOAT: pa.types.is_float64,
+    Kind.BOOL: pa.types.is_boolean,
+    Kind.TEXT: _is_text,
+    **dict.fromkeys((Kind.TIME, Kind.DECIMAL, Kind.NULL), lambda _: True),  # only null in a row that was read here
+}
 
 
 class OneRow(Items):
@@ -81,10 +100,11 @@ class LentRow(OneRow):
 
 
 class RowEncoder:
-    """Single dicts for the detectors that an Encoder serves, once it has seen a batch."""
+    """Single dicts for the detectors that an Encoder serves, once it saw a batch; `times`: how they are written."""
 
-    def __init__(self, encoder: Encoder, columns: Columns) -> None:
+    def __init__(self, encoder: Encoder, columns: Columns, times: str = TICKS) -> None:
         self.encoder = encoder
+        self._ticks = READ_TIME.get(times)
         self.columns = columns
         self._names = columns.type, columns.time, columns.end, columns.eid
         self.codes = {name: code for code, name in enumerate(encoder.types)}
@@ -117,7 +137,7 @@ class RowEncoder:
         arrays = (self.one.types, self.one.start, self.one.end, self.one.eid_high, self.one.eid_low)
         views: list[Any] = [None if array is None else array.data for array in arrays]
         self._types, self._start, self._end, self._high, self._low = views
-        found = {EID: self.columns.eid or EID}  # where the row has what is called otherwise in it
+        found = {EID: self.columns.eid or EID, TYPE: self.columns.type}  # where the row has what is called otherwise
         self._cells: list[tuple[str, bool, Any, Any]] = [
             (found.get(name, name), column.kind is Kind.TEXT, column.values.data, column.valid.data)
             for name, column in values.items()
@@ -127,12 +147,15 @@ class RowEncoder:
     def passing(self, row: dict[str, Any]) -> int | None:
         """When an event ends that nobody asked for; None if somebody did, or its time is not plain."""
         type_name, time_name, end_name, eid_name = self._names
-        kind, time = row.get(type_name), row.get(time_name)
-        if type(kind) is not str or kind in self.codes or type(time) is not int or end_name is not None:
+        kind = row.get(type_name)
+        if type(kind) is not str or kind in self.codes or self.encoder.other >= 0 or end_name is not None:
+            return None
+        time = row.get(time_name) if self._ticks is None else self._ticks(row.get(time_name))
+        if type(time) is not int:
             return None
         if eid_name is not None and (row.get(eid_name) is None or not self._is_plain({eid_name: row[eid_name]})):
             return None
-        return time if EARLIEST < time < TIME_LIMIT and kind.isascii() else None
+        return time if EARLIEST < time < TIME_LIMIT and (kind.isascii() or is_encodable(kind)) else None
 
     def encode(self, row: dict[str, Any]) -> OneRow | None:
         """The row as Items of its own, or None if it is not as plain as this needs."""
@@ -140,8 +163,22 @@ class RowEncoder:
 
     def read(self, row: dict[str, Any]) -> bool:
         """Put a row into `one`. False: it is not as plain as this needs."""
-        if not self.complete or not self._is_plain(row):
+        row = row.copy()
+        if self._ticks is not None and not self._read_times(row, self._ticks):
             return False
+        return self.complete and self._is_plain(row) and self.take(row)
+
+    def _read_times(self, row: dict[str, Any], ticks: Callable[[Any], int | None]) -> bool:
+        """Put ticks in the place of points in time."""
+        _, time_name, end_name, _ = self._names
+        row[time_name] = time = ticks(row.get(time_name))
+        if end_name is None:
+            return time is not None
+        row[end_name] = end = ticks(row.get(end_name))
+        return time is not None and end is not None
+
+    def take(self, row: dict[str, Any]) -> bool:
+        """Put a plain row, whose times are ticks, into `one`, which keeps it. False: times or eid are missing."""
         one, (type_name, time_name, end_name, eid_name) = self.one, self._names
         kind, time = row.get(type_name), row.get(time_name)
         end = time if end_name is None else row.get(end_name)
@@ -152,11 +189,11 @@ class RowEncoder:
             if eid is None:
                 return False
             self._high[0], self._low[0] = (eid, 0) if type(eid) is int else eid_number(eid)
-        self._types[0] = code = self.codes.get(kind, -1)
+        self._types[0] = code = self.codes.get(kind, self.encoder.other)
         one.is_known = code >= 0
         self._start[0] = time
         self._end[0] = one.time = end
-        one.row = row.copy()
+        one.row = row
         self._read_cells(row)
         return True
 
@@ -187,7 +224,7 @@ class RowEncoder:
                     name not in self.large or not SMALLEST <= value < LARGEST
                 ):
                     return False
-            elif kind is str and not value.isascii():
+            elif kind is str and not value.isascii() and not is_encodable(value):
                 return False
         return True
 
@@ -201,12 +238,25 @@ class RowEncoder:
                 found[name] = float(value) if fields[name].kind is Kind.FLOAT else value
         return found
 
+    def eid(self, row: dict[str, Any]) -> Any:
+        """The eid that a row came with."""
+        return None if self.columns.eid is None else row[self.columns.eid]
+
+    def code(self, row: dict[str, Any]) -> int:
+        """The code of a row's type."""
+        return self.codes.get(row[self.columns.type], self.encoder.other)
+
+    @cached_property
+    def is_shown_as_read(self) -> bool:
+        """Whether results show every attribute as `content` has it: columns of the kinds that the values have."""
+        return all(SHOWN[field.kind](self.encoder.shape[name]) for name, field in self.encoder.fields.items())
+
     def items(self, rows: Sequence[dict[str, Any]]) -> Items:
         """Rows that were read before, as results show them: with the same columns as every batch, no attributes."""
         columns = self.columns
         start = np.array([row[columns.time] for row in rows], np.int64)
         end = start if columns.end is None else np.array([row[columns.end] for row in rows], np.int64)
-        types = np.array([self.codes.get(row[columns.type], -1) for row in rows], np.int32)
+        types = np.array([self.codes.get(row[columns.type], self.encoder.other) for row in rows], np.int32)
         high = low = None
         arrays = {"type": self._array("type", columns.type, rows), "start": pa.array(start), "end": pa.array(end)}
         if columns.eid is not None:
@@ -217,6 +267,18 @@ class RowEncoder:
                 arrays[name] = self._array(name, name, rows)
         payload = pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
         return Items(types, start, end, high, low, {}, payload)
+
+    def batch(self, rows: Sequence[dict[str, Any]]) -> Items:
+        """Rows that were read before, as Items with their attributes."""
+        items = self.items(rows)
+        for (name, column), (found, is_text, _, _) in zip(self.one.columns.items(), self._cells, strict=True):
+            values = [row.get(found) for row in rows]
+            valid = np.array([value is not None for value in values], np.bool_)
+            coded = [self.encoder.strings.code(value) for value in values] if is_text else [v or 0 for v in values]
+            made: Any = np.array(coded, column.values.dtype)
+            items.columns[name] = Column(column.kind, made, valid)
+        items.checked = True
+        return items
 
     def _array(self, role: str, name: str, rows: Sequence[dict[str, Any]]) -> pa.Array:
         type, values = self.encoder.shape[role], [row.get(name) for row in rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,53 @@ def ticks(array: pa.Array, what: str, *, truncate: bool = False) -> tuple[Ints, 
             beyond = (values <= -TIME_LIMIT) | (values >= TIME_LIMIT)
             problems.append((beyond, f"the {what} is out of range (its size must be below 2**61)"))
     return values, problems
+
+
+# --- single values ------------------------------------------------------------------------------------------------
+
+EPOCH, EPOCH_UTC = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)  # noqa: DTZ001 - no zone is meant
+_FIRST_DAY = EPOCH.toordinal()
+
+
+def local_ticks(value: Any) -> int | None:
+    """A datetime without zone, or its ISO text, in microseconds; None if it is not as plain as that.
+
+    >>> local_ticks("1970-01-01T00:00:01.5")
+    1500000
+    """
+    instant = _plain_instant(value)
+    return None if instant is None or instant.tzinfo is not None else _micros_of(instant - EPOCH)
+
+
+def zoned_ticks(value: Any) -> int | None:
+    """A datetime with a zone, or its ISO text, in microseconds; None if it is not as plain as that.
+
+    >>> zoned_ticks("1970-01-01T01:00:01+01:00")
+    1000000
+    """
+    instant = _plain_instant(value)
+    return None if instant is None or instant.tzinfo is None else _micros_of(instant - EPOCH_UTC)
+
+
+def date_ticks(value: Any) -> int | None:
+    """A date in microseconds; None for anything else."""
+    return (value.toordinal() - _FIRST_DAY) * _MICROS_PER_DAY if type(value) is date else None
+
+
+def _plain_instant(value: Any) -> datetime | None:
+    if type(value) is str and value[4:5] == "-":  # digits alone may be a whole number
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    return value if type(value) is datetime else None
+
+
+def _micros_of(passed: timedelta) -> int:
+    return (passed.days * 86400 + passed.seconds) * 1_000_000 + passed.microseconds
+
+
+# --- columns -------------------------------------------------------------------------------------------------------
 
 
 def micros(array: pa.Array) -> tuple[Ints, Bools | None]:

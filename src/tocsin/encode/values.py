@@ -36,6 +36,20 @@ def encode_column(
     return Column(field.kind, _ColumnReader(array, field, truncate, problems).values(), valid, field.scale)
 
 
+def is_exact(type: pa.DataType, field: Field) -> bool:
+    """Whether every value of an Arrow type has its exact place in a field, so that none need be looked at."""
+    match field.kind:
+        case Kind.INT:
+            return bool(pa.types.is_integer(type) and type != pa.uint64())
+        case Kind.FLOAT:
+            return bool(pa.types.is_floating(type))
+        case Kind.BOOL:
+            return bool(pa.types.is_boolean(type))
+        case Kind.TIME:
+            return bool(pa.types.is_timestamp(type) and type.unit == "us")
+    return False
+
+
 def nothing(field: Field, rows: int) -> Column:
     """Return a column of nulls."""
     fill: Any = NO_TEXT if field.kind is Kind.TEXT else 0

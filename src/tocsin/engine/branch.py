@@ -20,7 +20,7 @@ from tocsin.engine.derive import derived_column
 from tocsin.engine.purge import Purger
 from tocsin.engine.runtime import CLOCK, DONE, HORIZON, MARKED, MEM_N, NULLS, OUT_N, RELEVANT, WAITING
 from tocsin.errors import InputError, LimitError
-from tocsin.events import BEGINNING, END_OF_TIME
+from tocsin.events import ANY, BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Column, Ints, ItemKind, Items
 from tocsin.plan.block import Block, Leaf
 from tocsin.plan.rewrite import blocks_below
@@ -37,6 +37,7 @@ NO_MARKS: Marks = np.zeros(1, np.int8)
 WHOLE, REAL = np.dtype(np.int64), np.dtype(np.float64)
 Answers: TypeAlias = tuple[Ints, Ints]  # the columns of OUT, and the members they refer to
 NO_WINDOW = -(1 << 61)  # a window in which nothing fits
+MANY_BUFFERS = 1 << 16
 CHUNK = 1 << 16  # rows per kernel call: long pushes stay interruptible and memory follows the clock
 
 
@@ -191,7 +192,7 @@ class Branch:
     def _allocate(self, program: Program, jit: bool) -> None:
         places, rows, dense, keys = (16384, 16384, 16384, 1024) if jit else (64, 64, 2, 8)
         leaves, types = len(program.leaf_ids), self.detector.types
-        local = [program.types.index(type) if type in program.types else -1 for type in types]
+        local = [self._local(program, type) for type in types]
         self.T = self._control(program, local)
         self.words: memoryview = self.T.data  # the same for the host, who reads single words
         self.T[rt.CLOCK] = self.detector.time.clock
@@ -214,6 +215,13 @@ class Branch:
         self.LF = np.array(program.floats or (0.0,), np.float64)
         self.RK = np.zeros(1, np.int64)
         self._lend(jit)
+
+    def _local(self, program: Program, type: str) -> int:
+        """The number of a type in the kernel: its own, that of ANY, or -1 if no leaf takes it."""
+        if type not in program.types and not self.detector.plan.schema.takes(ANY, type):
+            return -1
+        own = type if type in program.types else ANY
+        return program.types.index(own) if own in program.types else -1
 
     def _control(self, program: Program, local: list[int]) -> Ints:
         """The control words: all tables that the kernel looks up lie behind them."""
@@ -449,7 +457,8 @@ class Branch:
         """Move the live events together; into a larger array if they fill more than half."""
         size = len(self.H)
         need = self._compact(self.H, copy=False)
-        while grow or 2 * need > size:
+        scanned = min(self.buffers, MANY_BUFFERS)  # each time, so that as many events at least should fit in between
+        while grow or 2 * need > size or need + scanned > size:
             size, grow = 2 * size, False
         if size >= 2**31:
             raise LimitError("more than two thousand million events would have to be kept", hint="use WITHIN or a key")

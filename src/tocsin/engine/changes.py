@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tocsin.encode.content import Words, mixed, text_word
+from tocsin.encode.content import Words, hex_texts, mixed, text_word
 from tocsin.engine.debt import owed_by
 from tocsin.engine.evaluate import Row, evaluate
 from tocsin.engine.kinds import MATCH
@@ -25,7 +26,7 @@ from tocsin.events import BEGINNING, MASK64
 from tocsin.functions import Function
 from tocsin.items import Ints
 from tocsin.plan.block import Output, Plan, Variable
-from tocsin.plan.expr import Agg, Col, Ref, Time
+from tocsin.plan.expr import Agg, Bound, Col, Ref, Time
 from tocsin.schema import EID, Field, Kind
 
 Ops = npt.NDArray[np.int8]
@@ -94,16 +95,43 @@ class ChangeBatch:
         """Some of the changes, in the given order."""
         repeated = {}
         for index, members in self.repeated.items():
-            pieces = [members.events[members.offsets[i] : members.offsets[i + 1]] for i in keep]
-            offsets = np.cumsum([0] + [len(piece) for piece in pieces])
-            repeated[index] = Members(offsets, np.concatenate(pieces) if pieces else members.events[:0])
+            counts = np.diff(members.offsets)[keep]
+            offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+            shift = np.repeat(members.offsets[keep] - offsets[:-1], counts)
+            repeated[index] = Members(offsets, members.events[np.arange(len(shift)) + shift])
         fixed = [column[keep] for column in self.fixed]
         return replace(self, op=self.op[keep], known_at=self.known_at[keep], fixed=fixed, repeated=repeated)
+
+    def between(self, begin: int, end: int) -> ChangeBatch:
+        """The changes from one place to another, where they are."""
+        mine = slice(begin, end)
+        repeated = {}
+        for index, members in self.repeated.items():
+            first, last = members.offsets[begin], members.offsets[end]
+            repeated[index] = Members(members.offsets[begin : end + 1] - first, members.events[first:last])
+        fixed = [column[mine] for column in self.fixed]
+        return replace(self, op=self.op[mine], known_at=self.known_at[mine], fixed=fixed, repeated=repeated)
+
+    def renumbered(self, numbers: Ints) -> ChangeBatch:
+        """The same changes, where event i is called numbers[i]."""
+        fixed = [np.where(column >= 0, numbers[column], -1) for column in self.fixed]
+        repeated = {index: Members(each.offsets, numbers[each.events]) for index, each in self.repeated.items()}
+        return replace(self, fixed=fixed, repeated=repeated)
 
     @cached_property
     def rows(self) -> Rows:
         """The rows of all events that the changes mention."""
         return self.payload.rows(distinct([*self.fixed, *(members.events for members in self.repeated.values())]))
+
+    def events_at(self, index: int) -> list[list[int]]:
+        """For each change, the places of the events of a variable among `rows`."""
+        if index in self.repeated:
+            members = self.repeated[index]
+            at, offsets = self.rows.at(members.events).tolist(), members.offsets.tolist()
+            return [at[low:high] for low, high in pairwise(offsets)]
+        numbers = self.fixed[index]
+        places = zip(self.rows.at(numbers).tolist(), (numbers >= 0).tolist(), strict=True)
+        return [[place] if bound else [] for place, bound in places]
 
     # --- identity -------------------------------------------------------------------------------------------------
 
@@ -145,11 +173,7 @@ class ChangeBatch:
     def match_id(self) -> pa.Array:
         """32 hexadecimal digits."""
         raw = np.stack([lane.astype(">u8") for lane in self.identity], axis=1).view(np.uint8).reshape(len(self), 16)
-        digits = np.frombuffer(b"0123456789abcdef", np.uint8)
-        text = np.empty((len(self), 32), np.uint8)
-        text[:, 0::2], text[:, 1::2] = digits[raw >> 4], digits[raw & 15]
-        offsets = np.arange(0, 32 * len(self) + 1, 32, dtype=np.int32)
-        return pa.StringArray.from_buffers(len(self), pa.py_buffer(offsets.tobytes()), pa.py_buffer(text.tobytes()))
+        return hex_texts(raw)
 
     # --- time -----------------------------------------------------------------------------------------------------
 
@@ -168,8 +192,12 @@ class ChangeBatch:
                 np.maximum.at(end, owner, self.rows.end[at])
             else:
                 at, there = self.rows.at(self.fixed[index]), self.fixed[index] >= 0
-                np.minimum(start, self.rows.start[at], out=start, where=there)
-                np.maximum(end, self.rows.end[at], out=end, where=there)
+                if there.all():  # much quicker than to choose
+                    np.minimum(start, self.rows.start[at], out=start)
+                    np.maximum(end, self.rows.end[at], out=end)
+                else:
+                    np.minimum(start, self.rows.start[at], out=start, where=there)
+                    np.maximum(end, self.rows.end[at], out=end, where=there)
         return start, end
 
     @cached_property
@@ -262,6 +290,10 @@ class ChangeBatch:
             if expr.attr in known and expr.leaf not in self.repeated:
                 at = pa.array(np.maximum(self.rows.at(numbers), 0), mask=numbers < 0)
                 return whole(table.column(expr.attr)).take(at)
+        return pa.array(self.values(expr), arrow_type(expr.kind, expr.scale))
+
+    def values(self, expr: Bound) -> list[Any]:
+        """The value of an expression for each change; leaf numbers in it are indexes of variables."""
         row = _ChangeRow(self)
         values = []
         for row.at in range(len(self)):
@@ -269,7 +301,7 @@ class ChangeBatch:
             if expr.kind is Kind.DECIMAL and value is not None:
                 value = Decimal(value).scaleb(-expr.scale)
             values.append(value)
-        return pa.array(values, arrow_type(expr.kind, expr.scale))
+        return values
 
 
 @dataclass(slots=True)
@@ -298,6 +330,22 @@ class Changes:
         """Append what was answered after this."""
         self.batches += more.batches
         self.frontier = more.frontier
+
+
+def one_batch(pieces: Sequence[ChangeBatch]) -> ChangeBatch:
+    """Changes of one query and kind, one after the other; event numbers mean the same in all of them."""
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    fixed = [np.concatenate([piece.fixed[index] for piece in pieces]) for index in range(len(first.fixed))]
+    repeated = {}
+    for index in first.repeated:
+        counts = np.concatenate([np.diff(piece.repeated[index].offsets) for piece in pieces])
+        events = np.concatenate([piece.repeated[index].events for piece in pieces])
+        repeated[index] = Members(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), events)
+    op = np.concatenate([piece.op for piece in pieces])
+    known = np.concatenate([piece.known_at for piece in pieces])
+    return ChangeBatch(first.plan, op, known, fixed, repeated, first.payload, first.functions, first.kind)
 
 
 QUIET = Changes()  # nothing has changed; shared, so nobody may write to it

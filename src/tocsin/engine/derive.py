@@ -138,7 +138,7 @@ class _Unbound(Row):
         return None
 
 
-class _ItemRow(Row):
+class ItemRow(Row):
     """One row of Items, seen by the evaluator."""
 
     __slots__ = ("at", "columns", "items", "strings")
@@ -165,7 +165,7 @@ def derived_column(derived: Derived, items: Items, strings: Strings, functions: 
     quick = _vectorised(derived, items, strings, functions)
     if quick is not None:
         return quick
-    row, seen = _ItemRow(items, strings), _cache_key(derived, items)
+    row, seen = ItemRow(items, strings), _cache_key(derived, items)
     known: dict[Any, Any] = {}
     results = []
     for at in range(len(items)):
@@ -218,7 +218,7 @@ def _argument(arg: Bound, items: Items, strings: Strings, functions: Mapping[str
     plain = items.columns.get(arg.attr) if isinstance(arg, Col) else None
     if plain is not None and plain.kind in (Kind.INT, Kind.FLOAT, Kind.TIME, Kind.BOOL):
         return plain.values.astype(np.bool_) if plain.kind is Kind.BOOL else plain.values, plain.valid
-    row, values = _ItemRow(items, strings), []
+    row, values = ItemRow(items, strings), []
     for at in range(len(items)):
         row.at = at
         values.append(evaluate(arg, row, functions))

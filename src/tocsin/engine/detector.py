@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from tocsin.codec import Part
 from tocsin.encode.content import content_hash, row_hash
-from tocsin.encode.merge import runs
+from tocsin.encode.merge import payload_at, runs
 from tocsin.encode.row import LentRow
 from tocsin.engine import runtime as rt
 from tocsin.engine import snapshot as saved
 from tocsin.engine import texts
 from tocsin.engine.branch import NOBODY, Answers, Branch, reads_eids
-from tocsin.engine.changes import QUIET, ChangeBatch, Changes, Members, no_changes
+from tocsin.engine.changes import QUIET, ChangeBatch, Changes, Members, no_changes, one_batch
 from tocsin.engine.ledger import Ledger
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.payload import Payload, View, distinct
@@ -30,7 +29,7 @@ from tocsin.engine.stream_time import StreamTime
 from tocsin.errors import FunctionError, InputError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
-from tocsin.items import Bools, Ints, ItemKind, Items, Strings, is_sorted
+from tocsin.items import NO_ROWS, Bools, Ints, ItemKind, Items, Strings, is_sorted
 from tocsin.plan.block import Plan
 
 PURGED = ("purged_a1", "purged_a2", "purged_p3", "purged_neg", "purged_old")
@@ -266,7 +265,7 @@ class Detector:
             return self._nothing
         asked = [branch.mentioned(*answers) for branch, *answers in found] if self.payload.has_singles else []
         view = self.payload.view([numbers for each in asked for numbers in each])
-        changes = _joined([self._bound(view, *each) for each in found])
+        changes = one_batch([self._bound(view, *each) for each in found])
         if self.ledger is not None:
             changes = self.ledger.settle(changes)
         if self._merges and not is_sorted(changes.known_at):  # as one event after another would show them
@@ -318,7 +317,10 @@ class Detector:
     @cached_property
     def known_types(self) -> Bools:
         """By the code of a type, whether the query reads it; the last two are for EVERY and UNREAD."""
-        return np.array([*(type in self.all_types for type in self.types), False, False])
+        return np.array([*(self._takes(self.all_types, type) for type in self.types), False, False])
+
+    def _takes(self, wanted: Iterable[str], type: str) -> bool:
+        return any(self.plan.schema.takes(each, type) for each in wanted)
 
     def _ranked(self, items: Items, first: int) -> Items:
         """Without eids the canonical order of equal times is that of the contents; equal contents are interchangeable.
@@ -326,13 +328,13 @@ class Detector:
         Only events that may be members of a repetition are looked at, and in ordered input only ties among them.
         """
         types = {type for branch in self.branches for type in branch.repeated_types}
-        rows = np.flatnonzero(np.array([type in types for type in self.types] + [False])[items.types])
+        rows = np.flatnonzero(np.array([self._takes(types, type) for type in self.types] + [False])[items.types])
         if self.ordered:
             rows = rows[_tied(items.end[rows], [items.columns[attr].values[rows] for attr in self._repeated_key])]
         high = np.zeros(len(items), np.int64)
-        high[rows] = content_hash(items.payload.take(pa.array(rows))).view(np.int64)
+        high[rows] = content_hash(payload_at(items, rows)).view(np.int64)
         numbers = np.arange(first, first + len(items), dtype=np.int64)
-        return Items(items.types, items.start, items.end, high, numbers, items.columns, items.payload, items.kinds)
+        return Items(items.types, items.start, items.end, high, numbers, items.columns, NO_ROWS, items.kinds)
 
     def _ranked_one(self, one: LentRow, twin: LentRow, number: int) -> LentRow:
         """Give one event without an eid its place among equal times: a hash of its content, and its number."""
@@ -345,7 +347,7 @@ class Detector:
     @cached_property
     def _repeated_codes(self) -> frozenset[int]:
         types = {type for branch in self.branches for type in branch.repeated_types}
-        return frozenset(code for code, type in enumerate(self.types) if type in types)
+        return frozenset(code for code, type in enumerate(self.types) if self._takes(types, type))
 
     @cached_property
     def _repeated_key(self) -> tuple[str, ...]:
@@ -410,19 +412,3 @@ def _ragged(first: Ints, counts: Ints, members: Ints) -> Members:
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     index = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts) + np.repeat(first, counts)
     return Members(offsets, members[index.astype(np.int64)])
-
-
-def _joined(pieces: list[ChangeBatch]) -> ChangeBatch:
-    """The changes of several branches, one after the other."""
-    first = pieces[0]
-    if len(pieces) == 1:
-        return first
-    fixed = [np.concatenate([piece.fixed[index] for piece in pieces]) for index in range(len(first.fixed))]
-    repeated = {}
-    for index in first.repeated:
-        counts = np.concatenate([np.diff(piece.repeated[index].offsets) for piece in pieces])
-        events = np.concatenate([piece.repeated[index].events for piece in pieces])
-        repeated[index] = Members(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), events)
-    op = np.concatenate([piece.op for piece in pieces])
-    known = np.concatenate([piece.known_at for piece in pieces])
-    return ChangeBatch(first.plan, op, known, fixed, repeated, first.payload, first.functions)

@@ -99,7 +99,8 @@ def stored(detector: Detector) -> dict[str, list[str]]:
         for leaf, numbers in branch.stored():
             types = _types(detector, numbers)
             for alt in leaf.alts:
-                found[alt.var].append(numbers[types == detector.types.index(alt.type)])
+                codes = [code for code, type in enumerate(detector.types) if detector.plan.schema.takes(alt.type, type)]
+                found[alt.var].append(numbers[np.isin(types, codes)])
     state = {name: _events(detector, np.concatenate(pieces or [NOBODY])) for name, pieces in found.items()}
     state["held"] = [f"({' '.join(debt.events)})" for debt in debts(detector)]
     for type in detector.types:

@@ -28,6 +28,7 @@ class Counters:
     relevant: int = 0
     late: int = 0
     duplicates: int = 0
+    conflicting: int = 0  # those of them that differ from the copy that counts
     keyless: int = 0  # events that a query does not see, because they lack an attribute of its key
     matches: int = 0
     retracted: int = 0

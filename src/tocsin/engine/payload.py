@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tocsin.encode.content import Words, auto_eid, content_hash, occurrences, sketch
-from tocsin.encode.merge import Rearranged, stacked
+from tocsin.encode.content import Words, auto_eids, content_hash, occurrences, sketch
+from tocsin.encode.merge import Rearranged, rows_at, stacked
 from tocsin.items import Codes, Ints, Items, is_sorted
 
 Row: TypeAlias = dict[str, Any]
@@ -37,12 +37,21 @@ AT_ONCE = 1024  # single rows that become a chunk when there are too many
 
 
 class Source(Protocol):
-    """Whoever reads single rows can also read many of them."""
+    """Whoever reads single rows can also read many of them, and tell what one shows."""
 
     @property
     def has_eid(self) -> bool: ...
 
+    @property
+    def is_shown_as_read(self) -> bool: ...
+
     def items(self, rows: Sequence[Row]) -> Items: ...
+
+    def content(self, row: Row) -> Row: ...
+
+    def eid(self, row: Row) -> Any: ...
+
+    def code(self, row: Row) -> int: ...
 
 
 # --- chunks --------------------------------------------------------------------------------------------------------
@@ -56,7 +65,7 @@ class Chunk:
     """
 
     first: int
-    rows: pa.RecordBatch
+    rows: pa.RecordBatch | pa.Table
     types: Codes
     start: Ints
     end: Ints
@@ -72,12 +81,12 @@ class Chunk:
 
     def taken(self, at: Ints) -> pa.RecordBatch:
         """What is shown of some rows."""
-        return self.rows.take(pa.array(at if self.order is None else self.order[at]))
+        return rows_at(self.rows, at if self.order is None else self.order[at])
 
     @property
     def batch(self) -> pa.RecordBatch:
         """What is shown of all rows."""
-        return self.rows if self.order is None else self.rows.take(pa.array(self.order))
+        return self.rows if self.order is None else rows_at(self.rows, self.order)
 
     def numbers(self, rows: Ints) -> Ints:
         return self.first + (rows if self.kept is None else self.kept[rows])
@@ -252,8 +261,7 @@ class Rows:
         named = [chunk.high is not None for chunk, _ in self.pieces]
         if named and all(named):
             return whole(self.table.column("eid"))
-        texts = [auto_eid(high, low) for high, low in zip(*(each.tolist() for each in self.names), strict=True)]
-        computed = pa.array(texts, pa.string())
+        computed = auto_eids(*self.names)
         if not any(named):
             return computed
         return pc.coalesce(whole(self.table.column("eid")).cast(pa.string()), computed)
@@ -277,6 +285,22 @@ class Rows:
     def _computed(self, nameless: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
         """Content hash and occurrence number: equal rows have the same type and end, so only those are compared."""
         chunks = [chunk for chunk in self.chunks if chunk.high is None]
+        if len(chunks) == 1 and len(self.pieces) == 1 and chunks[0].by_end()[1] is None:
+            return self._told_by_neighbours(chunks)
+        return self._told_apart(nameless, chunks)
+
+    def _told_by_neighbours(self, chunks: list[Chunk]) -> tuple[Ints, Ints]:
+        """The same where all rows lie in one chunk in order: only rows beside one that ends with them have an equal."""
+        end, at = chunks[0].end, self.pieces[0][1]
+        tied = (end[np.maximum(at - 1, 0)] == end[at]) & (at > 0)
+        tied |= (end[np.minimum(at + 1, len(end) - 1)] == end[at]) & (at < len(end) - 1)
+        high: Ints = content_hash(self.table.to_batches()[0]).view(np.int64).copy()
+        low = np.zeros(len(high), np.int64)
+        if tied.any():
+            high[tied], low[tied] = self._told_apart(tied, chunks)
+        return high, low
+
+    def _told_apart(self, nameless: npt.NDArray[np.bool_], chunks: list[Chunk]) -> tuple[Ints, Ints]:
         ends = _distinct(self.end[nameless])[0]
         if sum(chunk.ending_count(ends) for chunk in _reached(chunks, ends)) <= MANY * int(nameless.sum()):
             return self._compared(nameless, chunks)
@@ -339,6 +363,8 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 def distinct(several: Sequence[Ints]) -> Ints:
     """The event numbers in some columns, ascending, each once, without -1."""
+    if sum(map(len, several)) <= MANY:
+        return np.array(sorted({number for each in several for number in each.tolist() if number >= 0}), np.int64)
     whole = np.concatenate([*several, np.zeros(0, np.int64)])
     whole = whole[whole >= 0]
     if not len(whole):
@@ -359,11 +385,20 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 # --- the payload of a detector -------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class View:
-    """The chunks at one moment; what is forgotten later is still here."""
+    """The rows at one moment; what is forgotten later is still here. Single rows become a chunk when someone looks.
 
-    chunks: list[Chunk]
+    alone  all that answers show lies among `singles`, and all that may be equal to it: then there are no other chunks
+    """
+
+    def __init__(
+        self, chunks: list[Chunk], singles: Sequence[Single] = (), source: Source | None = None, *, alone: bool = False
+    ) -> None:
+        self._before, self.singles, self.source, self.alone = chunks, singles, source, alone
+
+    @cached_property
+    def chunks(self) -> list[Chunk]:
+        return self._before if self.source is None else [*self._before, _chunk(self.singles, self.source)]
 
     def rows(self, numbers: Ints) -> Rows:
         """The rows of some events; `numbers` ascend."""
@@ -371,6 +406,9 @@ class View:
 
     def types(self, numbers: Ints) -> Codes:
         """The type of each event."""
+        if self.alone and self.source is not None:
+            codes = {number: self.source.code(row) for number, _, row in self.singles}
+            return np.array([codes.get(number, -1) for number in numbers.tolist()], np.int32)
         rows = self.rows(distinct([numbers]))
         return rows.types[rows.at(numbers)]
 
@@ -399,8 +437,11 @@ class Payload:
         else:
             at = np.flatnonzero(wanted)
             high, low = None if high is None else high[at], None if low is None else low[at]
-            rows = items.payload.take(pa.array(at))
-            chunk = Chunk(first, rows, items.types[at], items.start[at], items.end[at], high, low, at)
+            if isinstance(items, Rearranged):
+                rows, order = items.base, items.order[at]
+            else:
+                rows, order = items.payload.take(pa.array(at)), None
+            chunk = Chunk(first, rows, items.types[at], items.start[at], items.end[at], high, low, at, order=order)
         chunk.last_end = clock
         self._append(chunk)
 
@@ -482,18 +523,10 @@ class Payload:
         """Turn single rows into a chunk: the first so many, or all."""
         stop = len(self.tail) if count is None else self.head + count
         if self.head < stop:
-            self._append(self._chunk(self.tail[self.head : stop]))
+            assert self.source is not None
+            self._append(_chunk(self.tail[self.head : stop], self.source))
         del self.tail[:stop]
         self.head = 0
-
-    def _chunk(self, singles: list[Single]) -> Chunk:
-        assert self.source is not None
-        items = self.source.items([row for _, _, row in singles])
-        numbers = np.array([number for number, _, _ in singles], np.int64)
-        first, last_end = int(numbers[0]), max(end for _, end, _ in singles)
-        chunk = Chunk(first, items.payload, items.types, items.start, items.end, items.eid_high, items.eid_low)
-        chunk.kept, chunk.last_end = numbers - first, last_end
-        return chunk
 
     # --- showing ---
 
@@ -508,10 +541,24 @@ class Payload:
 
     def view(self, asked: Sequence[Ints]) -> View:
         """What is needed to show some events, whatever is forgotten later."""
-        chunks = list(self.chunks)
-        if self.has_singles and (singles := self._asked(distinct(asked))):
-            chunks.append(self._chunk(singles))
-        return View(chunks)
+        if not self.has_singles:
+            return View(list(self.chunks))
+        numbers = distinct(asked)
+        singles = self._asked(numbers)
+        if not singles:
+            return View(list(self.chunks))
+        alone = self._all_single(numbers)
+        return View([] if alone else list(self.chunks), singles, self.source, alone=alone)
+
+    def _all_single(self, numbers: Ints) -> bool:
+        """Whether events are single rows, and all that may be equal to them."""
+        tail, head = self.tail, self.head
+        if not self.chunks or not len(numbers):
+            return bool(len(numbers))
+        if numbers[0] < tail[head][0]:
+            return False
+        last = self.chunks[-1].last_end
+        return bool(self.has_eid) or all(tail[bisect_left(tail, (n,), head)][1] > last for n in numbers.tolist())
 
     def _asked(self, numbers: Ints) -> list[Single]:
         """The single rows with these numbers; without eids also those that may be equal to them."""
@@ -530,6 +577,16 @@ class Payload:
                     places.add(place)
                     place += 1
         return [tail[place] for place in sorted(places)]
+
+
+def _chunk(singles: Sequence[Single], source: Source) -> Chunk:
+    """Single rows as a chunk."""
+    items = source.items([row for _, _, row in singles])
+    numbers = np.array([number for number, _, _ in singles], np.int64)
+    first, last_end = int(numbers[0]), max(end for _, end, _ in singles)
+    chunk = Chunk(first, items.payload, items.types, items.start, items.end, items.eid_high, items.eid_low)
+    chunk.kept, chunk.last_end = numbers - first, last_end
+    return chunk
 
 
 def _last_end(chunk: Chunk) -> int:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tocsin.codec import Part, as_number, as_numbers_by_name, decode, encode, reading
 from tocsin.encode.batch import Encoder, one_batch
-from tocsin.encode.content import Words, mixed, words_of
+from tocsin.encode.content import Words, content_hash, mixed, words_of
 from tocsin.encode.stored import RowReader, without_nulls
 from tocsin.encode.times import ticks
 from tocsin.engine.ledger import Ledger
@@ -23,7 +23,7 @@ from tocsin.engine.payload import Rows, whole
 from tocsin.engine.replay import replay_events
 from tocsin.errors import StateError, TocsinError
 from tocsin.events import BEGINNING
-from tocsin.items import EVERY, NO_SOURCE, Ints, ItemKind, Items, Strings, control, tick
+from tocsin.items import EVERY, NO_SOURCE, Bools, Ints, ItemKind, Items, Strings, control, tick
 from tocsin.items import end as end_of_stream
 
 if TYPE_CHECKING:
@@ -282,14 +282,22 @@ def _in_order(rows: pa.RecordBatch, high: Ints, low: Ints) -> Ints:
     coded = types if pa.types.is_dictionary(types.type) else types.dictionary_encode()
     start, end = (ticks(rows.column(name), name)[0] for name in ("start", "end"))
     columns = (coded.indices.to_numpy(zero_copy_only=False), low, high, start, end)
+    order, fresh = _ranked(columns)
+    if not fresh.all():  # events of several keys may have one eid: their content tells them apart
+        order, fresh = _ranked((content_hash(rows), *columns))
+    kept: Ints = order[fresh]
+    return kept
+
+
+def _ranked(columns: Sequence[Any]) -> tuple[Ints, Bools]:
+    """The order of rows by the last column, then the one before it, and so on; which differ from the row before."""
     order = np.lexsort(columns)
     fresh = np.zeros(len(order), np.bool_)
     fresh[:1] = True
     for column in columns:
         ranked = column[order]
         fresh[1:] |= ranked[1:] != ranked[:-1]
-    kept: Ints = order[fresh]
-    return kept
+    return order, fresh
 
 
 def _resume(detector: Detector, summaries: list[Summary], answers: list[ChangeBatch] | None) -> None:

@@ -56,13 +56,18 @@ def _sayable(column: Any) -> Any:
     if not pa.types.is_timestamp(column.type):
         return column
     ticks = column.cast(pa.int64())
+    latest = pc.max(ticks).as_py()
+    if latest is None or latest < YEAR_9999:
+        return column
     return pc.if_else(pc.less(ticks, YEAR_9999), column, pa.scalar(None, column.type))
 
 
 def _instants(column: Any, time: pa.DataType | None) -> Any:
     """Ticks as they are, microseconds as timestamps; times at the ends of the world are null."""
     column = column.cast(pa.int64())
-    shown = pc.if_else(_within(column), column, pa.scalar(None, pa.int64()))
+    low, high = pc.min_max(column).as_py().values()
+    ends = low is not None and not (low > -TIME_LIMIT and high < TIME_LIMIT)
+    shown = pc.if_else(_within(column), column, pa.scalar(None, pa.int64())) if ends else column
     return shown if time is None else shown.cast(pa.timestamp("us", time.tz if pa.types.is_timestamp(time) else None))
 
 

@@ -46,7 +46,7 @@ class CarryOver:
     corrects     answers may be withdrawn, so later queries must know the matches that they have read
     ordered      events come in order of time
     accept_loss  go on where a changed query lacks events; what it lacks is among `notes`
-    waiting      the names of the answers that each old query waited with, by its fingerprint
+    waiting      the names of the answers that each old query waited with, by its identity
     notes        what people should know: queries that are gone, and what is lost
     owed         answers that the old queries still waited with and that the changed ones would have given before
     """
@@ -81,7 +81,7 @@ class CarryOver:
 
     def _check(self, number: int, new: Plan, old: Plan, stage: Stage, found: dict[int, int]) -> None:
         lost = self._lost_matches(stage, new, found)
-        if new.fingerprint != old.fingerprint:
+        if new.identity != old.identity:
             refuse_other_key(called(new, number), old, new)
             lost = losses(old, new, ordered=self.ordered) + lost_around(old, new, self.around) + lost
         self.notes += admitted(called(new, number), lost, accept_loss=self.accept_loss)
@@ -97,7 +97,7 @@ class CarryOver:
             missing = _needed(new, name) - {output.name for output in before.outputs}
             if missing:
                 lost.append(f"{', '.join(sorted(missing))} of the matches of {name} so far: it was not selected there")
-            if self.corrects and before.fingerprint != source.fingerprint:
+            if self.corrects and before.identity != source.identity:
                 lost.append(f"withdrawals of the matches of {name} so far: the changed rule gives them other ids")
         return lost
 
@@ -120,7 +120,7 @@ class CarryOver:
         due += stage.push(kept.times(stage.reader.types))
         if stage.tap is not None:
             stage.tap.taken()
-        waiting = self.waiting[old.fingerprint]
+        waiting = self.waiting[old.identity]
         same = [each.name for each in old.variables] == [each.name for each in stage.plan.variables]
         certain = [batch for data in ripe if same and (batch := unpacked(data, stage.plan, {})) is not None]
         if certain:
@@ -154,8 +154,13 @@ def refuse_other_key(name: str, old: Plan, new: Plan) -> None:
 
 def lost_around(old: Plan, new: Plan, around: Sequence[Around]) -> list[str]:
     """What the operators around a changed query know, which is more than the kept events tell."""
-    changed = around and new.fingerprint != old.fingerprint and not new.hidden
-    return ["what the operators around it have counted: they begin anew"] if changed else []
+    changed = new.identity != old.identity
+    lost = (
+        ["what the operators around it have counted: they begin anew"] if changed and around and not new.hidden else []
+    )
+    if changed and old.after is not None and new.after is not None:
+        lost.append("what its clauses after a match have taken so far: they begin anew")
+    return lost
 
 
 def admitted(name: str, lost: Sequence[str], *, accept_loss: bool) -> list[str]:

@@ -15,7 +15,7 @@ from tocsin.engine.changes import ChangeBatch
 from tocsin.errors import TocsinError
 from tocsin.items import Items, Strings
 from tocsin.plan.block import Plan
-from tocsin.schema import EID, OWN, Field, Kind
+from tocsin.schema import EID, OWN, TYPE, Field, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,9 @@ class Composites:
         columns = encoder.attributes(rows, count)
         if EID in columns:
             columns[EID] = encode_column(names, Field(EID, Kind.TEXT), encoder.strings)
+        if TYPE in columns:
+            kind = pa.repeat(str(self.source.name), count)
+            columns[TYPE] = encode_column(kind, Field(TYPE, Kind.TEXT), encoder.strings)
         name = str(self.source.name)
         head = {"type": pa.repeat(name, count), "start": pa.array(start), "end": pa.array(end), "eid": names}
         return Items(

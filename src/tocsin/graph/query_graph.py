@@ -18,14 +18,19 @@ from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
 from tocsin.encode.eids import prepare_hashing
 from tocsin.encode.keyless import KeyCheck
+from tocsin.encode.merge import Rearranged
 from tocsin.encode.stored import RowReader
+from tocsin.encode.thread_team import ALONE, ThreadTeam
+from tocsin.encode.whole import UsableRows, encode_whole
 from tocsin.engine.changes import ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
 from tocsin.errors import StateError
+from tocsin.events import ANY
 from tocsin.functions import Function, registered
 from tocsin.graph.carry_over import CarryOver, waiting_in
 from tocsin.graph.composites import Composites, check_kinds
+from tocsin.graph.copies import Copies
 from tocsin.graph.stages import Stage, Stages
 from tocsin.graph.tap import Tap
 from tocsin.graph.texts import TextMemory
@@ -37,9 +42,13 @@ from tocsin.order.release import Release
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
 from tocsin.plan.block import Plan
-from tocsin.plan.facts import can_wait, key_needs, types_of
-from tocsin.schema import EID, Field, Kind, Schema
+from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
+from tocsin.schema import EID, TYPE, Field, Kind, Schema
+from tocsin.select.after_match import clause_operators
 from tocsin.spill.detector import Spilling
+
+MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, where memory is limited
+NEVER = 1 << 62
 
 
 class QueryGraph:
@@ -62,19 +71,20 @@ class QueryGraph:
         functions: Mapping[str, Function] | None = None,
         around: Sequence[Around] = (),
         spill: Callable[[Detector, int], Operator] = Spilling,
+        strings: Strings | None = None,
     ) -> None:
         self.plans, self._around, self._spill = tuple(plans), tuple(around), spill
         check_limit(order, memory_limit)
         self._limit = None if memory_limit is None else memory_limit // max(1, len(self.plans))
         self.order, self.schema, self._jit = order, schema, jit
-        self.strings = Strings()
+        self.strings = Strings() if strings is None else strings
         self.functions = registered() if functions is None else functions
         self.seen = self.relevant = self.keyless = 0
         self._taps: dict[int, Tap] = {}
         self.autos: list[Auto] = []  # strategies that choose by themselves
         self.remembering: list[Remembering] = []  # operators that know more than the events tell
         needs = key_needs(self.plans)
-        self.types = tuple(sorted(set().union(*map(types_of, self.plans), *needs.values())))
+        self.types = tuple(sorted(set().union(*map(types_of, self.plans), *needs.values(), self._every_type())))
         self._keys = KeyCheck(needs, self.types) if needs else None
         kinds = {field.kind for attr, mine in needs.items() for type in mine if (field := schema.field(type, attr))}
         self._real_keys = Kind.FLOAT in kinds
@@ -87,6 +97,12 @@ class QueryGraph:
         self.queries = Stages(stages, ordered=order.sorts, late=order.late)
         self.intake = self._intake(frozenset(sources))
         self._texts = TextMemory(self.strings, self.encoder)
+        if strings is not None:  # others use them, too
+            self._texts.enough = NEVER
+
+    def _every_type(self) -> Collection[str]:
+        """All known types, where a query reads ANY: each has guarantees of its own, and is judged by them."""
+        return self.schema.types if any(ANY in types_of(plan) for plan in self.plans) else ()
 
     # --- wiring ---
 
@@ -136,9 +152,15 @@ class QueryGraph:
             operator = self._spill(detector, self._limit)
         if order.ordered:
             operator = Release(operator, plan, self.functions)
+        is_read = any(number in self._sources(later) for later in range(number + 1, len(self.plans)))
+        if plan.after is not None:
+            reach = replay_reach(self.plans) if is_read else 0
+            for clause in clause_operators(operator, plan, self.functions, corrects=order.corrects, reach=reach):
+                self.remembering.append(clause)
+                operator = clause
         if plan.hidden:
             return operator
-        if self._around and any(number in self._sources(later) for later in range(number + 1, len(self.plans))):
+        if self._around and is_read:
             operator = self._taps[number] = Tap(operator)
         for each in self._around:
             time = replace(detector.time, guarantees={})
@@ -148,13 +170,18 @@ class QueryGraph:
         return operator
 
     def _intake(self, sources: frozenset[str]) -> Lateness:
-        """What stands before all queries: late events are set aside; with slack, the others are sorted."""
+        """What stands before all queries: late events are set aside, copies found; slack sorts between."""
         order, operator = self.order, self.queries
-        inner: Operator = operator
-        if order.kind == "slack":
-            reader = RowReader(self.schema, self.types, self.strings, self.encoder.sources, tuple(self.encoder.wanted))
-            inner = Sort(operator, order, reader, tells=self.waits or operator.chained)
         composite = {str(plan.name) for plan in self.plans}
+        reader = RowReader(self.schema, self.types, self.strings, self.encoder.sources, tuple(self.encoder.wanted))
+        self.copies = Copies(
+            operator, reader, self.functions, ordered=order.sorts, late=order.late, jit=self._jit,
+            plain=(code for code, type in enumerate(self.types) if type not in composite),
+            most=None if self._limit is None else max(MANY, self._limit // BYTES_OF_A_ROW),
+        )  # fmt: skip
+        inner: Operator = self.copies
+        if order.kind == "slack":
+            inner = Sort(inner, order, reader, tells=self.waits or operator.chained)
         guarantees = Guarantees(tuple(type for type in self.types if type not in composite), set(sources))
         slack = 0 if order.kind == "in-order" else None if order.kind == "slack" else order.late
         return Lateness(
@@ -168,6 +195,27 @@ class QueryGraph:
         """Rows as items, to be pushed next: their texts may be forgotten when others are pushed."""
         return self.encoder.encode(batch)
 
+    def encode_whole(self, rows: UsableRows, workers: ThreadTeam = ALONE) -> Rearranged:
+        """All rows of a finite input in order of time, to be pushed in pieces; what nobody reads may be missing.
+
+        No text is forgotten from now on.
+        """
+        self._texts.enough = NEVER
+        return encode_whole(self.encoder, rows, drop=self.is_plain, workers=workers)
+
+    def pass_over(self, count: int) -> None:
+        """Count events that nobody reads, and that were not pushed."""
+        self.seen += count
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether events come in order, and each query is one detector that reads no matches of others.
+
+        Then an event that nobody reads changes nothing but the clock, and events are numbered as they are pushed.
+        """
+        alone = not self.queries.chained and all(isinstance(stage.operator, Detector) for stage in self.stages)
+        return alone and self.order.kind == "in-order"
+
     def push(self, items: Items) -> Changes:
         """Feed all queries. Items that do not fit together are refused, and nothing has changed."""
         if items.single:
@@ -178,7 +226,7 @@ class QueryGraph:
                     self.keyless += self._keys.count(items)
         else:
             items.check()
-            if items.payload.num_rows:
+            if items.has_rows:
                 self._see(items)
         changes = self.intake.push(items)
         if self.strings.added > self._texts.enough:
@@ -236,13 +284,13 @@ class QueryGraph:
     @property
     def at_once(self) -> bool:
         """Whether an event that nobody reads changes nothing but the clock."""
-        alone = len(self.plans) == 1 and not self._around
+        alone = len(self.plans) == 1 and not self._around and self.plans[0].after is None
         return alone and not self.waits and self.order.kind == "in-order"
 
     @property
     def wanted(self) -> Mapping[str, Field]:
         """The attributes of the events that any query reads; eids are none."""
-        return {name: field for name, field in self.encoder.wanted.items() if name != EID}
+        return {name: field for name, field in self.encoder.wanted.items() if name not in (EID, TYPE)}
 
     @property
     def clock(self) -> int:
@@ -280,6 +328,7 @@ class QueryGraph:
 
     def snapshot(self, since: int = 0) -> list[Part]:
         words = {"order": self._described, "seen": self.seen, "relevant": self.relevant, "keyless": self.keyless}
+        words["copies"] = True  # a state of 0.2 does not say which events may still come again
         return [Part("graph", 0, encode("graph", words)), *nested("intake", self.intake.snapshot(since))]
 
     def carry_over(self, parts: Iterable[Part], plans: Sequence[Plan], *, accept_loss: bool) -> CarryOver:
@@ -294,7 +343,7 @@ class QueryGraph:
             functions=self.functions, around=self._around, spill=self._spill,
         )  # fmt: skip
         old.restore(parts)
-        before.waiting = {stage.plan.fingerprint: waiting_in(stage.operator) for stage in old.stages}
+        before.waiting = {stage.plan.identity: waiting_in(stage.operator) for stage in old.stages}
         self.queries.carry_over = before
         self.restore(parts)
         said = [
@@ -314,6 +363,7 @@ class QueryGraph:
                 detail=f"this session has order={self._described!r}",
                 hint="restore it with the order that saved it",
             )
+        self.copies.saved = bool(words.get("copies"))
         self.intake.restore(within("intake", parts))
         self.seen, self.relevant = as_number(words["seen"]), as_number(words["relevant"])
         self.keyless = as_number(words.get("keyless", 0))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from tocsin.graph.tap import Tap
 from tocsin.items import EVERY, NO_SOURCE, Ints, ItemKind, Items, control, end, guarantee
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import types_of
+
+Chosen: TypeAlias = tuple[Items, Ints]  # rows, and the place where each stood before
 
 
 @dataclass(slots=True)
@@ -94,6 +97,8 @@ class Stages:
     @property
     def counters(self) -> Counters:
         """What all queries counted together; duplicates are those of the first."""
+        if self._alone is not None:
+            return self._alone.counters
         each = [stage.operator.counters for stage in self.stages]
         total = replace(each[0])
         for more in each[1:]:
@@ -106,8 +111,11 @@ class Stages:
     def texts_in_use(self) -> Ints:
         return joined([of_operators(self.inner), *(of_rows(stage.held) for stage in self.stages)])
 
-    def push(self, items: Items) -> Changes:
-        """Feed every query; the changes of each bear its number as `stage`."""
+    def push(self, items: Items, chosen: Sequence[Chosen] | None = None) -> Changes:
+        """Feed every query; the changes of each bear its number as `stage`.
+
+        Where copies of events differ, `chosen` has the rows of these items that count for each query.
+        """
         if items.single and not self.chained:
             return self._push_one(items) if self._alone is None else self._alone.push(items)
         said, late, at = Changes(), set(), 0
@@ -115,13 +123,14 @@ class Stages:
             self._hear(run, are_rows)
             before: list[Changes] = []
             for number, stage in enumerate(self.stages):
-                found = self._feed(stage, run, are_rows, before)
+                mine, places = (run, None) if chosen is None else chosen[number]
+                found = self._feed(stage, mine, are_rows, before)
                 before.append(found if stage.tap is None else stage.tap.taken())
                 for batch in found:
                     batch.stage = number
                 said.batches += found.batches
                 if found.late and not stage.sources:
-                    late |= {at + place for place in found.late}
+                    late |= {at + (place if places is None else int(places[place])) for place in found.late}
             at += len(run)
         said.late = sorted(late)
         said.frontier = min(stage.frontier for stage in self.stages)
@@ -220,7 +229,7 @@ class Stages:
     # --- state ---
 
     def snapshot(self, since: int = 0) -> list[Part]:
-        words = {"clock": self.clock, "known": self.known, "queries": [stage.plan.fingerprint for stage in self.stages]}
+        words = {"clock": self.clock, "known": self.known, "queries": [stage.plan.identity for stage in self.stages]}
         parts = [Part("stages", 0, encode("stages", words, arrays=self.names.saved()))]
         for number, stage in enumerate(self.stages):
             own = {"frontier": stage.frontier, "told": stage.told, "passed": stage.passed}
@@ -234,13 +243,13 @@ class Stages:
         stored = decode(only_part("stages", parts).data, "stages")
         queries, before = stored.words["queries"], self.carry_over
         if before is None:
-            check_queries(queries, [stage.plan.fingerprint for stage in self.stages])
+            check_queries(queries, [stage.plan.identity for stage in self.stages])
         found = dict(enumerate(range(len(queries)))) if before is None else before.found
         own = {at: decode(only_part(f"{at}/stage", parts).data, "stage") for at in found.values()}
         held = {number: self.stages[number].reader.all(own[at].tables.values()) for number, at in found.items()}
         for number, at in found.items():
             stage, words, inner = self.stages[number], own[at].words, within(f"{at}/operator", parts)
-            if before is not None and before.plans[at].fingerprint != stage.plan.fingerprint:
+            if before is not None and before.plans[at].identity != stage.plan.identity:
                 before.take_over(number, stage, before.plans[at], inner)
             else:
                 stage.operator.restore(inner)

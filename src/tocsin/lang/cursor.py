@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from tocsin.errors import Problem, QueryError
 from tocsin.lang.syntax import Span
-from tocsin.lang.tokens import CLAUSES, KEYWORDS, LATER, MOST_PROBLEMS, RESERVED_TYPES, WORDS, Token, tokenize
+from tocsin.lang.tokens import CLAUSES, KEYWORDS, LATER, MOST_PROBLEMS, SELECTING, WORDS, Token, tokenize
 
 LONGEST_TEXT = 100_000
 DEEPEST_NESTING = 60
@@ -72,10 +72,18 @@ class Cursor:
             return True
         if token.kind == "op":
             return token.text == ";" and self.tokens[index + 1].word in ("QUERY", "EVENT")
-        if token.word not in CLAUSES and token.word not in ("QUERY", "EVENT"):
+        if token.word not in CLAUSES and token.word not in ("QUERY", "EVENT") and not self.selects_at(index):
             return False
         before = self.tokens[index - 1] if index else None
         return before is None or before.kind != "op" or before.text != "."  # a.where is an attribute
+
+    def selects_at(self, index: int) -> bool:
+        """Whether AFTER MATCH, DISTINCT BY or LIMIT with a number stands here; by themselves these words are names."""
+        word = self.tokens[index].word
+        if word not in SELECTING:
+            return False
+        following = self.tokens[index + 1]
+        return following.kind == "number" if word == "LIMIT" else following.word == SELECTING[word]
 
     # --- reading ---
 
@@ -128,9 +136,8 @@ class Cursor:
         raise self.fault(f"expected {what}, found {shown(token)}")
 
     def note_reserved(self, token: Token) -> None:
-        what = "the leaf type " if token.word in RESERVED_TYPES else ""
         hint = f"to use it as a name, write `{token.text}` in back-quotes"
-        self.note(Problem(f"{what}{token.word} is reserved for later", token.span, hint=hint))
+        self.note(Problem(f"{token.word} is reserved for later", token.span, hint=hint))
 
     def since(self, start: Token) -> Span:
         """The place from a token up to what was read last."""

@@ -29,7 +29,7 @@ from tocsin.lang.syntax import (
     Unary,
     children,
 )
-from tocsin.lang.tokens import CLAUSES, INT64_LIMIT, KEYWORDS, LATER, UNIT_NAMES, Token
+from tocsin.lang.tokens import CLAUSES, INT64_LIMIT, KEYWORDS, LATER, SELECTING, UNIT_NAMES, Token
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 PRECEDENCE = {
@@ -220,6 +220,8 @@ class ExpressionReader(Cursor):
         """Tell whether the next word is meant as a unit of time: a known one, or one that misspells no keyword."""
         token = self.token
         if token.kind != "name" or token.word in KEYWORDS or token.word in LATER:
+            return False
+        if token.word in SELECTING or token.word in ("SKIP", "EVERY"):  # no unit is called so
             return False
         if self.peek().kind == "op" and self.peek().text in (".", "("):  # 5 a.x: something is missing between them
             return False

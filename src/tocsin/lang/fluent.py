@@ -19,9 +19,11 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from math import isfinite
+from typing import Literal as Choice
 from typing import TypeAlias
 
 from tocsin.errors import TocsinError
+from tocsin.events import ANY
 from tocsin.lang.parser import parse, parse_duration, parse_expr, parse_order
 from tocsin.lang.printer import print_expr, print_pattern, print_query
 from tocsin.lang.syntax import (
@@ -33,6 +35,7 @@ from tocsin.lang.syntax import (
     Call,
     CaseWhen,
     Comparison,
+    DistinctClause,
     Duration,
     Endpoint,
     Exists,
@@ -42,7 +45,9 @@ from tocsin.lang.syntax import (
     IsNull,
     Leaf,
     Like,
+    LimitClause,
     Literal,
+    Marked,
     Name,
     Not,
     Or,
@@ -53,10 +58,11 @@ from tocsin.lang.syntax import (
     Same,
     SelectItem,
     Seq,
+    SkipClause,
     Unary,
     conjuncts,
 )
-from tocsin.lang.tokens import ALLEN_NAMES
+from tocsin.lang.tokens import ALLEN_NAMES, STRATEGIES
 
 Constant: TypeAlias = bool | int | float | Decimal | str | timedelta | None
 
@@ -343,6 +349,13 @@ class _Whole:
         given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
         return FluentQuery(replace(self._query(), within=_window(window, given)))
 
+    def strategy(self, name: str) -> FluentQuery:
+        """Mark every step that has no mark of its own: "next" is FIRST, "strict" is NEXT, "any" is none."""
+        if name not in STRATEGIES:
+            raise TocsinError(f"{name!r} is not a strategy", hint='write "any", "next" or "strict"')
+        chosen: Choice["any", "next", "strict"] = "next" if name == "next" else "strict" if name == "strict" else "any"
+        return FluentQuery(replace(self._query(), strategy=chosen))
+
     def partition_by(self, *attrs: str) -> FluentQuery:
         return FluentQuery(replace(self._query(), partition=tuple(_named(attr) for attr in attrs)))
 
@@ -351,6 +364,41 @@ class _Whole:
         items = [SelectItem(_read(expr)) for expr in exprs]
         items += [SelectItem(_read(expr), name) for name, expr in columns.items()]
         return FluentQuery(replace(self._query(), select=tuple(items)))
+
+    def skip_past_last_event(self) -> FluentQuery:
+        """After a match, drop those that start before it ends: no two overlap."""
+        return FluentQuery(replace(self._query(), skip=SkipClause("past last")))
+
+    def skip_to_next_event(self) -> FluentQuery:
+        """After a match, drop the others with the same first event."""
+        return FluentQuery(replace(self._query(), skip=SkipClause("next")))
+
+    def skip_to_first(self, variable: str) -> FluentQuery:
+        """After a match, drop those that start before the (first) event of a variable."""
+        return FluentQuery(replace(self._query(), skip=SkipClause("first", Name(_named(variable)))))
+
+    def skip_to_last(self, variable: str) -> FluentQuery:
+        """After a match, drop those that start before the (last) event of a variable."""
+        return FluentQuery(replace(self._query(), skip=SkipClause("last", Name(_named(variable)))))
+
+    def distinct_by(self, by: FluentExpr | str, *, every: int | str | timedelta | None = None) -> FluentQuery:
+        """Of matches with equal values, one; with `every`, one until so much time has passed."""
+        length = None if every is None else _window(every, {})
+        return FluentQuery(replace(self._query(), distinct=DistinctClause(_grouping(by), length)))
+
+    def limit(
+        self,
+        most: int,
+        *,
+        per: FluentExpr | str | Iterable[FluentExpr | str] = (),
+        every: int | str | timedelta | None = None,
+    ) -> FluentQuery:
+        """The first matches; `per`: for each value, such as an attribute of the key; `every`: in each span of time."""
+        if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+            raise TocsinError(f"limit({most!r}) is no number of matches", hint="a limit is a whole number, at least 1")
+        groups = (per,) if isinstance(per, (str, FluentExpr)) else tuple(per)
+        length = None if every is None else _window(every, {})
+        return FluentQuery(replace(self._query(), limit=LimitClause(most, tuple(map(_grouping, groups)), length)))
 
     def named(self, name: str, *, hidden: bool = False) -> FluentQuery:
         """Give the query a name, which is an event type for later queries; a hidden one is only read by them."""
@@ -371,7 +419,7 @@ class FluentQuery(_Whole):
 
 
 class FluentPattern(_Whole):
-    """A pattern; `~pattern` is its negation."""
+    """A pattern; `~pattern` is its negation. As an item of `seq` it may have a mark: next, first or last."""
 
     def __init__(self, node: Pattern) -> None:
         self.node = node
@@ -384,6 +432,19 @@ class FluentPattern(_Whole):
 
     def __invert__(self) -> FluentPattern:
         return FluentPattern(Not(self.node))
+
+    def next(self, *, of: str | Iterable[str] = ()) -> FluentPattern:
+        """`NEXT`: nothing comes between it and the item before it; `of`: nothing of these types."""
+        types = (of,) if isinstance(of, str) else tuple(of)
+        return FluentPattern(Marked("NEXT", self.node, tuple(_named(type) for type in types)))
+
+    def first(self) -> FluentPattern:
+        """`FIRST`: no earlier event could stand in its place."""
+        return FluentPattern(Marked("FIRST", self.node))
+
+    def last(self) -> FluentPattern:
+        """`LAST`: no later event could stand in its place."""
+        return FluentPattern(Marked("LAST", self.node))
 
 
 class EventPattern(FluentPattern):
@@ -407,6 +468,11 @@ class EventPattern(FluentPattern):
 
 def event(type: str, variable: str | None = None) -> EventPattern:
     return EventPattern(Leaf(_named(type), None if variable is None else _named(variable)))
+
+
+def any_event(variable: str | None = None) -> EventPattern:
+    """`ANY`: a leaf that takes every event of the input; its type is `call("type", col("x"))`."""
+    return EventPattern(Leaf(ANY, None if variable is None else _named(variable)))
 
 
 def query(pattern: FluentPattern) -> FluentQuery:
@@ -490,6 +556,12 @@ def _named(name: str) -> str:
 
 def _read(expr: FluentExpr | str) -> Expr:
     return parse_expr(expr) if isinstance(expr, str) else _node(expr)
+
+
+def _grouping(expr: FluentExpr | str) -> Expr:
+    """What matches are told apart by; a name by itself is an attribute of the key."""
+    found = _read(expr)
+    return Same((found.name,)) if isinstance(found, Name) else found
 
 
 def _joined(known: Expr | None, predicates: Iterable[FluentExpr | str]) -> Expr | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from tocsin.errors import Problem, QueryError
+from tocsin.lang.clauses import NEXT_CLAUSES, ClauseReader
 from tocsin.lang.cursor import GiveUpError, ReadError, shown, similar
 from tocsin.lang.expressions import INFIX_WORDS
-from tocsin.lang.patterns import PatternReader
 from tocsin.lang.syntax import (
     Binary,
     Comparison,
@@ -25,7 +25,7 @@ from tocsin.lang.syntax import (
     SelectItem,
     children,
 )
-from tocsin.lang.tokens import CLAUSES, LATER, Token
+from tocsin.lang.tokens import CLAUSES, LATER, STRATEGIES, Token
 
 HIGHEST_TREE = 150  # levels of nodes: a chain `a AND b AND ...` is a tree as high as it is long
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def parse_duration(text: str) -> Duration:
     return reader.read(reader.only_duration)
 
 
-class _QueryReader(PatternReader):
+class _QueryReader(ClauseReader):
     """Reads queries: the pattern, then its clauses in any order."""
 
     def read(self, what: Callable[[], T]) -> T:
@@ -147,14 +147,15 @@ class _QueryReader(PatternReader):
         seen: set[str] = set()
         while self.token.kind != "end" and not self.is_op(";"):
             token = self.token
-            clause = token.word if token.word in CLAUSES else self._odd_clause(start)
+            clause = token.word if token.word in CLAUSES else self.at_selection() or self._odd_clause(start)
             if token.word in ("QUERY", "EVENT"):
                 break
             if clause is None:
                 continue
             self.take()
             if clause in seen:
-                self.note(Problem(f"a second {clause} clause", token.span, hint="a query has one of each clause"))
+                called = "AFTER MATCH" if clause == "AFTER" else clause
+                self.note(Problem(f"a second {called} clause", token.span, hint="a query has one of each clause"))
             seen.add(clause)
             try:
                 query = self._clause(clause, query)
@@ -182,9 +183,23 @@ class _QueryReader(PatternReader):
             case "PARTITION":
                 self.expect_word("BY", "after PARTITION")
                 return replace(query, partition=tuple(self._separated(lambda: self.name("an attribute name"))))
+            case "STRATEGY":
+                return replace(query, strategy=self._strategy())
+            case "AFTER" | "DISTINCT" | "LIMIT":
+                return self.selection(clause, query)
         if self.is_op("*"):
             raise self.fault("* cannot be selected", hint="leave SELECT out to get every variable")
         return replace(query, select=tuple(self._separated(self._select_item)))
+
+    def _strategy(self) -> Literal["any", "next", "strict"]:
+        """`any`, `next` or `strict`, in any case."""
+        word = self.token.word.lower()
+        if word not in STRATEGIES:
+            meant = similar(self.token, [name.upper() for name in STRATEGIES])
+            hint = f"did you mean {meant.lower()}?" if meant else "any: all combinations; next: FIRST; strict: NEXT"
+            raise self.fault(f"expected any, next or strict after STRATEGY, found {shown(self.token)}", hint=hint)
+        self.take()
+        return "next" if word == "next" else "strict" if word == "strict" else "any"
 
     def _where(self) -> Expr:
         start = self.token
@@ -215,10 +230,12 @@ class _QueryReader(PatternReader):
             return self.fault(f"{token.word} is reserved for later")
         if token.word in ("QUERY", "EVENT"):
             return self.fault(f"{token.word} inside a query", hint="separate queries with ;")
+        if odd := self.odd_selection():
+            return odd
         meant = similar(token, (*CLAUSES, *INFIX_WORDS))
         earlier = similar(before, CLAUSES) if before.word not in CLAUSES else None
         first = similar(start, ("EVENT", "QUERY")) if start and start.word not in ("EVENT", "QUERY") else None
-        hint = "next can come WHERE, WITHIN, PARTITION BY, SELECT, or ; and another query"
+        hint = NEXT_CLAUSES
         if meant:
             hint = f"did you mean {meant}?"
         elif earlier:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tocsin.errors import Problem
+from tocsin.events import ANY
 from tocsin.lang.cursor import shown, similar
 from tocsin.lang.expressions import ExpressionReader
 from tocsin.lang.syntax import (
@@ -23,6 +24,7 @@ from tocsin.lang.syntax import (
     Exists,
     Iseq,
     Leaf,
+    Marked,
     Not,
     Or,
     Pattern,
@@ -31,7 +33,7 @@ from tocsin.lang.syntax import (
     Seq,
     Span,
 )
-from tocsin.lang.tokens import ALLEN_NAMES, CLAUSES, KEYWORDS, LATER, OPERATORS, RESERVED_TYPES, Token
+from tocsin.lang.tokens import ALLEN_NAMES, ANY_WORD, CLAUSES, KEYWORDS, LATER, MARKS, OPERATORS, Token
 
 ENDPOINTS = {"ts": "start", "start": "start", "te": "end", "end": "end"}
 
@@ -62,6 +64,8 @@ class PatternReader(ExpressionReader):
         start = self.token
         if self.accept_op("!") or self.accept_word("NOT"):
             return self._negation(host, start)
+        if self._mark_at(self.at):
+            return self._marked(host)
         found = self._positive(host)
         return self._with_predicates(found, start) if self.is_op(":") else found
 
@@ -79,6 +83,49 @@ class PatternReader(ExpressionReader):
         inner = self.item("!")
         self.level -= 1
         return Not(inner, span=self.since(start))
+
+    # --- marks ---
+
+    def _mark_at(self, index: int) -> bool:
+        """Whether a word is a mark: in upper case, and an item begins behind it. Elsewhere it is a name."""
+        if self.tokens[index].kind != "name" or self.tokens[index].text not in MARKS:
+            return False
+        behind = self.tokens[index + 1]
+        return behind.kind in ("name", "quoted") or self._is_op_at(index + 1, "(", "!")
+
+    def _marked(self, host: str) -> Pattern:
+        """`NEXT item`, `NEXT OF (C, D) item`, `FIRST item`, `LAST item`."""
+        start = self.take()
+        of = self._of() if start.text == "NEXT" else ()
+        if host != "SEQ":
+            hint = "a mark stands before an item of SEQ, whose other items say where it looks: SEQ(A a, FIRST B b)"
+            self.note(Problem(f"{start.text} cannot stand {_under(host)}", start.span, hint=hint))
+        if self._mark_at(self.at):
+            hint = "choose one of them; NEXT is the stricter one"
+            self.note(Problem(f"a second mark, {self.token.text}", self.token.span, hint=hint))
+        elif self.is_op("!") or self.is_word("NOT"):
+            hint = "mark the item behind it: a negation says by itself that nothing of a kind comes between"
+            self.note(Problem(f"{start.text} cannot stand before a negation", start.span, hint=hint))
+        self.deeper()
+        inner = self.item(host)
+        self.level -= 1
+        if isinstance(inner, (Not, Marked)):
+            return inner  # that was refused
+        return Marked("NEXT" if start.text == "NEXT" else "FIRST" if start.text == "FIRST" else "LAST", inner, of,
+                      span=self.since(start))  # fmt: skip
+
+    def _of(self) -> tuple[str, ...]:
+        """`OF (C, D)` behind NEXT: the types that must not come between."""
+        if self.token.kind != "name" or self.token.text != "OF" or not self._is_op_at(self.at + 1, "("):
+            return ()
+        start = self.take()
+        self.take()
+        found = self.list_of(")", self._type)
+        if not found:
+            self.note(Problem("NEXT OF needs at least one type", self.since(start), hint="write NEXT OF (C, D) B b"))
+        if ANY in found:
+            self.note(Problem("NEXT OF (ANY) is NEXT", self.since(start), hint="leave OF (ANY) out"))
+        return tuple(dict.fromkeys(found))
 
     def _positive(self, host: str) -> Pattern | _Several:
         token, following = self.token, self.peek()
@@ -195,9 +242,10 @@ class PatternReader(ExpressionReader):
         type = self._type()
         repeat = self._repeat()
         variable = None
-        if self.token.kind == "quoted" or (self.token.kind == "name" and self.token.word not in KEYWORDS):
+        named = self.token.kind == "name" and self.token.word not in KEYWORDS and not self.selects_at(self.at)
+        if self.token.kind == "quoted" or named:
             variable = self._variable()
-        self.variables.add(variable or type)
+        self.variables.add(variable or type or ANY_WORD)
         leaf = Leaf(type, variable, None, repeat, span=self.since(start))
         if variable and self.is_op("+", "{"):
             raise self.fault("a repetition is written after the type", hint=f"write {type}+ {variable}")
@@ -208,9 +256,9 @@ class PatternReader(ExpressionReader):
         token = self.token
         if token.kind not in ("name", "quoted"):
             raise self.fault(f"expected a pattern, found {shown(token)}", hint="write a type, or SEQ(...)")
-        if token.word in RESERVED_TYPES:
-            self.note_reserved(token)
         parts = [self.name("a pattern")]
+        if token.kind == "name" and token.text == ANY_WORD and not self.is_op("."):
+            return ANY
         while self.is_op(".") and self.peek().kind in ("name", "quoted"):
             self.take()
             parts.append(self.any_word("a part of the type"))
@@ -259,6 +307,8 @@ class PatternReader(ExpressionReader):
         tokens = self.tokens
         while tokens[index].word == "NOT" or (tokens[index].kind == "op" and tokens[index].text in ("(", "!")):
             index += 1
+        if self._mark_at(index):  # FIRST(b.v) is an expression, FIRST (B b) is not
+            return not self._is_op_at(index + 1, "(") or self._item_at(index + 2)
         first = tokens[index]
         if first.word in OPERATORS or _is_numbered_rel(first, tokens[index + 1 if first.kind != "end" else index]):
             return True
@@ -281,7 +331,8 @@ class PatternReader(ExpressionReader):
 
     def _is_name_at(self, index: int) -> bool:
         token = self.tokens[index]
-        return token.kind == "quoted" or (token.kind == "name" and token.word not in KEYWORDS)
+        named = token.kind == "name" and token.word not in KEYWORDS and not self.selects_at(index)
+        return token.kind == "quoted" or named
 
     def _after_dots(self, index: int) -> int:
         while self._is_op_at(index + 1, ".") and self.tokens[index + 2].kind in ("name", "quoted"):
@@ -427,17 +478,17 @@ class PatternReader(ExpressionReader):
             return left
         return Rel(relations, left, right, span=span)
 
-    def duration(self, what: str) -> Duration:
+    def duration(self, what: str, word: str = "WITHIN") -> Duration:
         """NUMBER [unit], greater than 0."""
         start = self.token
         negative = self.accept_op("-")
         if self.token.kind != "number":
-            raise self.fault(f"expected {what}, found {shown(self.token)}", hint="write WITHIN 10 or WITHIN 12 h")
+            raise self.fault(f"expected {what}, found {shown(self.token)}", hint=f"write {word} 10 or {word} 12 h")
         amount = self.take().value
         unit = self.unit() if self.is_unit(*CLAUSES) else None
         span = self.since(start)
         if negative or amount <= 0:
-            self.note(Problem(f"{what} must be greater than 0", span))
+            self.note(Problem(f"{what} must be greater than 0", span, hint=f"write {word} 10 or {word} 12 h"))
         elif unit is None and not isinstance(amount, int):
             self.note(Problem("a number of ticks must be whole", span, hint="add a unit: 1.5 h"))
         return Duration(amount, unit, span=span)

@@ -26,6 +26,7 @@ from tocsin.lang.syntax import (
     Leaf,
     Like,
     Literal,
+    Marked,
     Name,
     Not,
     Or,
@@ -38,7 +39,7 @@ from tocsin.lang.syntax import (
     Seq,
     Unary,
 )
-from tocsin.lang.tokens import PLAIN_NAME, is_plain
+from tocsin.lang.tokens import ANY_WORD, MARKS, PLAIN_NAME, is_plain
 
 ATOM = PRECEDENCE["minus"] + 1
 
@@ -59,11 +60,38 @@ def print_query(query: Query) -> str:
         lines.append(f"WHERE {print_expr(query.where)}")
     if query.within is not None:
         lines.append(f"WITHIN {_duration(query.within)}")
+    if query.strategy is not None:
+        lines.append(f"STRATEGY {query.strategy}")
     if query.partition:
         lines.append(f"PARTITION BY {_names(query.partition)}")
+    lines += print_selection(query)
     if query.select:
         lines.append(f"SELECT {', '.join(_select_item(item) for item in query.select)}")
     return "\n".join(lines)
+
+
+def print_selection(query: Query) -> list[str]:
+    """The clauses that choose among matches, each on a line, in the order in which they apply."""
+    lines = []
+    if query.skip is not None:
+        to, var = query.skip.to, "" if query.skip.var is None else _name(query.skip.var.name)
+        where = {"past last": "PAST LAST EVENT", "next": "TO NEXT EVENT"}.get(to, f"TO {to.upper()} {var}")
+        lines.append(f"AFTER MATCH SKIP {where}")
+    if query.distinct is not None:
+        lines.append(f"DISTINCT BY {_grouping(query.distinct.by)}{_every(query.distinct.every)}")
+    if query.limit is not None:
+        per = ", ".join(_grouping(expr) for expr in query.limit.per)
+        lines.append(f"LIMIT {query.limit.most}{f' PER {per}' if per else ''}{_every(query.limit.every)}")
+    return lines
+
+
+def _grouping(expr: Expr) -> str:
+    """What matches are told apart by: an attribute of the key stands by itself."""
+    return _name(expr.attrs[0]) if isinstance(expr, Same) and len(expr.attrs) == 1 else print_expr(expr)
+
+
+def _every(length: Duration | None) -> str:
+    return "" if length is None else f" EVERY {_duration(length)}"
 
 
 # --- patterns ----------------------------------------------------------------------------------------------------
@@ -80,6 +108,9 @@ def print_pattern(pattern: Pattern) -> str:
             return _leaf(pattern)
         case Not(inner):
             return f"!{print_pattern(inner)}"
+        case Marked(mark, inner, of):
+            types = f" OF ({', '.join(map(_type, of))})" if of else ""
+            return f"{mark}{types} {print_pattern(inner)}"
         case Seq(items):
             return f"SEQ({_patterns(items)})"
         case And(items):
@@ -101,10 +132,17 @@ def _patterns(items: tuple[Pattern, ...]) -> str:
 
 
 def _leaf(leaf: Leaf) -> str:
-    text = _dotted(leaf.type) + _repeat(leaf.repeat)
+    text = _type(leaf.type) + _repeat(leaf.repeat)
     if leaf.var is not None:
         text += f" {_name(leaf.var)}"
     return text if leaf.where is None else f"({text} : {print_expr(leaf.where)})"
+
+
+def _type(type: str) -> str:
+    """A type; one that is called like a mark, or like ANY, stands in back-quotes."""
+    if not type:
+        return ANY_WORD
+    return _quoted(type) if type in MARKS else _dotted(type)
 
 
 def _repeat(repeat: Repeat | None) -> str:

@@ -158,7 +158,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """`Type [repeat] [var] [: where]`"""
+    """`Type [repeat] [var] [: where]`; the type ANY takes every event of the input."""
 
     type: str
     var: str | None = None
@@ -172,6 +172,19 @@ class Not:
     """`!pattern`, an item of SEQ or AND."""
 
     pattern: Pattern
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """`NEXT item`, `NEXT OF (C, D) item`, `FIRST item`, `LAST item`: which of several events stands at an item of SEQ.
+
+    `of` are the types that must not come between; empty: none at all.
+    """
+
+    mark: Choice["NEXT", "FIRST", "LAST"]
+    pattern: Pattern
+    of: tuple[str, ...] = ()
     span: Span | None = _place()
 
 
@@ -241,7 +254,7 @@ class Rel:
     span: Span | None = _place()
 
 
-Pattern: TypeAlias = "Leaf | Not | Seq | And | Or | Exists | Iseq | Rel"
+Pattern: TypeAlias = "Leaf | Not | Marked | Seq | And | Or | Exists | Iseq | Rel"
 
 ALLEN = (
     "before", "after", "during", "contain", "meet", "met by", "overlap", "overlapped by",
@@ -256,9 +269,42 @@ class SelectItem:
     span: Span | None = _place()
 
 
+# --- after a match -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SkipClause:
+    """`AFTER MATCH SKIP ...`: past the last event, to the next event, or to the first or last event of a variable."""
+
+    to: Choice["past last", "next", "first", "last"]
+    var: Name | None = None
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctClause:
+    """`DISTINCT BY by [EVERY every]`. An attribute of the key by itself is `Same((attr,))`, here and in LIMIT."""
+
+    by: Expr
+    every: Duration | None = None
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class LimitClause:
+    """`LIMIT most [PER per, ...] [EVERY every]`"""
+
+    most: int
+    per: tuple[Expr, ...] = ()
+    every: Duration | None = None
+    span: Span | None = _place()
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """One query. `hidden`: only later queries read its matches, they are not reported.
+
+    `strategy` sets the mark of every step that has none: `next` is FIRST, `strict` is NEXT, `any` and None are no mark.
 
     `text` is what it was parsed from, kept only to show places in errors.
     """
@@ -270,6 +316,10 @@ class Query:
     partition: tuple[str, ...] = ()
     select: tuple[SelectItem, ...] = ()
     hidden: bool = False
+    strategy: Choice["any", "next", "strict"] | None = None
+    skip: SkipClause | None = None
+    distinct: DistinctClause | None = None
+    limit: LimitClause | None = None
     span: Span | None = _place()
     text: str = field(default="", compare=False, repr=False, kw_only=True)
 
@@ -328,7 +378,7 @@ def items_of(pattern: Pattern) -> tuple[Pattern, ...]:
     match pattern:
         case Seq(items) | And(items) | Or(items):
             return items
-        case Not(inner) | Exists(_, inner):
+        case Not(inner) | Exists(_, inner) | Marked(_, inner):
             return (inner,)
         case Iseq(_, leaves):
             return leaves
@@ -358,10 +408,11 @@ def named(query: Query) -> Query:
 def _named(pattern: Pattern, declared: frozenset[str], taken: frozenset[str]) -> tuple[Pattern, frozenset[str]]:
     match pattern:
         case Leaf(var=None):
-            name, number = pattern.type, 1
+            called = pattern.type or "ANY"
+            name, number = called, 1
             while name in declared or name in taken:
                 number += 1
-                name = f"{pattern.type}_{number}"
+                name = f"{called}_{number}"
             return replace(pattern, var=name), taken | {name}
         case Leaf():
             return pattern, taken
@@ -371,7 +422,7 @@ def _named(pattern: Pattern, declared: frozenset[str], taken: frozenset[str]) ->
         case Seq(items) | And(items):
             new, taken = _named_all(items, declared, taken)
             return replace(pattern, items=new), taken
-        case Not(inner) | Exists(_, inner):
+        case Not(inner) | Exists(_, inner) | Marked(_, inner):
             inner, taken = _named(inner, declared, taken)
             return replace(pattern, pattern=inner), taken
         case Iseq(_, leaves):

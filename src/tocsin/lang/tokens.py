@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from math import isinf
 from typing import Literal as Choice
 
 from tocsin.errors import Problem
@@ -17,16 +18,18 @@ from tocsin.lang.syntax import ALLEN, Span
 
 # --- words -------------------------------------------------------------------------------------------------------
 
-CLAUSES = ("WHERE", "WITHIN", "PARTITION", "SELECT")
+CLAUSES = ("WHERE", "WITHIN", "PARTITION", "SELECT", "STRATEGY")
+STRATEGIES = ("any", "next", "strict")
+MARKS = ("NEXT", "FIRST", "LAST")  # in upper case only, where an item of SEQ begins; elsewhere these are names
+# Words of clauses that are names everywhere else, with what must follow where a variable could stand, too.
+SELECTING = {"AFTER": "MATCH", "DISTINCT": "BY", "LIMIT": ""}
 OPERATORS = ("SEQ", "AND", "OR", "ISEQ", "REL", "EXISTS")
 KEYWORDS = frozenset((
     *CLAUSES, *OPERATORS, "QUERY", "EVENT", "BY", "AS", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL", "TRUE", "FALSE",
     "CASE", "WHEN", "THEN", "ELSE", "END", "CAST",
 ))  # fmt: skip
-LATER = frozenset(
-    ("INIT", "TERM", "GKEY", "LKEY", "CONSUME", "SKIP", "STRATEGY", "CONSTRAINT", "POLICY", "DETECT", "MATCH_RECOGNIZE")
-)
-RESERVED_TYPES = frozenset(("ANY",))
+LATER = frozenset(("INIT", "TERM", "GKEY", "LKEY", "CONSUME", "CONSTRAINT", "POLICY", "DETECT", "MATCH_RECOGNIZE"))
+ANY_WORD = "ANY"  # the leaf type that takes every event, in upper case only
 
 UNIT_NAMES = {
     **dict.fromkeys(("us", "µs", "μs", "usec", "usecs", "microsecond", "microseconds"), "us"),
@@ -57,9 +60,7 @@ def is_plain(name: str) -> bool:
     (True, False, False)
     """
     word = name.upper()
-    return (
-        bool(PLAIN_NAME.fullmatch(name)) and word not in KEYWORDS and word not in LATER and word not in RESERVED_TYPES
-    )
+    return bool(PLAIN_NAME.fullmatch(name)) and word not in KEYWORDS and word not in LATER and word != ANY_WORD
 
 
 # --- tokens ------------------------------------------------------------------------------------------------------
@@ -162,7 +163,10 @@ def _number(raw: str, span: Span, problems: list[Problem]) -> int | Decimal:
         return 0
     mantissa, _, exponent = raw.lower().partition("e")
     if len(mantissa) <= MOST_NUMBER_DIGITS and len(exponent) <= 5 and abs(int(exponent or "0")) <= MOST_NUMBER_DIGITS:
-        return Decimal(raw)
+        if not isinf(float(raw)):
+            return Decimal(raw)
+        problems.append(Problem("this number is larger than any float", span))
+        return Decimal("0.0")
     problems.append(Problem("this number has too many digits or too large an exponent", span))
     return Decimal("0.0")
 

@@ -88,11 +88,13 @@ class Auto:
         self.price = PRICE * (plan.within or 0)
         refuting = refuting_types(plan)
         self._may_choose = self.can_choose = bool(refuting and self.price) and late is not None
-        self.codes = np.array([*(type in refuting for type in types), False, False])  # EVERY, UNREAD
+        takes = plan.schema.takes
+        mine = [any(takes(wanted, type) for wanted in refuting) for type in types]
+        self.codes = np.array([*mine, False, False])  # EVERY, UNREAD
         self.held = False
         self.switches = self.matches = self.retracted = self._pruned = self._late = self._looks = 0
         self.costs, self._asked = Costs(late or 0), 0
-        self.ledger: Standing = {}  # answered, not yet certain: end, and where it stands
+        self.ledger: Standing = {}  # given: while held, what is not certain yet; else, what was certain before its time
 
     @property
     def inner(self) -> tuple[Operator, ...]:
@@ -175,20 +177,21 @@ class Auto:
     def _switch(self, *, held: bool) -> list[ChangeBatch]:
         """Go on with the other strategy: retract what it does not stand by, give what it adds.
 
-        Both are asked what they answer to the stored events. What was given before is what is certain, and what the
-        ledger has or, if answers were given at once, all that stands.
+        Both are asked what they answer to the stored events. What was given before is what the ledger has, and what is
+        certain or, if answers were given at once, all that stands.
         """
         parts = self.detector.snapshot()
         at_once, certain = (self._anew(self.make(way), parts) for way in (False, True))
         if held:
-            given = at_once[1]
+            given = {**self.ledger, **at_once[1]}
             self.ledger = {key: entry for key, entry in given.items() if key not in certain[1]}
             refuted, fresh = [], [entry for key, entry in certain[1].items() if key not in given]
         else:
             refuted = self._retracted([key for key in self.ledger if key not in at_once[1]])
             known = self.ledger.keys() | certain[1].keys()
             fresh = [entry for key, entry in at_once[1].items() if key not in known]
-            self.ledger = {}
+            # an absence can be certain before its time is over, where the other strategy answers
+            self.ledger = {key: entry for key, entry in certain[1].items() if key not in at_once[1]}
         self.detector, self.held, self.switches = (certain if held else at_once)[0], held, self.switches + 1
         self._late, self._pruned = self.detector.refuted
         return self._counted([*refuted, *(batch.pick(np.array([row])) for _, batch, row in fresh)])
@@ -207,8 +210,12 @@ class Auto:
         out: list[ChangeBatch] = []
         for batch in changes:
             self._measure(batch)
-            if self.held and self.ledger:
-                fresh = [row for row, key in enumerate(_keys(batch)) if self.ledger.pop(key, None) is None]
+            if self.ledger:
+                fresh = [
+                    row
+                    for row, (key, op) in enumerate(zip(_keys(batch), batch.op.tolist(), strict=True))
+                    if op < 0 or self.ledger.pop(key, None) is None
+                ]
                 batch = batch.pick(np.array(fresh, np.int64))
             out.append(batch)
         if self.held and self.ledger:

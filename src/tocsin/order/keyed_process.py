@@ -31,7 +31,7 @@ from tocsin.order.keyed_events import KeyedEvents, NumberedEvent, has_key
 from tocsin.order.rollback import Rollback
 from tocsin.order.settled import Settled
 from tocsin.plan.block import Plan
-from tocsin.plan.facts import types_of
+from tocsin.plan.facts import takes, types_of
 from tocsin.plan.rewrite import all_leaves
 
 MANY = 4096  # rows that are kept before it is asked which of them are needed
@@ -119,7 +119,7 @@ class KeyedProcess(RemembersAll):
         self._rule, self._key, self._setting, self.at_once = rule, key, setting, setting.corrects
         self._nobody = [variable.repeated for variable in setting.plan.variables]
         self.time = setting.time if self.at_once else replace(setting.time, ordered=True, slack=0, guarantees={})
-        self.mine = np.array([type in types_of(setting.plan) for type in setting.reader.types] + [False, False])
+        self.mine = np.array([takes(setting.plan, type) for type in setting.reader.types] + [False, False])
         self.names = AutoEids()
         self.payload = Payload(ordered=False)
         self.keys = Rollback(rule)

@@ -212,6 +212,11 @@ class Rollback:
         self._touched[key] = None
         self._waking.set(key, self.rule.due(settled))
 
+    def settled(self, key: Hashable) -> Any:
+        """The state of a key after its settled entries."""
+        found = self.keys.get(key)
+        return self.rule.begin() if found is None else found.settled
+
     @property
     def entries(self) -> Iterable[tuple[Hashable, Entry]]:
         """All that is not settled, by key and in order."""

@@ -13,13 +13,16 @@ from collections import deque
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from math import ceil
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
 from tocsin.codec import Part, as_number, as_numbers, decode, encode, nested, only_part, within
 from tocsin.encode.merge import cut, in_time, interleaved, join, parted, runs, sliced, some_in_time
+from tocsin.encode.row import LentRow, RowEncoder
 from tocsin.encode.stored import RowReader, stored_rows
-from tocsin.engine.changes import Changes
+from tocsin.engine.changes import QUIET, Changes
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.texts import joined, of_operators, of_rows
 from tocsin.events import BEGINNING, END_OF_TIME
@@ -29,6 +32,8 @@ from tocsin.order.strategy import Strategy
 REMEMBERED = 4096  # delays that the adaptive slack looks back at
 SMALL = 8192  # rows that are joined with those before them
 MANY = 64  # rows that are worth a look as a whole
+MOST_SINGLE = 1 << 16  # single rows that stay dicts
+Single = tuple[int, int, int, dict[str, Any]]  # end, start, when it came among these, row
 
 
 class Sort:
@@ -45,13 +50,17 @@ class Sort:
         self.clock = BEGINNING
         self.left = BEGINNING  # everything that ends before this has left
         self.held: list[Items] = []
+        self.singles: list[Single] = []  # a heap: rows that came one by one, as the dicts that they came as
+        self._source: RowEncoder | None = None  # who has read them
+        self._came = 0
+        self._by_delay = strategy.events is None and strategy.quantile is None
         self.delays: deque[int] = deque(maxlen=REMEMBERED)
         self.ranked: list[int] = []  # the same delays in order of size
 
     @property
     def counters(self) -> Counters:
         total = self._next.counters
-        total.waiting += sum(int(np.count_nonzero(self._wanted(items))) for items in self.held)
+        total.waiting += sum(int(np.count_nonzero(self._wanted(items))) for items in self.held) + len(self.singles)
         return total
 
     @property
@@ -61,7 +70,10 @@ class Sort:
     def push(self, items: Items) -> Changes:
         """Take rows in; pass on those whose turn has come. `late` of the changes are places of rows that missed it."""
         if items.single:
-            items = items.copy()  # type: ignore[attr-defined]  # `single` says that it is a LentRow
+            if self._by_delay:
+                return self._push_one(items)  # type: ignore[arg-type]  # `single` says that it is a LentRow
+            items = items.copy()  # type: ignore[attr-defined]
+        self._fold()
         said, at = Changes(late=[]), 0
         for are_rows, run in runs(items):
             found = self._push_rows(run) if are_rows else self._hear(run)
@@ -69,6 +81,48 @@ class Sort:
             said.late = [*said.late, *(at + place for place in found.late)]
             at += len(run)
         return said
+
+    def _push_one(self, one: LentRow) -> Changes:
+        """Take one row in by the shortest way: those whose turn has come are read again and passed on one by one."""
+        source, end = one.source, one.time
+        if source is not self._source or len(self.singles) > MOST_SINGLE:
+            self._fold()
+            self._source = source
+        missed = end < self._turn()
+        self.clock = max(self.clock, end)
+        if one.is_known and not missed:
+            self._came += 1
+            heappush(self.singles, (end, int(one.start[0]), self._came, one.row))
+        said = Changes(late=(0,)) if missed else QUIET
+        turn, singles = self._turn(), self.singles
+        if turn == self.left:
+            return said
+        for piece in self._leave_together(turn) if self.held else ():
+            said = _and(said, self._next.push(piece))
+        self.left = turn
+        while singles and singles[0][0] < turn:
+            source.take(heappop(singles)[3])
+            said = _and(said, self._next.push(source.one))
+        return _and(said, self._next.push(guarantee(turn - 1))) if self.tells else said
+
+    def _leave_together(self, turn: int) -> list[Items]:
+        """The rows that leave where some came in batches: single ones leave with those."""
+        pieces, singles = self._leave(turn), self.singles
+        if pieces and singles and singles[0][0] < turn:
+            assert self._source is not None
+            rows = []
+            while singles and singles[0][0] < turn:
+                rows.append(heappop(singles)[3])
+            pieces = interleaved([*pieces, self._source.batch(rows)])
+        return pieces
+
+    def _fold(self) -> None:
+        """Hold the single rows as all others are held."""
+        if self.singles:
+            assert self._source is not None
+            rows = [row for _, _, _, row in sorted(self.singles, key=itemgetter(0, 1, 2))]
+            self.singles = []
+            self._hold(self._source.batch(rows))
 
     def _push_rows(self, items: Items) -> Changes:
         leaving, missed = self._sorted(items)
@@ -189,6 +243,7 @@ class Sort:
     # --- state ---
 
     def snapshot(self, since: int = 0) -> list[Part]:
+        self._fold()
         words = {"late": self.late, "clock": self.clock, "left": self.left, "delays": list(self.delays)}
         rows = {str(at): stored_rows(items) for at, items in enumerate(self.held)}
         own = Part("sort", 0, encode("sort", words, rows))
@@ -204,3 +259,12 @@ class Sort:
         self.delays.extend(as_numbers(words["delays"]))
         self.ranked = sorted(self.delays)
         self.held = held
+
+
+def _and(said: Changes, more: Changes) -> Changes:
+    """What was answered, and what was answered after it."""
+    if not more.batches:
+        return said
+    if said is QUIET:
+        return more
+    return Changes([*said.batches, *more.batches], more.frontier, said.late)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tocsin.errors import TocsinError
+from tocsin.events import ANY
 from tocsin.lang.parser import parse_duration
 from tocsin.plan.kinds import ticks
 from tocsin.schema import Schema
@@ -82,7 +83,8 @@ class Strategy:
         """The types among those of a query whose guarantees answers wait for."""
         if self.kind == "conservative":
             return frozenset(types)
-        return self.held & frozenset(types) if self.kind == "hybrid" else frozenset()
+        held = self.held & frozenset(types) if self.kind == "hybrid" else frozenset()
+        return held | {ANY} if self.held and ANY in types else held  # it takes events of the held types, too
 
     def __str__(self) -> str:
         inside = [f"{type}=conservative" for type in sorted(self.held)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -12,11 +12,13 @@ from tocsin.functions import Function, registered
 from tocsin.lang import syntax
 from tocsin.lang.printer import print_pattern, print_query
 from tocsin.lang.syntax import Duration, Query, conjuncts, leaves_of
+from tocsin.plan.bind_after_match import ClauseBinder
 from tocsin.plan.block import Block, Plan
-from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables
+from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_read
 from tocsin.plan.closure import Conditions, taken_apart
 from tocsin.plan.draft import Draft, Drafter
 from tocsin.plan.kinds import KindError, field_of, ticks
+from tocsin.plan.marks import around_leaves, with_strategy
 from tocsin.plan.names import clash, resolve
 from tocsin.plan.outputs import check_variables, outputs_of, variables_of
 from tocsin.plan.pattern_tree import Part, Site, Woven, parts, sites
@@ -34,7 +36,7 @@ def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None 
     """The plan of a query over a schema; a QueryError that lists every problem found."""
     functions = registered() if functions is None else functions
     problems = Problems(query.text)
-    full = resolve(query, schema, problems)
+    full = with_strategy(resolve(query, schema, problems), problems)
     check_types(full.pattern, schema, problems)
     sound = len(problems.found)
     check_pattern(full, problems)
@@ -44,7 +46,8 @@ def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None 
     check_declarations(declared, problems)
     if len(problems.found) > sound:
         problems.raise_any()  # the shape is wrong: what would follow from it is noise
-    context = Context(schema, functions, _by_variable(declared), conditions, problems)
+    around = dict(around_leaves(full.pattern))
+    context = Context(schema, functions, _by_variable(declared), conditions, problems, around)
     return _plan(full, tree, context)
 
 
@@ -60,6 +63,8 @@ def _plan(query: Query, tree: Part, context: Context) -> Plan:
     outputs = outputs_of(query.select, found, seen, context.sites, context.functions, schema, problems)
     if not query.select:
         check_variables(query.pattern, found, problems)
+    key = tuple(dict.fromkeys(attr for attr, _ in context.conditions.same))
+    after = ClauseBinder(query, key, found, seen, context.sites, context.functions, schema, problems).bound()
     _check_size(query, blocks, problems)
     problems.raise_any()
     return Plan(
@@ -69,12 +74,13 @@ def _plan(query: Query, tree: Part, context: Context) -> Plan:
         found,
         outputs,
         schema,
-        needs=tuple(dict.fromkeys(attr for attr, _ in context.conditions.same)),
+        needs=key,
         mentions=tuple(dict.fromkeys(leaf.type for leaf in leaves_of(query.pattern))),
         fingerprint=fingerprint(query),
         notes=tuple(dict.fromkeys(_notes(query, roots, blocks, context))),
         title=query.name or "",
         hidden=query.hidden,
+        after=after,
     )
 
 
@@ -101,8 +107,9 @@ def _case_depth(node: object) -> int:
 
 
 def fingerprint(named_query: Query) -> str:
-    """32 hex digits that identify what is detected: the canonical text without name and SELECT."""
-    text = print_query(replace(named_query, name=None, hidden=False, select=()))
+    """32 hex digits that identify what is detected: the canonical text without name, SELECT and choice of matches."""
+    plain = replace(named_query, name=None, hidden=False, select=(), skip=None, distinct=None, limit=None)
+    text = print_query(plain)
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -173,6 +180,8 @@ def _notes(query: Query, roots: list[Draft], blocks: list[Block], context: Conte
     notes = list(context.problems.notes)
     for root in roots:
         for draft in root.tree():
+            if draft.sought is not None:
+                continue
             if any(not context.schema.has_type(leaf.type) for spot in draft.leaves for leaf in spot.leaves):
                 continue  # that was noted already
             if draft.dead is not None and draft.parent is not None and draft.parent.dead is None:
@@ -200,9 +209,8 @@ def _without_attribute(context: Context) -> list[str]:
         for site in (site for declared in context.sites.values() for site in declared):
             field = context.schema.field(site.leaf.type, attr)
             if field is not None and field.kind is Kind.NULL and not context.schema.open_fields:
-                found.append(
-                    f"{site.leaf.type} has no attribute {attr}, so [{attr}] lets no {site.leaf.type} be {site.var}"
-                )
+                type = site.leaf.type or "ANY"
+                found.append(f"{type} has no attribute {attr}, so [{attr}] lets no {type} be {site.var}")
     return found
 
 
@@ -252,11 +260,11 @@ def bind_all(
     plans: list[Plan] = []
     errors: list[QueryError] = []
     for number, query in enumerate(queries):
-        reads = {leaf.type for leaf in leaves_of(query.pattern)}
+        reads = types_read(query.pattern)
         later = {other.name for other in queries[number:] if other.name is not None}
         try:
             _check_names(query, later - schema.types.keys() - derived.keys(), taken)
-            if reads & broken:
+            if reads.keys() & broken:
                 continue
             plan = bind(query, _extended(schema, derived, reads), functions)
         except QueryError as error:
@@ -278,26 +286,26 @@ def bind_all(
 
 def _unread(query: Query, later: Sequence[Query]) -> tuple[str, ...]:
     """A hidden query that no later one reads does nothing."""
-    if not query.hidden or any(leaf.type == query.name for other in later for leaf in leaves_of(other.pattern)):
+    if not query.hidden or any(query.name in types_read(other.pattern) for other in later):
         return ()
     return (f"query {query.name} is HIDDEN and no later query reads it, so nobody sees its matches",)
 
 
-def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads: set[str]) -> Schema:
+def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads: Collection[str]) -> Schema:
     """The schema with the matches of earlier queries; they are intervals, and beside them every eid is a text."""
     if not derived:
         return schema
-    schema = replace(schema, types={**schema.types, **derived})
-    return replace(schema, intervals=True, eid=Kind.TEXT) if reads & derived.keys() else schema
+    schema = replace(schema, types={**schema.types, **derived}, matches=schema.matches | derived.keys())
+    return replace(schema, intervals=True, eid=Kind.TEXT) if derived.keys() & set(reads) else schema
 
 
 def _check_names(query: Query, later: set[str], taken: Mapping[str, str]) -> None:
     """Refuse to read what comes later, and a name that means something else: `taken` says what."""
     problems = []
-    for leaf in leaves_of(query.pattern):
-        if leaf.type in later:
-            what = "its own matches" if leaf.type == query.name else f"the query {leaf.type}, which comes later"
-            problems.append(Problem(f"the query reads {what}", leaf.span, None, "a query can read queries above it"))
+    for type, span in types_read(query.pattern).items():
+        if type in later:
+            what = "its own matches" if type == query.name else f"the query {type}, which comes later"
+            problems.append(Problem(f"the query reads {what}", span, None, "a query can read queries above it"))
     if query.name is not None and query.name in taken:
         what = taken[query.name]
         problems.append(Problem(f"{query.name} is already {what}", query.span, None, "give the query another name"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tocsin.lang.syntax import Repeat
+from tocsin.plan.after_match import AfterMatch
 from tocsin.plan.expr import Bound
 from tocsin.schema import Field, Schema
 
@@ -171,6 +172,7 @@ class Plan:
     `timed_ids`: match ids cover the times of events; not where a state of 0.2 goes on, whose ids must stay.
     `needs`: the attributes of `[attr]` and PARTITION BY; the query does not see an event that lacks one of them.
     `mentions`: the types in its text, also those that no alternative reads because none of their events can be seen.
+    `known_by`: for each type the attributes that tell its events apart beside eid and times, whatever passes are off.
     """
 
     name: str | None
@@ -182,8 +184,15 @@ class Plan:
     key: tuple[tuple[int, tuple[str, ...]], ...] = ()
     needs: tuple[str, ...] = ()
     mentions: tuple[str, ...] = ()
+    known_by: tuple[tuple[str, tuple[str, ...]], ...] = ()
     timed_ids: bool = True
-    fingerprint: str = ""  # hash of the canonical query without SELECT
+    fingerprint: str = ""  # hash of the canonical query without SELECT, and without what chooses among its matches
     notes: tuple[str, ...] = field(default=())  # warnings of the binder, e.g. "can never match"
     title: str = ""
     hidden: bool = False
+    after: AfterMatch | None = None  # the clauses that choose among its matches
+
+    @property
+    def identity(self) -> str:
+        """32 hex digits that tell whether a state fits: what is detected, and which matches of that are kept."""
+        return self.fingerprint if self.after is None else self.after.identity(self.fingerprint)

@@ -35,7 +35,7 @@ def predecessors(old: Sequence[Plan], new: Sequence[Plan]) -> dict[int, int]:
     found = {number: names[plan.name] for number, plan in enumerate(new) if plan.name in names}
     before = [number for number, plan in enumerate(old) if not plan.name]
     for number, plan in enumerate(new):
-        same = next((at for at in before if not plan.name and old[at].fingerprint == plan.fingerprint), None)
+        same = next((at for at in before if not plan.name and old[at].identity == plan.identity), None)
         if same is not None:
             found[number] = same
             before.remove(same)
@@ -103,7 +103,8 @@ def _lost_window(old: Plan, new: Plan) -> Iterator[str]:
 def _lost_types(old: Plan, new: Plan) -> Iterator[str]:
     for type in types_of(new):
         if type not in types_of(old):
-            yield f"events of type {type} from before the change: the old rule did not read them"
+            which = f"type {type}" if type else "every type"
+            yield f"events of {which} from before the change: the old rule did not read them"
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ def _lost_rows(old: Plan, new: Plan) -> Iterator[str]:
         mine = _by_themselves(alt.where)
         if before and not any(all(_implied(test, mine) for test in _by_themselves(tests)) for tests in before):
             told = " or ".join(" and ".join(condition(old, test) for test in tests) for tests in before)
-            yield f"events {alt.type} {alt.var} from before the change for which this was not true: {told}"
+            yield f"events {alt.type or 'ANY'} {alt.var} from before the change for which this was not true: {told}"
 
 
 def _by_themselves(tests: Iterable[Bound]) -> list[Bound]:

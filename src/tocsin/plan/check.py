@@ -11,6 +11,7 @@ from tocsin.lang.syntax import (
     Exists,
     Iseq,
     Leaf,
+    Marked,
     Not,
     Or,
     Pattern,
@@ -18,10 +19,13 @@ from tocsin.lang.syntax import (
     Rel,
     Repeat,
     Seq,
+    Span,
     items_of,
     leaves_of,
+    walk,
 )
 from tocsin.plan.endpoints import Edge, Graph, comparison_edges
+from tocsin.plan.marks import check_marks
 from tocsin.plan.pattern_tree import Site
 from tocsin.plan.problems import Problems, listed, suggestion
 from tocsin.schema import Schema
@@ -37,6 +41,7 @@ def check_pattern(query: Query, problems: Problems) -> None:
         return
     for leaf in leaves:
         _check_repeat(leaf, problems)
+    check_marks(query.pattern, problems)
     shown = set(_targets(query.pattern))
     for var in sorted(hidden_variables(query.pattern) & shown):
         problems.add(f"{var} is hidden by EXISTS in one branch of OR and shown in another", query.pattern.span)
@@ -51,15 +56,27 @@ def check_pattern(query: Query, problems: Problems) -> None:
 
 def check_types(pattern: Pattern, schema: Schema, problems: Problems) -> None:
     """Note types that never come; a strict schema refuses them."""
-    for leaf in leaves_of(pattern):
-        if schema.has_type(leaf.type):
+    for type, span in types_read(pattern).items():
+        if schema.has_type(type):
             continue
-        meant = suggestion(leaf.type, schema.types)
+        meant = suggestion(type, schema.types)
         if schema.strict:
             hint = meant or f"known types are {listed(schema.types)}"
-            problems.add(f"unknown event type {leaf.type}", leaf.span, hint=hint if schema.types else None)
+            problems.add(f"unknown event type {type}", span, hint=hint if schema.types else None)
         else:
-            problems.note(f"no event of type {leaf.type} occurs", meant)
+            problems.note(f"no event of type {type} occurs", meant)
+
+
+def types_read(pattern: Pattern) -> dict[str, Span | None]:
+    """The types that a pattern names, at its leaves and behind NEXT OF, each with the first place of it."""
+    found: dict[str, Span | None] = {}
+    for node in walk(pattern):
+        if isinstance(node, Leaf):
+            found.setdefault(node.type, node.span)
+        elif isinstance(node, Marked):
+            for type in node.of:
+                found.setdefault(type, node.span)
+    return found
 
 
 def _check_repeat(leaf: Leaf, problems: Problems) -> None:

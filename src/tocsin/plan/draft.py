@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tocsin.events import ANY
 from tocsin.lang import syntax
 from tocsin.plan.allen import RELATIONS, Condition, conjunction
 from tocsin.plan.block import (
@@ -37,6 +38,7 @@ from tocsin.plan.pattern_tree import (
     Part,
     Region,
     Related,
+    Sought,
     Spot,
     Woven,
     choices,
@@ -63,6 +65,7 @@ class Draft:
     before: set[tuple[int, int]] = field(default_factory=set)  # leaves that SEQ orders, repeated ones included
     beside: tuple[int, ...] = ()  # for a negated item of AND: the leaves of that AND
     dead: str | None = None
+    sought: Sought | None = None  # for the block of an event that a mark looks for
 
     @property
     def fixed(self) -> list[int]:
@@ -108,21 +111,32 @@ class Drafter:
         for spot in spots(part):
             draft.leaves[spot] = self._next
             self._next += 1
-        absences: list[tuple[Absent, Scope, tuple[int, ...]]] = []
+        absences: list[tuple[Absent | Sought, Scope, tuple[int, ...]]] = []
         _Placer(self, draft, absences).place(part, None, None)
         _shorten(draft)
         for absent, scope, beside in absences:
-            for child in self.alternatives(absent.part, absent, draft):
+            for child in self._children(absent, draft):
                 child.beside = beside
                 draft.forbidden.append((child, _short(scope, draft.before)))
         check_repetitions(draft, self.within, self.problems)
         return draft
 
+    def _children(self, absent: Absent | Sought, parent: Draft) -> Iterator[Draft]:
+        """The blocks of a negated part; of a mark, one of one leaf for each kind of event that it looks for."""
+        if isinstance(absent, Absent):
+            yield from self.alternatives(absent.part, absent, parent)
+            return
+        for spot in absent.spots:
+            yield Draft(Absent(spot, absent.mark.span), parent, {spot: self._next}, sought=absent)
+            self._next += 1
+
 
 class _Placer:
     """Walks one OR-free part and writes order, scopes and absences into a draft."""
 
-    def __init__(self, drafter: Drafter, draft: Draft, absences: list[tuple[Absent, Scope, tuple[int, ...]]]) -> None:
+    def __init__(
+        self, drafter: Drafter, draft: Draft, absences: list[tuple[Absent | Sought, Scope, tuple[int, ...]]]
+    ) -> None:
         self.drafter = drafter
         self.draft = draft
         self.absences = absences
@@ -135,6 +149,9 @@ class _Placer:
             case Absent():
                 beside = self._ids(parent) if isinstance(parent, Bag) else ()
                 self.absences.append((part, self._closed(low, high, parent), beside))
+            case Sought():
+                self._check_next(part, low)
+                self.absences.append((part, self._closed(low, high, parent), ()))
             case Chain(items):
                 self._chain(part, items, low, high)
             case Bag(items):
@@ -159,8 +176,17 @@ class _Placer:
         for number, mine in enumerate(ids):
             self.draft.before.update((x, y) for others in ids[number + 1 :] for x in mine for y in others)
 
+    def _check_next(self, part: Sought, low: End | None) -> None:
+        if part.mark.mark == "NEXT" and low is None:
+            self.drafter.problems.add(
+                "NEXT has nothing before it",
+                part.mark.span,
+                detail="it says that nothing comes between its item and the one before",
+                hint="leave it out here; at the first step, FIRST says that no other event came before",
+            )
+
     def _ids(self, part: Part | None) -> tuple[int, ...]:
-        if part is None or isinstance(part, Absent):
+        if part is None or isinstance(part, Absent | Sought):
             return ()
         return tuple(self.draft.leaves[spot] for spot in spots(part))
 
@@ -299,7 +325,8 @@ def _evaluation_order(draft: Draft, repeated: dict[int, Spot], windowed: list[in
 def _same_type(draft: Draft, repeated: dict[int, Spot], problems: Problems) -> None:
     pairs = [(x, y) for x in repeated for y in repeated if x < y]
     for x, y in pairs:
-        same = repeated[x].leaves[0].type == repeated[y].leaves[0].type
+        types = {repeated[x].leaves[0].type, repeated[y].leaves[0].type}
+        same = len(types) == 1 or ANY in types
         apart = any((x, f) in draft.before and (f, y) in draft.before for f in draft.fixed)
         if same and not apart:
             leaf = repeated[y].leaves[0]

@@ -25,7 +25,7 @@ from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User, l
 from tocsin.plan.facts import horizon, memory, reads, terminal_types, waits
 from tocsin.plan.kinds import as_written
 from tocsin.plan.rewrite import all_leaves
-from tocsin.schema import Kind
+from tocsin.schema import TYPE, Kind
 
 
 class Timed(Protocol):
@@ -78,14 +78,16 @@ class _Text:
         yield "window    " + ("none" if plan.within is None else f"{plan.within} ticks")
         reach = horizon(plan)
         yield f"memory    {memory(plan)}" + ("" if not reach else f" (an event matters for {reach} ticks)")
-        yield f"ends with {', '.join(terminal_types(plan))}" + (
+        yield f"ends with {', '.join(map(_type, terminal_types(plan)))}" + (
             "; answers wait for their window to pass" if waits(plan) else ""
         )
         yield "reads     " + "; ".join(
-            f"{type}({', '.join(sorted(attrs))})" if attrs else type for type, attrs in reads(plan).items()
+            f"{_type(type)}({', '.join(sorted(attrs))})" if attrs else _type(type)
+            for type, attrs in reads(plan).items()
         )
         for output in plan.outputs:
             yield f"select    {_expr(output.expr, {i: v.name for i, v in enumerate(plan.variables)})} AS {output.name}"
+        yield from _after(plan)
         hidden = [variable.name for variable in plan.variables if variable.hidden]
         if hidden:
             yield f"hidden    {', '.join(hidden)}"
@@ -118,7 +120,7 @@ class _Text:
             most = "" if leaf.repeat.most is None else str(leaf.repeat.most)
             many = f"{{{leaf.repeat.least},{most}}}"
         where = f" where {' and '.join(_expr(test, self.names, 3) for test in alt.where)}" if alt.where else ""
-        return f"{alt.type}{many} {alt.var}{where}"
+        return f"{_type(alt.type)}{many} {alt.var}{where}"
 
     def _order(self, order: Order) -> str:
         return f"{self._point(order.left)} {'<' if order.strict else '<='} {self._point(order.right)}"
@@ -166,6 +168,23 @@ class _Text:
         return f"{which}({names})" if len(ids) == 1 else f"{'last' if which == 'end' else 'first'} {which}({names})"
 
 
+def _type(type: str) -> str:
+    return type or "ANY"
+
+
+def _after(plan: Plan) -> Iterator[str]:
+    """The clauses that choose among matches, and within what."""
+    after = plan.after
+    if after is None:
+        return
+    key = f"for each {', '.join(after.attrs)}" if after.attrs else "over all matches, since the query has no key"
+    for line in after.lines:
+        limits = line.startswith("LIMIT")
+        among = "over all matches, since there is no PER" if limits and not (after.limit and after.limit.per) else key
+        yield f"after     {line}" + ("" if limits and after.limit and after.limit.per else f"  -- {among}")
+    yield "          in order of completion; an answer waits until no match before it can come or go"
+
+
 # --- expressions ------------------------------------------------------------------------------------------------
 
 _PRECEDENCE = {"or": 1, "and": 2, "not": 3, **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "like", "same"), 4),
@@ -183,7 +202,7 @@ def _expr(expr: Bound, names: dict[int, str], least: int = 0) -> str:
         case Lit():
             return _literal(expr)
         case Col(_, var, attr):
-            return f"{var}.{attr}"
+            return f"type({var})" if attr == TYPE else f"{var}.{attr}"
         case Time(leaf, which, var):
             return f"{which}({var or names[leaf]})"
         case Reach(ids, which):

@@ -17,8 +17,16 @@ def types_of(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(alt.type for leaf in all_leaves(plan) for alt in leaf.alts))
 
 
+def takes(plan: Plan, type: str) -> bool:
+    """Whether a plan reads events of a type."""
+    return any(plan.schema.takes(wanted, type) for wanted in types_of(plan))
+
+
 def reads(plan: Plan) -> dict[str, set[str]]:
-    """The types and, for each, the attributes that detection needs. Nothing else may influence the answer."""
+    """The types and, for each, the attributes that detection needs. Nothing else may influence the answer.
+
+    Where the type ANY is among them, events of every type are needed.
+    """
     found: dict[str, set[str]] = {}
     types: dict[tuple[int, str], str] = {}
     for block in all_blocks(plan):
@@ -159,6 +167,15 @@ def horizon(plan: Plan) -> int | None:
     """For how many ticks after it is guaranteed an event can matter; None without a window; 0 for a filter."""
     found = reach(plan)
     return None if found is None else found.lasting
+
+
+def replay_reach(plans: Iterable[Plan]) -> int | None:
+    """How far back matches lie that queries over queries may need again, when stored events are replayed; None: any.
+
+    Each query adds its own window, the window of the query before it, and one more in which the match is judged.
+    """
+    lengths = [extent(plan) for plan in plans]
+    return None if any(length is None for length in lengths) else 1 + sum(3 * (length or 0) for length in lengths)
 
 
 def root_scopes(block: Block) -> list[Scope]:

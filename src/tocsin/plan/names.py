@@ -6,12 +6,12 @@ A leaf without a variable is called by its type; `A1`, `A2` are the first and se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, replace
 from typing import Any
 
-from tocsin.lang.syntax import Attr, Call, Endpoint, Exists, Name, Pattern, Query, Span, leaves_of, named
+from tocsin.lang.syntax import Attr, Call, Endpoint, Exists, Expr, Name, Pattern, Query, Span, leaves_of, named
 from tocsin.plan.problems import Problems, listed, suggestion
 from tocsin.schema import OWN, Schema
 
@@ -22,8 +22,8 @@ def resolve(query: Query, schema: Schema, problems: Problems) -> Query:
     """The query with a variable at every leaf, and every mention spelt as that variable."""
     full = named(query)
     book = _Book(query.pattern, full.pattern, schema, problems)
-    renamed: Query = _renamed(full, book.look)
-    return _with_own(renamed, schema, problems)
+    spelt: Query = _renamed(full, book.look)
+    return _with_own(spelt, schema, problems)
 
 
 # --- what every event has of its own --------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class _Book:
         self.declared = {leaf.var for leaf in leaves_of(written) if leaf.var}
         self.unnamed: dict[str, list[str]] = {}  # type -> the names that its unnamed leaves got, in text order
         for old, new in zip(leaves_of(written), leaves_of(full), strict=True):
-            names = self.unnamed.setdefault(old.type, []) if old.var is None else []
+            names = self.unnamed.setdefault(old.type or "ANY", []) if old.var is None else []
             if old.var is None and new.var is not None and new.var not in names:
                 names.append(new.var)
         self.all = {leaf.var for leaf in leaves_of(full) if leaf.var}
@@ -122,6 +122,12 @@ class _Book:
         self.problems.add(
             f"unknown variable {name}", span, hint=hint or f"the variables of this query are {listed(self.all)}"
         )
+
+
+def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression with other variables."""
+    found: Expr = _renamed(expr, lambda name, _: names.get(name, name))
+    return found
 
 
 def _renamed(node: Any, rename: Rename) -> Any:

@@ -100,7 +100,7 @@ def check_variables(pattern: Pattern, found: tuple[Variable, ...], problems: Pro
     shown = {variable.name for variable in found if not variable.hidden} & set(RESULT_COLUMNS)
     for leaf in leaves_of(pattern):
         if leaf.var in shown:
-            _taken(leaf.var, leaf.span, problems, f"give the variable another name: {leaf.type} my_{leaf.var}")
+            _taken(leaf.var, leaf.span, problems, f"give the variable another name: {leaf.type or 'ANY'} my_{leaf.var}")
 
 
 def _taken(name: str, span: Span | None, problems: Problems, hint: str) -> None:

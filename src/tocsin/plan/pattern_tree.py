@@ -12,8 +12,9 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
+from tocsin.events import ANY
 from tocsin.lang import syntax
-from tocsin.lang.syntax import And, Exists, Iseq, Not, Or, Pattern, Rel, Seq, Span
+from tocsin.lang.syntax import And, Exists, Iseq, Marked, Not, Or, Pattern, Rel, Seq, Span
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,6 +58,26 @@ class Absent:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Sought:
+    """What a mark looks for, in the place where a negated part would stand for it: one spot for each kind of event."""
+
+    mark: Marked
+    spots: tuple[Spot, ...]
+
+    @staticmethod
+    def of(mark: Marked) -> Sought:
+        if mark.mark == "NEXT":
+            leaves = [syntax.Leaf(type, "next'", span=mark.span) for type in mark.of or (ANY,)]
+        else:
+            leaves = [syntax.Leaf(leaf.type, f"{leaf.var}'", span=leaf.span) for leaf in syntax.leaves_of(mark)]
+        return Sought(mark, tuple(Spot((leaf,)) for leaf in leaves))
+
+    def source(self, leaf: syntax.Leaf) -> str | None:
+        """The variable in whose place a looked-for event would stand; None for NEXT."""
+        return None if self.mark.mark == "NEXT" else str(leaf.var)[:-1]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Woven:
     """ISEQ"""
 
@@ -74,7 +95,7 @@ class Related:
     right: Spot
 
 
-Part: TypeAlias = "Spot | Chain | Bag | Fork | Absent | Woven | Related"
+Part: TypeAlias = "Spot | Chain | Bag | Fork | Absent | Sought | Woven | Related"
 Region: TypeAlias = Absent | None  # None is the root
 
 
@@ -122,7 +143,7 @@ def parts(pattern: Pattern, mergeable: Mergeable) -> Part:
         case Exists(_, inner):
             return parts(inner, mergeable)
         case Seq(items):
-            return Chain(tuple(parts(item, mergeable) for item in items))
+            return Chain(tuple(part for item in items for part in _steps(item, mergeable)))
         case And(items):
             return Bag(tuple(parts(item, mergeable) for item in items))
         case Or():
@@ -132,6 +153,14 @@ def parts(pattern: Pattern, mergeable: Mergeable) -> Part:
         case Rel(relations, left, right):
             return Related(relations, parts(left, mergeable), Spot((right,)))
     raise AssertionError(pattern)
+
+
+def _steps(item: Pattern, mergeable: Mergeable) -> tuple[Part, ...]:
+    """An item of SEQ, with what its mark looks for before it, or behind it for LAST."""
+    if not isinstance(item, Marked):
+        return (parts(item, mergeable),)
+    step, sought = parts(item.pattern, mergeable), Sought.of(item)
+    return (step, sought) if item.mark == "LAST" else (sought, step)
 
 
 def _negated(pattern: Pattern, mergeable: Mergeable) -> Part:
@@ -162,6 +191,7 @@ def _branches(pattern: Or) -> Iterator[Pattern]:
 def _either(branches: tuple[Pattern, ...], mergeable: Mergeable) -> Part:
     leaves = tuple(branch for branch in branches if isinstance(branch, syntax.Leaf) and branch.repeat is None)
     apart = len({leaf.type for leaf in leaves}) == len({leaf.var for leaf in leaves}) == len(branches)
+    apart = apart and all(leaf.type != ANY for leaf in leaves)
     if apart and len(leaves) == len(branches) and mergeable(leaves):
         return Spot(leaves)
     return Fork(tuple(parts(branch, mergeable) for branch in branches))
@@ -213,7 +243,7 @@ def count_choices(part: Part) -> int:
     match part:
         case Fork(items):
             return sum(count_choices(item) for item in items)
-        case Spot() | Absent() | Woven():
+        case Spot() | Absent() | Sought() | Woven():
             return 1
     return prod(count_choices(item) for item in below(part))
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from tocsin.events import ANY
 from tocsin.functions import Function
 from tocsin.lang.syntax import (
     AGGREGATES,
@@ -37,7 +38,7 @@ from tocsin.plan.expr import walk as walk_bound
 from tocsin.plan.fold import NULL, fold, is_null, tested
 from tocsin.plan.kinds import KindError, article, kind_of, settled, unified
 from tocsin.plan.problems import Problems, listed, suggestion
-from tocsin.schema import EID, OWN, Field, Kind, Schema
+from tocsin.schema import EID, OWN, TYPE, Field, Kind, Schema
 
 LARGEST = 50_000  # nodes of one expression
 
@@ -145,7 +146,8 @@ class Typer:
         field = self.schema.field(type, attr)
         if field is None and self.schema.has_type(type):
             own = self.schema.fields_of(type)
-            unknown_attribute(attr, self.schema, own, span, self.problems, f"{type} has {listed(own)}" if own else None)
+            hint = f"{type or 'ANY'} has {listed(own)}" if own else None
+            unknown_attribute(attr, self.schema, own, span, self.problems, hint)
         return field
 
     def _too_large(self, expr: Expr) -> bool:
@@ -334,6 +336,8 @@ class Typer:
             return NULL
         if which == EID:
             return self._eid(seen, args[0].name)
+        if seen.type == ANY:
+            return Col(seen.leaf, args[0].name, TYPE, Kind.TEXT, nullable=seen.optional)
         type = Lit(seen.type, Kind.TEXT)
         if not seen.optional:
             return type

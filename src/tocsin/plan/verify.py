@@ -36,6 +36,9 @@ def faults(plan: Plan) -> Iterator[str]:
     for output in plan.outputs:
         if any(not 0 <= index < len(plan.variables) for index in leaves(output.expr)):
             yield f"{output.name} selects from an unknown variable"
+    for expr in () if plan.after is None else plan.after.expressions:
+        if any(not 0 <= index < len(plan.variables) for index in leaves(expr)):
+            yield "a clause after a match asks an unknown variable"
 
 
 def _block_faults(block: Block, around: dict[int, Leaf]) -> Iterator[str]:

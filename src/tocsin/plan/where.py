@@ -7,7 +7,7 @@ leaf stays in the block of that leaf. Variables of OR branches that an alternati
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from tocsin.functions import Function
@@ -25,8 +25,10 @@ from tocsin.plan.closure import (
 from tocsin.plan.draft import Draft
 from tocsin.plan.expr import Bound, Col, given, leaves
 from tocsin.plan.fold import FALSE, TRUE, never_true
+from tocsin.plan.marks import Neighbours
 from tocsin.plan.pattern_tree import Absent, Site, Spot, chained
 from tocsin.plan.problems import Problems
+from tocsin.plan.sought import SoughtFiller
 from tocsin.plan.typer import Seen, Typer, member_variables, only_leaf, set_variables, variables, whole_set
 from tocsin.schema import Schema
 
@@ -40,6 +42,7 @@ class Context:
     sites: dict[str, list[Site]]
     conditions: Conditions
     problems: Problems
+    around: Mapping[str, Neighbours] = field(default_factory=dict)
 
 
 # --- rules that hold for the query as a whole ----------------------------------------------------------------------
@@ -94,12 +97,17 @@ def _check_siblings(conjunct: Expr, context: Context) -> None:
 def filled(root: Draft, context: Context) -> Block | None:
     """The block of one alternative with all its predicates; None if it can never match."""
     classes = classes_of(root, context.conditions, context.sites)
-    blocks = {draft: _Filler(draft, context) for draft in root.tree()}
+    drafts = list(root.tree())
+    blocks = {draft: _Filler(draft, context) for draft in drafts if draft.sought is None}
     for filler in blocks.values():
         filler.leaf_predicates()
         filler.equalities(classes)
         filler.where()
-    return _block(root, blocks)
+    marks = {draft: blocks[draft.parent].sought(draft) for draft in drafts if draft.sought and draft.parent}
+    for draft, mark in marks.items():
+        assert draft.parent is not None
+        mark.fill(blocks[draft.parent].owned(), classes)
+    return _block(root, {**blocks, **marks})
 
 
 def impossible(root: Draft) -> Block:
@@ -112,7 +120,7 @@ def impossible(root: Draft) -> Block:
     return Block(leaves, tuple(root.order), (FALSE,), (), scopes, tuple(root.fixed), early=False)
 
 
-def _block(draft: Draft, fillers: dict[Draft, _Filler]) -> Block | None:
+def _block(draft: Draft, fillers: Mapping[Draft, _Filler | SoughtFiller]) -> Block | None:
     filler = fillers[draft]
     if draft.dead is not None:
         return None
@@ -209,6 +217,17 @@ class _Filler:
                 bound = self._condition(conjunct)
                 if as_equality(conjunct) is None:
                     self._add(bound)
+
+    def owned(self) -> list[Expr]:
+        """The conjuncts of WHERE that this block asks."""
+        return [conjunct for conjunct in self.context.conditions.conjuncts if self._owns(variables(conjunct))]
+
+    def sought(self, draft: Draft) -> SoughtFiller:
+        """Who fills the block of an event that a mark in this block looks for."""
+        context = self.context
+        return SoughtFiller(
+            draft, self.names, context.around, context.schema, context.functions, context.conditions, context.problems
+        )
 
     def _owns(self, mentioned: Collection[str]) -> bool:
         """Is this the innermost part of this alternative whose variables are mentioned?"""

@@ -70,6 +70,9 @@ def _numbers(texts: pa.Array, name: str, problems: Problems) -> pa.Array:
     for row in np.flatnonzero(large).tolist():  # the float itself may have been rounded
         large[row] = abs(int(trimmed[row].as_py())) > EXACT_FLOAT
     reason = f"{name!r} is too large to be a float exactly, and other values are floats"
+    written = pc.match_substring_regex(trimmed, "[0-9]")  # not as inf
+    beyond = marks(pc.fill_null(pc.and_(pc.is_inf(floats), written), False))
+    floats = _refused(floats, beyond & ~large, f"{name!r} is larger than any float", problems)
     return _refused(floats, large, reason, problems)
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isinf
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +24,7 @@ import pyarrow.json as arrow_json
 from tocsin.codec.arrow_stream import validated
 from tocsin.encode.arrow import Problems, is_instant
 from tocsin.encode.columns import Columns, arrow_type
-from tocsin.encode.objects import from_dicts
+from tocsin.encode.objects import from_dicts, shortened
 from tocsin.encode.values import EXACT_FLOAT
 from tocsin.errors import InputError
 from tocsin.run.bad_rows import BadRows
@@ -407,9 +408,11 @@ def _exact(column: pa.ChunkedArray) -> bool:
 def parse_line(line: bytes | str) -> tuple[dict[str, Any] | None, str | None]:
     """One line of JSONL as a dict, or None and the reason."""
     try:
-        row = json.loads(line, object_pairs_hook=_once)
+        row = json.loads(line, object_pairs_hook=_once, parse_float=_finite)
     except _TwiceError as twice:
         return None, f"has the name {twice.args[0]!r} twice"
+    except _TooLargeError as number:
+        return None, f"has a number that is larger than any float ({number.args[0]})"
     except UnicodeDecodeError:
         return None, "is not valid UTF-8"
     except RecursionError:
@@ -423,6 +426,18 @@ def parse_line(line: bytes | str) -> tuple[dict[str, Any] | None, str | None]:
 
 class _TwiceError(ValueError):
     pass
+
+
+class _TooLargeError(ValueError):
+    pass
+
+
+def _finite(text: str) -> float:
+    """Read a number; one that would become infinity is refused, as it would be equal to all others of that sort."""
+    value = float(text)
+    if isinf(value):
+        raise _TooLargeError(shortened(text))
+    return value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.encode.arrow import Problems, is_text
-from tocsin.encode.batch import HINTS, frame, one_batch
+from tocsin.encode.arrow import Problems, is_text, one_array
+from tocsin.encode.batch import HINTS, frame, spans, typeless
 from tocsin.encode.columns import Columns, kind_of
+from tocsin.encode.eids import eid_problems
 from tocsin.encode.objects import from_dicts
+from tocsin.encode.row_types import RowTypes
+from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.encode.times import read_texts
-from tocsin.encode.values import encode_column
+from tocsin.encode.values import encode_column, is_exact
+from tocsin.encode.whole import UsableRows
 from tocsin.errors import InputError, printable
 from tocsin.items import Bools, Ints, Strings, is_sorted
 from tocsin.run.bad_rows import BadRows
@@ -30,10 +34,21 @@ class Input:
     parts: list[FilePiece]
     columns: Columns
     bad: BadRows
+    known_types: RowTypes | None = None
 
     def table(self) -> pa.Table:
         """All rows in the order they were read."""
         return together([part.table for part in self.parts])
+
+    def __len__(self) -> int:
+        """How many rows there are, usable or not."""
+        return sum(part.table.num_rows for part in self.parts)
+
+    def types(self, workers: ThreadTeam = ALONE) -> RowTypes:
+        """The type of each row; looked up once."""
+        if self.known_types is None:
+            self.known_types = RowTypes.of(self.table().column(self.columns.type), workers)
+        return self.known_types
 
     def notes(self, wanted: Container[str]) -> tuple[str, ...]:
         """What the user should know of how attributes that queries read were read."""
@@ -140,7 +155,7 @@ def _with_times(part: FilePiece, columns: Columns) -> FilePiece:
     for name in (columns.time, columns.end):
         place = table.schema.get_field_index(name) if name is not None else -1
         if place >= 0 and is_text(table.schema.types[place]):
-            times, unreadable = read_texts(_one(table.column(place)))
+            times, unreadable = read_texts(one_array(table.column(place)))
             if unreadable.any():
                 problems.append((unreadable, f"the {_role(name, columns)} is neither a whole number nor a timestamp"))
             table = table.set_column(place, name, times)
@@ -156,37 +171,70 @@ def _role(name: str | None, columns: Columns) -> str:
     return "time" if name == columns.time else "end"
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return array.chunk(0) if isinstance(array, pa.ChunkedArray) and array.num_chunks == 1 else array
-
-
 def usable(given: Input, wanted: Mapping[str, Field]) -> pa.Table:
     """The rows of an input that can be used; the others go to its bad rows, each with its place and reason."""
-    return together([_usable_part(part, given, wanted) for part in given.parts])
+    return together([_with_missing(part.table, given.columns) for part, _, _, _ in _judged(given, wanted)])
 
 
-def _usable_part(part: FilePiece, given: Input, wanted: Mapping[str, Field]) -> pa.Table:
+def usable_rows(given: Input, wanted: Mapping[str, Field]) -> UsableRows:
+    """The same, with what had to be read of every row to know that."""
+    parts = list(_judged(given, wanted))
+    table = together([_with_missing(part.table, given.columns) for part, _, _, _ in parts])
     columns = given.columns
-    for role in ("type", "time"):
-        if getattr(columns, role) not in part.table.schema.names:
-            raise InputError(f"{part.place(0).rpartition(',')[0]} has no {role} column {getattr(columns, role)!r}")
+    start = _joined([start for _, start, _, _ in parts])
+    end = start if columns.end is None else _joined([end for _, _, end, _ in parts])
+    types = given.types() if table.num_columns else RowTypes((), np.zeros(0, np.int32))
+    if len(types.codes) != len(end):
+        types = types.only(_joined([good for _, _, _, good in parts]))
+    return UsableRows(table, start, end, types, columns)
+
+
+def _joined(arrays: list[Any]) -> Any:
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
+
+
+def _judged(given: Input, wanted: Mapping[str, Field]) -> Iterator[tuple[FilePiece, Ints, Ints, Bools]]:
+    """Each part with its usable rows alone, their starts and ends, and which rows of the part they are."""
+    for part in given.parts:
+        for role in ("type", "time"):
+            if getattr(given.columns, role) not in part.table.schema.names:
+                name = getattr(given.columns, role)
+                raise InputError(f"{part.place(0).rpartition(',')[0]} has no {role} column {name!r}")
+        start, end, problems = _problems(part, given.columns, wanted)
+        good: Bools = np.ones(len(start), np.bool_)
+        if problems:
+            bad: Bools = np.logical_or.reduce([mask for mask, _ in problems])
+            _report(part, given, problems, bad)
+            good = ~bad
+            points, part = end is start, replace(part, table=part.table.filter(pa.array(good)))
+            start = start[good]
+            end = start if points else end[good]
+        yield part, start, end, good
+
+
+def _problems(part: FilePiece, columns: Columns, wanted: Mapping[str, Field]) -> tuple[Ints, Ints, Problems]:
+    """Start and end of each row of a part, and for each reason the rows that cannot be used."""
     table = _with_missing(part.table, columns)
-    batch = one_batch(table)
-    problems = part.problems + frame(batch, columns).problems
+    until = None if columns.end is None else one_array(table.column(columns.end))
+    start, end, times = spans(one_array(table.column(columns.time)), until, columns)
+    problems = part.problems + times + typeless(table.column(columns.type))
+    if columns.eid is not None:
+        problems += eid_problems(table.column(columns.eid))
     for name, field in wanted.items():
-        place = batch.schema.get_field_index(name)
-        if place >= 0 and field.kind not in (Kind.TEXT, Kind.NULL):
-            encode_column(batch.column(place), field, Strings(), truncate=columns.truncate, problems=problems)
-    problems = [problem for problem in problems if problem[0].any()]
-    if not problems:
-        return table
-    bad: Bools = np.logical_or.reduce([mask for mask, _ in problems])
+        place = table.schema.get_field_index(name)
+        if place >= 0 and field.kind not in (Kind.TEXT, Kind.NULL) and not is_exact(table.schema.types[place], field):
+            array = one_array(table.column(place))
+            encode_column(array, field, Strings(), truncate=columns.truncate, problems=problems)
+    return start, end, [problem for problem in problems if problem[0].any()]
+
+
+def _report(part: FilePiece, given: Input, problems: Problems, bad: Bools) -> None:
     for row in map(int, np.flatnonzero(bad)):
         reason = next(why for mask, why in problems if mask[row])
         original = part.original(row) if part.original is not None and given.bad.shows_rows else None
         given.bad.report(part.place(row), reason, original, hint=HINTS.get(reason))
-    return table.filter(pa.array(~bad))
 
 
 def _with_missing(table: pa.Table, columns: Columns) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,14 +20,32 @@ class Matches:
     """
 
     def __init__(
-        self, tables: Sequence[pa.Table], counters: Mapping[str, int] | None = None, notes: Sequence[str] = ()
+        self,
+        tables: Sequence[pa.Table] | Callable[[], Sequence[pa.Table]],
+        counters: Mapping[str, int] | None = None,
+        notes: Sequence[str] = (),
+        *,
+        count: int | None = None,
     ) -> None:
-        self._tables = list(tables)
+        """`tables`, or how to make them once somebody asks; then `count` says how many matches there are."""
+        self._made = None if callable(tables) else list(tables)
+        self._make = tables if callable(tables) else None
+        self._count = count
         self.notes = tuple(notes)
         self.counters: dict[str, int] = dict(counters or {})
 
+    @property
+    def _tables(self) -> list[pa.Table]:
+        if self._made is None:
+            assert self._make is not None
+            self._made, self._make = list(self._make()), None
+        return self._made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Matches, (self._tables, self.counters, self.notes)
+
     def __len__(self) -> int:
-        return sum(table.num_rows for table in self._tables)
+        return sum(table.num_rows for table in self._tables) if self._count is None else self._count
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for table in self._tables:

@@ -5,49 +5,49 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns, infer_schema
-from tocsin.engine.changes import Changes
+from tocsin.encode.thread_team import ThreadTeam
 from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import describe
 from tocsin.engine.operator import Around
-from tocsin.engine.tables import first_rows, joined, net, with_times
+from tocsin.engine.tables import first_rows
 from tocsin.errors import QueryError, TocsinError, TocsinWarning, printable
+from tocsin.events import ANY
 from tocsin.graph.query_graph import QueryGraph
-from tocsin.items import end as end_of_stream
+from tocsin.items import Strings
 from tocsin.lang.fluent import FluentPattern, FluentQuery
 from tocsin.lang.parser import parse_all
 from tocsin.lang.syntax import Query as Syntax
-from tocsin.lang.syntax import leaves_of
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all
 from tocsin.plan.block import Plan, WindowHigh
+from tocsin.plan.check import types_read
 from tocsin.plan.explain import explain
 from tocsin.plan.facts import horizon
+from tocsin.plan.marks import reads_every_type
 from tocsin.plan.passes import optimize
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock, as_clock
-from tocsin.run.inputs import Input, in_time_order, open_input, usable, with_dictionaries
+from tocsin.run.finite import FIRST_CHUNK, ROWS_PER_CHUNK, Watcher, run_as_it_comes, run_in_order, run_split
+from tocsin.run.inputs import Input, open_input, usable, usable_rows
 from tocsin.run.matches import Matches
 from tocsin.run.query_file import read_query_file, refuse_file_name
 from tocsin.run.schema_from_query import guessed_schema
 from tocsin.run.schemas import check_unit, declare, schema_of
 from tocsin.run.session import Session, shown_counters
+from tocsin.run.split import Split, check_threads, thread_count, why_not
 from tocsin.run.stream_rows import StreamRows
 from tocsin.schema import Field, Kind, Schema
 
 Order = str | Strategy
-ROWS_PER_CHUNK = 1 << 16
-FIRST_CHUNK = 16  # rows, if few matches are wanted
 FINAL = ("in-order", "slack", "conservative")  # orders whose matches are never withdrawn
-Watcher = Callable[[int, int], None]  # rows done, matches so far
 
 
 def query(
@@ -143,9 +143,14 @@ class Query:
         return tuple(at for at, each in enumerate(self.queries) if not each.hidden)
 
     def types(self) -> set[str]:
-        """The event types that the queries read, without the names of queries."""
+        """The event types that the queries read, without the names of queries; with ANY, all others too."""
         names = {each.name for each in self.queries}
-        return {leaf.type for each in self.queries for leaf in leaves_of(each.pattern)} - names
+        found = {type for each in self.queries for type in types_read(each.pattern)} - names
+        return found | {ANY} if any(map(reads_every_type, self.queries)) else found
+
+    def reads(self, type: str) -> bool:
+        """Whether the queries read events of a type."""
+        return not self.types().isdisjoint((type, ANY))
 
     def plans(self, schema: Schema | Mapping[str, Any] | None = None, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
         """The bound and optimised plans. Without a schema, attributes have the kinds that the query suggests."""
@@ -202,6 +207,7 @@ class Query:
         all: bool = False,
         jit: bool = True,
         limit: int | None = None,
+        threads: int | None = None,
         watch: Watcher | None = None,
     ) -> Matches:
         """Every match in a finite input.
@@ -216,33 +222,53 @@ class Query:
         `bad_rows`: "fail", "skip", or the path of a file that keeps them. With `all`, matches of HIDDEN queries are
         given too. With a `limit` the search ends with so many matches (where answers are corrected later, all events
         are needed to know which stand).
+        `threads`: how many threads may share the work, by default as many as this process has cores. A query with a
+        key (`WHERE [user]`) is split by it; of others only the reading is shared. The result does not depend on it.
         """
+        check_threads(threads)
         check_order(order)
         check_unit(time_unit)
         columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit, truncate=truncate)
         bad = bad_rows if isinstance(bad_rows, BadRows) else BadRows(bad_rows)
         declared = declared_schema(schema, self.schema, strict=strict)
         given = open_input(events, columns, declared=declared_fields(declared), bad=bad)
+        if declared is None and len(given):
+            with ThreadTeam(thread_count(threads, len(given), jit=jit)) as team:
+                given.types(team)
         known = known_of(given, self.queries) if declared is None else with_unit(declared, given)
         plans = plans_of(self.queries, known)
         strategy = parse_strategy(order, known)
         most = as_bytes(memory_limit)
-        graph = QueryGraph(
-            plans, known, given.columns, jit=jit, order=strategy, memory_limit=most, around=self.operators
-        )
-        table = usable(given, graph.wanted)
-        if strategy.kind == "in-order" and table.num_columns:
-            table = in_time_order(table, given.columns)
+
+        def make(strings: Strings | None = None) -> QueryGraph:
+            return QueryGraph(
+                plans, known, given.columns, jit=jit, order=strategy, memory_limit=most, around=self.operators,
+                strings=strings,
+            )  # fmt: skip
+
+        graph = make()
         shown = tuple(range(len(self.queries))) if all else self.answers
         enough = limit if strategy.kind in FINAL else None
-        found = run_whole(graph, table, given.columns, shown, watch, enough)
+        if strategy.kind == "in-order":
+            rows = usable_rows(given, graph.wanted)
+            with ThreadTeam(thread_count(threads, len(rows), jit=jit)) as workers:
+                if workers.count > 1 and enough is None and why_not(graph) is None:
+                    found, counted = run_split(Split(graph, make), rows, shown, watch, workers)
+                else:
+                    found = run_in_order(graph, rows, shown, watch, enough, workers)
+                    counted = shown_counters(graph)
+        else:
+            found = run_as_it_comes(graph, usable(given, graph.wanted), given.columns, shown, watch, enough)
+            counted = shown_counters(graph)
         bad.write()
-        tables = [with_times(each, time_type(given)) for each in found]
-        counters = {**shown_counters(graph), "skipped": bad.count, "matches": sum(each.num_rows for each in tables)}
-        notes = notes_of(plans) + given.notes(graph.wanted)
-        if limit is not None and sum(each.num_rows for each in tables) >= limit:
-            tables, notes = first_rows(tables, limit), (*notes, f"the search ended with the first {limit:,} matches")
-        return Matches(tables, counters, notes)
+        counters = {**counted, "skipped": bad.count}
+        notes, instant = notes_of(plans) + given.notes(graph.wanted), time_type(given)
+        matches = Matches(lambda: found.tables(instant), counters, notes, count=len(found) if found.is_final else None)
+        matches.counters["matches"] = len(matches)
+        if limit is not None and len(matches) >= limit:
+            notes = (*notes, f"the search ended with the first {limit:,} matches")
+            return Matches(first_rows(matches.tables(), limit), matches.counters, notes)
+        return matches
 
     def stream(
         self,
@@ -364,7 +390,7 @@ def known_of(given: Input, queries: Iterable[Syntax]) -> Schema:
     """The schema of a finite input; without events, what its columns say and the queries suggest for all others."""
     table = given.table()
     if table.num_rows:
-        return schema_of(table, given.columns)
+        return schema_of(table, given.columns, given.types())
     guessed = guessed_schema(queries, given.columns.unit or "us")
     if not table.num_columns:
         return guessed
@@ -458,51 +484,4 @@ def time_type(given: Input) -> pa.DataType | None:
     return None
 
 
-def run_whole(
-    graph: QueryGraph,
-    table: pa.Table,
-    columns: Columns,
-    shown: tuple[int, ...],
-    watch: Watcher | None,
-    enough: int | None = None,
-) -> list[pa.Table]:
-    """Feed a whole table in chunks, then end the stream; the matches of each shown query.
-
-    Once there are `enough` matches, no more is fed.
-    """
-    found: dict[int, list[pa.Table]] = {stage: [] for stage in shown}
-    matches = 0
-
-    def collect(changes: Changes) -> None:
-        nonlocal matches
-        for batch in changes:
-            if batch.stage in found:
-                matches += len(batch)
-                found[batch.stage].append(batch.table())
-
-    if table.num_rows:
-        table = with_dictionaries(table, graph.wanted, columns)
-        for first, rows in chunks(table.num_rows, growing=enough is not None):
-            if enough is not None and matches >= enough:
-                break
-            collect(graph.push(graph.encode(one_batch(table.slice(first, rows)))))
-            if watch is not None:
-                watch(first + rows, matches)
-    if enough is None or matches < enough:
-        collect(graph.push(end_of_stream()))
-    return [net(joined(tables)) if tables else graph.nothing(stage).table() for stage, tables in found.items()]
-
-
-def chunks(rows: int, *, growing: bool) -> Iterator[tuple[int, int]]:
-    """Cut rows into chunks: where each begins, and its size. Growing ones are small first.
-
-    >>> list(chunks(50, growing=True))
-    [(0, 16), (16, 32), (48, 2)]
-    """
-    first, size = 0, FIRST_CHUNK if growing else ROWS_PER_CHUNK
-    while first < rows:
-        yield first, min(size, rows - first)
-        first, size = first + size, min(2 * size, ROWS_PER_CHUNK)
-
-
-__all__ = ["ROWS_PER_CHUNK", "Query", "as_schema", "plans_of", "query"]
+__all__ = ["FIRST_CHUNK", "ROWS_PER_CHUNK", "Query", "as_schema", "plans_of", "query"]

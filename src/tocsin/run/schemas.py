@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tocsin.encode.columns import DECIMAL_DIGITS, Columns, infer_schema
+from tocsin.encode.row_types import RowTypes
 from tocsin.errors import InputError
 from tocsin.lang.syntax import UNITS
 from tocsin.schema import EID, Field, Kind, Schema
@@ -74,34 +74,26 @@ def check_unit(unit: str | None) -> None:
         raise InputError(f"{unit!r} is no unit of time", hint=f"use one of {', '.join(UNITS)}")
 
 
-def schema_of(table: pa.Table, columns: Columns) -> Schema:
+def schema_of(table: pa.Table, columns: Columns, row_types: RowTypes | None = None) -> Schema:
     """What a finite input says of itself: exactly these types, each with the attributes it ever has.
 
     An attribute that has no null belongs to all types; the others to the types that show a value.
     """
-    if not table.num_rows:
+    if not table.num_rows or not table.num_columns:  # a slice of a table without columns claims to have rows
         return Schema(open_types=True, open_fields=True, unit=columns.unit or "us")
-    whole = infer_schema(table.schema, columns, occurring(table, columns))
+    found = RowTypes.of(table.column(columns.type)) if row_types is None else row_types
+    whole = infer_schema(table.schema, columns, found.occurring())
     partial = [name for name in whole.common if table.column(name).null_count]
     if not partial:
         return whole
     common = {name: field for name, field in whole.common.items() if name not in partial}
     types: dict[str, dict[str, Field]] = {name: {} for name in whole.types}
-    texts = type_texts(table, columns)
     for name in partial:
-        shown = pc.unique(texts.filter(pc.is_valid(table.column(name))))
-        for type in shown.to_pylist():
-            if type is not None:
-                types[type][name] = whole.common[name]
-        if not len(shown):
+        for type in found.showing(table.column(name)):
+            types[type][name] = whole.common[name]
+        if table.column(name).null_count == table.num_rows:
             common[name] = Field(name, Kind.NULL)
     return replace(whole, types=types, common=common)
-
-
-def occurring(table: pa.Table, columns: Columns) -> list[str]:
-    """The types that occur."""
-    names = pc.unique(type_texts(table, columns)).to_pylist()
-    return sorted(name for name in names if name is not None)
 
 
 def type_texts(table: pa.Table, columns: Columns) -> pa.ChunkedArray:

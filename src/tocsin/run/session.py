@@ -18,13 +18,13 @@ from tocsin.codec import Part, as_number, decode, encode, nested, only_part, pac
 from tocsin.encode.arrow import is_text
 from tocsin.encode.batch import one_batch
 from tocsin.encode.columns import Columns, infer_schema
-from tocsin.encode.forms import TICKS
 from tocsin.encode.objects import from_values
 from tocsin.encode.row import LentRow, RowEncoder
 from tocsin.encode.times import read_texts, ticks
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes
 from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import debts
+from tocsin.engine.match_dicts import can_be_dicts
 from tocsin.engine.tables import instants, with_times
 from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
@@ -34,6 +34,8 @@ from tocsin.items import Items, advanced, end
 from tocsin.plan.block import Plan
 from tocsin.run.clock import Clock
 from tocsin.run.inputs import as_table
+from tocsin.run.json_columns import columns_of
+from tocsin.run.live_matches import LiveMatches
 from tocsin.run.matches import Matches
 from tocsin.run.schemas import merged
 from tocsin.run.state import schema_from, schema_words
@@ -152,6 +154,13 @@ class Session:
                 self._reading.reset(mark)
                 raise
 
+    def push_lines(self, lines: Sequence[bytes]) -> Matches | None:
+        """Push lines of JSON as columns, if they are like those before them; None: they must be read one by one."""
+        with self._lock:
+            self._open()
+            batch = columns_of(lines, self._reading)
+            return None if batch is None else self._push_batches([batch])
+
     def _push_rows(self, rows: list[Any]) -> Matches:
         mark = self._reading.mark()
         try:
@@ -199,10 +208,10 @@ class Session:
     def _prepare_short_way(self) -> None:
         """Make ready for single events: plain ones need no Arrow."""
         graph = self._graph
-        if graph is None or self._reading.times != TICKS:
+        if graph is None or not self._reading.times:
             return
         if self._rows is None or self._rows.encoder is not graph.encoder:
-            self._rows = RowEncoder(graph.encoder, graph.encoder.now)
+            self._rows = RowEncoder(graph.encoder, graph.encoder.now, self._reading.times)
             self._at_once = graph.at_once
         self._rows.large |= self._reading.large
 
@@ -386,22 +395,27 @@ class Session:
     # --- results ---
 
     def _matches(self, changes: Changes) -> Matches:
-        tables = self._tables(changes, self._time)
+        shown = self._shown_of(changes)
+        parts: list[pa.Table | ChangeBatch] = [
+            batch if can_be_dicts(batch, self._time) else with_times(batch.table(), self._time) for batch in shown
+        ]
         if self._owed:
-            tables, self._owed = [*self._owed, *tables], []
-        if not tables:
+            parts, self._owed = [*self._owed, *parts], []
+        if not parts:
             return NOTHING
-        found = Matches(tables, self.counters)
+        found = LiveMatches(parts, self._time, self.counters)
         if self._on_match is not None:
             for match in found:
                 self._on_match(match)
         return found
 
     def _tables(self, changes: Iterable[ChangeBatch], time: pa.DataType | None) -> list[pa.Table]:
+        return [with_times(batch.table(), time) for batch in self._shown_of(changes)]
+
+    def _shown_of(self, changes: Iterable[ChangeBatch]) -> list[ChangeBatch]:
         """The changes of the queries that report, query by query."""
         batches = list(changes)
-        shown = [batch for stage in self._shown for batch in batches if batch.stage == stage]
-        return [with_times(batch.table(), time) for batch in shown]
+        return [batch for stage in self._shown for batch in batches if batch.stage == stage]
 
     def _ticks(self, time: int | datetime) -> int:
         if isinstance(time, int) and not isinstance(time, bool):
@@ -457,6 +471,8 @@ def shown_counters(graph: QueryGraph) -> dict[str, int]:
     total = {"events": counted.seen, "relevant": counted.relevant, "late": counted.late}
     total |= {"duplicates": counted.duplicates, "matches": counted.matches, "retracted": counted.retracted}
     total |= {"waiting": counted.waiting, "keyless": counted.keyless}
+    if counted.conflicting:
+        total["conflicting"] = counted.conflicting
     if graph.order.kind == "auto":
         total["switches"] = graph.switches
     if broken := graph.intake.broken.total():

@@ -22,7 +22,7 @@ from tocsin.encode.objects import ODD_NAME, is_encodable, plain_row, plain_value
 from tocsin.encode.times import ticks
 from tocsin.encode.values import EXACT_FLOAT
 from tocsin.errors import InputError
-from tocsin.events import TIME_LIMIT, Event
+from tocsin.events import ANY, TIME_LIMIT, Event
 from tocsin.schema import Field, Kind
 
 WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -114,6 +114,10 @@ class StreamRows:
         found.batches += self._batch(run)
         return found
 
+    def _reads(self, kind: Any) -> bool:
+        """Whether a query reads events of a type; where one reads ANY, all of them."""
+        return kind in self.reads or ANY in self.reads
+
     def mark(self) -> Mark:
         """What is settled now, for `reset`."""
         return self.columns, self.times, self.beats, self.eids, dict(self.forms)
@@ -174,7 +178,7 @@ class StreamRows:
             made[columns.end] = self._end(row, columns.end, start, times)
         if columns.eid is not None:
             made[columns.eid] = self._eid(row.get(columns.eid))
-        news = self._attributes(row, made, columns) if kind in self.reads else {}
+        news = self._attributes(row, made, columns) if self._reads(kind) else {}
         if columns.eid is not None and self.eids is None:
             self.eids = type(made[columns.eid])
         self.columns, self.times = columns, times
@@ -268,9 +272,9 @@ class StreamRows:
         if columns is None or len(rows) < 2:
             return None
         own = [name for name in (columns.type, columns.time, columns.end, columns.eid) if name is not None]
-        reads, type_name = self.reads, columns.type
+        reads, type_name = self._reads, columns.type
         try:
-            kept = [row if row.get(type_name) in reads else {name: row.get(name) for name in own} for row in rows]
+            kept = [row if reads(row.get(type_name)) else {name: row.get(name) for name in own} for row in rows]
             names = dict.fromkeys(name for row in kept for name in row)
             arrays = {name: self._quick_column(name, [row.get(name) for row in kept], columns) for name in names}
         except (MisfitError, _NotQuickError, pa.ArrowException, OverflowError, ValueError, TypeError):

@@ -14,7 +14,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from tocsin.codec import Part, as_number, as_numbers, decode, encode, nested, only_part, within
+from tocsin.encode.merge import sliced
 from tocsin.engine.changes import ChangeBatch, Changes
+from tocsin.engine.kinds import MATCH
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.texts import of_operators
 from tocsin.events import BEGINNING, END_OF_TIME
@@ -24,17 +26,24 @@ from tocsin.order.kept import packed, unpacked
 from tocsin.order.keyed_events import Canonical
 from tocsin.order.rollback import Rollback
 from tocsin.plan.block import Plan
+from tocsin.select.given import Given
 
+Prunes: TypeAlias = Callable[[Any, int, int], bool]
+MANY = 4096  # matches of one push
+FIRST_PIECE, LEAST_PIECE = 256, 8  # rows of one push
 CompletionPlace: TypeAlias = tuple[Any, ...]  # of a match in order of completion: its end, its events
 
 
 class Rule(Protocol):
-    """What the matches of one key are subject to. States are plain JSON values, and are not changed in place."""
+    """What the matches of one key are subject to. States are plain JSON values, and are not changed in place.
+
+    A rule that looks at more than the span of a match (`PerKey(value=...)`) is given that as a fourth argument of step.
+    """
 
     def begin(self) -> Any:
         """The state of a key that has had no match."""
 
-    def step(self, state: Any, start: int, end: int) -> tuple[Any, bool]:
+    def step(self, state: Any, start: int, end: int, *value: Any) -> tuple[Any, bool]:
         """The state after the next match in order of completion, and whether that match is kept."""
 
     def forget(self, state: Any, until: int) -> Any:
@@ -48,6 +57,7 @@ class PlacedMatch:
     place: CompletionPlace
     batch: ChangeBatch = field(compare=False)
     row: int = field(compare=False)
+    value: tuple[Any, ...] = field(default=(), compare=False)  # what a rule looks at beside the span
 
     def change(self, op: int) -> ChangeBatch:
         """The match, given or retracted."""
@@ -65,7 +75,7 @@ class _Keeping:
         return self.rule.begin()
 
     def step(self, state: Any, match: PlacedMatch) -> tuple[Any, Sequence[PlacedMatch]]:
-        state, kept = self.rule.step(state, match.place[2][1], match.place[0])
+        state, kept = self.rule.step(state, match.place[2][1], match.place[0], *match.value)
         return state, (match,) if kept else ()
 
     def due(self, state: Any) -> int:
@@ -84,7 +94,10 @@ class PerKey:
     """Keeps the matches of `inner` that a rule keeps.
 
     key      the values that tell the keys of a batch of matches apart, one for each match
+    value    what the rule looks at beside the span of a match, one for each match
     at_once  answer before matches are settled, and correct that
+    reach    for so many ticks it is remembered which matches were kept (None: for ever), because others read them and
+             a host may replay the events of that time (`follow`); 0: nobody asks
     """
 
     def __init__(
@@ -96,10 +109,17 @@ class PerKey:
         functions: Mapping[str, Function],
         *,
         at_once: bool,
+        value: Callable[[ChangeBatch], Sequence[Any]] | None = None,
+        reach: int | None = 0,
     ) -> None:
         self.inner: tuple[Operator, ...] = (inner,)
         self._next, self._rule, self._key, self.at_once = inner, _Keeping(rule), key, at_once
-        self._plan, self._functions = plan, functions
+        self._plan, self._functions, self._value = plan, functions, value
+        self._given = Given(reach)
+        # a rule may say that a match is `hopeless`: dropped by what is settled, whatever else comes
+        self._prunes: Prunes | None = None if at_once else getattr(rule, "hopeless", None)
+        self._piece = FIRST_PIECE
+        self._following = False
         self.keys = Rollback(self._rule)
         self.frontier = BEGINNING
         self.matches = self.retracted = 0
@@ -118,22 +138,67 @@ class PerKey:
         """Take in the matches of the inner operator; answer with what the rule makes of them."""
         if items.single:  # the short way does not say how far time has passed
             items = items.copy()  # type: ignore[attr-defined]
+        if self._prunes is None or items.kinds is not None or len(items) <= self._piece:
+            return self._push(items)
+        said, late, at = Changes(), [], 0
+        while at < len(items):
+            piece = sliced(items, at, min(self._piece, len(items) - at))
+            some = self._push(piece)
+            late += [at + place for place in some.late]
+            at += len(piece)
+            said.add(some)
+        said.late = late
+        return said
+
+    def _push(self, items: Items) -> Changes:
         found = self._next.push(items)
+        self._resize(len(items), sum(map(len, found)))
         self.frontier = max(self.frontier, found.frontier)
+        if self._following:  # what was decided about these is remembered
+            known = [self._given.among(batch) for batch in found if batch.kind == MATCH]
+            return Changes([batch for batch in known if len(batch)], found.frontier, found.late)
+        out = [batch for batch in found if batch.kind != MATCH]
         for batch in found:
-            self._take(batch)
-        out = [match.change(op) for op, match in self._advance()]
-        given = sum(int(batch.op[0] > 0) for batch in out)
-        self.matches, self.retracted = self.matches + given, self.retracted + len(out) - given
-        return Changes(out, self.frontier, found.late)
+            if batch.kind == MATCH:
+                self._take(batch)
+        changed = [match.change(op) for op, match in self._advance()]
+        given = sum(int(batch.op[0] > 0) for batch in changed)
+        self.matches, self.retracted = self.matches + given, self.retracted + len(changed) - given
+        self._given.note(changed, self.frontier)
+        return Changes(out + changed, self.frontier, found.late)
+
+    def _resize(self, rows: int, matches: int) -> None:
+        """Push fewer rows at once where they bring very many matches, so that most of these are never kept."""
+        if matches > MANY:
+            self._piece = max(LEAST_PIECE, min(self._piece, rows) // 4)
+        elif matches < MANY // 16 and rows >= self._piece:
+            self._piece *= 2
 
     def _take(self, batch: ChangeBatch) -> None:
         """Put matches into their places; take retracted ones out."""
-        for row, (key, place) in enumerate(zip(self._key(batch), _places(batch), strict=True)):
+        batch, keys = self._hopeful(batch)
+        values = self._values(batch)
+        for row, (key, place) in enumerate(zip(keys, _places(batch), strict=True)):
             if batch.op[row] > 0:
-                self.keys.insert(key, place, PlacedMatch(place, batch, row))
+                self.keys.insert(key, place, PlacedMatch(place, batch, row, values[row]))
             else:
                 self.keys.remove(key, place)
+
+    def _hopeful(self, batch: ChangeBatch) -> tuple[ChangeBatch, Sequence[Hashable]]:
+        """The changes without matches that what is settled drops, whatever else may come; and their keys."""
+        keys = self._key(batch)
+        if self._prunes is None:
+            return batch, keys
+        spans = zip(keys, *(times.tolist() for times in batch.span), strict=True)
+        hopeful = [
+            row for row, (key, start, end) in enumerate(spans) if not self._prunes(self.keys.settled(key), start, end)
+        ]
+        if len(hopeful) == len(batch):
+            return batch, keys
+        return batch.pick(np.array(hopeful, np.int64)), [keys[row] for row in hopeful]
+
+    def _values(self, batch: ChangeBatch) -> Sequence[tuple[Any, ...]]:
+        return [()] * len(batch) if self._value is None else [(each,) for each in self._value(batch)]
 
     def _advance(self) -> list[tuple[int, PlacedMatch]]:
         """What differs by now; settled matches are folded into the states of their keys."""
@@ -163,54 +228,48 @@ class PerKey:
             "open": [name for name, _ in open],
         }
         kept = packed([(entry.what.batch, entry.what.row) for _, entry in open])
-        return encode("per_key", words, blobs={"open": kept})
+        return encode("per_key", words, arrays={"given": self._given.saved()}, blobs={"open": kept})
 
     def follow(self, memory: bytes) -> None:
-        """Before events are replayed: nothing to do, as `resume` sets everything."""
+        """Before events are replayed: of the matches that they bring, those are handed on that were kept."""
+        self._given.restore(decode(memory, "per_key").arrays.get("given"))
+        self._following = True
 
     def resume(self, memory: bytes) -> None:
         """After events were replayed: go on from what was remembered."""
         stored = decode(memory, "per_key")
         words, batch = stored.words, unpacked(stored.blobs["open"], self._plan, self._functions)
+        self._given.restore(stored.arrays.get("given"))
+        self._following = False
         self.frontier, (self.matches, self.retracted) = as_number(words["frontier"]), as_numbers(words["counts"])
         self.keys = Rollback(self._rule)
         for name, settled in words["keys"]:
             self.keys.resume(_key(name), settled)
-        places = [] if batch is None else _places(batch)
+        places, values = ([], []) if batch is None else (_places(batch), self._values(batch))
         for row, (name, place) in enumerate(zip(words["open"], places, strict=True)):
             assert batch is not None
-            self.keys.insert(_key(name), place, PlacedMatch(place, batch, row))
+            self.keys.insert(_key(name), place, PlacedMatch(place, batch, row, values[row]))
         self._advance()  # what is open was answered before
 
 
 def _places(batch: ChangeBatch) -> list[CompletionPlace]:
     """Where each match stands in order of completion.
 
-    That is the canonical order of the last visible events, then of the first ones, then of all in order of variables.
+    That is the canonical order of the last visible events, then of the first ones, then of all, variable by variable;
+    a variable that is not bound stands before one that is. Events of one eid and one time are told apart by type.
     """
     rows = batch.rows
-    columns = (rows.end, rows.start, *rows.names)
+    columns = (rows.end, rows.start, *rows.names, rows.types)
     events: list[Canonical] = list(zip(*(column.tolist() for column in columns), strict=True))
+    by_variable = [batch.events_at(index) for index in batch.visible]
     places: list[CompletionPlace] = []
     for row in range(len(batch)):
-        mine = [events[at] for at in _events(batch, row)]
-        first = min(mine, key=lambda event: (event[1], event[0], *event[2:]))
-        last = max(mine)
+        mine = [tuple(events[at] for at in each[row]) for each in by_variable]
+        bound = [event for several in mine for event in several]
+        first = min(bound, key=lambda event: (event[1], event[0], *event[2:]))
+        last = max(bound)
         places.append((last[0], last, first, *mine))
     return places
-
-
-def _events(batch: ChangeBatch, row: int) -> list[int]:
-    """The places of the visible events of a match among the rows of its batch, in order of variables."""
-    numbers: list[int] = []
-    for index in batch.visible:
-        if index in batch.repeated:
-            members = batch.repeated[index]
-            numbers += members.events[members.offsets[row] : members.offsets[row + 1]].tolist()
-        elif batch.fixed[index][row] >= 0:
-            numbers.append(int(batch.fixed[index][row]))
-    found: list[int] = batch.rows.at(np.array(numbers, np.int64)).tolist()
-    return found
 
 
 def _key(name: Any) -> Hashable:

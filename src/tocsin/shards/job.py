@@ -158,10 +158,15 @@ def carried(plans: Iterable[Plan], shown: frozenset[int], schema: Schema, column
         found.update(plan.needs, *reads(plan).values())
         if not plan.outputs and number in shown:
             return None
-        for output in plan.outputs:
-            found |= attributes(output.expr)
+        for expr in shown_of(plan):
+            found |= attributes(expr)
     known = {*schema.common, *(name for own in schema.types.values() for name in own)}
     return sorted(found & known)
+
+
+def shown_of(plan: Plan) -> list[Bound]:
+    """What is asked of the matches of a plan: SELECT, and by what clauses tell matches apart."""
+    return [*(output.expr for output in plan.outputs), *(() if plan.after is None else plan.after.expressions)]
 
 
 def attributes(expr: Bound) -> set[str]:
@@ -187,7 +192,7 @@ def called(plans: Iterable[Plan]) -> set[str]:
     """The user functions that the plans call."""
     exprs: list[Bound] = []
     for plan in plans:
-        exprs += [output.expr for output in plan.outputs]
+        exprs += shown_of(plan)
         for block in all_blocks(plan):
             exprs += [*block.predicates, *(where for leaf in block.leaves for alt in leaf.alts for where in alt.where)]
     return {node.name for expr in exprs for node in walk(expr) if isinstance(node, User)}

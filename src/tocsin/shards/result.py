@@ -12,7 +12,7 @@ from tocsin.engine.tables import with_times
 from tocsin.errors import TocsinError
 from tocsin.plan.block import Plan, Variable
 from tocsin.plan.expr import Col
-from tocsin.schema import EID, RESULT_COLUMNS, Field
+from tocsin.schema import EID, RESULT_COLUMNS, TYPE, Field
 
 DETAILS = pa.field("details", pa.string())
 
@@ -49,6 +49,8 @@ def _own(
         expr = output.expr
         if isinstance(expr, Col) and expr.attr == EID:
             shown = eid if eid_kind(eid) is expr.kind else pa.string()  # beside matches every eid is a text
+        elif isinstance(expr, Col) and expr.attr == TYPE:
+            shown = pa.string()
         elif isinstance(expr, Col) and not plan.variables[expr.leaf].repeated:
             shown = _attribute(Field(expr.attr, expr.kind, expr.scale), rows)
         else:

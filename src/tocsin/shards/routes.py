@@ -11,11 +11,12 @@ selects. Only the home gives the match, because only there all events that may f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tocsin.encode.batch import INNER
 from tocsin.engine.ledger import Ledger
+from tocsin.events import ANY
 from tocsin.plan.block import Block, Plan
 from tocsin.plan.expr import Col
 from tocsin.plan.facts import extent, horizon, types_of
@@ -55,8 +56,13 @@ class Unit:
         return set().union(*(types_of(plan) for plan in self.plans)) - {plan.name for plan in self.plans}
 
     @property
+    def chooses(self) -> bool:
+        """Whether a query of the unit chooses among its matches, which it must then see together."""
+        return any(plan.after is not None for plan in self.plans)
+
+    @property
     def fingerprints(self) -> list[str]:
-        return [plan.fingerprint for plan in self.plans]
+        return [plan.identity for plan in self.plans]
 
     @property
     def name(self) -> str:
@@ -119,20 +125,28 @@ def _agree(group: Group, unit: Unit) -> bool:
     ways = dict(unit.ways)
     if bool(ways) != group.keyed:
         return False
-    if not ways:
-        return True
+    if not ways:  # those that choose among matches do not keep others from being cut in time
+        return group.units[0].chooses == unit.chooses
+    types = {*ways, *group.ways}
+    both = [(way_of(ways, type), way_of(group.ways, type)) for type in types]
     arity = {len(key) for way in (*ways.values(), *group.ways.values()) for key in way.keys}
-    return len(arity) == 1 and all(group.ways[type] == way for type, way in ways.items() if type in group.ways)
+    return len(arity) == 1 and all(mine is None or other is None or mine == other for mine, other in both)
+
+
+def way_of(ways: Mapping[str, Way], type: str) -> Way | None:
+    """Where events of a type go: where a type that is not named goes, ANY says."""
+    return ways.get(type) or ways.get(ANY)
 
 
 def _unit(numbers: tuple[int, ...], plans: Sequence[Plan]) -> Unit:
     mine = tuple(plans[number] for number in numbers)
     plain = Unit(numbers, mine)
-    if not all(plan.key and _has_one_home(plan) for plan in mine):
+    divided = tuple(_divided(plan) for plan in mine)
+    if not all(plan.key and _has_one_home(plan) for plan in divided):
         return plain
     ways: dict[str, Way] = {}
-    sources = {str(plan.name): plan for plan in mine if plan.name}
-    for plan in mine:
+    sources = {str(plan.name): plan for plan in divided if plan.name}
+    for plan in divided:
         key = dict(plan.key)
         for leaf in all_leaves(plan):
             for alt in leaf.alts:
@@ -143,10 +157,39 @@ def _unit(numbers: tuple[int, ...], plans: Sequence[Plan]) -> Unit:
                     continue
                 way = Way((attrs,)) if attrs is not None else Way(everywhere=True)
                 ways[alt.type] = ways.get(alt.type, Way()) | way
+    if ANY in ways:  # it takes events of the other types, too
+        ways = {type: way | ways[ANY] for type, way in ways.items()}
     asked = any(way.keys and not way.is_single for way in ways.values())
-    if asked and len(mine) > 1:
+    if asked and (len(mine) > 1 or divided != mine):
         return plain
     return Unit(numbers, mine, tuple(ways.items()), _homes(mine[0]) if asked else ())
+
+
+def _divided(plan: Plan) -> Plan:
+    """The plan with the key that selects its shard: where it chooses among matches, only what they are kept apart by.
+
+    The key that the planner finds may have more attributes than WHERE [...] says. Events divided by all of them would
+    divide matches that one clause must see together.
+    """
+    if plan.after is None or not plan.key:
+        return plan
+    by = plan.after.divides_by
+    arity = len(plan.key[0][1])
+    stays = [at for at in range(arity) if all(attrs[at] in by for _, attrs in plan.key)]
+    same = [at for at in stays if len({attrs[at] for _, attrs in plan.key}) == 1]
+    if len(same) == arity:
+        return plan
+    key = tuple((leaf, tuple(attrs[at] for at in same)) for leaf, attrs in plan.key) if same else ()
+    return replace(plan, key=key)
+
+
+def needs_one_shard(unit: Unit) -> str | None:
+    """Why all matches of a unit must be seen in one place, where a clause is the reason."""
+    for plan in unit.plans:
+        if plan.after is not None and not _divided(plan).key:
+            lacks = "a key" if not plan.after.attrs else "PER with an attribute of the key"
+            return f"{'; '.join(plan.after.lines)}: without {lacks} it chooses among all matches"
+    return None
 
 
 def _inherited(source: Plan, attrs: Attrs) -> bool:

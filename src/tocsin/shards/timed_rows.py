@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from tocsin.codec import reading
 from tocsin.encode.batch import one_batch
+from tocsin.encode.merge import stacked
 from tocsin.encode.times import ticks
 from tocsin.items import Bools, Ints, is_sorted
 from tocsin.shards.job import Job
@@ -25,7 +27,7 @@ class TimedRows:
     def of(rows: pa.Table | pa.RecordBatch, job: Job) -> TimedRows:
         """Read the ends of some rows."""
         batch = rows if isinstance(rows, pa.RecordBatch) else one_batch(rows)
-        return TimedRows(batch, ticks(batch.column(job.columns.end or job.columns.time), "end")[0])
+        return TimedRows(batch, _ends(batch, job))
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -61,6 +63,38 @@ def released(held: list[TimedRows], until: int) -> tuple[pa.RecordBatch | None, 
     rest = [] if ripe.all() else [whole.only(~ripe)]
     at = np.flatnonzero(ripe)
     return whole.rows.take(pa.array(at[np.argsort(whole.ends[at], kind="stable")])), rest
+
+
+def whole_ticks(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
+    """Cut batches in order of time anew where a tick lies in two of them, so that all its rows come together.
+
+    Copies of an event are in one tick. Where they come together, the right one is taken at once, and nothing is ever
+    withdrawn, which a batch could not say.
+    """
+    if job.columns.eid is None:
+        yield from batches
+        return
+    held: pa.RecordBatch | None = None
+    for batch in batches:
+        rest = batch
+        if held is not None and batch.num_rows:
+            tick = _ends(held.slice(held.num_rows - 1), job)[0]
+            if tick == _ends(batch.slice(0, 1), job)[0]:
+                before = int(np.searchsorted(_ends(held, job), tick))
+                after = int(np.searchsorted(_ends(batch, job), tick, "right"))
+                if before:
+                    yield held.slice(0, before)
+                held, rest = stacked([held.slice(before), batch.slice(0, after)]), batch.slice(after)
+            if rest.num_rows:
+                yield held
+        if rest.num_rows:
+            held = rest
+    if held is not None:
+        yield held
+
+
+def _ends(rows: pa.RecordBatch, job: Job) -> Ints:
+    return ticks(rows.column(job.columns.end or job.columns.time), "end")[0]
 
 
 def _together(several: list[TimedRows]) -> TimedRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from tocsin.items import end
 from tocsin.shards.blocks import COPY, SHARD, described, judged, larger, unusable_row
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.shard_labels import partition_labels
+from tocsin.shards.timed_rows import whole_ticks
 from tocsin.spark.event_frame import EventFrame, check_names, column
 from tocsin.spark.setup.versions import spark_schema
 from tocsin.spark.shuffle import Sent
@@ -53,11 +55,18 @@ def worker(job: Job) -> Work:
         shards = job.of_shard(_shard())
         number = _shard() - shards.first
         graph, numbers = job.graph(shards.group, shards.group.units)
-        for batch in larger(batches):
-            good, bad = sorted_out(batch, job)
-            yield from job.reports("bad", bad)
-            yield from answered(job, shards, number, graph, numbers, good)
-        yield from answered(job, shards, number, graph, numbers, None)
+        told: list[pa.RecordBatch] = []
+
+        def usable() -> Batches:
+            for batch in larger(batches):
+                good, bad = sorted_out(batch, job)
+                told.extend(job.reports("bad", bad))
+                yield good
+
+        for rows in chain(whole_ticks(usable(), job), [None]):
+            yield from told
+            told.clear()
+            yield from answered(job, shards, number, graph, numbers, rows)
 
     return run
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 
 from tocsin.encode.columns import Columns
 from tocsin.errors import InputError, TocsinError, TocsinWarning
+from tocsin.events import ANY
 from tocsin.functions import Function, registered
 from tocsin.order.strategy import check_limit
 from tocsin.plan.block import Plan
@@ -24,7 +25,7 @@ from tocsin.run.schemas import check_unit
 from tocsin.schema import Schema
 from tocsin.shards.job import Job, Shards, called, carried, reduced
 from tocsin.shards.result import DETAILS, result_schema
-from tocsin.shards.routes import Group, groups_of, units_of
+from tocsin.shards.routes import Group, groups_of, needs_one_shard, units_of
 from tocsin.shards.time_slices import Slices, cut, margins
 from tocsin.shards.watermark import FORMS, Slack, parse_order
 from tocsin.spark.batch import detect_batch
@@ -297,8 +298,8 @@ def _read_by_workers(
             return None, file_stream(frame, job, names), ""
         if job.keep_bad or job.known is not None:
             raise Unfit("rows that are reported come from Spark")  # noqa: TRY301
-        if job.around:
-            raise Unfit("operators around a query must see its matches in order, so time cannot be cut")  # noqa: TRY301
+        if job.around or any(unit.chooses for each in job.shards for unit in each.group.units):
+            raise Unfit("what chooses among matches must see them in order, so time cannot be cut")  # noqa: TRY301
         files = in_time_order(frame, names)
         return (files, sliced(files, job, buckets or SLICES_PER_CORE * _cores(frame))), None, ""
     except Unfit as reason:
@@ -412,7 +413,8 @@ def _divided(frame: EventFrame, job: Job, buckets: int | None) -> Job:
     for each in job.shards:
         if not each.group.keyed:
             most = buckets or SLICES_PER_CORE * _cores(frame)
-            slices = None if frame.streaming or job.around else _slices(frame, each.group, most)
+            cannot = frame.streaming or job.around or any(unit.chooses for unit in each.group.units)
+            slices = None if cannot else _slices(frame, each.group, most)
             each = Shards(each.group, first, slices.count if slices else 1, slices)
             _warn_of_one(frame, each)
         found.append(replace(each, first=first))
@@ -426,6 +428,11 @@ def _warn_of_one(frame: EventFrame, shards: Shards) -> None:
         names = ", ".join(unit.name for unit in shards.group.units)
         remedy = "add an equality over all its events, such as WHERE [id]"
         remedy += "" if frame.streaming else ", or a window (WITHIN), so that history can be cut in time"
+        reasons = [reason for unit in shards.group.units if (reason := needs_one_shard(unit))]
+        if reasons:
+            told = f"{names} has no key to divide it by, so all its events go through one task: {'; '.join(reasons)}"
+            warnings.warn(told, stacklevel=6)
+            return
         warnings.warn(f"{names} has no key: all its events go through one task; {remedy}", stacklevel=6)
 
 
@@ -437,7 +444,8 @@ def _slices(frame: EventFrame, group: Group, most: int) -> Slices | None:
     if around is None:
         return None
     kinds = column(frame.columns.type)
-    row = frame.df.where(kinds.isin(sorted(group.types))).agg(sf.min(end_of(frame)), sf.max(end_of(frame))).first()
+    some = frame.df if ANY in group.types else frame.df.where(kinds.isin(sorted(group.types)))
+    row = some.agg(sf.min(end_of(frame)), sf.max(end_of(frame))).first()
     if row is None or row[0] is None:
         return None
     return cut(int(row[0]), int(row[1]), around, most)

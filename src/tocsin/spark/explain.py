@@ -8,7 +8,7 @@ from typing import Any
 from tocsin.engine.inspect import describe
 from tocsin.plan.explain import explain as explain_plan
 from tocsin.shards.job import Shards
-from tocsin.shards.routes import Way, reach_of
+from tocsin.shards.routes import Way, needs_one_shard, reach_of
 from tocsin.shards.watermark import Slack
 from tocsin.spark.detect import Prepared, prepare
 from tocsin.spark.signatures import like
@@ -66,6 +66,11 @@ def _group(shards: Shards) -> Iterator[str]:
         s = shards.slices
         yield f"{where}: {names}; no key, so time is cut into {s.count} slices of {s.length} ticks,"
         yield f"          each with {s.back} ticks before and {s.ahead} behind"
+        return
+    reasons = [reason for unit in shards.group.units if (reason := needs_one_shard(unit))]
+    if not shards.group.keyed and reasons:
+        yield f"{where}: {names}; everything goes through one task"
+        yield from (f"          {reason}" for reason in reasons)
         return
     if not shards.group.keyed:
         yield f"{where}: {names}; no key and no window to cut by, so everything goes through one task"

@@ -26,7 +26,7 @@ from tocsin.plan.expr import Bound, Col, Lit, Op, Ref, Time
 from tocsin.plan.kinds import as_written
 from tocsin.plan.rewrite import all_blocks
 from tocsin.plan.typer import only_leaf, whole_set
-from tocsin.schema import EID, Kind
+from tocsin.schema import EID, TYPE, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ Sources: TypeAlias = Callable[[str], "FrameColumn | None"]  # None: nothing is k
 def columns_of(schema: st.StructType, names: dict[str, str] | None = None) -> Sources:
     """The columns of a frame by name; `names` gives attributes (or "start", "end") that are called otherwise there.
 
-    Eids are not among them: a frame may have a column of that name that is something else.
+    Eids and types are not among them: a frame may have columns of these names that are something else.
     """
     fields = {field.name: field for field in schema.fields}
 
     def source(name: str) -> FrameColumn | None:
         field = fields.get((names or {}).get(name, name))
-        if field is None or name == EID or _padded(field):
+        if field is None or name in (EID, TYPE) or _padded(field):
             return None
         return FrameColumn(sf.col(quoted(field.name)), field.dataType)
 
@@ -94,10 +94,10 @@ def row_filter(type: str, plans: Iterable[Plan], field: Sources, ends: Sources |
     only weakens the test.
     """
     taken: list[Column] = []
-    for block in (block for plan in plans for block in all_blocks(plan)):
+    for plan, block in ((each, block) for each in plans for block in all_blocks(each)):
         for leaf in block.leaves:
             for alt in leaf.alts:
-                if alt.type == type:
+                if plan.schema.takes(alt.type, type):
                     test = alt_filter(alt, unary(block, leaf), field, ends)
                     if test is None:
                         return None

@@ -96,7 +96,7 @@ def detect_files(
     bad.write()
     counters = {
         "events": sum(found.counts.values()),
-        "relevant": sum(count for type, count in found.counts.items() if type in query.types()),
+        "relevant": sum(count for type, count in found.counts.items() if query.reads(type)),
         "keyless": keyless,
         "skipped": bad.count,
         "matches": sum(each.num_rows for each in tables),

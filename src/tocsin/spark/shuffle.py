@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from tocsin.encode.keyless import Needs
+from tocsin.events import ANY
 from tocsin.schema import Kind
 from tocsin.shards.blocks import COPY, KEYLESS, SHARD
 from tocsin.shards.job import Job, Shards
@@ -57,7 +58,10 @@ def wanted(frame: EventFrame, group: Group) -> tuple[Column, list[str]]:
     plans = [plan for unit in group.units for plan in unit.plans]
     for type in sorted(group.types):
         test = row_filter(type, plans, field, ends) if is_whole(frame.df.sparkSession) else None
-        if test is None:
+        if type == ANY:
+            rest = others(kinds, group)
+            tests.append(rest if test is None else rest & test)
+        elif test is None:
             free.append(type)
         else:
             tests.append((kinds == sf.lit(type)) & test)
@@ -65,6 +69,12 @@ def wanted(frame: EventFrame, group: Group) -> tuple[Column, list[str]]:
     if free:
         tests.insert(0, kinds.isin(free))
     return either(tests), said
+
+
+def others(kinds: Column, group: Group) -> Column:
+    """The rows of types that only ANY takes."""
+    named = sorted((group.types | {str(plan.name) for unit in group.units for plan in unit.plans if plan.name}) - {ANY})
+    return ~kinds.isin(named) if named else kinds.isNotNull()
 
 
 # --- where a row goes ----------------------------------------------------------------------------------------------
@@ -116,7 +126,7 @@ def shards_of(frame: EventFrame, shards: Shards) -> Column:
     kinds = column(frame.columns.type)
     cases: list[tuple[list[str], Column]] = []
     plain = all(way.is_single for way in shards.group.ways.values())
-    for type, way in shards.group.ways.items():
+    for type, way in sorted(shards.group.ways.items(), key=lambda each: each[0] == ANY):  # the rest comes last
         numbers = [bucket(frame, attrs, count) + sf.lit(first) for attrs in way.keys]
         if plain:
             target = numbers[0]
@@ -133,7 +143,7 @@ def shards_of(frame: EventFrame, shards: Shards) -> Column:
         return cases[0][1]
     found = sf.when(kinds.isin(cases[0][0]), cases[0][1])
     for types, target in cases[1:]:
-        found = found.when(kinds.isin(types), target)
+        found = found.otherwise(target) if ANY in types else found.when(kinds.isin(types), target)
     return found
 
 
@@ -163,7 +173,7 @@ def without_key(frame: EventFrame, needs: Needs) -> Column:
         missing = column(attr).isNull() if attr in frame.df.columns else sf.lit(True)
         if attr in frame.df.columns and exact_kind(frame, attr)[0] is Kind.FLOAT:
             missing = missing | sf.isnan(column(attr))
-        tests.append(column(frame.columns.type).isin(sorted(types)) & missing)
+        tests.append(missing if ANY in types else column(frame.columns.type).isin(sorted(types)) & missing)
     return sf.coalesce(either(tests), sf.lit(False))
 
 
@@ -199,9 +209,10 @@ def send(frame: EventFrame, job: Job, keep: list[str] | None, unknown: Column | 
             mine = bucket(frame, home, shards.count) + sf.lit(shards.first) == column(SHARD)
             df = df.withColumn(name, mine)
     types = sorted(set().union(*(shards.group.types for shards in job.shards)))
-    dropped = [f"rows of other types than {', '.join(types)}"]
+    dropped = [] if ANY in types else [f"rows of other types than {', '.join(types)}"]
     dropped += [f"rows of {type} that no leaf takes" for type in sorted(set(said))]
-    dropped += [f"rows of {', '.join(sorted(types))} without {attr}" for attr, types in job.needs.items()]
+    for attr, lacking in job.needs.items():
+        dropped.append(f"rows of {'every type' if ANY in lacking else ', '.join(sorted(lacking))} without {attr}")
     dropped += [f"column {name}" for name in frame.df.columns if name not in names]
     return Sent(df, tuple(dropped))
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.errors import StateError, TocsinError
+from tocsin.shards.job import Job
 from tocsin.spark.checkpoint import claim
 from tocsin.spark.setup.errors import server_told
 from tocsin.spark.setup.jvm import cores, exists, holds
@@ -113,6 +114,15 @@ def check_folder(spark: SparkSession, sink: Sink, checkpoint: str | None) -> Non
         )
 
 
+def job_of(result: DataFrame) -> Job | None:
+    """The job that `detect` noted at its result; None for any other frame.
+
+    `getattr` would not do: to a frame of Spark Connect every name is a column.
+    """
+    found: Job | None = vars(result).get(JOB)
+    return found
+
+
 @server_told()
 def start(
     result: DataFrame,
@@ -132,7 +142,7 @@ def start(
     )
     writer = writer.queryName(name) if name else writer
     writer = writer.trigger(**trigger) if trigger else writer
-    job = getattr(result, JOB, None)
+    job = job_of(result)
     for sink in listed:
         check_folder(result.sparkSession, sink, checkpoint)
     if job is not None:

@@ -24,6 +24,7 @@ from tocsin.lang.syntax import (
     IsNull,
     Leaf,
     Like,
+    Marked,
     Name,
     Not,
     Or,
@@ -89,7 +90,7 @@ def happenings(query: Query, events: list[Event]) -> Iterator[str]:
     if any(isinstance(node, Not) for node in walk(query.pattern)):
         without = matches(without_violations(query), events)
         if {match.binding for match in without} - {match.binding for match in found}:
-            yield "a negation rejects"
+            yield "a negation or a mark rejects"
         if at_gap_end(query, events, without):
             yield "an event stands at the end of a gap"
     if len({event.end for event in events}) < len({(event.end, event.eid) for event in events}):
@@ -97,14 +98,16 @@ def happenings(query: Query, events: list[Event]) -> Iterator[str]:
 
 
 def without_violations(query: Query) -> Query:
-    """The query with negated parts that never occur."""
+    """The query with negated parts that never occur, and without marks."""
     full = named(query)
-    return replace(full, pattern=_emptied(full.pattern, negated=False))
+    return replace(full, pattern=_emptied(full.pattern, negated=False), strategy=None)
 
 
 def _emptied(pattern: Pattern, *, negated: bool) -> Pattern:
     if isinstance(pattern, Leaf):
-        return replace(pattern, type=NOTHING) if negated else pattern
+        return replace(pattern, type=f"{NOTHING}_{pattern.var}") if negated else pattern
+    if isinstance(pattern, Marked):
+        return _emptied(pattern.pattern, negated=negated)
     negated = negated or isinstance(pattern, Not)
     return rebuilt(pattern, [_emptied(item, negated=negated) for item in items_of(pattern)])
 
@@ -124,7 +127,16 @@ def at_gap_end(query: Query, events: list[Event], found: list[Match]) -> bool:
 
 # --- what a query is made of ---------------------------------------------------------------------------------------
 
-PATTERNS = {Seq: "SEQ", And: "AND", Or: "OR", Exists: "EXISTS", Iseq: "ISEQ", Rel: "REL", Not: "negation"}
+PATTERNS = {
+    Seq: "SEQ",
+    And: "AND",
+    Or: "OR",
+    Exists: "EXISTS",
+    Iseq: "ISEQ",
+    Rel: "REL",
+    Not: "negation",
+    Marked: "mark",
+}
 EXPRESSIONS = {
     In: "IN", Between: "BETWEEN", Like: "LIKE", IsNull: "IS NULL", CaseWhen: "CASE", Same: "[attr]", Unary: "NOT or -",
 }  # fmt: skip

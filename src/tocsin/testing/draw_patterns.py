@@ -1,4 +1,4 @@
-"""Random patterns: every operator, negation and repetition where they may stand, to a depth of three."""
+"""Random patterns: every operator, negation, repetition and mark where they may stand, to a depth of three."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from tocsin.events import ANY
 from tocsin.lang.syntax import (
     ALLEN,
     And,
@@ -16,6 +17,7 @@ from tocsin.lang.syntax import (
     Expr,
     Iseq,
     Leaf,
+    Marked,
     Not,
     Or,
     Pattern,
@@ -54,6 +56,7 @@ class Sketcher:
         self.negations = 0
         self.repetitions: dict[tuple[int, ...], int] = {}
         self.few_types = random.random() < 0.3
+        self.marks = random.random() < 0.3  # with marks and ANY
 
     def root(self) -> Pattern:
         pick = self.random.random()
@@ -88,6 +91,8 @@ class Sketcher:
 
     def leaf(self, region: tuple[int, ...], *, repeat: bool = True) -> Leaf:
         name, type = f"x{len(self.variables) + 1}", self.random.choice("AB" if self.few_types else "AABBCCD")
+        if self.marks and self.random.random() < 0.12:
+            type = ANY
         many = None
         may = self.loose or (repeat and self.repetitions.get(region, 0) < 2)
         if may and self.random.random() < (0.15 if region else 0.32):
@@ -114,7 +119,24 @@ class Sketcher:
                 items.append(self.leaf(region, repeat=False))
             else:
                 items.append(self.pattern(depth - 1, region, repeat=repeat))
-        return Seq(tuple(items)) if self.random.random() < 0.68 else And(tuple(items))
+        if self.random.random() >= 0.68:
+            return And(tuple(items))
+        return Seq(tuple(map(self.marked, items)) if self.marks else tuple(items))
+
+    def marked(self, item: Pattern) -> Pattern:
+        """The item, perhaps with a mark that may stand before it (but NEXT also where nothing is before it)."""
+        if isinstance(item, Not) or self.random.random() < 0.45:
+            return item
+        repeated = isinstance(item, Leaf) and item.repeat is not None
+        leaves = item.items if isinstance(item, Or) else (item,)
+        single = all(isinstance(leaf, Leaf) and leaf.repeat is None for leaf in leaves)
+        mark = self.random.choice(("NEXT", "FIRST", "LAST") if single else ("NEXT",))
+        if repeated and not self.loose:
+            return item
+        of: tuple[str, ...] = ()
+        if mark == "NEXT" and self.random.random() < 0.4:
+            of = tuple(self.random.sample("ABCDE", self.random.choice((1, 1, 2))))
+        return Marked(mark, item, of)  # type: ignore[arg-type]
 
     def negation(self, depth: int, region: tuple[int, ...]) -> Not:
         self.negations += 1
@@ -177,7 +199,10 @@ class Sketcher:
         alone = [
             at
             for at, var in enumerate(self.variables)
-            if types.count(var.type) == 1 and var.name not in self.mentioned and self.random.random() < 0.2
+            if types.count(var.type) == 1
+            and var.type != ANY
+            and var.name not in self.mentioned
+            and self.random.random() < 0.2
         ]
         names = {self.variables[at].name: self.variables[at].type for at in alone}
         for at in alone:
@@ -190,7 +215,7 @@ def rebuilt(pattern: Pattern, items: Sequence[Pattern]) -> Pattern:
     match pattern:
         case Seq() | And() | Or():
             return replace(pattern, items=tuple(items))
-        case Not() | Exists():
+        case Not() | Exists() | Marked():
             return replace(pattern, pattern=items[0])
         case Iseq():
             return replace(pattern, leaves=tuple(items))  # type: ignore[arg-type]

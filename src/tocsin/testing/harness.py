@@ -98,7 +98,7 @@ class Harness:
 
     def oracle(self, events: Sequence[Event]) -> list[Match]:
         """What the oracle finds, where one query is asked."""
-        return matches(self.query, events, functions=self.functions)  # type: ignore[arg-type]
+        return matches(self.query, events, functions=self.functions, key=dict(self.plan.known_by))  # type: ignore[arg-type]
 
     def expected(self, events: Sequence[Event]) -> Counter[Binding]:
         """The bindings that the oracle finds, each once."""

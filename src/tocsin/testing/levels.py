@@ -35,9 +35,11 @@ from tocsin.events import BEGINNING, END_OF_TIME, Eid, Event
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query, leaves_of
 from tocsin.testing.notation import Begin, Item, Promise, events_of, write
-from tocsin.testing.oracle import Binding, Bound, Judge, all_events, as_match, seen_by
+from tocsin.testing.oracle import Binding, Bound, Judge, all_events, as_match
+from tocsin.testing.oracle_copies import seen_by
 from tocsin.testing.oracle_expr import OracleEvaluator, ticks
-from tocsin.testing.oracle_parts import Alternative, take_apart, with_names, with_own
+from tocsin.testing.oracle_marks import with_strategy
+from tocsin.testing.oracle_parts import Alternative, key_attributes, take_apart, with_names, with_own
 
 Change: TypeAlias = tuple[int, Binding]
 Log: TypeAlias = Sequence[Sequence[Change]]
@@ -208,7 +210,7 @@ class _Run:
     ) -> None:
         self.query, self.items, self.log, self.pushed, self.immediate = query, items, log, pushed, immediate
         shown = frozenset(name for item in items if isinstance(item, Event) for name in item.attrs)
-        self.query = with_own(with_names(query), shown)
+        self.query = with_strategy(with_own(with_names(query), shown))
         self.reader = OracleEvaluator(functions, attributes=shown)
         self.blocks = take_apart(self.query)
         self.set_aside = set_aside
@@ -260,8 +262,8 @@ class _Run:
         for at, count in enumerate(self.pushed):
             received = [item for place, item in enumerate(self.items[:count]) if place not in self.set_aside]
             came = list(events_of(received))
-            events = seen_by(self.query, came)
-            if len(events) > len(known):
+            events = seen_by(self.query, self.blocks, came, self.reader, {})
+            if events != known:
                 known, valid = events, self._valid(events)
             ended = at == len(self.pushed) - 1
             clock = max((event.end for event in came), default=BEGINNING)
@@ -282,7 +284,7 @@ class _Run:
     def _valid(self, events: list[Event]) -> dict[Binding, tuple[Support, ...]]:
         """The matches of these events, each with all that supports it."""
         width = None if self.query.within is None else ticks(self.query.within, self.reader.unit)
-        judge = Judge(events, self.reader, width, "inclusive", "<", "any")
+        judge = Judge(events, self.reader, width, "inclusive", "<", "any", key=key_attributes(self.query))
         found: dict[Binding, tuple[Support, ...]] = {}
         for block in self.blocks:
             for bound in judge.found(block, {}, None):

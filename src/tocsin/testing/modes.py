@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tocsin.encode import from_dicts
-from tocsin.events import Event
+from tocsin.events import ANY, Event
 from tocsin.functions import Function
 from tocsin.lang.syntax import Query
 from tocsin.order.strategy import Kind, Strategy
@@ -90,6 +90,8 @@ def driven(harness: Harness, events: Sequence[Event], mode: Mode) -> Running:
     """A run of all events in a mode, up to the end of the stream."""
     listed = sorted(events, key=lambda event: event.end) if mode.order == "in-order" else list(events)
     types = types_of(harness.plan)
+    if ANY in types:
+        types = tuple(sorted({*types, *harness.schema.types, *(event.type for event in listed)} - {ANY}))
     run = harness.start(
         mode.strategy(listed, types), jit=mode.jit, off=mode.off, eager=mode.tidy, limit=mode.limit
     )  # fmt: skip

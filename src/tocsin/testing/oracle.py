@@ -21,15 +21,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from tocsin.events import BEGINNING, END_OF_TIME, Eid, Event, Value
+from tocsin.events import ANY, BEGINNING, END_OF_TIME, Eid, Event, Value
 from tocsin.lang.syntax import (
     And,
     Attr,
+    Binary,
     Comparison,
     Endpoint,
     Exists,
     Iseq,
     Leaf,
+    Marked,
     Not,
     Pattern,
     Query,
@@ -39,9 +41,13 @@ from tocsin.lang.syntax import (
     items_of,
     leaves_of,
 )
+from tocsin.testing.oracle_after import CompletedMatch, chosen
+from tocsin.testing.oracle_copies import seen_by
 from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, ticks
+from tocsin.testing.oracle_marks import with_strategy
 from tocsin.testing.oracle_parts import (
     Alternative,
+    MarkedGap,
     Negation,
     Repetition,
     Surroundings,
@@ -75,6 +81,8 @@ def matches(
     functions: Mapping[str, Callable[..., Any]] = {},
     unit: str | None = None,
     attributes: frozenset[str] = frozenset(),
+    queries: frozenset[str] = frozenset(),
+    key: Mapping[str, Sequence[str]] = {},
     window: str = "inclusive",
     order: str = "<",
     negation: str = "any",
@@ -82,21 +90,31 @@ def matches(
     """The set of matches, in a fixed order.
 
     `unit` is the length of a tick ("us" for timestamps), if it has one. `attributes` are those that the input has,
-    beside those that these events show.
+    beside those that these events show. Events of a type in `queries` are matches, which ANY does not take. `key` has,
+    by type, the attributes of a key that equalities make (`explain` shows it): what differs there is another event. It
+    matters only where one eid comes with several contents.
     """
     listed = list(events)
     shown = frozenset(name for event in listed for name in event.attrs) | attributes
-    query = with_own(with_names(query), shown)
+    query = with_strategy(with_own(with_names(query), shown))
     width = None if query.within is None else ticks(query.within, unit)
-    judge = Judge(seen_by(query, listed), OracleEvaluator(functions, unit, shown), width, window, order, negation)
-    found: dict[tuple[Binding, Times], Match] = {}
-    for block in take_apart(query):
+    reader, blocks = OracleEvaluator(functions, unit, shown), take_apart(query)
+    seen = seen_by(query, blocks, listed, reader, key)
+    judge = Judge(seen, reader, width, window, order, negation, key=key_attributes(query), queries=queries)
+    found: dict[tuple[Binding, Times], CompletedMatch] = {}
+    for block in blocks:
         if not block.fixed:
             raise UndefinedError("a repetition is bounded on neither side", hint="it needs a plain event beside it")
         for bound in judge.found(block, {}, None):
             match = as_match(query, block, bound, judge.reader)
-            found.setdefault((match.binding, match.times), match)
-    return sorted(found.values(), key=lambda match: (match.end, match.start, repr(match.binding), match.times))
+            found.setdefault(
+                (match.binding, match.times), CompletedMatch(shown_events(query, block, bound), bound, match)
+            )
+    kept = list(found.values())
+    if query.skip or query.distinct or query.limit:
+        kept = chosen(query, key_attributes(query), kept, judge.reader)
+    answer: list[Match] = [each.match for each in kept]
+    return sorted(answer, key=lambda match: (match.end, match.start, repr(match.binding), match.times))
 
 
 def matches_of_all(queries: Sequence[Query], events: Iterable[Event], **readings: Any) -> dict[str | int, list[Match]]:
@@ -104,10 +122,12 @@ def matches_of_all(queries: Sequence[Query], events: Iterable[Event], **readings
     history = list(events)
     answers: dict[str | int, list[Match]] = {}
     selected: set[str] = set()
+    names: set[str] = set()
     for index, query in enumerate(queries):
-        answer = matches(query, history, attributes=frozenset(selected), **readings)
+        answer = matches(query, history, attributes=frozenset(selected), queries=frozenset(names), **readings)
         answers[index if query.name is None else query.name] = answer
         if query.name is not None:
+            names.add(query.name)
             selected |= set(column_names(query.select))
             history += composites(query.name, answer)
     return answers
@@ -133,20 +153,6 @@ def composite(name: str, match: Match) -> Event:
     return Event(name, match.start, match.end, f"{name}:{spelled}", dict(match.select or {}))
 
 
-def seen_by(query: Query, events: Iterable[Event]) -> list[Event]:
-    """Each event that the query sees once, however often it was delivered.
-
-    An event is known by its eid, its type, its times and its key. One whose key has a null, or NaN, is not seen.
-    """
-    attrs = key_attributes(query)
-    once: dict[tuple[object, ...], Event] = {}
-    for event in events:
-        key = [event.attrs.get(attr) for attr in attrs]
-        if all(value is not None and value == value for value in key):
-            once.setdefault((event.type, event.start, event.end, event.eid, *key), event)
-    return list(once.values())
-
-
 def as_match(query: Query, block: Alternative, bound: Bound, reader: OracleEvaluator) -> Match:
     """The match as its user sees it: without hidden variables."""
     in_text = dict.fromkeys(var_of(leaf) for leaf in leaves_of(query.pattern))
@@ -159,6 +165,12 @@ def as_match(query: Query, block: Alternative, bound: Bound, reader: OracleEvalu
         dict(columns(query.select, bound, reader)) or None,
         tuple((event.start, event.end) for event in all_events(seen.values())),
     )
+
+
+def shown_events(query: Query, block: Alternative, bound: Bound) -> dict[str, tuple[Event, ...]]:
+    """The events of each variable that the result shows, in the order of the text; () where it is not bound."""
+    in_text = dict.fromkeys(var_of(leaf) for leaf in leaves_of(query.pattern))
+    return {var: tuple(all_events([bound[var]])) if var in bound and var not in block.hidden else () for var in in_text}
 
 
 def columns(select: Sequence[SelectItem], bound: Bound, reader: OracleEvaluator) -> Iterator[tuple[str, Value]]:
@@ -201,6 +213,8 @@ class Judge:
     window: str
     order: str
     negation: str
+    key: tuple[str, ...] = ()
+    queries: frozenset[str] = frozenset()
     arranged: dict[Pattern, list[Bound]] = field(default_factory=dict)
 
     def found(self, block: Alternative, above: Bound, scope: Bounds | None) -> Iterator[Bound]:
@@ -220,8 +234,13 @@ class Judge:
             bound = above | own
             if not all(self.reader.true(predicate, bound) for predicate in block.predicates):
                 continue
-            if not self.violated(block, bound, scope or self.root_bounds(everything)):
+            bounds = scope or self.root_bounds(everything)
+            if not self.violated(block, bound, bounds) and not self.broken(block, bound, bounds):
                 yield own
+
+    def takes(self, type: str, event: Event) -> bool:
+        """Whether an event is of a type; ANY takes all events of the input, but no matches of queries."""
+        return event.type not in self.queries if type == ANY else event.type == type
 
     # --- order -----------------------------------------------------------------------------------------------------
 
@@ -235,13 +254,13 @@ class Judge:
         match pattern:
             case Leaf(type, repeat=None):
                 for event in self.events:
-                    if event.type == type:
+                    if self.takes(type, event):
                         yield {var_of(pattern): event}
             case Leaf() | Not():
                 yield {}  # these wait until the others are bound
             case Seq(items):
                 yield from self.in_sequence(items)
-            case And() | Exists():
+            case And() | Exists() | Marked():
                 yield from self.together(items_of(pattern))
             case Iseq(comparisons, leaves, within):
                 for bound in self.together(leaves):
@@ -326,7 +345,7 @@ class Judge:
         return [
             event
             for event in self.events
-            if event.type == repetition.leaf.type
+            if self.takes(repetition.leaf.type, event)
             and inside([event], *scope)
             and not any(event is other for other in held)
             and all(self.reader.true(expr, bound | {repetition.var: event}) for expr in repetition.membership)
@@ -338,6 +357,34 @@ class Judge:
         if self.negation == "all":
             return bool(block.negations) and self.all_occur(block.negations, bound, bounds, {})
         return any(True for negation in block.negations for _ in self.occurrences(negation, bound, bounds))
+
+    # --- marks -----------------------------------------------------------------------------------------------------
+
+    def broken(self, block: Alternative, bound: Bound, bounds: Bounds) -> bool:
+        """Whether an event in the gap of a mark is what the mark forbids."""
+        for mark in block.marks:
+            low, high = self.scope(mark.place, bound, bounds)
+            near = [event for event in self.events if inside([event], low, high) and self.of_key(event, bound)]
+            if any(self.is_sought(mark, event, bound) for event in near):
+                return True
+        return False
+
+    def of_key(self, event: Event, bound: Bound) -> bool:
+        """Whether an event has the key of a match."""
+        held = {var: value for var, value in bound.items() if isinstance(value, Event)}
+        beside: Bound = {**held, " ": event}
+        equal = [Binary("=", Attr(" ", attr), Attr(var, attr)) for attr in self.key for var in held]
+        return all(self.reader.true(test, beside) for test in equal)
+
+    def is_sought(self, mark: MarkedGap, event: Event, bound: Bound) -> bool:
+        if mark.marked.mark == "NEXT":
+            return any(self.takes(type, event) for type in mark.marked.of or (ANY,))
+        rest = {var: value for var, value in bound.items() if var not in {var_of(look.leaf) for look in mark.looks}}
+        return any(
+            self.takes(look.leaf.type, event)
+            and all(self.reader.true(expr, rest | {var_of(look.leaf): event}) for expr in look.conditions)
+            for look in mark.looks
+        )
 
     def occurrences(self, negation: Negation, bound: Bound, bounds: Bounds, after: int = BEGINNING) -> Iterator[Bound]:
         """The matches of a negated part in its gap."""

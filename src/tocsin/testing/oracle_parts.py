@@ -6,11 +6,12 @@ opened into alternatives, each a block without OR. Sections 2 to 6 of docs/seman
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import combinations, product
 from typing import Any, TypeAlias
 
+from tocsin.events import ANY
 from tocsin.lang.syntax import (
     And,
     Attr,
@@ -21,6 +22,7 @@ from tocsin.lang.syntax import (
     Expr,
     Iseq,
     Leaf,
+    Marked,
     Name,
     Not,
     Or,
@@ -37,6 +39,7 @@ from tocsin.lang.syntax import (
     walk,
 )
 from tocsin.testing.oracle_expr import OWN, UndefinedError, bare_variables, set_variables, variables
+from tocsin.testing.oracle_marks import Decided, Look, Sides, check_marks, counts_for, looked_for, sides_of
 
 Key: TypeAlias = tuple[str, str]  # (variable, attribute)
 
@@ -95,6 +98,19 @@ class Negation:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkedGap:
+    """A mark of a block: the gap that it looks at, and for FIRST and LAST what it looks for there."""
+
+    place: Surroundings
+    looks: tuple[Look, ...]
+
+    @property
+    def marked(self) -> Decided:
+        assert isinstance(self.place.item, Decided)
+        return self.place.item
+
+
+@dataclass(frozen=True, slots=True)
 class Alternative:
     """One alternative of the root or of a negated part."""
 
@@ -103,6 +119,7 @@ class Alternative:
     repetitions: tuple[Repetition, ...]  # each after those that bound it
     predicates: tuple[Expr, ...]  # asked once, when everything is bound
     negations: tuple[Negation, ...]
+    marks: tuple[MarkedGap, ...]
 
     @property
     def variables(self) -> frozenset[str]:
@@ -115,16 +132,19 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """What the blocks around a negated part have bound."""
+    """What the blocks around a negated part have bound; and what stands around each variable of the query."""
 
     fixed: frozenset[str] = frozenset()
     repeated: frozenset[str] = frozenset()
+    sides: Mapping[str, Sides] = field(default_factory=dict, compare=False)
 
 
 def take_apart(query: Query) -> tuple[Alternative, ...]:
     """The alternatives of a query in which every leaf and every mention is named."""
     check_mentions(query)
-    return blocks(query.pattern, closed(query), Above(), windowed=query.within is not None)
+    check_marks(query.pattern)
+    around = Above(sides=dict(sides_of(query.pattern)))
+    return blocks(query.pattern, closed(query), around, windowed=query.within is not None)
 
 
 def blocks(pattern: Pattern, given: tuple[Conjunct, ...], above: Above, *, windowed: bool) -> tuple[Alternative, ...]:
@@ -143,7 +163,7 @@ def block(
     leaves = tuple(node for node in within_block(chosen) if isinstance(node, Leaf))
     sets = variables_of(leaf for leaf in leaves if leaf.repeat is not None)
     fixed = variables_of(leaves) - sets
-    own = Above(above.fixed | fixed, above.repeated | sets)
+    own = Above(above.fixed | fixed, above.repeated | sets, above.sides)
     mine, below = shared_out(given, places, parted - variables_of(leaves), own)
     mine += tuple(Conjunct(expr) for leaf in leaves for expr in conjuncts(leaf.where))
     predicates, membership = by_member(mine, sets, own, above)
@@ -157,7 +177,23 @@ def block(
             for place in places
             if isinstance(place.item, Not)
         ),
+        tuple(
+            MarkedGap(place, tuple(looks(place.item, mine, own))) for place in places if isinstance(place.item, Decided)
+        ),
     )
+
+
+def looks(marked: Decided, mine: Sequence[Conjunct], own: Above) -> Iterator[Look]:
+    """What a FIRST or LAST looks for: events for which the leaf and the conjuncts that count are TRUE."""
+    for leaf in looked_for(marked):
+        asked = [Conjunct(expr) for expr in conjuncts(leaf.where)]
+        for conjunct in mine:
+            if conjunct not in asked and counts_for(marked, leaf, conjunct.variables, own.sides[var_of(leaf)]):
+                asked.append(conjunct)
+        members = [conjunct for conjunct in asked if bare_variables(conjunct.expr) & own.repeated]
+        if any(conjunct.written for conjunct in members):
+            raise UndefinedError(f"{marked.mark} cannot use a conjunct over single members of a repetition")
+        yield Look(leaf, tuple(conjunct.expr for conjunct in asked if conjunct not in members))
 
 
 # --- names -------------------------------------------------------------------------------------------------------
@@ -171,8 +207,9 @@ def with_names(query: Query) -> Query:
     full = named(query)
     written, called = leaves_of(query.pattern), leaves_of(full.pattern)
     spelt: dict[str, str] = {}
-    for type in {leaf.type for leaf in written if leaf.var is None}:
-        given = [var_of(new) for old, new in zip(written, called, strict=True) if old.type == type and old.var is None]
+    for kind in {leaf.type for leaf in written if leaf.var is None}:
+        given = [var_of(new) for old, new in zip(written, called, strict=True) if old.type == kind and old.var is None]
+        type = kind or "ANY"
         given = list(dict.fromkeys(given))  # branches of an OR share a name
         spelt |= {
             f"{type}{number}": var
@@ -245,6 +282,8 @@ def alternatives(pattern: Pattern) -> Iterator[Pattern]:
             yield from (replace(pattern, pattern=chosen) for chosen in alternatives(inner))
         case Rel(_, left, _):
             yield from (replace(pattern, left=chosen) for chosen in alternatives(left))
+        case Marked(mark, inner, of):
+            yield from (Decided(mark, chosen, of, whole=inner) for chosen in alternatives(inner))
         case Not(Not()):
             raise UndefinedError("a negation of a negation", hint="negate a SEQ that holds the inner negation")
         case _:
@@ -294,18 +333,28 @@ def places_in(
             for index, item in enumerate(items):
                 before = [other for other in items[:index] if not isinstance(other, Not)]
                 after = [other for other in items[index + 1 :] if not isinstance(other, Not)]
-                yield from places_in(
-                    item,
-                    ends(before[-1]) if before else left,
-                    starts(after[0]) if after else right,
-                    under_and=False,
-                    path=(*path, len(before)) if isinstance(item, Not) else (*path, index, 0),
-                )
+                low = ends(before[-1]) if before else left
+                high = starts(after[0]) if after else right
+                here = (*path, len(before)) if isinstance(item, Not) else (*path, index, 0)
+                yield from places_in(item, low, high, under_and=False, path=here)
+                if isinstance(item, Decided):
+                    yield mark_place(item, low, high, here)
         case And(items):
             for index, item in enumerate(items):
                 yield from places_in(item, left, right, under_and=True, path=(*path, index, 0))
-        case Exists(_, inner) | Rel(_, inner, _):
+        case Exists(_, inner) | Rel(_, inner, _) | Marked(_, inner):
             yield from places_in(inner, left, right, under_and=under_and, path=path)
+
+
+def mark_place(
+    item: Decided, low: frozenset[str] | None, high: frozenset[str] | None, path: tuple[int, ...]
+) -> Surroundings:
+    """The gap that a mark looks at: before its item, or behind it for LAST."""
+    if item.mark == "LAST":
+        return Surroundings(item, ends(item), high, False, path)
+    if item.mark == "NEXT" and low is None:
+        raise UndefinedError("NEXT has nothing before it", hint="it says that nothing comes between two steps")
+    return Surroundings(item, low, starts(item), False, path)
 
 
 def starts(pattern: Pattern) -> frozenset[str]:
@@ -350,7 +399,8 @@ def check_repetitions(chosen: Pattern, repeated: list[Surroundings], *, windowed
     if windowed and len(reaching) > 1:
         raise UndefinedError("two repetitions reach the bounds of the window", hint="put a plain event at one end")
     for one, other in combinations(repeated, 2):
-        if one.item.type == other.item.type and not separated(chosen, var_of(one.item), var_of(other.item)):  # type: ignore[union-attr]
+        types = {one.item.type, other.item.type}  # type: ignore[union-attr]
+        if (len(types) == 1 or ANY in types) and not separated(chosen, var_of(one.item), var_of(other.item)):
             raise UndefinedError("two repetitions of one type are not separated", hint="order them with SEQ")
 
 

@@ -11,13 +11,34 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
-from tocsin.events import Eid, Event
-from tocsin.lang.syntax import Attr, Endpoint, Exists, Leaf, Name, Query, Same, SelectItem, leaves_of, named, walk
+from tocsin.events import ANY, Eid, Event
+from tocsin.lang.syntax import (
+    Attr,
+    Binary,
+    Endpoint,
+    Exists,
+    Leaf,
+    Literal,
+    Marked,
+    Name,
+    Pattern,
+    Query,
+    Same,
+    SelectItem,
+    items_of,
+    leaves_of,
+    named,
+    walk,
+)
+from tocsin.plan.check import types_read
+from tocsin.plan.marks import reads_every_type
 from tocsin.run.schema_from_query import guessed_schema
 from tocsin.schema import Field, Kind
+from tocsin.testing.draw_patterns import rebuilt
 from tocsin.testing.harness import schema_of
 from tocsin.testing.oracle import matches_of_all
 
+PART = "part"  # the number of a case, for queries that read every type
 Answer: TypeAlias = frozenset[tuple[str, tuple[Eid, ...]]]  # one match: each variable with its eids
 
 
@@ -45,9 +66,14 @@ def packed(number: int, queries: Sequence[Query], events: Iterable[Event], *, te
     kinds = _attributes(queries, events)
     names = {name: f"{name.lower()}_{_suffix(field)}" for name, field in kinds.items()}
     own = {str(query.name) for query in queries if query.name is not None}
-    types = {type: f"{type}_{number}" for type in {leaf.type for q in queries for leaf in leaves_of(q.pattern)} | own}
+    called = {type for query in queries for type in types_read(query.pattern)} - {ANY}
+    types = {ANY: ANY, **{type: f"{type}_{number}" for type in called | own}}
     last = f"q{number}"
     renamed = [_Renaming(types, names, _variables(query, own)).query(query) for query in map(named, queries)]
+    if any(map(reads_every_type, queries)):
+        kinds, names = {**kinds, PART: Field(PART, Kind.INT)}, {**names, PART: PART}
+        events = [replace(event, attrs={**event.attrs, PART: number}) for event in events]
+        renamed = [_kept_apart(query, number) if reads_every_type(query) else query for query in renamed]
     renamed[:-1] = [replace(each, hidden=True) for each in renamed[:-1]]
     renamed[-1] = replace(renamed[-1], name=last, select=())
     order = sorted({event.eid: event for event in events}.values(), key=Event.order)
@@ -58,6 +84,20 @@ def packed(number: int, queries: Sequence[Query], events: Iterable[Event], *, te
     ]
     known = {names[name]: replace(field, name=names[name]) for name, field in kinds.items()}
     return PackedCase(last, tuple(renamed), tuple(moved), known)
+
+
+def _kept_apart(query: Query, number: int) -> Query:
+    """A query that reads every type, so that it sees only the events of its own part."""
+
+    def marked(pattern: Pattern) -> Pattern:
+        if not isinstance(pattern, Leaf):
+            return rebuilt(pattern, [marked(item) for item in items_of(pattern)])
+        if pattern.type != ANY:
+            return pattern
+        mine = Binary("=", Attr(str(pattern.var), PART), Literal(number))
+        return replace(pattern, where=mine if pattern.where is None else Binary("AND", pattern.where, mine))
+
+    return replace(query, pattern=marked(query.pattern), partition=(*query.partition, PART))
 
 
 def _attributes(queries: Sequence[Query], events: Sequence[Event]) -> dict[str, Field]:
@@ -110,6 +150,8 @@ class _Renaming:
         match node:
             case Leaf():
                 return replace(new, type=self.types[node.type], var=self.var(str(node.var)))
+            case Marked():
+                return replace(new, of=tuple(self.types[type] for type in node.of))
             case Attr():
                 return replace(new, var=self.var(node.var), name=self.attr(node.name))
             case Name():

@@ -17,6 +17,7 @@ from tocsin.lang.syntax import (
     Expr,
     Iseq,
     Leaf,
+    Marked,
     Not,
     Or,
     Pattern,
@@ -85,10 +86,12 @@ def simpler_queries(query: Query) -> Iterator[Query]:
         yield replace(query, partition=query.partition[1:])
     if query.within is not None:
         yield replace(query, within=None)
+    if query.strategy is not None:
+        yield replace(query, strategy=None)
     for where in _fewer(query.where):
         yield replace(query, where=where)
     for pattern in simpler_patterns(query.pattern):
-        if not isinstance(pattern, Not):
+        if not isinstance(pattern, Not | Marked):
             yield replace(query, pattern=pattern)
     if query.select:
         for at, item in enumerate(query.select):
@@ -124,7 +127,7 @@ def simpler_patterns(pattern: Pattern) -> Iterator[Pattern]:
             yield replace(pattern, order=pattern.order[:at] + pattern.order[at + 1 :])
     for at, item in enumerate(items):
         for simpler in simpler_patterns(item):
-            if not (isinstance(simpler, Not) and isinstance(pattern, Not)):
+            if not (isinstance(simpler, Not | Marked) and not isinstance(pattern, Seq | And)):
                 yield rebuilt(pattern, [*items[:at], simpler, *items[at + 1 :]])
 
 

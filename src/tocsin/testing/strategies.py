@@ -76,7 +76,8 @@ def any_query(random: Random, *, leaves: int = DRAWN_LEAVES, loose: bool = False
     pattern = dressed(pattern, {name: expr for name, expr in wheres.items() if expr is not None})
     pattern = _without_names(random, pattern, mentioned)
     within = Duration(random.choice((1, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10))) if random.random() < 0.75 else None
-    return Query(pattern, where=where, within=within, partition=partition, select=select)
+    strategy = random.choice(("next", "strict", "any")) if sketcher.marks and random.random() < 0.15 else None
+    return Query(pattern, where=where, within=within, partition=partition, select=select, strategy=strategy)  # type: ignore[arg-type]
 
 
 def is_valid(drawn: Query, schema: Schema = SCHEMA) -> bool:
@@ -172,6 +173,7 @@ class _Teller:
         return self.event(self.random.choice(self.types), start, start + length)
 
     def event(self, type: str, start: int, end: int) -> Event:
+        type = type or self.random.choice("ABCDE")  # where ANY stands
         names = (*COMMON, *OWN.get(type, ()))
         attrs = {name: self.value(name) for name in names if not self.nulls or self.random.random() < 0.93}
         return Event(type, start, end, self.eids.pop(), attrs)

@@ -142,9 +142,19 @@ class Layout:
 
     def places_of(self, type: str) -> list[tuple[Leaf, int]]:
         """The leaves that an event of a type can fill, each with the alternative it fills."""
+        takes = self.plan.schema.takes
         return [
-            (leaf, number) for leaf in self.leaves.values() for number, alt in enumerate(leaf.alts) if alt.type == type
+            (leaf, number)
+            for leaf in self.leaves.values()
+            for number, alt in enumerate(leaf.alts)
+            if takes(alt.type, type)
         ]
+
+    def overlap(self, one: int, other: int) -> bool:
+        """Whether an event could stand at either of two leaves."""
+        takes = self.plan.schema.takes
+        pairs = [(x.type, y.type) for x in self.leaves[one].alts for y in self.leaves[other].alts]
+        return any(takes(x, y) or takes(y, x) for x, y in pairs)
 
     def tables(self) -> dict[str, tuple[int, ...]]:
         """What the kernel looks up by leaf and by type."""

@@ -77,13 +77,10 @@ class Levels:
     def distinct(self, block: Block, leaf: int, others: Iterable[int]) -> list[str]:
         """One event stands at one leaf only: needed where types overlap and no strict order keeps them apart."""
         ordered = strictly_ordered(block)
-        types = {alt.type for alt in self.layout.leaves[leaf].alts}
         return [
             f"{self.source.word(leaf, 1)} != {self.source.word(other, 1)}"
             for other in others
-            if types & {alt.type for alt in self.layout.leaves[other].alts}
-            and (leaf, other) not in ordered
-            and (other, leaf) not in ordered
+            if self.layout.overlap(leaf, other) and (leaf, other) not in ordered and (other, leaf) not in ordered
         ]
 
     def plain_predicates(self, block: Block) -> dict[int, list[Bound]]:

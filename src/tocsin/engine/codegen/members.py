@@ -74,9 +74,8 @@ class MemberSets:
         tests = [f"{self.source.word(id, 1)} != excl"]
         if self.layout.shape.intervals:
             tests.append(f"{self.source.word(id, self.layout.row_start)} >= lo_{id}")
-        types = {alt.type for alt in leaf.alts}
         tests += [f"{self.source.word(id, 1)} != {self.source.word(other, 1)}" for other in fixed
-                  if types & {alt.type for alt in self.layout.leaves[other].alts}]  # fmt: skip
+                  if self.layout.overlap(id, other)]  # fmt: skip
         self.source.test(" and ".join(tests), "continue")
         self.source.tests((p for p in block.predicates if id in bare_leaves(p)), "continue")
         self.emit(f"n_{id} += 1")

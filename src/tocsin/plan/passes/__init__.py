@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TypeAlias
 
@@ -21,6 +21,7 @@ from tocsin.plan.passes.normalise import normalise
 from tocsin.plan.passes.partition_keys import partition_keys
 from tocsin.plan.passes.predicate_placement import predicate_placement
 from tocsin.plan.problems import suggestion
+from tocsin.plan.same_event import known_by
 from tocsin.plan.verify import verify
 
 Pass: TypeAlias = Callable[[Plan], Plan]
@@ -57,6 +58,7 @@ def optimize(
             raise TocsinError(f"there is no pass {name}", hint=suggestion(name, names) or ", ".join(names))
     if checks.get():
         verify(plan, "binding")
+    bound = plan
     for step in passes:
         if step.__name__ in off:
             continue
@@ -68,7 +70,8 @@ def optimize(
         if checks.get():
             verify(after, step.__name__)
         plan = after
-    return plan
+    # what one event is may not depend on the passes that are on: the key that all of them together find tells it
+    return replace(plan, known_by=known_by(plan) if not off else optimize(bound).known_by)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from tocsin.plan.closure import Classes
 from tocsin.plan.expr import Bound, Col, Op, given, walk
 from tocsin.plan.facts import is_filter
 from tocsin.plan.rewrite import all_leaves, attribute, blocks_below, each_block, equality, leaf_of
-from tocsin.schema import EID, Field, Kind
+from tocsin.schema import EID, TYPE, Field, Kind
 
 KEYABLE = frozenset((Kind.INT, Kind.FLOAT, Kind.TIME, Kind.TEXT, Kind.BOOL, Kind.DECIMAL))
 
@@ -167,8 +167,8 @@ def _pairs(block: Block, leaves: dict[int, Leaf]) -> list[tuple[Bound, Bound]]:
         pair = equality(predicate)
         if pair is None or leaf_of(pair[0]) == leaf_of(pair[1]) or _group(pair[0]) != _group(pair[1]):
             continue
-        if EID in (_attr(pair[0]), _attr(pair[1])):
-            continue  # an eid names one event: there is nothing to keep apart
+        if {EID, TYPE} & {_attr(pair[0]), _attr(pair[1])}:
+            continue  # an eid names one event: there is nothing to keep apart; a type is no attribute
         if all(side.kind in KEYABLE and _every_alternative(side, leaves[leaf_of(side)]) for side in pair):
             found.append(pair)
     return found

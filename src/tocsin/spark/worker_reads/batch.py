@@ -23,7 +23,7 @@ from tocsin.shards.job import Job, Shards
 from tocsin.shards.result import conformed
 from tocsin.shards.routes import Group, Unit
 from tocsin.shards.time_slices import cut, margins
-from tocsin.shards.timed_rows import TimedRows, released
+from tocsin.shards.timed_rows import TimedRows, released, whole_ticks
 from tocsin.spark.batch import answered
 from tocsin.spark.event_frame import EventFrame
 from tocsin.spark.setup.jvm import analyzed
@@ -160,9 +160,13 @@ def _slice(files: Files, job: Job, number: int) -> Iterator[pa.RecordBatch]:
     slices = shards.slices
     assert slices is not None
     graph, numbers = job.graph(shards.group, shards.group.units)
-    for rows in in_order(files, files.between(*slices.span(number)), job):
-        for first in range(0, rows.num_rows, ROWS_PER_PUSH):
-            yield from answered(job, shards, number, graph, numbers, rows.slice(first, ROWS_PER_PUSH))
+    pushes = (
+        rows.slice(first, ROWS_PER_PUSH)
+        for rows in in_order(files, files.between(*slices.span(number)), job)
+        for first in range(0, rows.num_rows, ROWS_PER_PUSH)
+    )
+    for rows in whole_ticks(pushes, job):
+        yield from answered(job, shards, number, graph, numbers, rows)
     yield from answered(job, shards, number, graph, numbers, None)
 
 

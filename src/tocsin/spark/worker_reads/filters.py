@@ -44,10 +44,10 @@ def row_tests(type: str, plans: Iterable[Plan], field: Sources, ends: Sources) -
     Equal to the filter that `expressions.row_filter` builds for Catalyst; raises Unsayable where that is not sure.
     """
     found: list[Test] = []
-    for block in (block for plan in plans for block in all_blocks(plan)):
+    for plan, block in ((each, block) for each in plans for block in all_blocks(each)):
         for leaf in block.leaves:
             for alt in leaf.alts:
-                if alt.type != type:
+                if not plan.schema.takes(alt.type, type):
                     continue
                 asked = (*alt.where, *unary(block, leaf))
                 pushed = tuple(test for test in asked if implied(test, field, ends, alt.var) is not None)

@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 from tocsin.encode.arrow import is_instant, marks
 from tocsin.encode.times import micros
 from tocsin.encode.values import as_dictionary
+from tocsin.events import ANY
 from tocsin.items import Bools
 from tocsin.schema import Kind
 from tocsin.shards.blocks import COPY, SHARD
 from tocsin.shards.job import Job, Shards
-from tocsin.shards.routes import Attrs, own_columns
+from tocsin.shards.routes import Attrs, own_columns, way_of
 from tocsin.spark.event_frame import EventFrame
 from tocsin.spark.expressions import columns_of
 from tocsin.spark.shuffle import exact_kind, is_many
@@ -122,7 +123,7 @@ class _Look:
         slots = [np.full(self.batch.num_rows, NOWHERE, np.int32) for _ in range(wide)]
         cases: dict[tuple[tuple[Attrs, ...], bool], list[str]] = {}
         for type in self.rules.tests[at]:
-            way = ways.get(type)
+            way = way_of(ways, type)
             if way is None and ways:
                 continue
             case = ((), False) if way is None else ((), True) if way.everywhere else (way.keys, False)
@@ -181,13 +182,22 @@ class _Look:
         names = kinds.dictionary.to_pylist()
         codes = kinds.indices.to_numpy(zero_copy_only=False)
         tests = self.rules.tests[at]
-        free = np.array([name in types and tests[name] is None for name in names] or [False])
+        called = [self._called(at, name) for name in names]
+        free = np.array([name in types and tests[name] is None for name in called] or [False])
         rows: Bools = np.ones(len(codes), np.bool_) if free.all() else free[codes]
         for type in types:
             asked = tests[type]
-            if asked is not None and type in names:
-                rows = rows | ((codes == names.index(type)) & TimedBatch(self.batch, self.rules.times).passing(asked))
+            if asked is not None and type in called:
+                mine = np.array([name == type for name in called])[codes]
+                rows = rows | (mine & TimedBatch(self.batch, self.rules.times).passing(asked))
         return rows
+
+    def _called(self, at: int, name: str) -> str | None:
+        """The type under which a group takes events of a type: its own, or ANY; None if it does not."""
+        if name in self.rules.tests[at]:
+            return name
+        units = self.job.shards[at].group.units
+        return ANY if ANY in self.rules.tests[at] and name not in {p.name for u in units for p in u.plans} else None
 
 
 def _taken(batch: pa.RecordBatch, rows: npt.NDArray[np.intp]) -> pa.RecordBatch:

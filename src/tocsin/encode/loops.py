@@ -1,0 +1,196 @@
+"""Compiled loops over Arrow's buffers; imported when first needed, so that importing Tocsin does not load Numba.
+
+None of them holds the interpreter's lock. They are kept on disk by Numba, beside this file or where it was told to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+DONE, FULL, LIES = 0, 1, 2  # how a loop ended: with the last row; the tables need room; an offset points nowhere
+ROW, COUNT, SIZE = 0, 1, 2  # what the words of its state say: the next row, how many texts, how many bytes of them
+FIRST_FACTOR, SECOND_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+EIGHT, TWENTY_NINE, THIRTY_TWO, FORTY = np.uint64(8), np.uint64(29), np.uint64(32), np.uint64(40)
+NOTHING, ONE, LOWER = np.uint64(0), np.uint64(1), np.uint64(0xFFFFFFFF)
+
+compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
+inlined: Any = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+
+
+def _eight_bytes(context: Any, data: Any, place: Any) -> Any:  # noqa: ARG001 - as Numba calls it
+    """Eight bytes of an array of bytes as one number, wherever they lie."""
+
+    def code(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = target.make_array(signature.args[0])(target, builder, arguments[0])
+        word = target.get_value_type(types.uint64)
+        where = builder.bitcast(builder.gep(array.data, [arguments[1]]), word.as_pointer())
+        return builder.load(where, align=1)
+
+    return types.uint64(data, types.intp), code
+
+
+eight_bytes: Any = intrinsic(_eight_bytes)
+
+
+def _word(data: Any, at: Any, left: Any) -> Any:
+    """The next bytes of a text, at most eight, as a number; what lies behind the text is 0."""
+    if at + 8 <= len(data):
+        word = eight_bytes(data, at)
+        if left < 8:
+            word = word & ((ONE << (EIGHT * np.uint64(left))) - ONE)
+        return word
+    word = NOTHING
+    for place in range(min(left, 8)):
+        word = word | (np.uint64(data[at + place]) << (EIGHT * np.uint64(place)))
+    return word
+
+
+word_at: Any = inlined(_word)
+
+
+def _mixed(value: Any, word: Any) -> Any:
+    value = (value ^ word) * FIRST_FACTOR
+    return value ^ (value >> THIRTY_TWO)
+
+
+mixed: Any = inlined(_mixed)
+
+
+def _text_hash(head: Any, next_head: Any, data: Any, first: Any, last: Any) -> Any:
+    """A quick hash of a text, for tables in memory; its first two words are known. It may change with any version."""
+    value = mixed(mixed(np.uint64(last - first) * SECOND_FACTOR, head), next_head)
+    at = first + 16
+    while at < last:
+        value = mixed(value, word_at(data, at, last - at))
+        at += 8
+    value = value * SECOND_FACTOR
+    return value ^ (value >> TWENTY_NINE)
+
+
+text_hash: Any = inlined(_text_hash)
+
+
+def _sign_of(value: Any, length: Any) -> Any:
+    """What the slot of a text tells of it: some bits of its hash, and its length if that is below 255."""
+    return ((value >> FORTY) << EIGHT) | np.uint64(min(length, 255))
+
+
+sign_of: Any = inlined(_sign_of)
+
+
+def _same(data: Any, first: Any, last: Any, texts: Any, begin: Any) -> Any:
+    """Whether texts of one length are equal behind their first two words."""
+    at = first + 16
+    while at < last:
+        if word_at(data, at, last - at) != word_at(texts, begin + at - first, last - at):
+            return False
+        at += 8
+    return True
+
+
+same: Any = inlined(_same)
+
+
+def _number_texts(
+    offsets: Any, data: Any, bits: Any, shift: Any, rows: Any, some: Any, out: Any,
+    slots: Any, heads: Any, begins: Any, texts: Any, state: Any,
+) -> Any:  # fmt: skip
+    """Give each text its number; new ones get the next number and are copied into `texts`.
+
+    rows   the places of the texts, if `some`; else all
+    bits   a bit for each text that is not null, from bit `shift` on; no bits: none is null, and nulls get -1
+    slots  by hash: some bits of it, the length of the text (255: or more), the number plus one; 0: free
+    heads  the first two words of each text by number; most are equal or not without a look at the rest
+    begins, texts  for each number where its text begins, and the bytes
+    """
+    mask, nullable = np.uint64(len(slots) - 1), len(bits) > 0
+    for at in range(state[ROW], len(out)):
+        row = rows[at] if some else at
+        if nullable and not (bits[(row + shift) >> 3] >> ((row + shift) & 7)) & 1:
+            out[at] = -1
+            continue
+        first, last = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        if first < 0 or last < first or last > len(data):
+            state[ROW] = at
+            return LIES
+        head = word_at(data, first, last - first)
+        next_head = word_at(data, first + 8, last - first - 8) if last - first > 8 else NOTHING
+        value = text_hash(head, next_head, data, first, last)
+        sign = sign_of(value, last - first)
+        slot = value & mask
+        known = slots[slot]
+        while known != NOTHING:
+            if known >> THIRTY_TWO == sign:
+                number = (known & LOWER) - ONE
+                if heads[number + number] == head and heads[number + number + ONE] == next_head:
+                    begin = begins[number]
+                    if last - first <= 16 or (
+                        begins[number + ONE] - begin == last - first and same(data, first, last, texts, begin)
+                    ):
+                        break
+            slot = (slot + ONE) & mask
+            known = slots[slot]
+        if known == NOTHING:
+            count, size = state[COUNT], state[SIZE]
+            if 2 * (count + 1) > len(slots) or size + last - first > len(texts):
+                state[ROW] = at
+                return FULL
+            known = (sign << THIRTY_TWO) | np.uint64(count + 1)
+            slots[slot] = known
+            heads[2 * count], heads[2 * count + 1] = head, next_head
+            for place in range(last - first):
+                texts[size + place] = data[first + place]
+            state[COUNT], state[SIZE] = count + 1, size + last - first
+            begins[count + 1] = state[SIZE]
+        out[at] = np.int64(known & LOWER) - 1
+    state[ROW] = len(out)
+    return DONE
+
+
+number_texts: Any = compiled(_number_texts)
+
+
+def _fill_slots(slots: Any, heads: Any, begins: Any, texts: Any, count: Any) -> None:
+    """Put all known texts into a new table."""
+    mask = np.uint64(len(slots) - 1)
+    for number in range(count):
+        first, last = begins[number], begins[number + 1]
+        value = text_hash(heads[2 * number], heads[2 * number + 1], texts, first, last)
+        slot = value & mask
+        while slots[slot] != NOTHING:
+            slot = (slot + ONE) & mask
+        slots[slot] = (sign_of(value, last - first) << THIRTY_TWO) | np.uint64(number + 1)
+
+
+fill_slots: Any = compiled(_fill_slots)
+
+
+def _places_of(codes: Any, wanted: Any, first: Any, out: Any) -> Any:
+    """Write the places (counted from `first`) of codes that are wanted; how many there are. The last code is for -1."""
+    count = 0
+    for at in range(len(codes)):
+        out[count] = first + at
+        count += wanted[codes[at]]
+    return count
+
+
+places_of: Any = compiled(_places_of)
+
+
+def _surveyed(values: Any) -> Any:
+    """The smallest and the largest value, and whether no value is smaller than the one before it."""
+    low = high = last = values[0]
+    ordered = True
+    for at in range(len(values)):
+        value = values[at]
+        low, high = min(low, value), max(high, value)
+        ordered &= value >= last
+        last = value
+    return low, high, ordered
+
+
+surveyed: Any = compiled(_surveyed)

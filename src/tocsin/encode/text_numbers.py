@@ -1,0 +1,158 @@
+"""Equal texts get equal numbers, straight from Arrow's buffers: no dictionary of the column is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tocsin.encode.thread_team import ALONE, ThreadTeam
+from tocsin.errors import InputError
+from tocsin.items import Codes, Ints
+
+NO_BITS: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
+NO_ROWS: Ints = np.zeros(0, np.int64)
+AT_ONCE = 1 << 18  # texts that are numbered in one go
+
+
+class TextNumbers:
+    """Numbers texts 0, 1, 2, ... as they are first seen, over any number of columns; nulls are -1."""
+
+    def __init__(self) -> None:
+        self._slots: npt.NDArray[np.uint64] = np.zeros(1024, np.uint64)
+        self._heads: npt.NDArray[np.uint64] = np.zeros(1024, np.uint64)
+        self._begins: Ints = np.zeros(513, np.int64)
+        self._texts: npt.NDArray[np.uint8] = np.zeros(1 << 13, np.uint8)
+        self._state: Ints = np.zeros(3, np.int64)
+
+    def __len__(self) -> int:
+        return int(self._state[1])
+
+    def number(self, array: pa.Array, rows: Ints | None = None) -> Codes:
+        """The number of each text, or of those in some rows.
+
+        >>> TextNumbers().number(pa.array(["b", "a", None, "b"])).tolist()
+        [0, 1, -1, 0]
+        """
+        from tocsin.encode import loops
+
+        if pa.types.is_string_view(array.type):
+            array = array.cast(pa.large_string())
+        offsets, data, bits = text_buffers(array)
+        out = np.empty(len(array) if rows is None else len(rows), np.int32)
+        self._state[0] = 0
+        while True:
+            status = loops.number_texts(
+                offsets, data, bits, array.offset, NO_ROWS if rows is None else rows, rows is not None, out,
+                self._slots, self._heads, self._begins, self._texts, self._state,
+            )  # fmt: skip
+            if status == loops.DONE:
+                return out
+            if status == loops.LIES:
+                raise InputError(
+                    "a column of texts is broken: its offsets point outside of its bytes",
+                    hint="write the table anew; `table.validate(full=True)` of pyarrow says more",
+                )
+            row = int(self._state[0]) if rows is None else int(rows[self._state[0]])
+            self._grow(int(offsets[row + 1] - offsets[row]))
+
+    def _grow(self, length: int) -> None:
+        """Make room for more texts, one of which is so long."""
+        from tocsin.encode import loops
+
+        count, size = int(self._state[1]), int(self._state[2])
+        if 2 * (count + 1) > len(self._slots):
+            more = len(self._slots)
+            self._slots = np.zeros(2 * more, np.uint64)
+            self._heads = np.concatenate([self._heads, np.zeros(more, np.uint64)])
+            self._begins = np.concatenate([self._begins, np.zeros(more // 2, np.int64)])
+            loops.fill_slots(self._slots, self._heads, self._begins, self._texts, count)
+        if size + length > len(self._texts):
+            more = max(len(self._texts), length)
+            self._texts = np.concatenate([self._texts, np.zeros(more, np.uint8)])
+
+    def array(self, first: int = 0) -> pa.Array:
+        """The texts from a number on, as a column."""
+        count = len(self) - first
+        begins = np.ascontiguousarray(self._begins[first : first + count + 1])
+        size = int(self._state[2])
+        return pa.LargeStringArray.from_buffers(count, pa.py_buffer(begins), pa.py_buffer(self._texts[:size]))
+
+    def texts(self, first: int = 0) -> list[str]:
+        """The texts from a number on."""
+        array = self.array(first)
+        try:
+            found: list[str] = array.to_numpy(zero_copy_only=False).tolist()
+        except (UnicodeDecodeError, pa.ArrowException):
+            raise InputError("a text is not valid UTF-8", hint="decode the column before it is given here") from None
+        return found
+
+
+def text_buffers(array: pa.Array) -> tuple[Any, Any, Any]:
+    """The offsets, the bytes and the bits of validity of a column of texts, viewed where they are."""
+    valid, offsets, data = array.buffers()
+    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    if offsets is None or not offsets.size:
+        places = np.zeros(1, width)
+    else:
+        places = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
+    raw = np.frombuffer(data, np.uint8) if data is not None and data.size else NO_BITS
+    bits = np.frombuffer(valid, np.uint8) if valid is not None and array.null_count else NO_BITS
+    return places, _frozen(raw), _frozen(bits)
+
+
+def _frozen(array: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The same bytes read-only, so that the loop is compiled once."""
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+def numbered_column(
+    column: pa.ChunkedArray, places: Ints | None = None, workers: ThreadTeam = ALONE
+) -> tuple[list[str], Codes]:
+    """The distinct texts of a column (or of some rows of it, in order), and for each row which one it is; null: -1."""
+    out = np.empty(len(column) if places is None else len(places), np.int32)
+    pieces = _pieces(column, places, out)
+
+    def number(mine: list[tuple[pa.Array, Ints | None, Codes]]) -> TextNumbers:
+        numbers = TextNumbers()
+        for array, rows, target in mine:
+            workers.check()
+            target[:] = numbers.number(array, rows)
+        return numbers
+
+    shares = [pieces[at :: workers.count] for at in range(min(workers.count, max(1, len(pieces))))]
+    found = workers.all([lambda mine=mine: number(mine) for mine in shares])  # type: ignore[misc]
+    if len(found) == 1:
+        return found[0].texts(), out
+    lookups = [np.append(found[0].number(each.array()), np.int32(-1)) for each in found]
+
+    def renumber(mine: list[tuple[pa.Array, Ints | None, Codes]], lookup: Codes) -> None:
+        for _, _, target in mine:
+            target[:] = lookup[target]
+
+    workers.all([lambda m=mine, t=table: renumber(m, t) for mine, table in zip(shares, lookups, strict=True)])  # type: ignore[misc]
+    return found[0].texts(), out
+
+
+def _pieces(column: pa.ChunkedArray, places: Ints | None, out: Codes) -> list[tuple[pa.Array, Ints | None, Codes]]:
+    """Work of a bounded size each: an array, rows of it (None: all), and where their numbers go."""
+    found: list[tuple[pa.Array, Ints | None, Codes]] = []
+    first = done = 0
+    for chunk in column.chunks:
+        if places is None:
+            found += [
+                (chunk.slice(at, AT_ONCE), None, out[first + at : first + min(at + AT_ONCE, len(chunk))])
+                for at in range(0, len(chunk), AT_ONCE)
+            ]
+        else:
+            end = int(np.searchsorted(places, first + len(chunk)))
+            for begin in range(done, end, AT_ONCE):
+                stop = min(begin + AT_ONCE, end)
+                found.append((chunk, places[begin:stop] - first, out[begin:stop]))
+            done = end
+        first += len(chunk)
+    return found

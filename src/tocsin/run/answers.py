@@ -1,0 +1,90 @@
+"""The answers of a run over a whole input: columns of event numbers until somebody asks for a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from tocsin.encode.merge import Rearranged
+from tocsin.encode.thread_team import ThreadTeam
+from tocsin.engine.changes import ChangeBatch, Changes, one_batch
+from tocsin.engine.payload import Chunk, View
+from tocsin.engine.tables import joined, net, with_times
+from tocsin.graph.query_graph import QueryGraph
+from tocsin.items import Ints, is_sorted
+
+WORTH_A_THREAD = 1 << 15  # matches
+
+
+class Answers:
+    """The changes of some queries of a graph; `events`: all that it (and others of its kind) were given, if plain."""
+
+    def __init__(
+        self, graph: QueryGraph, shown: Sequence[int], events: Rearranged | None = None, threads: int = 1
+    ) -> None:
+        self._graph, self._threads = graph, threads
+        self._batches: dict[int, list[ChangeBatch]] = {stage: [] for stage in shown}
+        self._view = None if events is None or not graph.is_plain else View([whole_chunk(events)])
+
+    def add(self, changes: Changes, share: Ints | None = None) -> None:
+        """Take what a push has brought; `share`: which of all events the graph was given, in order."""
+        for batch in changes:
+            if batch.stage in self._batches:
+                self._batches[batch.stage].append(batch if share is None else batch.renumbered(share))
+
+    def __len__(self) -> int:
+        """How many changes there are, withdrawals included."""
+        return sum(len(batch) for batches in self._batches.values() for batch in batches)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing was withdrawn, so that every change is a match."""
+        return all((batch.op > 0).all() for batches in self._batches.values() for batch in batches)
+
+    def tables(self, time: pa.DataType | None) -> list[pa.Table]:
+        """The matches of each query, with times as the input had them."""
+        return [self._table(stage, time) for stage in self._batches]
+
+    def _table(self, stage: int, time: pa.DataType | None) -> pa.Table:
+        batches = self._batches[stage]
+        if not batches:
+            return with_times(self._graph.nothing(stage).table(), time)
+        if self._view is None or self._graph.copies.chose or len({batch.kind for batch in batches}) > 1:
+            return with_times(net(joined([batch.table() for batch in batches])), time)
+        whole = in_order(replace(one_batch(batches), payload=self._view), waits=self._graph.waits)
+        threads = max(1, min(self._threads, len(whole) // WORTH_A_THREAD))
+        cuts = [len(whole) * at // threads for at in range(threads + 1)]
+        with ThreadTeam(threads) as workers:
+            parts = [whole] if threads == 1 else [whole.between(*cut) for cut in pairwise(cuts)]
+            tables = workers.all([partial(_shown, part, time) for part in parts])
+        return net(joined(tables))
+
+
+def _shown(batch: ChangeBatch, time: pa.DataType | None) -> pa.Table:
+    return with_times(batch.table(), time)
+
+
+def in_order(batch: ChangeBatch, *, waits: bool) -> ChangeBatch:
+    """The changes by when they were known, then by their last event: whatever pieces and threads they came from.
+
+    Where answers wait, several may wait for one time; those of one last event are then told apart by their others.
+    """
+    last: Ints = np.maximum.reduce([*batch.fixed, np.full(len(batch), -1, np.int64)])
+    if is_sorted(batch.known_at) and is_sorted(last) and not waits:
+        return batch
+    keys = [last, batch.known_at]
+    order = np.lexsort([*batch.fixed[::-1], *keys] if waits else keys)
+    return batch if is_sorted(order) else batch.pick(order)
+
+
+def whole_chunk(events: Rearranged) -> Chunk:
+    """All events of a run, by the numbers that a detector gives them."""
+    return Chunk(
+        0, events.base, events.types, events.start, events.end, events.eid_high, events.eid_low,
+        last_end=int(events.end[-1]) if len(events) else 0, order=events.order,
+    )  # fmt: skip

@@ -1,0 +1,134 @@
+"""Split events over threads by their key, so that each thread sees everything that a match needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from tocsin.encode.content import Words
+from tocsin.encode.merge import Rearranged, sliced
+from tocsin.encode.thread_team import ThreadTeam
+from tocsin.engine.detector import detectors_in
+from tocsin.engine.runtime import DUPLICATES
+from tocsin.errors import TocsinError
+from tocsin.graph.query_graph import QueryGraph
+from tocsin.items import Codes, Ints, Items, Strings
+from tocsin.run.session import shown_counters
+from tocsin.shards.routes import groups_of, units_of, way_of
+
+WORTH_A_THREAD = 1 << 17  # rows, unless somebody says how many threads there shall be
+MOST_THREADS = 1024
+Make = Callable[[Strings], QueryGraph]  # one more graph of the same queries, whose texts have the same codes
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def thread_count(threads: int | None, rows: int, *, jit: bool) -> int:
+    """How many threads a run may use: what was asked for, or as many as there are cores and enough rows."""
+    if threads is None:
+        return max(1, min(cores(), rows // WORTH_A_THREAD)) if jit else 1
+    return threads
+
+
+def check_threads(threads: int | None) -> None:
+    """Refuse a number of threads that makes no sense, before any event is read."""
+    if threads is None:
+        return
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
+        raise TocsinError(
+            f"threads={threads!r} is no number of threads",
+            hint=f"give a whole number from 1 to {MOST_THREADS}; without it, as many as this process has cores",
+        )
+
+
+class Split:
+    """How the events of some queries are split: by the values of these attributes, for each type."""
+
+    def __init__(self, first: QueryGraph, make: Make) -> None:
+        self.first, self._make = first, make
+
+    def graphs(self, count: int) -> list[QueryGraph]:
+        """A graph for each thread; all share the numbers of texts."""
+        return [self.first, *(self._make(self.first.strings) for _ in range(count - 1))]
+
+    def fresh(self) -> QueryGraph:
+        """A graph that has seen nothing."""
+        return self._make(self.first.strings)
+
+    def counters(self, graphs: list[QueryGraph]) -> dict[str, int]:
+        """What all graphs have counted together, as one would have."""
+        each = [shown_counters(graph) for graph in graphs]
+        total = {name: sum(one[name] for one in each) for name in each[0]}
+        branches = zip(*(next(detectors_in(graph.stages[0].operator)).branches for graph in graphs), strict=True)
+        total["duplicates"] = max(sum(branch.count(DUPLICATES) for branch in alike) for alike in branches)
+        return total
+
+    def shares(self, items: Rearranged, workers: ThreadTeam) -> list[Ints]:
+        """For each thread the places of its events."""
+        cuts = [len(items) * at // workers.count for at in range(workers.count + 1)]
+        pieces = [sliced(items, begin, end - begin) for begin, end in pairwise(cuts)]
+        found = workers.all([partial(self._owner, piece, workers.count) for piece in pieces])
+        owner = np.concatenate(found)
+        return workers.all([lambda at=at: np.flatnonzero(owner == np.uint64(at)) for at in range(workers.count)])  # type: ignore[misc]
+
+    def _owner(self, items: Items, count: int) -> Words:
+        """Which of so many threads each event belongs to."""
+        return self._keys(items) % np.uint64(count)
+
+    def _keys(self, items: Items) -> Words:
+        """A number for each event, equal where the keys are."""
+        ways = groups_of(units_of(self.first.plans))[0].ways
+        by_key: dict[tuple[str, ...], list[int]] = {}
+        for code, type in enumerate(self.first.types):
+            way = way_of(ways, type)
+            if way is not None:
+                by_key.setdefault(way.keys[0], []).append(code)
+        found = np.zeros(len(items), np.uint64)
+        for attrs, codes in by_key.items():
+            mine = _hashed(items, attrs)
+            if len(by_key) == 1:
+                return mine
+            rows = _among(items.types, codes, len(self.first.types))
+            found[rows] = mine[rows]
+        return found
+
+
+def _hashed(items: Items, attrs: tuple[str, ...]) -> Words:
+    found = np.zeros(len(items), np.uint64)
+    for attr in attrs:
+        values = items.columns[attr].values
+        words = (values + 0.0).view(np.uint64) if values.dtype.kind == "f" else values.view(np.uint64)
+        found = (found ^ words) * np.uint64(0x9E3779B97F4A7C15)
+        found ^= found >> np.uint64(32)
+    return found
+
+
+def _among(types: Codes, codes: list[int], count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    wanted = np.zeros(count + 2, np.bool_)
+    wanted[codes] = True
+    return wanted[types]
+
+
+def why_not(graph: QueryGraph) -> str | None:
+    """Why the events of a graph cannot be split over threads; None: they can."""
+    if not graph.is_plain:
+        return "queries read each other's matches, operators stand around them, or events do not come in order"
+    groups = groups_of(units_of(graph.plans))
+    if len(groups) != 1 or not groups[0].keyed:
+        return "the queries have no key in common, such as WHERE [user]"
+    group = groups[0]
+    if group.homes or not all(way.is_single for way in group.ways.values()):
+        return "a type stands at leaves with different keys"
+    branches = [branch for detector in detectors_in(graph) for branch in detector.branches]
+    if any(branch.program.derived or branch.program.asked or branch.program.foreign for branch in branches):
+        return "a condition asks a function that runs in Python"
+    return None

@@ -1,0 +1,284 @@
+"""A whole table through `detect`: any number of threads, any pieces and any layout of texts give the same matches."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tocsin
+from tests.effort import examples
+from tocsin.encode import row_types, text_numbers, whole
+from tocsin.encode.row_types import RowTypes
+from tocsin.encode.text_numbers import TextNumbers, numbered_column
+from tocsin.encode.thread_team import ThreadTeam
+from tocsin.errors import InputError, TocsinError
+from tocsin.events import Event
+from tocsin.run import answers, finite
+from tocsin.run.schemas import declare
+from tocsin.run.split import why_not
+from tocsin.testing.harness import Harness
+
+QUERIES = (
+    "EVENT SEQ(A a, B b, C c) WHERE [k] AND c.v > 2 WITHIN 9",
+    "EVENT SEQ(A a, !B b, C c) WHERE [k] WITHIN 9",
+    "EVENT SEQ(A a, B+ b, C c) WHERE [k] WITHIN 9",
+    "EVENT SEQ(A a, B b, !C c) WHERE [k] WITHIN 5",
+    "EVENT OR(SEQ(A a, B b), AND(A a, C c)) WHERE [k] WITHIN 5",
+    "EVENT EXISTS b : SEQ(A a, B b, C c) WHERE [k] WITHIN 9",
+    "EVENT SEQ(A a, C c) WHERE a.k = c.m WITHIN 6",
+    "EVENT SEQ(A a, B b) WHERE a.v < b.v WITHIN 3",
+    "EVENT SEQ(A a, B b) WHERE [k, m] WITHIN 20",
+)
+NAMES = (
+    "u",
+    "ü",
+    "user-0001",
+    "user-0001\0",
+    "",
+    "日本語テキスト",
+    "longer than sixteen bytes",
+    "x" * 300,
+)
+LAYOUTS = (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()))
+
+
+@pytest.fixture(autouse=True)
+def tiny_pieces(monkeypatch):
+    """Everything that is done only with much input is done with little."""
+    monkeypatch.setattr(whole, "MANY_TEXTS", 1)
+    monkeypatch.setattr(row_types, "MANY", 1)
+    monkeypatch.setattr(row_types, "AT_ONCE", 7)
+    monkeypatch.setattr(text_numbers, "AT_ONCE", 5)
+    monkeypatch.setattr(finite, "ROWS_PER_CHUNK", 11)
+    monkeypatch.setattr(answers, "WORTH_A_THREAD", 3)
+
+
+def drawn(draw: random.Random, count: int) -> list[Event]:
+    """Events of four types and a few keys in order of time, some at one time, some without a key."""
+    times = sorted(draw.randrange(count) for _ in range(count))
+    keys = draw.sample(NAMES, 3)
+    return [
+        Event(draw.choice("AABBCCD"), at, at, eid, {
+            "k": draw.choice([*keys, *keys, None]), "m": draw.choice(keys), "v": draw.randrange(5),
+        })
+        for eid, at in enumerate(times)
+    ]  # fmt: skip
+
+
+def in_layout(events: list[Event], layout: pa.DataType, draw: random.Random, *, eids: bool) -> pa.Table:
+    """The events as a table: texts of one layout, in pieces that begin somewhere in a buffer, sorted or not."""
+    columns = {
+        "type": pa.array([event.type for event in events], pa.string()).cast(layout),
+        "time": pa.array([event.end for event in events], pa.int64()),
+        "k": pa.array([event.attrs["k"] for event in events], pa.string()).cast(layout),
+        "m": pa.array([event.attrs["m"] for event in events], pa.string()).cast(layout),
+        "v": pa.array([event.attrs["v"] for event in events], pa.int64()),
+    }
+    if eids:
+        columns["eid"] = pa.array([event.eid for event in events], pa.int64())
+    every = pa.table(columns)
+    cuts = sorted({0, len(events), *(draw.randrange(len(events) + 1) for _ in range(draw.randrange(4)))})
+    return pa.concat_tables([every.slice(a, b - a) for a, b in itertools.pairwise(cuts)]) if len(events) else every
+
+
+def bindings(found: tocsin.Matches) -> Counter[tuple[tuple[str, frozenset[int]], ...]]:
+    """For each match its variables and the eids of their events."""
+    counted: Counter[tuple[tuple[str, frozenset[int]], ...]] = Counter()
+    for match in found:
+        bound = []
+        for name in found.columns():
+            events = match[name] if isinstance(match[name], list) else [match[name]]
+            if eids := frozenset(event["eid"] for event in events if event is not None):
+                bound.append((name, eids))
+        counted[tuple(sorted(bound, key=str))] += 1
+    return counted
+
+
+def wanted(text: str, events: list[Event]) -> Counter[tuple[tuple[str, frozenset[int]], ...]]:
+    """The same by the definition."""
+    counted: Counter[tuple[tuple[str, frozenset[int]], ...]] = Counter()
+    for binding in Harness(text).expected(events):
+        counted[tuple(sorted(((name, frozenset(eids)) for name, eids in binding), key=str))] += 1
+    return counted
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_any_threads_and_layouts_give_the_oracles_answers(text):
+    for number in range(examples(60, least=2)):
+        draw = random.Random(f"{text}{number}")
+        events = drawn(draw, draw.choice((0, 1, 30, 60)))
+        table = in_layout(events, draw.choice(LAYOUTS), draw, eids=True)
+        found = tocsin.query(text).detect(table, threads=draw.choice((1, 2, 3, 5)), jit=False)
+        assert bindings(found) == wanted(text, events)
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_order_ids_and_counters_do_not_depend_on_threads_and_layouts(text, monkeypatch):
+    split = []
+    monkeypatch.setattr("tocsin.run.query.run_split", lambda *given: split.append(1) or finite.run_split(*given))
+    for number in range(examples(60, least=2)):
+        draw = random.Random(f"ids {text}{number}")
+        events = drawn(draw, 60)
+        eids = draw.random() < 0.3
+        plain = in_layout(events, pa.string(), draw, eids=eids)
+        if draw.random() < 0.3:  # not in order of time
+            plain = plain.take(draw.sample(range(len(events)), len(events)))
+        one = tocsin.query(text).detect(plain, threads=1, jit=False)
+        for layout, threads in ((draw.choice(LAYOUTS), 2), (draw.choice(LAYOUTS), 4)):
+            fields = [field.with_type(layout) if field.type == pa.string() else field for field in plain.schema]
+            other = tocsin.query(text).detect(plain.cast(pa.schema(fields)), threads=threads, jit=False)
+            assert list(other) == list(one)
+            assert other.counters == one.counters
+    assert bool(split) == ("a.v < b.v" not in text)
+
+
+def test_rows_one_by_one_give_the_same_ids_as_a_table():
+    for number, text in enumerate(QUERIES):
+        draw = random.Random(number)
+        table = in_layout(drawn(draw, 40), pa.string(), draw, eids=False)
+        live = tocsin.query(text).stream(jit=False, endless=False)
+        found = [match for row in table.to_pylist() for match in live.push(row)]
+        ids = [match["match_id"] for match in (*found, *live.close())]
+        assert sorted(ids) == sorted(match["match_id"] for match in tocsin.query(text).detect(table, jit=False))
+
+
+def test_rows_that_nobody_reads_pass_time_and_are_counted():
+    rows = [("A", 1), ("B", 2), ("D", 3), ("D", 30)]
+    table = pa.table({"type": [type for type, _ in rows], "time": [time for _, time in rows], "k": ["x"] * 4})
+    query = tocsin.query("EVENT SEQ(A a, B b, !C c) WHERE [k] WITHIN 5")
+    for threads in (1, 2):
+        found = query.detect(table, threads=threads, jit=False)
+        assert [match["settled_at"] for match in found] == [6]
+        assert (found.counters["events"], found.counters["relevant"]) == (4, 2)
+        found = query.detect(table.slice(0, 3), threads=threads, jit=False)  # the events end before the window does
+        assert [match["settled_at"] for match in found] == [6]
+
+
+def test_duplicates_are_counted_once_however_they_are_split():
+    rows = [("A", 1, key, eid) for eid, key in enumerate("abcdefgh") for _ in range(3)]
+    rows += [("B", 2, key, 100 + eid) for eid, key in enumerate("abcdefgh")]
+    table = pa.table({name: [row[at] for row in rows] for at, name in enumerate(("type", "time", "k", "eid"))})
+    query = tocsin.query("EVENT OR(SEQ(A a, B b), SEQ(A a, C c)) WHERE [k] WITHIN 9")
+    counted = [query.detect(table, threads=threads, jit=False).counters for threads in (1, 2, 3, 8)]
+    assert counted[0]["duplicates"] == 16
+    assert all(each == counted[0] for each in counted)
+
+
+def test_what_cannot_be_split_says_why():
+    schema = declare({"*": {"k": "text", "m": "text"}})
+
+    def reason(text: str) -> str | None:
+        return why_not(Harness(text, schema).start().graph)
+
+    assert reason("EVENT SEQ(A a, B b) WHERE [k] WITHIN 9") is None
+    assert "no key" in str(reason("EVENT SEQ(A a, B b) WITHIN 9"))
+    assert "matches" in str(reason("QUERY p EVENT SEQ(A a, B b) WHERE [k] WITHIN 9; EVENT SEQ(p x, C c) WITHIN 9"))
+    assert "different keys" in str(reason("EVENT SEQ(A a, A b, C c) WHERE a.k = b.m AND b.m = c.k WITHIN 9"))
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2", 10**9])
+def test_no_number_of_threads_is_refused(threads):
+    with pytest.raises(TocsinError, match="is no number of threads"):
+        tocsin.query("EVENT A a").detect([], threads=threads)
+
+
+# --- the pieces ----------------------------------------------------------------------------------------------------
+
+
+def test_equal_texts_have_equal_numbers_whatever_their_length():
+    draw = random.Random(3)
+    for _ in range(examples(300, least=20)):
+        lengths = (0, 1, 7, 8, 9, 15, 16, 17, 24, 25, 254, 255, 256, 300)
+        count = draw.choice((1, 900))
+        pool = ["".join(draw.choice("ab\0é") for _ in range(draw.choice(lengths))) for _ in range(count)]
+        texts = [draw.choice([*pool, None]) for _ in range(draw.choice((0, 1, 1500)))]
+        array = pa.array(texts, draw.choice(LAYOUTS[:3])).slice(draw.randrange(len(texts) + 1))
+        rows = np.flatnonzero([draw.random() < 0.5 for _ in range(len(array))]) if draw.random() < 0.5 else None
+        numbers = TextNumbers()
+        numbers.number(pa.array(["seen before"]))
+        found = numbers.number(array, rows)
+        known = numbers.texts()
+        assert len(set(known)) == len(known)
+        given = array.to_pylist() if rows is None else [array[int(row)].as_py() for row in rows]
+        assert [None if number < 0 else known[number] for number in found] == given
+
+
+def test_a_column_is_numbered_by_many_threads_as_by_one():
+    column = pa.chunked_array([pa.array([str(at % 7) for at in range(40)]), pa.array([None, "x", "3"])])
+    with ThreadTeam(3) as workers:
+        names, codes = numbered_column(column, workers=workers)
+    assert [None if code < 0 else names[code] for code in codes] == column.to_pylist()
+    assert RowTypes.of(column).occurring() == ["0", "1", "2", "3", "4", "5", "6", "x"]
+
+
+def test_offsets_that_lie_and_texts_that_are_none_are_refused():
+    offsets = np.array([0, 2, 4], np.int32)
+    broken = pa.StringArray.from_buffers(2, pa.py_buffer(offsets), pa.py_buffer(b"abcd"))
+    offsets[2] = 9  # the buffer is the same memory
+    with pytest.raises(InputError, match="offsets point outside"):
+        TextNumbers().number(broken)
+    odd = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xff\xfe"))
+    numbers = TextNumbers()
+    numbers.number(odd)
+    with pytest.raises(InputError, match="not valid UTF-8"):
+        numbers.texts()
+
+
+def test_an_error_of_one_thread_is_the_error_of_all():
+    def fails(at: int) -> int:
+        if at % 2:
+            raise ValueError(f"piece {at}")
+        return at
+
+    with ThreadTeam(2) as workers, pytest.raises(ValueError, match="piece 1"):
+        workers.all([lambda at=at: fails(at) for at in range(6)])
+
+
+def test_matches_are_counted_before_a_table_is_made():
+    made = []
+    found = tocsin.Matches(lambda: made.append(1) or [pa.table({"query": ["q"] * 3})], count=3)
+    assert len(found) == 3
+    assert not made
+    assert found.table().num_rows == 3
+    assert len(pickle.loads(pickle.dumps(found))) == 3
+    assert made == [1]
+
+
+INTERRUPTED = """
+import sys, time
+import numpy as np, pyarrow as pa, tocsin
+count = 3_000_000
+draw = np.random.default_rng(1)
+table = pa.table({
+    "type": pa.DictionaryArray.from_arrays(draw.integers(0, 2, count), ["A", "B"]),
+    "time": np.arange(count), "k": draw.integers(0, 50, count),
+})
+query = tocsin.query("EVENT SEQ(A a, B b, A c, B d) WHERE [k] AND a.k < 0 AND d.k > b.k WITHIN 4000")
+print("ready", flush=True)
+try:
+    query.detect(table, threads=2)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.jit
+def test_an_interrupt_stops_all_threads():
+    child = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(3)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert out in ("interrupted\n", "")  # a machine that is quick enough has found everything by then
