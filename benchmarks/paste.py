@@ -8,11 +8,14 @@ from pathlib import Path
 
 from benchmarks.report import text
 from benchmarks.spark.report import text as spark_text
+from benchmarks.table.report import text as table_text
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
 SPARK_RESULTS = ROOT / "benchmarks" / "results" / "spark.json"
 START, END = "<!-- bench:start -->", "<!-- bench:end -->"
+TABLE_RESULTS = ROOT / "benchmarks" / "results" / "table.json"
+TABLE = "<!-- bench-table:start -->", "<!-- bench-table:end -->"
 SPARK = "<!-- bench-spark:start -->", "<!-- bench-spark:end -->"
 NOTHING = "No results yet: `make bench` measures and fills this place."
 
@@ -32,7 +35,9 @@ def renewed(page: str) -> str:
     """The page with everything that was measured last."""
     page = pasted(page, text(json.loads(RESULTS.read_text())) if RESULTS.exists() else NOTHING)
     spark = spark_text(json.loads(SPARK_RESULTS.read_text())) if SPARK_RESULTS.exists() else NOTHING
-    return pasted(page, spark, *SPARK)
+    page = pasted(page, spark, *SPARK)
+    table = table_text(json.loads(TABLE_RESULTS.read_text())) if TABLE_RESULTS.exists() else NOTHING
+    return pasted(page, table, *TABLE)
 
 
 def main() -> int:

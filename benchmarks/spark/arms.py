@@ -70,8 +70,11 @@ OURS: dict[str, SparkArm] = {
     "tocsin-packed": partial(found, partial(ours.stream, direct=False), False),
     "identity-packed": partial(found, partial(ours.stream, direct=False), True),
 }
+# the same work, over a server of Spark Connect on this machine
+CONNECT_ARMS = {f"connect-{name.removeprefix('tocsin-')}": arm for name, arm in OURS.items() if "tocsin" in name}
 SPARK_ARMS: dict[str, SparkArm] = {
     **OURS,
+    **CONNECT_ARMS,
     **{f"selfjoin-{variant}": partial(joined, variant) for variant in selfjoin.VARIANTS},
 }
 
@@ -88,8 +91,8 @@ ARMS = (*SPARK_ARMS, *FLINK_ARMS)
 
 
 @contextlib.contextmanager
-def session() -> Iterator[Any]:
-    """A local Spark session as all arms on Spark get it."""
+def session(*, connect: bool = False) -> Iterator[Any]:
+    """A local Spark session as all arms on Spark get it; or a client of a local server with the same settings."""
     from pyspark.sql import SparkSession
 
     settings: dict[str, bool | float | int | str | None] = {
@@ -102,18 +105,22 @@ def session() -> Iterator[Any]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.streaming.checkpointFileManagerClass": FILES,
     }
-    spark = SparkSession.builder.master(f"local[{CORES}]").config(map=settings).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    local = f"local[{CORES}]"
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # a server does not know which Python its client has
+    builder = SparkSession.builder.config(map=settings)
+    spark = (builder.remote(local) if connect else builder.master(local)).getOrCreate()
+    if not connect:
+        spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark
     finally:
         spark.stop()
 
 
-def spark_runs(arm: SparkArm, job: Job, meter: Meter) -> list[dict[str, Any]]:
+def spark_runs(name: str, job: Job, meter: Meter) -> list[dict[str, Any]]:
     """One run to warm up and `job.repeat` more."""
-    with session() as spark:
-        work = arm(spark, job)
+    with session(connect=name in CONNECT_ARMS) as spark:
+        work = SPARK_ARMS[name](spark, job)
         return [timed(work, meter) for _ in range(1 + job.repeat)]
 
 
@@ -132,7 +139,7 @@ def arm_row(name: str, job: Job) -> dict[str, Any]:
     begin, loads = time.perf_counter(), [os.getloadavg()[0]]
     with Meter() as meter:
         if name in SPARK_ARMS:
-            runs = spark_runs(SPARK_ARMS[name], job, meter)
+            runs = spark_runs(name, job, meter)
         else:
             runs = flink.run(job.path, job.load.window, runs=1 + job.repeat, **FLINK_ARMS[name])
         whole = {"wall_s": time.perf_counter() - begin, "cpu_s": meter.cpu()}

@@ -5,9 +5,12 @@ The floor is what Spark itself costs: reading, the shuffle, the sort, the way of
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -56,8 +59,6 @@ def nothing(_: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBa
 
 def stream(spark: Any, path: str, load: Workload, buckets: int, *, idle: bool = False, direct: bool = True) -> Work:
     """A stream of files, as `detect` runs it by itself: the workers read them. Not `direct`: Spark does."""
-    from pyspark.sql import functions as sf
-
     from tocsin.spark.detect import prepare
     from tocsin.spark.stream import detect_stream
     from tocsin.spark.write import Sink, start
@@ -70,16 +71,22 @@ def stream(spark: Any, path: str, load: Workload, buckets: int, *, idle: bool = 
         job = ready.job.compiled()
         other = {"shard": Idle} if idle else {}
         result = detect_stream(ready.file_stream or ready.sent, job, ready.order, closing=True, **other)
-        found: list[tuple[int, int]] = []
-        folder = tempfile.mkdtemp()
+        folder = Path(tempfile.mkdtemp())
         try:
-            sink = Sink(lambda rows, _: found.append(summed(rows.where(sf.col("kind") == "match"))))
-            start(result, sink, checkpoint=folder, trigger={"availableNow": True}).awaitTermination()
+            sink = Sink(partial(note, str(folder / "sums")))
+            start(result, sink, checkpoint=str(folder / "state"), trigger={"availableNow": True}).awaitTermination()
+            found = [json.loads(line) for line in (folder / "sums").read_text().splitlines()]
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return sum(count for count, _ in found), sum(check for _, check in found)
 
     return work
+
+
+def note(path: str, rows: Any, _: int) -> None:
+    """Append count and checksum of a micro-batch to a file: over Spark Connect this runs in another process."""
+    with Path(path).open("a") as sums:
+        sums.write(json.dumps(summed(rows.where("kind = 'match'"))) + "\n")
 
 
 class Idle:

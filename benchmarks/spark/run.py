@@ -14,13 +14,13 @@ from typing import Any
 
 from benchmarks.run import processor
 from benchmarks.spark import flink, report
-from benchmarks.spark.arms import ARMS, OURS, Job, measured
+from benchmarks.spark.arms import ARMS, CONNECT_ARMS, OURS, Job, measured
 from benchmarks.spark.data import ROOT
 from benchmarks.workloads import WORKLOADS
 
 LOADS = ("W1-10kD", "W1-100")
 # the forms of each rival that were ever the fastest one; --only names any other
-USUAL = (*OURS, "selfjoin-plain", "selfjoin-binned", "flink-batch", "flink-streaming-1")
+USUAL = (*OURS, *CONNECT_ARMS, "selfjoin-plain", "selfjoin-binned", "flink-batch", "flink-streaming-1")
 RESULTS = ROOT / "benchmarks" / "results" / "spark.json"
 
 
