@@ -281,7 +281,11 @@ class Noting(BadRows):
 
 
 def followed(query: tocsin.Query, data: Torn, **options: Any) -> tuple[list[Row], list[str], dict[str, int]]:
-    """What comes out of a pipe: matches, complaints, counters."""
+    """What comes out of a pipe: matches in order of their ends, complaints, counters.
+
+    Matches that end with one event have no order: a state that is taken up when a new attribute is learnt (and where
+    that happens depends on the cuts) keeps events of one time in the order of their eids.
+    """
     bad = Noting("skip")
     stream, found = query.stream(jit=False, **options), []
 
@@ -290,8 +294,10 @@ def followed(query: tocsin.Query, data: Torn, **options: Any) -> tuple[list[Row]
         return True
 
     live.follow(stream, data, bad, emit)
+    shown = [plain({name: said(value) for name, value in match.items()}) for match in found]
+    assert [match["end"] for match in found] == sorted(match["end"] for match in found)
     return (
-        [plain({name: said(value) for name, value in match.items()}) for match in found],
+        sorted(shown, key=lambda match: (match["end"], repr(match))),
         sorted(bad.told),
         stream.counters,
     )
