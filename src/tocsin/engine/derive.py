@@ -47,7 +47,8 @@ def derive(block: Block, inline: Callable[[User], bool]) -> tuple[Block, tuple[D
             name = found.setdefault(key, Derived(f"${len(found)}", key)).name
             (leaf,) = leaves(expr)
             var = next(node.var for node in walk(expr) if isinstance(node, Col | Time) and node.var is not None)
-            column = Col(leaf, var, name, expr.kind, expr.scale, nullable=True)
+            before = any(isinstance(node, Col) and node.previous for node in walk(expr))
+            column = Col(leaf, var, name, expr.kind, expr.scale, nullable=True, previous=before)
             return _or_else(column, expr) if leaf in unions else column
         return _map(expr, rewritten)
 
@@ -89,6 +90,8 @@ def _can(expr: Bound, repeated: set[int]) -> bool:
         return False
     if any(isinstance(node, Time) and node.leaf in repeated for node in nodes):
         return False
+    if len({node.previous for node in nodes if isinstance(node, Col)}) > 1:  # it concerns two members
+        return False
     # two variables of one leaf are alternatives: a row fills only one of them
     return len({node.var for node in nodes if isinstance(node, Col | Time)} - {None}) == 1
 
@@ -97,7 +100,7 @@ def _anonymous(expr: Bound) -> Bound:
     """The expression with its leaf and variable left out, so that equal parts share a column."""
     match expr:
         case Col():
-            return replace(expr, leaf=0, var="")
+            return replace(expr, leaf=0, var="", previous=False)
         case Time():
             return replace(expr, leaf=0, var=None)
     return _map(expr, _anonymous)

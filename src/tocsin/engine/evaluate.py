@@ -14,6 +14,7 @@ from typing import Any
 from tocsin.engine import runtime
 from tocsin.engine.like import like
 from tocsin.functions import Function
+from tocsin.lang.syntax import DISTINCT, MEMBER
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User
 from tocsin.schema import Kind
 
@@ -227,9 +228,14 @@ def aggregate(agg: Agg, values: list[Any]) -> Any:
         return values[0] if values else None
     if agg.function == "last":
         return values[-1] if values else None
+    if agg.function == MEMBER:
+        at = agg.place - 1 if agg.place > 0 else len(values) + agg.place
+        return values[at] if 0 <= at < len(values) else None
     known = [value for value in values if value is not None]
     if agg.function == "count":
         return len(known)
+    if agg.function == DISTINCT:
+        return len({value for value in known if value == value}) + any(value != value for value in known)
     if not known:
         return None
     if agg.function in ("min", "max"):

@@ -13,6 +13,8 @@ from decimal import Decimal
 from tocsin.errors import Problem
 from tocsin.lang.cursor import Cursor, GiveUpError, shown, similar
 from tocsin.lang.syntax import (
+    DISTINCT,
+    MEMBER,
     Attr,
     Between,
     Binary,
@@ -52,6 +54,7 @@ CASTS = {
 }
 CASE_WORDS = ("WHEN", "THEN", "ELSE", "END")
 INFIX_WORDS = ("AND", "OR", "IN", "BETWEEN", "LIKE", "IS", "NOT")
+VALUES = ("name", "quoted", "number", "text")  # kinds of tokens with which a value begins
 MOST_COPIES = 20_000  # nodes that CASE x WHEN ... may add by repeating x
 
 
@@ -247,9 +250,28 @@ class ExpressionReader(Cursor):
         parts = [self.name("a name")]
         while self.accept_op("."):
             parts.append(self.any_word("an attribute name"))
+        if self.is_op("["):
+            return self._member(".".join(parts), start)
         if len(parts) == 1:
             return Name(parts[0], span=start.span)
         return Attr(".".join(parts[:-1]), parts[-1], span=self.since(start))
+
+    def _member(self, variable: str, start: Token) -> Expr:
+        """`b[2].v`, `b[-1].v`: an attribute of one member of a repetition."""
+        bracket = self.take()
+        negative = self.accept_op("-")
+        token = self.take()
+        if token.kind != "number" or not isinstance(token.value, int):
+            hint = f"{variable}[1].x is of the first member, {variable}[-1].x of the last"
+            raise self.fault(f"expected the number of a member, found {shown(token)}", token, hint=hint)
+        self.expect_op("]", "after the number of a member")
+        number = Literal(-token.value if negative else token.value, span=token.span)
+        if token.value == 0:
+            hint = f"members are counted from {variable}[1], and from the end by {variable}[-1]"
+            self.note(Problem("there is no member 0", self.since(bracket), hint=hint))
+        self.expect_op(".", f"and an attribute after {variable}[{number.value}]")
+        attr = Attr(variable, self.any_word("an attribute name"), span=self.since(start))
+        return Call(MEMBER, (attr, number), span=self.since(start))
 
     def _call(self) -> Expr:
         start = self.token
@@ -262,8 +284,16 @@ class ExpressionReader(Cursor):
             raise self.fault(
                 "* cannot be counted", hint="count(b) counts the events that the repeated variable b holds"
             )
+        function = start.text.lower()
+        if function == "count" and self._at_distinct():
+            self.take()
+            function = DISTINCT
         args = self._nested_list(start, None)
-        return Call(start.text.lower(), args, span=self.since(start))
+        return Call(function, args, span=self.since(start))
+
+    def _at_distinct(self) -> bool:
+        """Whether DISTINCT stands before a value; by itself, before a dot or a bracket it is a name."""
+        return self.token.kind == "name" and self.token.word == "DISTINCT" and self.peek().kind in VALUES
 
     def _nested_list(self, opening: Token, empty: str | None) -> tuple[Expr, ...]:
         before = len(self.problems)

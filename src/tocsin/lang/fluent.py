@@ -27,6 +27,9 @@ from tocsin.events import ANY
 from tocsin.lang.parser import parse, parse_duration, parse_expr, parse_order
 from tocsin.lang.printer import print_expr, print_pattern, print_query
 from tocsin.lang.syntax import (
+    DISTINCT,
+    MEMBER,
+    PREV,
     UNITS,
     And,
     Attr,
@@ -190,9 +193,33 @@ class FluentVariable(FluentExpr):
             raise AttributeError(name)
         return self[name]
 
+    def __getitem__(self, name: str | int) -> FluentExpr:
+        """An attribute by its name; or a member of a repetition by its number: `col.b[1].v`, `col.b[-1]["v"]`."""
+        assert isinstance(self.node, Name)
+        if isinstance(name, int):
+            return FluentMember(self.node.name, name)
+        return FluentExpr(Attr(self.node.name, _named(name)))
+
+
+class FluentMember(FluentExpr):
+    """One member of a repetition, counted from 1, or from the end by -1; its attributes are values."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, variable: str, number: int) -> None:
+        if number == 0:
+            raise TocsinError("there is no member 0", hint="members are counted from 1, and from the end by -1")
+        super().__init__(Name(variable))
+        self.number = number
+
+    def __getattr__(self, name: str) -> FluentExpr:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
     def __getitem__(self, name: str) -> FluentExpr:
         assert isinstance(self.node, Name)
-        return FluentExpr(Attr(self.node.name, _named(name)))
+        return FluentExpr(Call(MEMBER, (Attr(self.node.name, _named(name)), Literal(self.number))))
 
 
 class _Columns:
@@ -238,6 +265,16 @@ def call(function: str, *args: Value) -> FluentExpr:
 
 def count(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("count", what)
+
+
+def count_distinct(what: str | FluentExpr) -> FluentExpr:
+    """`count(distinct b.x)`: how many values that differ."""
+    return _aggregate(DISTINCT, what)
+
+
+def prev(what: str | FluentExpr) -> FluentExpr:
+    """`prev(b.x)`: of the member before. A condition with it must be TRUE for every member but the first."""
+    return _aggregate(PREV, what)
 
 
 def sum_(what: str | FluentExpr) -> FluentExpr:

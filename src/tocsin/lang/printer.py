@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from tocsin.lang import syntax
 from tocsin.lang.expressions import COMPARISON, OPERAND, PRECEDENCE
 from tocsin.lang.syntax import (
     And,
@@ -197,6 +198,10 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return _name(name), ATOM
         case Attr(variable, name):
             return f"{_dotted(variable)}.{_word(name)}", ATOM
+        case Call(syntax.MEMBER, (Attr(variable, name), Literal(number))):
+            return f"{_dotted(variable)}[{number}].{_word(name)}", ATOM
+        case Call(syntax.DISTINCT, args):
+            return f"count(distinct {_exprs(args)})", ATOM
         case Call(function, args):
             called = "end" if function == "end" else _name(function)
             return f"{called}({_exprs(args)})", ATOM

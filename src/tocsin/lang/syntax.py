@@ -143,7 +143,10 @@ Expr: TypeAlias = (
     "Literal | Duration | Name | Attr | Unary | Binary | In | Between | Like | IsNull | CaseWhen | Call | Same"
 )
 
-AGGREGATES = ("count", "sum", "avg", "min", "max", "first", "last")
+MEMBER = "[]"  # `b[2].v` is Call(MEMBER, (b.v, 2)): the second member, from the end if the number is negative
+DISTINCT = "count distinct"  # `count(distinct b.v)`: how many values that differ
+AGGREGATES = ("count", "sum", "avg", "min", "max", "first", "last", MEMBER, DISTINCT)
+PREV = "prev"  # `prev(b.v)`: of the member before; a conjunct with it is asked of the set
 
 # --- patterns ----------------------------------------------------------------------------------------------------
 

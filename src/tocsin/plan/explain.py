@@ -201,14 +201,21 @@ def _expr(expr: Bound, names: dict[int, str], least: int = 0) -> str:
     match expr:
         case Lit():
             return _literal(expr)
-        case Col(_, var, attr):
-            return f"type({var})" if attr == TYPE else f"{var}.{attr}"
+        case Col(_, var, attr, previous=previous):
+            text = f"type({var})" if attr == TYPE else f"{var}.{attr}"
+            return f"prev({text})" if previous else text
         case Time(leaf, which, var):
             return f"{which}({var or names[leaf]})"
         case Reach(ids, which):
             return f"{'last' if which == 'end' else 'first'} {which}({', '.join(names[id] for id in ids)})"
         case Ref(_, var):
             return var
+        case Agg("steps", _, arg) if arg is not None:
+            return _expr(arg, names, least)
+        case Agg("[]", leaf, arg, place=place) if isinstance(arg, Col):
+            return f"{names[leaf]}[{place}].{arg.attr}"
+        case Agg("count distinct", _, arg) if arg is not None:
+            return f"count(distinct {_expr(arg, names)})"
         case Agg(function, leaf, arg):
             return f"{function}({names[leaf] if arg is None else _expr(arg, names)})"
         case User(name, args):

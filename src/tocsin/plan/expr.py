@@ -28,7 +28,10 @@ class Lit:
 
 @dataclass(frozen=True, slots=True)
 class Col:
-    """`var.attr`. In a leaf with several alternatives it is null when another alternative is bound."""
+    """`var.attr`. In a leaf with several alternatives it is null when another alternative is bound.
+
+    `previous`: of the member before, in a condition that is asked of each step between two members.
+    """
 
     leaf: int
     var: str
@@ -36,6 +39,7 @@ class Col:
     kind: Kind
     scale: int = 0
     nullable: bool = True
+    previous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,11 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Agg:
-    """An aggregate over the members of a repeated leaf. `arg` uses that leaf only; None for count(b)."""
+    """An aggregate over the members of a repeated leaf. `arg` uses that leaf only; None for count(b).
+
+    `[]` is the value of one member, whose `place` is counted from 1, or from the end by -1. `steps` is TRUE if `arg` is
+    TRUE for every member but the first; there it may use fixed leaves, too, and `previous` columns.
+    """
 
     function: str
     leaf: int
@@ -86,6 +94,7 @@ class Agg:
     kind: Kind
     scale: int = 0
     nullable: bool = True
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)

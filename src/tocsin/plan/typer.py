@@ -6,13 +6,16 @@ A wrong operand is reported and replaced by NULL, so that the rest of the expres
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from tocsin.events import ANY
 from tocsin.functions import Function
 from tocsin.lang.syntax import (
     AGGREGATES,
+    DISTINCT,
+    MEMBER,
+    PREV,
     Attr,
     Between,
     Binary,
@@ -35,11 +38,12 @@ from tocsin.plan import kinds
 from tocsin.plan.calls import BUILT_IN, call
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, leaves
 from tocsin.plan.expr import walk as walk_bound
-from tocsin.plan.fold import NULL, fold, is_null, tested
+from tocsin.plan.fold import FALSE, NULL, TRUE, fold, is_null, tested
 from tocsin.plan.kinds import KindError, article, kind_of, settled, unified
 from tocsin.plan.problems import Problems, listed, suggestion
 from tocsin.schema import EID, OWN, TYPE, Field, Kind, Schema
 
+COUNTS = ("count", DISTINCT)  # never null
 LARGEST = 50_000  # nodes of one expression
 
 
@@ -112,12 +116,31 @@ class Typer:
         self.names = names
         self.problems = problems
         self.shows = shows
+        self._stepping = False  # inside a condition that is asked of the steps between members
 
     def condition(self, expr: Expr) -> Bound:
         """A folded predicate."""
         if self._too_large(expr):
             return NULL
+        if steps := self._steps_of(expr):
+            return self._stepwise(expr, steps)
         return tested(fold(self._truth(expr, "a condition")))
+
+    def _steps_of(self, expr: Expr) -> list[Call]:
+        """The calls of prev() in a condition, unless the user has a function of that name."""
+        calls = (node for node in walk(expr) if isinstance(node, Call) and node.function == PREV)
+        return [] if PREV in self.functions else list(calls)
+
+    def _stepwise(self, expr: Expr, steps: list[Call]) -> Bound:
+        """A condition with prev(): it is asked of the set, of every member but the first."""
+        over = {var for step in steps for var in variables(step)}
+        seen = self.names.get(next(iter(over))) if len(over) == 1 else None
+        self._stepping = True
+        bound = fold(self._truth(expr, "a condition"))
+        self._stepping = False
+        if seen is None or bound == TRUE:
+            return tested(bound)  # of another branch of an OR, where its values are null; or refused
+        return Agg("steps", seen.leaf, FALSE if is_null(bound) else bound, Kind.BOOL, nullable=False)
 
     def value(self, expr: Expr) -> Bound:
         """A folded value, as SELECT wants it."""
@@ -303,6 +326,10 @@ class Typer:
             return self._endpoint(name, args)
         if name in ("type", "eid"):
             return self._own(name, args)
+        if name == PREV and PREV not in self.functions:
+            return self._previous(args)
+        if name == MEMBER:
+            return self._member(args)
         if name in AGGREGATES:
             return self._aggregate(name, args)
         if name not in BUILT_IN and name not in self.functions:
@@ -357,7 +384,43 @@ class Typer:
             return Col(seen.leaf, var, EID, Kind.TEXT, nullable=seen.optional) if self.shows else NULL
         return Col(seen.leaf, var, EID, kind, nullable=seen.optional)
 
+    def _previous(self, args: tuple[Expr, ...]) -> Bound:
+        """prev(b.v), of the member before."""
+        if len(args) != 1 or not isinstance(args[0], Attr):
+            raise KindError("prev takes an attribute of a repeated variable", hint="prev(b.v)")
+        if not self._stepping:
+            raise KindError(
+                "prev stands in a condition, outside aggregates",
+                detail="the condition must be TRUE for every member but the first",
+                hint=f"write it in WHERE, or use {args[0].var}[1].{args[0].name} for one member",
+            )
+        seen = self.names.get(args[0].var)
+        if seen is not None and not seen.repeated:
+            raise KindError(
+                f"prev needs a repeated variable, {args[0].var} is one event",
+                hint=f"{seen.type or 'ANY'}+ {args[0].var}",
+            )
+        column = self.column(args[0].var, args[0].name, args[0].span)
+        return replace(column, previous=True) if isinstance(column, Col) else column
+
+    def _member(self, args: tuple[Expr, ...]) -> Bound:
+        """b[2].v: of one member."""
+        number = args[1].value if len(args) == 2 and isinstance(args[1], Literal) else None
+        if not isinstance(number, int) or number == 0:
+            raise KindError("there is no such member", hint="members are counted from b[1], and from the end by b[-1]")
+        if number in (1, -1):
+            return self._aggregate("first" if number == 1 else "last", args[:1])
+        found = self._aggregate(MEMBER, args[:1])
+        return replace(found, place=number) if isinstance(found, Agg) else found
+
     def _aggregate(self, name: str, args: tuple[Expr, ...]) -> Bound:
+        stepping, self._stepping = self._stepping, False  # inside an aggregate there is no member before
+        try:
+            return self._over_members(name, args)
+        finally:
+            self._stepping = stepping
+
+    def _over_members(self, name: str, args: tuple[Expr, ...]) -> Bound:
         if len(args) != 1:
             raise KindError(f"{name} takes one argument, not {len(args)}", hint=f"{name}(b.x) over a repetition b")
         arg = args[0]
@@ -373,7 +436,7 @@ class Typer:
             return NULL  # reported as an unknown variable already
         seen = self.names[over[0]]
         if seen is None:
-            return Lit(0, Kind.INT) if name == "count" else NULL
+            return Lit(0, Kind.INT) if name in COUNTS else NULL
         if not seen.repeated:
             raise KindError(f"{name} needs a repeated variable, {over[0]} is one event", hint=f"{seen.type}+ {over[0]}")
         if isinstance(arg, Name):
@@ -386,8 +449,8 @@ class Typer:
                 f"{name} cannot run over an aggregate", hint="start(b) and end(b) are over the whole repetition too"
             )
         if is_null(value):
-            return Lit(0, Kind.INT) if name == "count" else NULL
-        if name == "count":
+            return Lit(0, Kind.INT) if name in COUNTS else NULL
+        if name in COUNTS:
             return Agg(name, seen.leaf, value, Kind.INT, nullable=False)
         if name in ("sum", "avg") and value.kind not in kinds.NUMBERS:
             raise KindError(f"{name} needs numbers, not {article(value.kind)}")
@@ -396,7 +459,7 @@ class Typer:
         if name == "avg":
             return Agg(name, seen.leaf, value, Kind.FLOAT)
         kind = Kind.INT if name == "sum" and value.kind is Kind.TIME else value.kind
-        return Agg(name, seen.leaf, value, kind, value.scale, nullable=name == "sum" or value.nullable)
+        return Agg(name, seen.leaf, value, kind, value.scale, nullable=name in ("sum", MEMBER) or value.nullable)
 
 
 def unknown_attribute(

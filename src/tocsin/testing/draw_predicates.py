@@ -7,6 +7,9 @@ from decimal import Decimal
 from random import Random
 
 from tocsin.lang.syntax import (
+    DISTINCT,
+    MEMBER,
+    PREV,
     Attr,
     Between,
     Binary,
@@ -202,6 +205,8 @@ class Words:
             return Call("type", (Name(var.name),)) if self.random.random() < 0.5 else Attr(var.name, "type")
         names = {"int": ("v", "v", "id", "x"), "float": ("w",), "text": ("s",), "bool": ("ok",)}[kind]
         name = self.random.choice(names)
+        if var.repeated and self.random.random() < 0.2:
+            return Call(PREV, (Attr(var.name, name),))
         return Attr(var.name, "d" if name == "w" and self.random.random() < 0.15 else name)
 
     def literal(self, kind: str) -> Expr:
@@ -229,13 +234,21 @@ class Words:
                 options: list[Expr] = [Call(name, (inner,)) for name in ("count", "sum", "min", "max", "first", "last")]
                 options += [Call("count", (Name(b),))] * 3 + [Call(pick(("start", "end")), (Name(b),))]
                 options.append(Call("sum", (Binary("*", Attr(b, "v"), number(2)),)))
+                options += [Call(DISTINCT, (Attr(b, pick(("v", "s", "w"))),)), self.member(b, pick(("v", "id", "x")))]
                 return pick(options)
             case "float":
+                if self.random.random() < 0.1:
+                    return self.member(b, "w")
                 name = pick(("sum", "avg", "min", "max", "first", "last", "avg"))
                 return Call(name, (Attr(b, "v" if name == "avg" and self.random.random() < 0.5 else "w"),))
             case "text":
+                if self.random.random() < 0.1:
+                    return self.member(b, "s")
                 return Call(pick(("min", "max", "first", "last")), (Attr(b, "s"),))
         return Call(pick(("first", "last")), (Attr(b, "ok"),))
+
+    def member(self, var: str, attr: str) -> Expr:
+        return Call(MEMBER, (Attr(var, attr), Literal(self.random.choice((1, 2, 3, -1, -2)))))
 
     def made_int(self, depth: int) -> Expr:
         value, pick = self.value, self.random.random()

@@ -12,12 +12,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from tocsin.errors import TocsinError
 from tocsin.events import Event, Value
 from tocsin.lang.syntax import (
     AGGREGATES,
+    DISTINCT,
+    MEMBER,
+    PREV,
     UNITS,
     Attr,
     Between,
@@ -58,8 +62,27 @@ class OracleEvaluator:
     attributes: frozenset[str] = frozenset()  # that the events have: others may mean what each event has of its own
 
     def true(self, expr: Expr, bound: Bound) -> bool:
-        """Only TRUE passes a predicate."""
-        return self.value(expr, bound) is True
+        """Only TRUE passes a predicate. One with prev() is asked of every member but the first, with the one before."""
+        var = self.stepped(expr)
+        members = bound.get(var) if var is not None else None
+        if var is None or members is None:
+            return self.value(expr, bound) is True
+        if not isinstance(members, tuple):
+            raise UndefinedError(f"prev needs a repeated variable, {var} is one event")
+        return all(
+            self.value(expr, {**bound, var: member, f"prev {var}": before}) is True
+            for before, member in pairwise(members)
+        )
+
+    def stepped(self, expr: Expr) -> str | None:
+        """The variable whose members a predicate compares with the member before."""
+        if PREV in self.functions:
+            return None
+        calls = [node for node in walk(expr) if isinstance(node, Call) and node.function == PREV]
+        over = frozenset().union(*(variables(call) for call in calls))
+        if len(over) > 1 or any(len(call.args) != 1 or not isinstance(call.args[0], Attr) for call in calls):
+            raise UndefinedError("prev takes an attribute of one repeated variable")
+        return min(over, default=None)
 
     def plain(self, expr: Expr, bound: Bound) -> Value:
         """The value as a result column shows it."""
@@ -88,6 +111,13 @@ class OracleEvaluator:
                 return identity(op, one(left, bound), one(right, bound))
             case Binary(op, left, right):
                 return binary(op, self.value(left, bound), self.value(right, bound))
+            case Call("prev", (Attr(var, attr),)) if PREV not in self.functions:
+                if var in bound and f"prev {var}" not in bound:
+                    raise UndefinedError("prev stands in a condition, outside aggregates")
+                event = one(f"prev {var}", bound)
+                return None if event is None else event.attrs.get(attr)
+            case Call("[]", (arg, Literal(int() as number))):
+                return self.member(arg, number, bound)
             case Call(function, args) if function in AGGREGATES:
                 return self.aggregate(function, args, bound)
             case Call("start" | "end" | "type" | "eid" as which, (Name(var),)):
@@ -134,7 +164,23 @@ class OracleEvaluator:
             if function != "count":
                 raise UndefinedError(f"{function} needs an attribute", hint=f"{function}({var}.name)")
             return len(members)
-        return aggregated(function, [self.value(args[0], {**bound, var: member}) for member in members])
+        return aggregated(function, self.of_members(args[0], var, members, bound))
+
+    def of_members(self, arg: Expr, var: str, members: tuple[Event, ...], bound: Bound) -> list[Value]:
+        rest = {name: value for name, value in bound.items() if name != f"prev {var}"}
+        return [self.value(arg, {**rest, var: member}) for member in members]
+
+    def member(self, arg: Expr, number: int, bound: Bound) -> Value:
+        """b[2].v: of one member in canonical order, from the end if the number is negative; null if there is none."""
+        if number == 0:
+            raise UndefinedError("there is no member 0")
+        var = repeated_variable(MEMBER, arg, bound)
+        members = bound.get(var, ())
+        if not isinstance(members, tuple):
+            raise UndefinedError(f"{var}[{number}] is asked of the finished set, not of a single member")
+        values = self.of_members(arg, var, members, bound)
+        at = number - 1 if number > 0 else len(values) + number
+        return values[at] if 0 <= at < len(values) else None
 
     def call(self, function: str, args: list[Value]) -> Value:
         if function == "coalesce":
@@ -398,6 +444,8 @@ def aggregated(function: str, values: Sequence[Value]) -> Value:
     known: list[Any] = [to_float(v) if isinstance(v, Fraction) else v for v in values if v is not None]
     if function == "count":
         return len(known)
+    if function == DISTINCT:  # NaN is one value, whatever it is compared with
+        return len({v for v in known if not nan(v)}) + any(nan(v) for v in known)
     if not known:
         return None
     if function in ("min", "max"):

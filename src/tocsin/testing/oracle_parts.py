@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from tocsin.events import ANY
 from tocsin.lang.syntax import (
+    PREV,
     And,
     Attr,
     Binary,
@@ -500,6 +501,8 @@ def by_member(
     once: list[Expr] = []
     membership: dict[str, list[Expr]] = {var: [] for var in repeated}
     for conjunct in mine:
+        if stepped_variables(conjunct.expr) & own.fixed:
+            raise UndefinedError("prev needs a repeated variable")
         of_members = bare_variables(conjunct.expr) & own.repeated
         beside_a_set = bool(of_members) and bool(set_variables(conjunct.expr) & repeated)
         if len(of_members) > 1 or of_members & above.repeated or beside_a_set:
@@ -507,11 +510,17 @@ def by_member(
                 raise UndefinedError(
                     "a conjunct relates a repeated variable to an aggregate or to another repeated one"
                 )
-        elif of_members:
+        elif of_members and not stepped_variables(conjunct.expr):
             membership[next(iter(of_members))].append(conjunct.expr)
         else:
             once.append(conjunct.expr)
     return tuple(once), membership
+
+
+def stepped_variables(expr: Expr) -> frozenset[str]:
+    """The variables of prev() in a conjunct: it is asked of the set, and is no condition of membership."""
+    steps = (node for node in walk(expr) if isinstance(node, Call) and node.function == PREV)
+    return frozenset().union(*(variables(step) for step in steps))
 
 
 def check_declarations(chosen: Pattern, above: Above) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from tocsin.lang.syntax import DISTINCT, MEMBER
 from tocsin.plan.block import After, Before, Block, LastEnd, Scope, WindowHigh
+from tocsin.plan.expr import Agg
 
 
 def reaches_ahead(scope: Scope) -> bool:
     """A scope that is not closed when the last event of the match has come."""
     return isinstance(scope.high, WindowHigh | LastEnd)
+
+
+def looks_back(agg: Agg) -> bool:
+    """An aggregate that must find earlier members again: each stored event then has a word that says if it is one."""
+    return agg.function == DISTINCT or (agg.function == MEMBER and agg.place < 0)
 
 
 def scope_leaves(scope: Scope) -> set[int]:

@@ -336,7 +336,7 @@ class Intake:
             word, bit = divmod(kept.bit or 0, MASK_BITS)
             if kept.bit is not None:
                 absent.setdefault(word, 0)
-            if attr == "$alt":
+            if attr in ("$alt", "$member"):
                 self.emit(f"{self.source.kept(kept, 'place')} = {alternative}")
                 continue
             if var != leaf.alts[alternative].var:

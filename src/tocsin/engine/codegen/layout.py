@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tocsin.engine.codegen.block_facts import is_terminal, reaches_ahead
+from tocsin.engine.codegen.block_facts import is_terminal, looks_back, reaches_ahead
 from tocsin.engine.codegen.program import MASK_BITS, WITHDRAWN, Shape, Stored
 from tocsin.engine.derive import derive
 from tocsin.functions import Function
 from tocsin.plan.block import Block, Leaf, Plan, Scope
-from tocsin.plan.expr import Bound, Col, User, walk
+from tocsin.plan.expr import Agg, Bound, Col, User, walk
 from tocsin.plan.facts import is_filter, reach_of_block
 from tocsin.plan.rewrite import blocks_below
 from tocsin.schema import Kind
@@ -110,6 +110,8 @@ class Layout:
                 found[node.var, node.attr] = (node.kind, node.nullable)
         if len(leaf.alts) > 1:
             found["", "$alt"] = (Kind.INT, False)
+        if any(isinstance(node, Agg) and node.leaf == leaf.id and looks_back(node) for node in self.predicate_nodes()):
+            found["", "$member"] = (Kind.INT, False)
         return [(var, attr, kind, nullable) for (var, attr), (kind, nullable) in found.items()]
 
     def predicate_nodes(self) -> Iterator[Bound]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from tocsin.engine.codegen.block_facts import scope_leaves
+from tocsin.engine.codegen.block_facts import looks_back, scope_leaves
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
-from tocsin.engine.codegen.source import SourceText
+from tocsin.engine.codegen.source import NEVER_NULL, SourceText
+from tocsin.lang import syntax
+from tocsin.lang.syntax import DISTINCT, MEMBER
 from tocsin.plan.block import Block, Leaf
-from tocsin.plan.expr import Agg, bare_leaves, leaves
+from tocsin.plan.expr import Agg, Bound, bare_leaves, leaves
 from tocsin.schema import Kind
 
 
@@ -69,8 +71,15 @@ class MemberSets:
         self.emit(
             f"i_{id}, b_{id} = between(H, {self.layout.words}, D[4 * d_{id} + 1], D[4 * d_{id} + 2], lo_{id}, hi_{id})"
         )
+        mark = self._mark_of(id)
+        if mark:
+            self.emit(f"y_{id} = i_{id}")
+        if any(agg.function == "steps" for agg in aggs):
+            self.emit(f"ip_{id} = -1")
         self.source.loop(id, f"b_{id}")
         self.source.member = id
+        if mark:
+            self.emit(f"{mark} = 0")
         tests = [f"{self.source.word(id, 1)} != excl"]
         if self.layout.shape.intervals:
             tests.append(f"{self.source.word(id, self.layout.row_start)} >= lo_{id}")
@@ -83,6 +92,10 @@ class MemberSets:
         self.emit(f"re_{id} = max(re_{id}, {self.source.word(id, 0)})")
         for agg in aggs:
             self._aggregate_step(agg)
+        if mark:
+            self.emit(f"{mark} = 1")
+        if any(agg.function == "steps" for agg in aggs):
+            self.emit(f"ip_{id} = i_{id}")
         if root:
             self._write_member(id)
         self.source.member = None
@@ -92,6 +105,11 @@ class MemberSets:
             self.emit(f"    OUT[(write - 1) * {self.layout.width} + {column + 1}] = n_{id}")
         for agg in aggs:
             self._aggregate_end(agg)
+
+    def _mark_of(self, id: int) -> str:
+        """The word of a stored event that says if it is a member of the set at hand; empty if nobody asks."""
+        kept = self.layout.stored[id].get(("", "$member"))
+        return "" if kept is None else self.source.kept(kept, f"i_{id}")
 
     def _write_member(self, id: int) -> None:
         self.emit("if write != 0:")
@@ -110,12 +128,15 @@ class MemberSets:
     def _aggregate_start(self, agg: Agg) -> None:
         number, real = self.source.aggs[agg], agg.arg is not None and agg.arg.kind is Kind.FLOAT
         zero = "0.0" if real else "0"
-        if agg.function == "count":
+        if agg.function in ("count", DISTINCT):
             self.emit(f"g{number} = 0")
+            return
+        if agg.function == "steps":
+            self.emit(f"g{number} = True")
             return
         self.emit(f"x{number} = {zero}")
         self.emit(f"m{number} = 0")
-        if agg.function in ("first", "last"):
+        if agg.function in ("first", "last", MEMBER):
             self.emit(f"k{number} = False")
         elif not real:
             self.emit(f"w{number} = 0")
@@ -125,8 +146,18 @@ class MemberSets:
         if agg.arg is None:
             self.emit(f"g{number} += 1")
             return
+        if agg.function == "steps":
+            self._step(agg, agg.arg)
+            return
+        if looks_back(agg) and agg.function == MEMBER:
+            self.emit(f"m{number} += 1")
+            return
         value, known = self.source.scribe.value(agg.arg)
         real = agg.arg.kind is Kind.FLOAT
+        if agg.function == MEMBER:
+            self.lines(f"m{number} += 1", f"if m{number} == {agg.place}:", f"    x{number} = {value}")
+            self.emit(f"    k{number} = {known or 'True'}")
+            return
         if agg.function in ("first", "last"):
             first = f"m{number} == 0" if agg.function == "first" else "True"
             self.emit(f"if {first}:")
@@ -139,6 +170,8 @@ class MemberSets:
             match agg.function:
                 case "count":
                     self.emit(f"g{number} += 1")
+                case syntax.DISTINCT:
+                    self._if_new(agg, agg.arg, value)
                 case "sum" | "avg" if real:
                     self.emit(f"x{number} += {value}")
                     self.emit(f"m{number} += 1")
@@ -154,11 +187,50 @@ class MemberSets:
                     self.emit(f"    x{number} = {value}")
                     self.emit(f"m{number} += 1")
 
+    def _step(self, agg: Agg, condition: Bound) -> None:
+        """Ask a condition of two members that follow on each other."""
+        number = self.source.aggs[agg]
+        self.emit(f"if g{number} and ip_{agg.leaf} >= 0:")
+        with self.source.writer.indented():
+            self.emit(f"g{number} = False")
+            self.emit(f"if {self.source.scribe.true(condition) or 'True'}:")
+            self.emit(f"    g{number} = True")
+
+    def _if_new(self, agg: Agg, arg: Bound, value: str) -> None:
+        """Count a value that no earlier member has: those are asked again, one by one."""
+        id, number = agg.leaf, self.source.aggs[agg]
+        self.lines(f"v{number} = {value}", f"h{number} = i_{id}", f"i_{id} = y_{id}", f"found{number} = False")
+        self.emit(f"while i_{id} < h{number} and not found{number}:")
+        with self.source.writer.indented():
+            self.emit(f"if {self._mark_of(id)} != 0:")
+            with self.source.writer.indented():
+                other, known = self.source.scribe.value(arg)
+                self.emit(f"o{number} = {other}")
+                nan = f" or (o{number} != o{number} and v{number} != v{number})" if arg.kind is Kind.FLOAT else ""
+                self.emit(f"if ({known or 'True'}) and (o{number} == v{number}{nan}):")
+                self.emit(f"    found{number} = True")
+            self.emit(f"i_{id} += 1")
+        self.lines(f"i_{id} = h{number}", f"if not found{number}:", f"    g{number} += 1")
+
+    def _from_the_end(self, agg: Agg, arg: Bound) -> None:
+        """The value of a member counted from the last one."""
+        id, number = agg.leaf, self.source.aggs[agg]
+        self.emit(f"if m{number} >= {-agg.place}:")
+        with self.source.writer.indented():
+            self.lines(f"i_{id} = b_{id}", f"m{number} = {-agg.place}", f"while m{number} > 0:")
+            self.lines(f"    i_{id} -= 1", f"    if {self._mark_of(id)} != 0:", f"        m{number} -= 1")
+            self.source.member = id
+            value, known = self.source.scribe.value(arg)
+            self.source.member = None
+            self.lines(f"x{number} = {value}", f"k{number} = {known or 'True'}")
+
     def _aggregate_end(self, agg: Agg) -> None:
         number = self.source.aggs[agg]
-        if agg.function == "count":
+        if agg.function in NEVER_NULL:
             return
-        if agg.function in ("first", "last"):
+        if looks_back(agg) and agg.arg is not None:
+            self._from_the_end(agg, agg.arg)
+        if agg.function in ("first", "last", MEMBER):
             self.emit(f"g{number} = x{number}")
             self.emit(f"gk{number} = k{number}")
             return

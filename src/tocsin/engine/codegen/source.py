@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.program import MASK_BITS, WHOLE, Stored
 from tocsin.engine.expressions import Literals, Names, Scribe, Valued, Writer, both
+from tocsin.lang.syntax import DISTINCT
 from tocsin.plan.expr import Agg, Bound, Col, Op, Reach, Ref, Time, User
 from tocsin.schema import Kind
+
+NEVER_NULL = ("count", DISTINCT, "steps")
 
 
 class SourceText(Names):
@@ -35,7 +38,8 @@ class SourceText(Names):
         if self.batch == col.leaf:
             return f"c{self.layout.columns[col.attr][0]}[i]", self.are_given([col.attr])
         kept = self.layout.stored[col.leaf][col.var, col.attr]
-        return self.kept(kept, f"i_{col.leaf}"), self._is_known(kept, col.leaf)
+        place = f"{'ip' if col.previous else 'i'}_{col.leaf}"
+        return self.kept(kept, place), self._is_known(kept, place)
 
     def are_given(self, attrs: Iterable[str]) -> str:
         """The condition that a row of the batch has all of some attributes; empty if every row has them."""
@@ -48,13 +52,13 @@ class SourceText(Names):
         block = self.layout.marks.index(name)
         return f"marks[{f'{block} * marked + ' if block else ''}i]"
 
-    def _is_known(self, kept: Stored, leaf: int) -> str:
+    def _is_known(self, kept: Stored, place: str) -> str:
         """The condition that an attribute of a stored event is not null; empty if it never is."""
         if kept.bit is None or (self.without_nulls and not kept.is_optional):
             return ""
         word, bit = divmod(kept.bit, MASK_BITS)
         asked = "1" if kept.is_optional else "nulls"
-        return f"({self.word(leaf, self.layout.row_nulls + word)} >> {bit}) & {asked} == 0"
+        return f"(H[{place} * {self.layout.words} + {self.layout.row_nulls + word}] >> {bit}) & {asked} == 0"
 
     def unpack(self) -> None:
         """The first lines of a function that is given the state as one tuple."""
@@ -101,7 +105,7 @@ class SourceText(Names):
 
     def aggregate(self, agg: Agg) -> Valued:
         number = self.aggs.setdefault(agg, len(self.aggs))
-        return f"g{number}", "" if agg.function == "count" else f"gk{number}"
+        return f"g{number}", "" if agg.function in NEVER_NULL else f"gk{number}"
 
     def foreign(self, expr: Op | User, args: list[Valued]) -> Valued:
         """A call that leaves the kernel's two kinds of value: compiled in, or only in the plain body."""
