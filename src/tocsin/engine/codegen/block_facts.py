@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tocsin.plan.block import After, Before, Block, LastEnd, Scope, WindowHigh
+from tocsin.plan.block import Block, LastEnd, Lasting, Scope, WindowHigh, leaves_of_scope
 
 
 def reaches_ahead(scope: Scope) -> bool:
     """A scope that is not closed when the last event of the match has come."""
-    return isinstance(scope.high, WindowHigh | LastEnd)
+    return isinstance(scope.high, WindowHigh | LastEnd) or (isinstance(scope.high, Lasting) and scope.high.ahead)
 
 
 def scope_leaves(scope: Scope) -> set[int]:
-    return {leaf for end in (scope.low, scope.high) if isinstance(end, After | Before) for leaf in end.leaves}
+    return leaves_of_scope(scope)
 
 
 def is_terminal(block: Block, leaf: int) -> bool:
