@@ -16,7 +16,8 @@ import numpy as np
 
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Ints
-from tocsin.plan.block import After, Before, Block, End, LastEnd, Leaf, Scope
+from tocsin.plan.block import After, Before, Block, End, LastEnd, Lasting, Leaf, Scope
+from tocsin.plan.facts import overhangs
 from tocsin.plan.rewrite import blocks_below
 
 if TYPE_CHECKING:
@@ -37,13 +38,15 @@ class Times:
             return _least([self.starts[leaf] for leaf in end.leaves]) - 1
         if isinstance(end, LastEnd):
             return _most(list(self.ends.values()))
+        if isinstance(end, Lasting) and set(end.leaves) <= set(self.ends):
+            return _most([self.ends[leaf] for leaf in end.leaves]) + end.by
         first = _least(list(self.starts.values()))
         return np.full_like(first, END_OF_TIME) if self.within is None else first + self.within
 
     def first(self, end: End) -> Ints | int:
         """The first tick of a scope, where fixed events bound it."""
         if isinstance(end, After) and set(end.leaves) <= set(self.starts):
-            return _most([self.ends[leaf] for leaf in end.leaves]) + 1
+            return _most([self.ends[leaf] for leaf in end.leaves]) + end.by
         return BEGINNING
 
 
@@ -60,8 +63,8 @@ def _most(times: list[Ints]) -> Ints:
 def owed(block: Block, times: Times, known: Mapping[str, int]) -> dict[str, Ints]:
     """For each type that can still come into a scope, the last tick of that scope; BEGINNING where nothing is owed."""
     debt: dict[str, Ints] = {}
-    for scope, leaves in _scopes(block):
-        low, high = times.first(scope.low), times.last(scope.high)
+    for scope, leaves, (before, after) in _scopes(block):
+        low, high = times.first(scope.low) - before, np.minimum(times.last(scope.high), END_OF_TIME - after) + after
         for type in sorted({alt.type for leaf in leaves for alt in leaf.alts}):
             missing = (low <= high) & (known.get(type, BEGINNING) < high)
             if missing.any():
@@ -70,12 +73,12 @@ def owed(block: Block, times: Times, known: Mapping[str, int]) -> dict[str, Ints
     return debt
 
 
-def _scopes(block: Block) -> Iterator[tuple[Scope, list[Leaf]]]:
-    """The scopes in which events can change an answer, with the leaves that these events would fill."""
+def _scopes(block: Block) -> Iterator[tuple[Scope, list[Leaf], tuple[int, int]]]:
+    """The scopes in which events can change an answer, the leaves that these would fill, and how far around, by FOR."""
     for part in block.forbidden:
-        yield part.scope, [leaf for each in blocks_below(part.block) for leaf in each.leaves]
+        yield part.scope, [leaf for each in blocks_below(part.block) for leaf in each.leaves], overhangs(part.block)
     for id, scope in block.scopes:
-        yield scope, [block.leaf(id)]
+        yield scope, [block.leaf(id)], (0, 0)
 
 
 def owed_by(changes: ChangeBatch, known: Mapping[str, int]) -> dict[str, Ints]:

@@ -31,6 +31,7 @@ from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
 from tocsin.items import NO_ROWS, Bools, Ints, ItemKind, Items, Strings, is_sorted
 from tocsin.plan.block import Plan
+from tocsin.plan.facts import overhangs
 
 PURGED = ("purged_a1", "purged_a2", "purged_p3", "purged_neg", "purged_old")
 
@@ -204,7 +205,7 @@ class Detector:
         )
         within = self.plan.within
         if not (self.ordered or time.final):  # an event may still correct a match that ended a window before it
-            passed = BEGINNING if within is None else max(BEGINNING, passed - within)
+            passed = BEGINNING if within is None else max(BEGINNING, passed - within - self._overhang)
         if not self._hides:
             return passed
         # a hidden event may still come for visible ones that lie up to a window back
@@ -214,6 +215,11 @@ class Detector:
     def _prompt(self) -> bool:
         """Whether every match is given as soon as its last event comes."""
         return self.ordered and not self._hides and not any(branch.program.waits for branch in self.branches)
+
+    @cached_property
+    def _overhang(self) -> int:
+        """How far behind its last event a match is judged by FOR."""
+        return max((overhangs(block)[1] for block in self.plan.alternatives), default=0)
 
     @cached_property
     def _hides(self) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tocsin.engine.changes import ChangeBatch
 from tocsin.plan.block import Plan
-from tocsin.plan.facts import extent
+from tocsin.plan.facts import widest
 
 FEW = 64
 
@@ -37,7 +37,9 @@ class Ledger:
         shared = any(a == b for a, b in combinations(shown, 2))
         unions = len(shown) > 1 and any(len(leaf.alts) > 1 for block in plan.alternatives for leaf in block.leaves)
         hidden = any(variable.hidden for variable in plan.variables)
-        return Ledger(plan.within if hidden else extent(plan)) if hidden or shared or unions else None
+        if not (hidden or shared or unions):
+            return None
+        return Ledger(None if hidden and plan.within is None else widest(plan))
 
     def settle(self, changes: ChangeBatch) -> ChangeBatch:
         """Only those changes that make a binding appear or disappear, of each binding at most one.

@@ -29,6 +29,7 @@ from tocsin.events import BEGINNING
 from tocsin.items import Ints
 from tocsin.plan.block import After, Before, Block, Point, Scope, WindowLow
 from tocsin.plan.endpoints import Edge, Graph, edges_of, spans, strictly_ordered
+from tocsin.plan.facts import overhangs
 from tocsin.plan.rewrite import blocks_below
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Rules:
     bounds: dict[tuple[int, int], tuple[int, int, int, int]]  # (leaf, position): see `runtime`, P
     judged: frozenset[int]  # leaves whose events decide about held answers
     back: bool  # held answers look back by a window
+    before: int  # by FOR, how far before its events a held answer looks
+    after: int  # and after them
 
     @staticmethod
     def of(root: Block, *, intervals: bool) -> Rules:
@@ -61,12 +64,13 @@ class Rules:
             bounds |= _bounds(closure, leaf.id, positions)
         for part in root.forbidden:
             inside = [leaf.id for each in blocks_below(part.block) for leaf in each.leaves]
-            around = Graph([*known, *_inside(inside[0], part.scope)]).closure()
+            edges = _inside(inside[0], part.scope) if overhangs(part.block) == (0, 0) else spans([inside[0]])
+            around = Graph([*known, *edges]).closure()
             shared = _bounds(around, inside[0], positions)
             bounds |= {(id, at): shared[inside[0], at] for id in inside for at in positions}
         scopes = [part.scope for part in root.forbidden] + [scope for _, scope in root.scopes]
         back = any(isinstance(scope.low, WindowLow) for scope in scopes)
-        return Rules(tuple(positions), chain, bounds, _judged(root), back)
+        return Rules(tuple(positions), chain, bounds, _judged(root), back, *overhangs(root))
 
     def table(
         self, leaf_ids: tuple[int, ...], covered: tuple[int, ...], guaranteed: list[int], within: int | None, start: int
@@ -75,7 +79,7 @@ class Rules:
         place = {id: number for number, id in enumerate(self.positions)}
         words = [0] * rt.P_TABLE
         words[rt.P_LEAVES], words[rt.P_ROOTS], words[rt.P_START] = len(leaf_ids), len(place), start
-        words[rt.P_WINDOW] = -1 if within is None else within
+        words[rt.P_WINDOW] = -1 if within is None else within + self.before + self.after
         words[rt.P_CHAIN], words[rt.P_OWN], words[rt.P_SINCE] = int(self.chain), 1, rt.FAR
         for id, by_key, known in zip(leaf_ids, covered, guaranteed, strict=True):
             words += [known, place.get(id, -1), by_key, int(id in self.judged)]
@@ -229,9 +233,10 @@ class Purger:
         events, ends = pairs[:, 0::2], pairs[:, 1::2]
         place = [self.rules.positions.index(id) for id in self.branch.program.nest]
         held = np.unique(events * len(place) + np.array(place, np.int64))
-        if not self.rules.back:
+        if not self.rules.back and not self.rules.before:
             table[rt.P_SINCE] = ends.min()
         else:
-            table[rt.P_SINCE] = -rt.FAR if within is None else (ends.max(axis=1) - within).min()
+            since = -rt.FAR if within is None else (ends.max(axis=1) - within).min()
+            table[rt.P_SINCE] = since - self.rules.before
         table[rt.P_HELD] = len(held)
         return held

@@ -224,7 +224,13 @@ class ExpressionReader(Cursor):
         token = self.token
         if token.kind != "name" or token.word in KEYWORDS or token.word in LATER:
             return False
-        if token.word in SELECTING or token.word in ("SKIP", "EVERY"):  # no unit is called so
+        if token.word in SELECTING or token.word in (
+            "SKIP",
+            "EVERY",
+            "FOR",
+            "UNTIL",
+            "TIMEOUT",
+        ):  # no unit is called so
             return False
         if self.peek().kind == "op" and self.peek().text in (".", "("):  # 5 a.x: something is missing between them
             return False

@@ -470,6 +470,23 @@ class FluentPattern(_Whole):
     def __invert__(self) -> FluentPattern:
         return FluentPattern(Not(self.node))
 
+    def lasting(
+        self,
+        length: int | str | timedelta | None = None,
+        *,
+        microseconds: float = 0,
+        milliseconds: float = 0,
+        seconds: float = 0,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
+    ) -> FluentPattern:
+        """`FOR`, of a negation: it is absent for so long, `(~event("Beat", "x")).lasting(minutes=5)`."""
+        if not isinstance(self.node, Not):
+            raise TocsinError("only what is absent lasts", hint='write (~event("B", "b")).lasting(minutes=5)')
+        given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
+        return FluentPattern(replace(self.node, lasting=_window(length, given)))
+
     def next(self, *, of: str | Iterable[str] = ()) -> FluentPattern:
         """`NEXT`: nothing comes between it and the item before it; `of`: nothing of these types."""
         types = (of,) if isinstance(of, str) else tuple(of)

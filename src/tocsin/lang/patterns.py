@@ -67,7 +67,10 @@ class PatternReader(ExpressionReader):
         if self._mark_at(self.at):
             return self._marked(host)
         found = self._positive(host)
-        return self._with_predicates(found, start) if self.is_op(":") else found
+        found = self._with_predicates(found, start) if self.is_op(":") else found
+        if self._lasts_at(self.at) and host not in ("!", "EXISTS"):
+            self._refuse_lasting()
+        return found
 
     def _negation(self, host: str, start: Token) -> Pattern:
         doubled = self.last if host == "!" else None
@@ -82,7 +85,25 @@ class PatternReader(ExpressionReader):
         self.deeper()
         inner = self.item("!")
         self.level -= 1
-        return Not(inner, span=self.since(start))
+        lasting = self._lasting() if self._lasts_at(self.at) else None
+        return Not(inner, lasting, span=self.since(start))
+
+    def _lasts_at(self, index: int) -> bool:
+        """Whether `FOR 5 min` stands here; FOR by itself is a name."""
+        token = self.tokens[index]
+        behind = self.tokens[index + 1 if token.kind != "end" else index]
+        return token.kind == "name" and token.text == "FOR" and (behind.kind == "number" or behind.text == "-")
+
+    def _lasting(self) -> Duration:
+        self.take()
+        return self.duration("how long it is absent", "FOR")
+
+    def _refuse_lasting(self) -> None:
+        """`A a FOR 5 min`: only what is absent can be so for a time."""
+        start = self.take()
+        self.duration("how long it is absent", "FOR")
+        hint = "it says how long a negated part is absent: SEQ(A a, !B b FOR 5 min)"
+        self.note(Problem("FOR stands behind a negation only", self.since(start), hint=hint))
 
     # --- marks ---
 
@@ -242,8 +263,7 @@ class PatternReader(ExpressionReader):
         type = self._type()
         repeat = self._repeat()
         variable = None
-        named = self.token.kind == "name" and self.token.word not in KEYWORDS and not self.selects_at(self.at)
-        if self.token.kind == "quoted" or named:
+        if self._is_name_at(self.at):
             variable = self._variable()
         self.variables.add(variable or type or ANY_WORD)
         leaf = Leaf(type, variable, None, repeat, span=self.since(start))
@@ -324,7 +344,7 @@ class PatternReader(ExpressionReader):
         return self._is_name_at(after) or self._is_op_at(after, "{")
 
     def is_separator(self, index: int) -> bool:
-        return self.ends_here(index) or self._is_op_at(index, ",", ";", ":", ")", "|")
+        return self.ends_here(index) or self._is_op_at(index, ",", ";", ":", ")", "|") or self._lasts_at(index)
 
     def _is_op_at(self, index: int, *ops: str) -> bool:
         return self.tokens[index].kind == "op" and self.tokens[index].text in ops
@@ -332,7 +352,7 @@ class PatternReader(ExpressionReader):
     def _is_name_at(self, index: int) -> bool:
         token = self.tokens[index]
         named = token.kind == "name" and token.word not in KEYWORDS and not self.selects_at(index)
-        return token.kind == "quoted" or named
+        return token.kind == "quoted" or (named and not self._lasts_at(index))
 
     def _after_dots(self, index: int) -> int:
         while self._is_op_at(index + 1, ".") and self.tokens[index + 2].kind in ("name", "quoted"):

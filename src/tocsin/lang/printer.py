@@ -107,8 +107,8 @@ def print_pattern(pattern: Pattern) -> str:
     match pattern:
         case Leaf():
             return _leaf(pattern)
-        case Not(inner):
-            return f"!{print_pattern(inner)}"
+        case Not(inner, lasting):
+            return f"!{print_pattern(inner)}{'' if lasting is None else f' FOR {_duration(lasting)}'}"
         case Marked(mark, inner, of):
             types = f" OF ({', '.join(map(_type, of))})" if of else ""
             return f"{mark}{types} {print_pattern(inner)}"

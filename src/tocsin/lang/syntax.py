@@ -172,9 +172,10 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """`!pattern`, an item of SEQ or AND."""
+    """`!pattern`, an item of SEQ or AND; `!pattern FOR lasting`, an item of SEQ: absent for so long, no longer."""
 
     pattern: Pattern
+    lasting: Duration | None = None
     span: Span | None = _place()
 
 

@@ -45,9 +45,10 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """low: the tick after the last end of these leaves (an open end on the left)."""
+    """low: the tick after the last end of these leaves (an open end on the left); `by` ticks after it behind a FOR."""
 
     leaves: tuple[int, ...]
+    by: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,26 @@ class Before:
     """high: the tick before the first start of these leaves (an open end on the right)."""
 
     leaves: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """high, of `!q FOR d` behind a step: the last end of these leaves + `by`, which is d - 1.
+
+    `ahead`: nothing that the match binds must come later, so that it waits for this time.
+    """
+
+    leaves: tuple[int, ...]
+    by: int
+    ahead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """low, of `!q FOR d` before the first step: the first start of these leaves - `by`, which is d."""
+
+    leaves: tuple[int, ...]
+    by: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +101,19 @@ class LastEnd:
     """high, at the root, under AND: the last end of the match, with or without WITHIN."""
 
 
-End: TypeAlias = After | Before | Enclosing | WindowLow | WindowHigh | LastEnd
+End: TypeAlias = After | Before | Lasting | Leading | Enclosing | WindowLow | WindowHigh | LastEnd
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     low: End
     high: End
+
+
+def leaves_of_scope(scope: Scope) -> set[int]:
+    """The leaves that decide where a scope begins and ends."""
+    ends = (end for end in (scope.low, scope.high) if isinstance(end, After | Before | Lasting | Leading))
+    return {leaf for end in ends for leaf in end.leaves}
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,8 @@ def _check(pattern: Pattern, problems: Problems) -> None:
                     pattern.span,
                     hint="absence is judged beside something that did happen",
                 )
+            if isinstance(pattern, And):
+                _check_lasting(items, problems)
         case Not(Not()):
             problems.add(
                 "a double negation", pattern.span, hint="write the nested form: !SEQ(B b, !C c), or drop both marks"
@@ -115,6 +117,17 @@ def _check(pattern: Pattern, problems: Problems) -> None:
             _check_iseq(pattern, problems)
     for item in items_of(pattern):
         _check(item, problems)
+
+
+def _check_lasting(items: tuple[Pattern, ...], problems: Problems) -> None:
+    for item in items:
+        if isinstance(item, Not) and item.lasting is not None:
+            problems.add(
+                "FOR stands behind a negation in SEQ only",
+                item.span,
+                detail="the items of AND have no order, so nothing says when the time begins",
+                hint="write SEQ(A a, !B b FOR 5 min)",
+            )
 
 
 def _not_negated(item: Pattern, what: str, problems: Problems) -> None:

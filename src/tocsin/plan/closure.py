@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from tocsin.lang.syntax import Attr, Binary, Expr, Same, Span
-from tocsin.plan.block import After, Before
+from tocsin.plan.block import leaves_of_scope
 from tocsin.plan.calls import call
 from tocsin.plan.draft import Draft
 from tocsin.plan.expr import Bound
@@ -208,8 +208,7 @@ class PairWriter:
     def _scope_leaves(self) -> set[int]:
         parent = self.draft.parent
         scopes = [scope for child, scope in parent.forbidden if child is self.draft] if parent else []
-        ends = [end for scope in scopes for end in (scope.low, scope.high) if isinstance(end, After | Before)]
-        return {leaf for end in ends for leaf in end.leaves}
+        return {leaf for scope in scopes for leaf in leaves_of_scope(scope)}
 
     def _one_set(self, left: Member, right: Member) -> bool:
         if self._leaf(left) == self._leaf(right):

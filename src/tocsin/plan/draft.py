@@ -10,10 +10,10 @@ Paper: Zhang 2012, 2.2, for nested negation; Li 2010, 2.2.1, for a single one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from tocsin.events import ANY
+from tocsin.events import ANY, TIME_LIMIT
 from tocsin.lang import syntax
 from tocsin.plan.allen import RELATIONS, Condition, conjunction
 from tocsin.plan.block import (
@@ -22,11 +22,14 @@ from tocsin.plan.block import (
     Enclosing,
     End,
     LastEnd,
+    Lasting,
+    Leading,
     Order,
     Point,
     Scope,
     WindowHigh,
     WindowLow,
+    leaves_of_scope,
 )
 from tocsin.plan.endpoints import comparison_edges
 from tocsin.plan.expr import Bound, Lit, Op, Reach, Time
@@ -43,6 +46,7 @@ from tocsin.plan.pattern_tree import (
     Woven,
     choices,
     count_choices,
+    lasting_in,
     spots,
 )
 from tocsin.plan.problems import Problems
@@ -165,16 +169,77 @@ class _Placer:
 
     def _chain(self, chain: Chain, items: tuple[Part, ...], low: End | None, high: End | None) -> None:
         ids = [self._ids(item) for item in items]
+        begins = low  # where the gap begins in which an item stands
         for number, item in enumerate(items):
-            left = next((mine for mine in reversed(ids[:number]) if mine), None)
             right = next((mine for mine in ids[number + 1 :] if mine), None)
-            self.place(item, After(left) if left else low, Before(right) if right else high, chain)
+            ends: End | None = Before(right) if right else high
+            if isinstance(item, Absent) and item.lasting is not None:
+                begins = self._lasting(item, item.lasting, begins, ends)
+                continue
+            self.place(item, begins, ends, chain)
+            if ids[number]:
+                self._behind(None if begins is low else begins, ids[number])
+                begins = After(ids[number], self._delay(item, behind=isinstance(ends, Before)))
         fixed = set(self.draft.fixed)
         anchored = [kept for mine in ids if (kept := [id for id in mine if id in fixed])]
         for earlier, later in pairwise(anchored):
             self.draft.order += [Order(Point(x, "end"), Point(y, "start")) for x in earlier for y in later]
         for number, mine in enumerate(ids):
             self.draft.before.update((x, y) for others in ids[number + 1 :] for x in mine for y in others)
+
+    # --- FOR --------------------------------------------------------------------------------------------------------
+
+    def _lasting(self, absent: Absent, length: syntax.Duration, low: End | None, high: End | None) -> End | None:
+        """Place `!q FOR d`; where the gap of the next item begins."""
+        by = self._ticks(length)
+        if not isinstance(low, After):
+            assert isinstance(high, Before)  # a SEQ has a positive item
+            self.absences.append((absent, Scope(Leading(high.leaves, by), high), ()))
+            return low
+        ahead = not isinstance(high, Before)
+        self.absences.append((absent, Scope(After(low.leaves), Lasting(low.leaves, by - 1, ahead)), ()))
+        return After(low.leaves, max(low.by, by))
+
+    def _behind(self, low: End | None, ids: tuple[int, ...]) -> None:
+        """A step behind a FOR starts when its time has passed; members of a repetition are kept by their scope."""
+        fixed = tuple(id for id in ids if id in self.draft.fixed)
+        if not isinstance(low, After) or low.by == 1 or not fixed:
+            return
+        over = Op("+", (Reach(low.leaves, "end"), Lit(low.by, Kind.INT)), Kind.INT, nullable=False)
+        self.draft.predicates.append(Op("<=", (over, Reach(fixed, "start")), Kind.BOOL, nullable=False))
+
+    def _delay(self, part: Part, *, behind: bool) -> int:
+        """How many ticks behind the end of a part the next gap begins: more than one if it ends with a FOR.
+
+        `behind`: a step comes behind it.
+        """
+        if isinstance(part, Chain):
+            delay = 1
+            for item in reversed(part.items):
+                if self._ids(item):
+                    return max(delay, self._delay(item, behind=behind))
+                if isinstance(item, Absent) and item.lasting is not None:
+                    delay = max(delay, self._ticks(item.lasting))
+        if behind and isinstance(part, Bag | Related):
+            for item in part.items if isinstance(part, Bag) else (part.left,):
+                if self._delay(item, behind=True) > 1:
+                    self.drafter.problems.add(
+                        "FOR at the end of a part of AND, with a step behind it",
+                        next(absent.span for absent in lasting_in(item)),
+                        detail="the step would have to wait for that part only, and not for the whole AND",
+                        hint="leave FOR out, or put the SEQ with it at the end of the pattern",
+                    )
+        return 1
+
+    def _ticks(self, length: syntax.Duration) -> int:
+        try:
+            found = max(1, ticks(length, self.drafter.schema))
+        except KindError as error:
+            self.drafter.problems.add(error.message, length.span, hint=error.hint)
+            return 1
+        if found >= TIME_LIMIT:
+            self.drafter.problems.add("this time is too long", length.span, hint=f"it must be below {TIME_LIMIT} ticks")
+        return found
 
     def _check_next(self, part: Sought, low: End | None) -> None:
         if part.mark.mark == "NEXT" and low is None:
@@ -257,10 +322,22 @@ def _short(scope: Scope, before: set[tuple[int, int]]) -> Scope:
     """Only the leaves that can decide an end: of two that SEQ orders, the later for After, the earlier for Before."""
     low, high = scope.low, scope.high
     if isinstance(low, After):
-        low = After(tuple(x for x in low.leaves if not any((x, y) in before for y in low.leaves)))
+        low = replace(low, leaves=_latest(low.leaves, before))
+    if isinstance(high, Lasting):
+        high = replace(high, leaves=_latest(high.leaves, before))
+    if isinstance(low, Leading):
+        low = replace(low, leaves=_earliest(low.leaves, before))
     if isinstance(high, Before):
-        high = Before(tuple(y for y in high.leaves if not any((x, y) in before for x in high.leaves)))
+        high = Before(_earliest(high.leaves, before))
     return Scope(low, high)
+
+
+def _latest(leaves: tuple[int, ...], before: set[tuple[int, int]]) -> tuple[int, ...]:
+    return tuple(x for x in leaves if not any((x, y) in before for y in leaves))
+
+
+def _earliest(leaves: tuple[int, ...], before: set[tuple[int, int]]) -> tuple[int, ...]:
+    return tuple(y for y in leaves if not any((x, y) in before for x in leaves))
 
 
 def _shorten(draft: Draft) -> None:
@@ -304,7 +381,7 @@ def _evaluation_order(draft: Draft, repeated: dict[int, Spot], windowed: list[in
     """Sort the scopes so that each uses only repetitions before it; a circle is an error."""
     needs: dict[int, set[int]] = {}
     for id, scope in draft.scopes.items():
-        used = {leaf for end in (scope.low, scope.high) if isinstance(end, After | Before) for leaf in end.leaves}
+        used = leaves_of_scope(scope)
         needs[id] = (set(repeated) if id in windowed else used & set(repeated)) - {id}
     done: dict[int, Scope] = {}
     while ready := [id for id in needs if id not in done and needs[id] <= done.keys()]:

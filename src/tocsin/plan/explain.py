@@ -13,6 +13,8 @@ from tocsin.plan.block import (
     Enclosing,
     End,
     LastEnd,
+    Lasting,
+    Leading,
     Leaf,
     Order,
     Plan,
@@ -142,15 +144,19 @@ class _Text:
     # --- scopes ---------------------------------------------------------------------------------------------------
 
     def _scope(self, scope: Scope) -> str:
-        left = "(" if isinstance(scope.low, After) else "["
-        right = ")" if isinstance(scope.high, Before) else "]"
+        left = "(" if isinstance(scope.low, After) and scope.low.by == 1 else "["
+        right = ")" if isinstance(scope.high, Before | Lasting) else "]"
         return f"{left}{self._end(scope.low, 'low')}, {self._end(scope.high, 'high')}{right}"
 
     def _end(self, end: End, side: str) -> str:
         window = self.plan.within
         match end:
-            case After(ids):
-                return self._reach("end", ids)
+            case After(ids, by):
+                return self._reach("end", ids) + ("" if by == 1 else f" + {by}")
+            case Lasting(ids, by):
+                return f"{self._reach('end', ids)} + {by + 1}"
+            case Leading(ids, by):
+                return f"{self._reach('start', ids)} - {by}"
             case Before(ids):
                 return self._reach("start", ids)
             case Enclosing():

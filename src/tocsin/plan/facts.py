@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tocsin.plan.block import Block, LastEnd, Plan, Point, Scope, WindowHigh, WindowLow
+from tocsin.plan.block import Block, Forbidden, LastEnd, Lasting, Leading, Plan, Point, Scope, WindowHigh, WindowLow
 from tocsin.plan.endpoints import graph_of
 from tocsin.plan.expr import Bound, Col, walk
 from tocsin.plan.rewrite import all_blocks, all_leaves
@@ -103,9 +103,38 @@ def is_filter(block: Block) -> bool:
     return len(block.leaves) == 1 == len(block.fixed) and not block.forbidden
 
 
+def is_alone(block: Block, *, intervals: bool) -> bool:
+    """Whether a match is one event, and what it is judged by lies at a known distance: `SEQ(Beat b, !Beat x FOR 5)`.
+
+    An interval may start any time before its end, so that what comes before it has no known distance to that.
+    """
+    if len(block.leaves) != 1 or len(block.fixed) != 1:
+        return False
+    ends = [(type(part.scope.low), type(part.scope.high)) for part in block.forbidden]
+    return all(high is Lasting or (low is Leading and not intervals) for low, high in ends)
+
+
 def extent(plan: Plan) -> int | None:
-    """How far behind the guarantee events can lie that one match needs: the window, nothing for a filter; None: any."""
-    return 0 if all(is_filter(block) for block in plan.alternatives) else plan.within
+    """How far behind the guarantee events can lie that a match needs: the window, nothing for one event; None: any."""
+    alone = all(is_alone(block, intervals=plan.schema.intervals) for block in plan.alternatives)
+    return 0 if alone else plan.within
+
+
+def overhang(part: Forbidden) -> tuple[int, int]:
+    """How far before and after the events of its block a forbidden part looks by FOR, its own and those inside it.
+
+    The window is not counted: it reaches as far as it does without FOR.
+    """
+    before = part.scope.low.by if isinstance(part.scope.low, Leading) else 0
+    after = part.scope.high.by if isinstance(part.scope.high, Lasting) else 0
+    inner_before, inner_after = overhangs(part.block)
+    return before + inner_before, after + inner_after
+
+
+def overhangs(block: Block) -> tuple[int, int]:
+    """The most of any of its forbidden parts."""
+    found = [overhang(part) for part in block.forbidden]
+    return max((before for before, _ in found), default=0), max((after for _, after in found), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +143,8 @@ class TimeReach:
 
     All its own events lie within `extent`, the window. Events that it is judged by (forbidden ones, members of sets)
     lie there too, unless a scope ends with the window: `back`, a leading one may lie up to a window before the last
-    event; `ahead`, a trailing one up to a window after the first event.
+    event; `ahead`, a trailing one up to a window after the first event. By FOR they may lie further away: `before` the
+    first event, `after` the last one.
 
     Whoever asks how long an event matters asks it of another point, so the same two facts give three answers. Where
     matches feed further queries, or hidden events justify them, further windows come on top: see `routes.reach_of`,
@@ -124,16 +154,18 @@ class TimeReach:
     extent: int
     back: bool
     ahead: bool
+    before: int = 0
+    after: int = 0
 
     @property
     def around_first(self) -> tuple[int, int]:
         """How far before and after the end of a match's first event the others end."""
-        return (self.extent if self.back else 0), self.extent
+        return (self.extent if self.back else 0) + self.before, self.extent + self.after
 
     @property
     def around_last(self) -> tuple[int, int]:
         """How far before and after the end of a match's last event the others end."""
-        return self.extent, (self.extent if self.ahead else 0)
+        return self.extent + self.before, (self.extent if self.ahead else 0) + self.after
 
     @property
     def lasting(self) -> int:
@@ -142,7 +174,8 @@ class TimeReach:
         A leading and a trailing scope together need two windows: the trailing one is decided a window after the first
         event of the match, which itself may come a window after the leading event.
         """
-        return 2 * self.extent if self.back and self.ahead else self.extent
+        windows = 2 * self.extent if self.back and self.ahead else self.extent
+        return windows + self.before + self.after
 
 
 def reach(plan: Plan) -> TimeReach | None:
@@ -151,16 +184,20 @@ def reach(plan: Plan) -> TimeReach | None:
     return None if length is None else _reach(plan.alternatives, length)
 
 
-def reach_of_block(block: Block, within: int | None) -> TimeReach | None:
+def reach_of_block(block: Block, within: int | None, *, intervals: bool) -> TimeReach | None:
     """The reach of one alternative of a plan."""
-    length = 0 if is_filter(block) else within
+    length = 0 if is_alone(block, intervals=intervals) else within
     return None if length is None else _reach([block], length)
 
 
 def _reach(blocks: Iterable[Block], length: int) -> TimeReach:
+    blocks = list(blocks)
     scopes = [scope for block in blocks for scope in root_scopes(block)]
     back = any(isinstance(scope.low, WindowLow) for scope in scopes)
-    return TimeReach(length, back, any(isinstance(scope.high, WindowHigh) for scope in scopes))
+    ahead = any(isinstance(scope.high, WindowHigh) for scope in scopes)
+    before, after = (max(several) for several in zip((0, 0), *map(overhangs, blocks), strict=True))
+    # FOR counts from the start of an event, everybody else from its end: they lie a window apart at most
+    return TimeReach(length, back, ahead, before + length if before else 0, after)
 
 
 def horizon(plan: Plan) -> int | None:
@@ -174,8 +211,14 @@ def replay_reach(plans: Iterable[Plan]) -> int | None:
 
     Each query adds its own window, the window of the query before it, and one more in which the match is judged.
     """
-    lengths = [extent(plan) for plan in plans]
+    lengths = [widest(plan) for plan in plans]
     return None if any(length is None for length in lengths) else 1 + sum(3 * (length or 0) for length in lengths)
+
+
+def widest(plan: Plan) -> int | None:
+    """The window of a plan, and how far it looks beyond it by FOR; None: any."""
+    found = reach(plan)
+    return None if found is None else found.extent + found.before + found.after
 
 
 def root_scopes(block: Block) -> list[Scope]:
@@ -184,17 +227,29 @@ def root_scopes(block: Block) -> list[Scope]:
 
 def waits(plan: Plan) -> bool:
     """Tell whether an answer must wait until its window has passed: a negation or repetition reaches ahead."""
-    return any(isinstance(s.high, WindowHigh) for block in plan.alternatives for s in root_scopes(block))
+    return any(
+        isinstance(scope.high, WindowHigh) or (isinstance(scope.high, Lasting) and scope.high.ahead)
+        for block in plan.alternatives
+        for scope in root_scopes(block)
+    ) or any(overhangs(part.block)[1] for block in plan.alternatives for part in block.forbidden)
+
+
+def waits_for_time(plan: Plan) -> bool:
+    """Tell whether an answer waits for a FOR to pass, however long its window is."""
+    scopes = (scope for block in plan.alternatives for scope in root_scopes(block))
+    return any(isinstance(scope.high, Lasting) and scope.high.ahead for scope in scopes)
 
 
 def can_wait(plan: Plan) -> bool:
     """Tell whether an answer may wait: for its window to pass, or because an event of the same tick can undo it."""
     scopes = (scope for block in all_blocks(plan) for scope in root_scopes(block))
-    return any(isinstance(scope.high, WindowHigh | LastEnd) for scope in scopes)
+    return any(isinstance(scope.high, WindowHigh | LastEnd | Lasting) for scope in scopes)
 
 
 def memory(plan: Plan) -> str:
     """Name the memory class: how the state of the plan grows."""
-    if extent(plan) == 0:
+    if horizon(plan) == 0:
         return "none: each event is judged alone"
+    if plan.within is None and horizon(plan) is not None:
+        return "bounded by FOR"
     return "grows with the stream" if plan.within is None else "bounded by the window"

@@ -51,10 +51,11 @@ class Fork:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Absent:
-    """A negated part."""
+    """A negated part; `lasting`: absent for so long."""
 
     part: Part
     span: Span | None
+    lasting: syntax.Duration | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -139,7 +140,7 @@ def parts(pattern: Pattern, mergeable: Mergeable) -> Part:
         case syntax.Leaf():
             return Spot((pattern,))
         case Not(inner):
-            return Absent(_negated(inner, mergeable), pattern.span)
+            return Absent(_negated(inner, mergeable), pattern.span, pattern.lasting)
         case Exists(_, inner):
             return parts(inner, mergeable)
         case Seq(items):
@@ -260,3 +261,13 @@ def choices(part: Part) -> list[Part]:
         case Related(relations, left, right):
             return [Related(relations, choice, right) for choice in choices(left)]
     return [part]
+
+
+def lasting_in(part: Part) -> Iterator[Absent]:
+    """The negations with FOR in a part, not those inside other negations."""
+    if isinstance(part, Absent):
+        if part.lasting is not None:
+            yield part
+    else:
+        for item in below(part):
+            yield from lasting_in(item)

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tocsin.plan.block import After, Before, Block, Enclosing, Leaf, Plan, Scope, WindowHigh, WindowLow
+from tocsin.plan.block import (
+    After,
+    Before,
+    Block,
+    Enclosing,
+    Lasting,
+    Leading,
+    Leaf,
+    Plan,
+    Scope,
+    WindowHigh,
+    WindowLow,
+)
 from tocsin.plan.endpoints import graph_of
 from tocsin.plan.expr import Agg, Bound, Col, leaves, walk
 from tocsin.plan.rewrite import all_leaves
@@ -101,11 +113,11 @@ def _order_faults(block: Block) -> Iterator[str]:
 def _scope_faults(scope: Scope, parent: set[int], *, is_root: bool) -> Iterator[str]:
     """`parent`: the leaves that the ends of a scope may refer to."""
     for end in (scope.low, scope.high):
-        if isinstance(end, After | Before) and not set(end.leaves) <= parent:
+        if isinstance(end, After | Before | Lasting | Leading) and not set(end.leaves) <= parent:
             yield f"a scope ends at leaves {sorted(set(end.leaves) - parent)}, which are not in its block"
         if isinstance(end, Enclosing) and is_root:
             yield "a scope of the root refers to one around it"
-    if isinstance(scope.low, Before | WindowHigh) or isinstance(scope.high, After | WindowLow):
+    if isinstance(scope.low, Before | Lasting | WindowHigh) or isinstance(scope.high, After | Leading | WindowLow):
         yield "a scope begins where it should end"
 
 

@@ -30,7 +30,7 @@ from tocsin.plan.bind import bind_all
 from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.check import types_read
 from tocsin.plan.explain import explain
-from tocsin.plan.facts import horizon
+from tocsin.plan.facts import horizon, waits_for_time
 from tocsin.plan.marks import reads_every_type
 from tocsin.plan.passes import optimize
 from tocsin.run.bad_rows import BadRows
@@ -438,7 +438,7 @@ def check_endless(plans: Iterable[Plan]) -> None:
 def check_windows(plans: Iterable[Plan]) -> None:
     """Refuse a clock for a query without a window: time alone decides nothing about it."""
     for plan in plans:
-        if horizon(plan) is None:
+        if horizon(plan) is None and not waits_for_time(plan):
             raise TocsinError(
                 f"{called(plan)} has no window, so no clock can decide anything about it",
                 detail="without WITHIN an event may be awaited for ever, however much time passes",

@@ -55,6 +55,8 @@ def margins(plans: Iterable[Plan]) -> tuple[int, int] | None:
             return None
         hidden = Ledger.of(plan) is not None
         mine = (2 * plan.within, 2 * plan.within) if hidden else found.around_last
+        if hidden:
+            mine = (mine[0] + found.before, mine[1] + found.after)
         back, ahead = max(back, mine[0]), max(ahead, mine[1])
     return back, ahead
 

@@ -57,6 +57,7 @@ class Sketcher:
         self.repetitions: dict[tuple[int, ...], int] = {}
         self.few_types = random.random() < 0.3
         self.marks = random.random() < 0.3  # with marks and ANY
+        self.timed = random.random() < 0.15  # with FOR behind negations
 
     def root(self) -> Pattern:
         pick = self.random.random()
@@ -121,7 +122,15 @@ class Sketcher:
                 items.append(self.pattern(depth - 1, region, repeat=repeat))
         if self.random.random() >= 0.68:
             return And(tuple(items))
+        if self.timed:
+            items = list(map(self.lasting, items))
         return Seq(tuple(map(self.marked, items)) if self.marks else tuple(items))
+
+    def lasting(self, item: Pattern) -> Pattern:
+        """The item; a negation perhaps for a time only."""
+        if not isinstance(item, Not) or self.random.random() < 0.3:
+            return item
+        return replace(item, lasting=Duration(self.random.choice((1, 2, 2, 3, 3, 4, 6))))
 
     def marked(self, item: Pattern) -> Pattern:
         """The item, perhaps with a mark that may stand before it (but NEXT also where nothing is before it)."""

@@ -41,6 +41,7 @@ from tocsin.lang.syntax import (
     items_of,
     leaves_of,
 )
+from tocsin.testing.oracle_absence import Pause
 from tocsin.testing.oracle_after import CompletedMatch, chosen
 from tocsin.testing.oracle_copies import seen_by
 from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, ticks
@@ -231,6 +232,8 @@ class Judge:
             everything = all_events(own.values())
             if scope is None and not self.short_enough(everything):
                 continue
+            if not all(self.keeps(pause, own) for pause in block.pauses):
+                continue
             bound = above | own
             if not all(self.reader.true(predicate, bound) for predicate in block.predicates):
                 continue
@@ -319,10 +322,21 @@ class Judge:
         step = 1 if self.order == "<" else 0
         low, high = bounds.low, bounds.high_under_and if place.under_and else bounds.high
         if place.left is not None:
-            low = max(event.end for event in all_events(own[var] for var in place.left)) + step
+            end = max(event.end for event in all_events(own[var] for var in place.left))
+            low = end + max([step, *(ticks(length, self.reader.unit) for length in place.delays)])
         if place.right is not None:
-            high = min(event.start for event in all_events(own[var] for var in place.right)) - step
+            start = min(event.start for event in all_events(own[var] for var in place.right))
+            high = start - step
+        if isinstance(place.item, Not) and place.item.lasting is not None:
+            length = ticks(place.item.lasting, self.reader.unit)
+            return (end + 1, end + length - 1) if place.left is not None else (start - length, start - 1)
         return low, high
+
+    def keeps(self, pause: Pause, own: Bound) -> bool:
+        """Whether a step waits until what is absent before it has been so for long enough."""
+        end = max(event.end for event in all_events(own[var] for var in pause.left))
+        start = min(event.start for event in all_events(own[var] for var in pause.right))
+        return all(end + ticks(length, self.reader.unit) <= start for length in pause.lengths)
 
     # --- repetition ------------------------------------------------------------------------------------------------
 

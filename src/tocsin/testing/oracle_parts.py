@@ -18,6 +18,7 @@ from tocsin.lang.syntax import (
     Attr,
     Binary,
     Call,
+    Duration,
     Endpoint,
     Exists,
     Expr,
@@ -39,6 +40,7 @@ from tocsin.lang.syntax import (
     named,
     walk,
 )
+from tocsin.testing.oracle_absence import Pause, check_lasting, lengths_before, pauses
 from tocsin.testing.oracle_expr import OWN, UndefinedError, bare_variables, set_variables, variables
 from tocsin.testing.oracle_marks import Decided, Look, Sides, check_marks, counts_for, looked_for, sides_of
 
@@ -75,6 +77,7 @@ class Surroundings:
     right: frozenset[str] | None
     under_and: bool
     gap: tuple[int, ...]
+    delays: tuple[Duration, ...] = ()  # of each FOR between `left` and here
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,7 @@ class Alternative:
     predicates: tuple[Expr, ...]  # asked once, when everything is bound
     negations: tuple[Negation, ...]
     marks: tuple[MarkedGap, ...]
+    pauses: tuple[Pause, ...] = ()
 
     @property
     def variables(self) -> frozenset[str]:
@@ -144,6 +148,7 @@ def take_apart(query: Query) -> tuple[Alternative, ...]:
     """The alternatives of a query in which every leaf and every mention is named."""
     check_mentions(query)
     check_marks(query.pattern)
+    check_lasting(query.pattern)
     around = Above(sides=dict(sides_of(query.pattern)))
     return blocks(query.pattern, closed(query), around, windowed=query.within is not None)
 
@@ -181,6 +186,7 @@ def block(
         tuple(
             MarkedGap(place, tuple(looks(place.item, mine, own))) for place in places if isinstance(place.item, Decided)
         ),
+        tuple(pauses(chosen, ends, starts)),
     )
 
 
@@ -325,11 +331,12 @@ def places_in(
     *,
     under_and: bool,
     path: tuple[int, ...],
+    delays: tuple[Duration, ...] = (),
 ) -> Iterator[Surroundings]:
     """Negations and repetitions with their scopes, when the pattern itself has the scope between left and right."""
     match pattern:
         case Not() | Leaf(repeat=Repeat()):
-            yield Surroundings(pattern, left, right, under_and, path)
+            yield Surroundings(pattern, left, right, under_and, path, delays)
         case Seq(items):
             for index, item in enumerate(items):
                 before = [other for other in items[:index] if not isinstance(other, Not)]
@@ -337,25 +344,31 @@ def places_in(
                 low = ends(before[-1]) if before else left
                 high = starts(after[0]) if after else right
                 here = (*path, len(before)) if isinstance(item, Not) else (*path, index, 0)
-                yield from places_in(item, low, high, under_and=False, path=here)
+                step = right is not None or not isinstance(item, Not) or bool(after)
+                waits = lengths_before(items, index, delays, behind=step) if low is not None else ()
+                yield from places_in(item, low, high, under_and=False, path=here, delays=waits)
                 if isinstance(item, Decided):
-                    yield mark_place(item, low, high, here)
+                    yield mark_place(item, low, high, here, waits)
         case And(items):
             for index, item in enumerate(items):
-                yield from places_in(item, left, right, under_and=True, path=(*path, index, 0))
+                yield from places_in(item, left, right, under_and=True, path=(*path, index, 0), delays=delays)
         case Exists(_, inner) | Rel(_, inner, _) | Marked(_, inner):
-            yield from places_in(inner, left, right, under_and=under_and, path=path)
+            yield from places_in(inner, left, right, under_and=under_and, path=path, delays=delays)
 
 
 def mark_place(
-    item: Decided, low: frozenset[str] | None, high: frozenset[str] | None, path: tuple[int, ...]
+    item: Decided,
+    low: frozenset[str] | None,
+    high: frozenset[str] | None,
+    path: tuple[int, ...],
+    delays: tuple[Duration, ...],
 ) -> Surroundings:
     """The gap that a mark looks at: before its item, or behind it for LAST."""
     if item.mark == "LAST":
         return Surroundings(item, ends(item), high, False, path)
     if item.mark == "NEXT" and low is None:
         raise UndefinedError("NEXT has nothing before it", hint="it says that nothing comes between two steps")
-    return Surroundings(item, low, starts(item), False, path)
+    return Surroundings(item, low, starts(item), False, path, delays)
 
 
 def starts(pattern: Pattern) -> frozenset[str]:

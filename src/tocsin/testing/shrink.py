@@ -117,6 +117,8 @@ def simpler_patterns(pattern: Pattern) -> Iterator[Pattern]:
         for where in _fewer(pattern.where):
             yield replace(pattern, where=where)
         return
+    if isinstance(pattern, Not) and pattern.lasting is not None:
+        yield replace(pattern, lasting=None)
     items = items_of(pattern)
     yield from items
     if isinstance(pattern, Seq | And | Or | Iseq) and len(items) > 1:

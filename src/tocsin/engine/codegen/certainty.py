@@ -21,6 +21,7 @@ from tocsin.engine.codegen.snippets import least, most
 from tocsin.engine.codegen.source import SourceText
 from tocsin.plan.block import Block, Forbidden, Leaf
 from tocsin.plan.expr import Bound, leaves
+from tocsin.plan.facts import overhangs
 from tocsin.plan.rewrite import blocks_below
 
 
@@ -48,9 +49,9 @@ class Certainty:
         return len(block.fixed) == 1 and not block.forbidden
 
     def is_rough(self, block: Block) -> bool:
-        """Sets, and intervals that overlap, are not searched: their part is open while any of its types is."""
+        """Sets, FOR, and intervals that overlap, are not searched: their part is open while any of its types is."""
         blocks = list(blocks_below(block))
-        if any(each.repeated for each in blocks):
+        if any(each.repeated for each in blocks) or overhangs(block) != (0, 0):
             return True
         overlap = any((o.left.which, o.right.which) != ("end", "start") for each in blocks for o in each.order)
         return (self.layout.shape.intervals and overlap) or any(earlier_first(each) is None for each in blocks)
@@ -65,10 +66,15 @@ class Certainty:
         types = {alt.type for each in blocks_below(part.block) for leaf in each.leaves for alt in leaf.alts}
         return str(self.layout.types.index(types.pop())) if len(types) == 1 and self.is_single(part.block) else "-1"
 
+    def last_tick(self, part: Forbidden) -> str:
+        """The last tick at which an event can come that decides about a part."""
+        high, (_, after) = self.levels.end(part.scope.high, "high"), overhangs(part.block)
+        return f"{high} + {self.levels.ticks(after)}" if after and high != "FAR" else high
+
     def will_be_violated(self, part: Forbidden, excl: str) -> str:
         """Code that is true if a part is violated whatever still comes."""
         if self.is_rough(part.block):
-            _, high = self.levels.ends(part.scope)
+            high = self.last_tick(part)
             open_types = self.guaranteed(leaf for each in blocks_below(part.block) for leaf in each.leaves)
             return f"{open_types} >= {high} and {self.forbidden.violation(part, excl)} != 0"
         name = "certain" if part.block.forbidden else "violated"
@@ -76,8 +82,10 @@ class Certainty:
 
     def may_be_violated(self, part: Forbidden, excl: str) -> str:
         """Code that is true if a part that is not certainly violated may still be."""
-        low, high = self.levels.ends(part.scope)
+        low, high = self.levels.end(part.scope.low, "low"), self.last_tick(part)
         if self.is_rough(part.block):
+            before, _ = overhangs(part.block)
+            low = f"{low} - {self.levels.ticks(before)}" if before else low
             open_types = self.guaranteed(leaf for each in blocks_below(part.block) for leaf in each.leaves)
             return f"max({low}, {open_types} + 1) <= {high}"
         if self.is_single(part.block):

@@ -13,6 +13,7 @@ from tocsin.engine.derive import native
 from tocsin.plan.block import After, Before, Leaf
 from tocsin.plan.endpoints import strictly_ordered
 from tocsin.plan.expr import Agg, Bound, leaves, walk
+from tocsin.plan.facts import overhangs
 from tocsin.plan.rewrite import blocks_below
 
 
@@ -433,7 +434,10 @@ class Intake:
     def _changed(self) -> None:
         """A late event at a forbidden or repeated leaf: judge again the bindings it can change, each key once."""
         window = self.layout.within is not None
-        self.lines(f"vlow = {'e - T[PARAMS]' if window else '-FAR'}", f"vhigh = {'s + T[PARAMS]' if window else 'FAR'}")
+        before, after = (f" {sign} {self.levels.ticks(ticks)}" if ticks else ""
+                         for sign, ticks in zip("+-", overhangs(self.layout.root), strict=True))  # fmt: skip
+        self.emit(f"vlow = {f'e - T[PARAMS]{after}' if window else '-FAR'}")
+        self.emit(f"vhigh = {f's + T[PARAMS]{before}' if window else 'FAR'}")
         self.lines("everywhere = False", "key = 0")
         self._around()
         deep = "T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0"
@@ -465,15 +469,19 @@ class Intake:
         """Where a binding must lie that the event can change: around the scopes of the leaves that took it."""
         for level in range(len(self.layout.nest)):
             self.lines(f"T[LOWS + {level}] = FAR", f"T[HIGHS + {level}] = -FAR")
-        scopes = [(part.scope, each.leaves) for part in self.layout.root.forbidden for each in blocks_below(part.block)]
-        scopes += [(dict(self.layout.root.scopes)[leaf.id], (leaf,)) for leaf in self.layout.root.repeated]
-        for scope, inside in scopes:
+        scopes = [
+            (part.scope, each.leaves, each is part.block or overhangs(part.block) == (0, 0))
+            for part in self.layout.root.forbidden
+            for each in blocks_below(part.block)
+        ]
+        scopes += [(dict(self.layout.root.scopes)[leaf.id], (leaf,), True) for leaf in self.layout.root.repeated]
+        for scope, inside, is_inside in scopes:  # by a FOR of its own, a part looks at events outside of its scope
             taken = " or ".join(f"T[PLACES + {self.layout.number[leaf.id]}] >= 0" for leaf in inside)
             self.emit(f"if {taken}:" if taken else "if False:")
             with self.source.writer.indented():
                 for level, leaf in enumerate(self.layout.nest):
-                    before = isinstance(scope.low, After) and leaf in scope.low.leaves
-                    after = isinstance(scope.high, Before) and leaf in scope.high.leaves
+                    before = is_inside and isinstance(scope.low, After) and leaf in scope.low.leaves
+                    after = is_inside and isinstance(scope.high, Before) and leaf in scope.high.leaves
                     low, high = "e + 1" if after else "-FAR", "s - 1" if before else "FAR"
                     self.lines(
                         f"T[LOWS + {level}] = min(T[LOWS + {level}], {low})",

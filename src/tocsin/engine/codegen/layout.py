@@ -10,7 +10,7 @@ from tocsin.engine.derive import derive
 from tocsin.functions import Function
 from tocsin.plan.block import Block, Leaf, Plan, Scope
 from tocsin.plan.expr import Agg, Bound, Col, User, walk
-from tocsin.plan.facts import is_filter, reach_of_block
+from tocsin.plan.facts import is_filter, overhangs, reach_of_block
 from tocsin.plan.rewrite import blocks_below
 from tocsin.schema import Kind
 
@@ -44,7 +44,11 @@ class Layout:
         self._lay_out()
         self.changeable = bool(self.root.forbidden or self.root.repeated)
         self.holds = shape.hold and self.changeable
-        self.waits = self.holds or any(reaches_ahead(scope) for scope in self.root_scopes())
+        self.waits = (
+            self.holds
+            or any(reaches_ahead(scope) for scope in self.root_scopes())
+            or any(overhangs(part.block)[1] for part in self.root.forbidden)
+        )
 
     @property
     def width(self) -> int:
@@ -139,7 +143,7 @@ class Layout:
 
     def span(self) -> int | None:
         """How far behind the clock events are needed; None: for ever."""
-        reach = reach_of_block(self.root, self.within)
+        reach = reach_of_block(self.root, self.within, intervals=self.plan.schema.intervals)
         return None if reach is None else reach.lasting
 
     def places_of(self, type: str) -> list[tuple[Leaf, int]]:

@@ -7,9 +7,22 @@ from collections.abc import Iterable
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.snippets import least, most, plus
 from tocsin.engine.codegen.source import SourceText
-from tocsin.plan.block import After, Before, Block, Enclosing, End, LastEnd, Scope, WindowHigh, WindowLow
+from tocsin.plan.block import (
+    After,
+    Before,
+    Block,
+    Enclosing,
+    End,
+    LastEnd,
+    Lasting,
+    Leading,
+    Scope,
+    WindowHigh,
+    WindowLow,
+)
 from tocsin.plan.endpoints import strictly_ordered
-from tocsin.plan.expr import Bound, leaves
+from tocsin.plan.expr import Bound, Lit, leaves
+from tocsin.schema import Kind
 
 
 class Levels:
@@ -18,6 +31,7 @@ class Levels:
     def __init__(self, layout: Layout, source: SourceText) -> None:
         self.layout, self.source = layout, source
         self.emit, self.lines = source.emit, source.lines
+        self.lengths: dict[int, str] = {}  # where each length of time is read
 
     def buffer(self, leaf: int) -> str:
         """The number of the buffer of a leaf for the key at hand."""
@@ -97,14 +111,27 @@ class Levels:
             placed.setdefault(level, []).append(predicate)
         return placed
 
+    def _ticks(self, length: int) -> str:
+        """A length of time: a parameter, so that queries of one shape share a kernel."""
+        return "1" if length == 1 else self.ticks(length)
+
+    def ticks(self, length: int) -> str:
+        if length not in self.lengths:
+            self.lengths[length] = self.source.literals.read(Lit(length, Kind.INT))
+        return self.lengths[length]
+
     def ends(self, scope: Scope) -> tuple[str, str]:
         return self.end(scope.low, "low"), self.end(scope.high, "high")
 
     def end(self, end: End, side: str) -> str:
         """One end of a scope as code; at the root, mn and mx are the first start and last end of the match so far."""
         match end:
-            case After(several):
-                return f"{most([self.source.time_of(leaf, 'end') for leaf in several])} + 1"
+            case After(several, by):
+                return f"{most([self.source.time_of(leaf, 'end') for leaf in several])} + {self._ticks(by)}"
+            case Lasting(several, by):
+                return f"{most([self.source.time_of(leaf, 'end') for leaf in several])} + {self._ticks(by)}"
+            case Leading(several, by):
+                return f"{least([self.source.time_of(leaf, 'start') for leaf in several])} - {self._ticks(by)}"
             case Before(several):
                 return f"{least([self.source.time_of(leaf, 'start') for leaf in several])} - 1"
             case Enclosing():

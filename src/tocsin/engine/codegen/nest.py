@@ -14,6 +14,7 @@ from tocsin.engine.codegen.source import SourceText
 from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
 from tocsin.plan.endpoints import strictly_ordered
 from tocsin.plan.expr import Bound, leaves
+from tocsin.plan.facts import overhangs
 from tocsin.plan.rewrite import blocks_below
 
 STAMP = "T[STAMPS + (key & (STAMPED - 1))]"  # of what concerns held answers under a key
@@ -134,7 +135,7 @@ class Nest:
             self.emit(f"if {self.certainty.may_be_violated(part, 'excl')}:")
             with self.source.writer.indented():
                 self.emit("open = True")
-                high = self.levels.end(part.scope.high, "high")
+                high = self.certainty.last_tick(part)
                 if searched:
                     self.lines("T[WATCHED] = -1", *([] if part in searched else [f"until = min(until, {high})"]))
                     continue
@@ -150,9 +151,12 @@ class Nest:
         Members of a repetition may close them sooner, but late members come and go: this time never changes.
         """
         self.emit("until = -FAR")
-        for scope in self.layout.root_scopes():
+        for _, scope in self.layout.root.scopes:
             if reaches_ahead(scope):
                 self.emit(f"until = max(until, {self.levels.end(scope.high, 'high')})")
+        for part in self.layout.root.forbidden:
+            if reaches_ahead(part.scope) or overhangs(part.block)[1]:
+                self.emit(f"until = max(until, {self.certainty.last_tick(part)})")
 
     def write_nest(self) -> None:
         """def nest(mode, v, key, vlow, vhigh): all answers with the pinned events; False if OUT or PD is full."""
