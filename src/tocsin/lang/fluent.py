@@ -27,6 +27,7 @@ from tocsin.events import ANY
 from tocsin.lang.parser import parse, parse_duration, parse_expr, parse_order
 from tocsin.lang.printer import print_expr, print_pattern, print_query
 from tocsin.lang.syntax import (
+    MODES,
     UNITS,
     And,
     Attr,
@@ -35,6 +36,7 @@ from tocsin.lang.syntax import (
     Call,
     CaseWhen,
     Comparison,
+    ConsumeClause,
     DistinctClause,
     Duration,
     Endpoint,
@@ -364,6 +366,12 @@ class _Whole:
         items = [SelectItem(_read(expr)) for expr in exprs]
         items += [SelectItem(_read(expr), name) for name, expr in columns.items()]
         return FluentQuery(replace(self._query(), select=tuple(items)))
+
+    def consume(self, mode: str) -> FluentQuery:
+        """What happens to events that stand in a match: "first", "recent", "chronicle", ... (docs/language.md)."""
+        if mode not in MODES:
+            raise TocsinError(f"{mode!r} is not a consumption mode", hint=f"the modes are {', '.join(MODES)}")
+        return FluentQuery(replace(self._query(), consume=ConsumeClause(mode)))
 
     def skip_past_last_event(self) -> FluentQuery:
         """After a match, drop those that start before it ends: no two overlap."""
