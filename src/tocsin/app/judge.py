@@ -177,7 +177,8 @@ class SparkUnderTest:
 
 def _state(graph: QueryGraph) -> dict[str, list[str]]:
     """What the last query stores, and as `buffer` the events that wait to be sorted."""
-    state = stored(next(detectors_in(graph.stages[-1].operator)))
+    detector = next(detectors_in(graph.stages[-1].operator), None)
+    state = {} if detector is None else stored(detector)
     for operator in graph.intake.inner:
         if isinstance(operator, Sort):
             waiting = sorted(

@@ -160,6 +160,8 @@ def lost_around(old: Plan, new: Plan, around: Sequence[Around]) -> list[str]:
     )
     if changed and old.after is not None and new.after is not None:
         lost.append("what its clauses after a match have taken so far: they begin anew")
+    if changed and (old.consume is not None or new.consume is not None):
+        lost.append("which events its mode has used up, and what waits: it begins anew")
     return lost
 
 

@@ -45,6 +45,7 @@ from tocsin.plan.block import Plan
 from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 from tocsin.select.after_match import clause_operators
+from tocsin.select.consuming import consuming
 from tocsin.spill.detector import Spilling
 
 MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, where memory is limited
@@ -91,7 +92,8 @@ class QueryGraph:
         self.waits = any(can_wait(plan) for plan in self.plans)
         held = [() if order.kind == "auto" else order.held_types(types_of(plan)) for plan in self.plans]
         detectors = [self._detector(number, hold) for number, hold in enumerate(held)]
-        wanted = sorted({attr for detector in detectors for attr in detector.reads})
+        reads = [reads_of(plan, detector) for plan, detector in zip(self.plans, detectors, strict=True)]
+        wanted = sorted({attr for each in reads for attr in each})
         self.encoder = Encoder(schema, self.types, self.strings, columns, wanted)
         stages = [self._stage(number, detector) for number, detector in enumerate(detectors)]
         self.queries = Stages(stages, ordered=order.sorts, late=order.late)
@@ -130,11 +132,12 @@ class QueryGraph:
 
     def _stage(self, number: int, detector: Detector) -> Stage:
         plan = self.plans[number]
+        wanted = reads_of(plan, detector)
         composites = {}
         for at in self._sources(number):
-            check_kinds(plan, self.plans[at], self.schema.common, detector.reads)
-            composites[at] = Composites.of(self.plans[at], plan, self.types, self.strings, detector.reads)
-        reader = RowReader(plan.schema, self.types, self.strings, self.encoder.sources, detector.reads)
+            check_kinds(plan, self.plans[at], self.schema.common, wanted)
+            composites[at] = Composites.of(self.plans[at], plan, self.types, self.strings, wanted)
+        reader = RowReader(plan.schema, self.types, self.strings, self.encoder.sources, wanted)
         operator = self._operator(number, detector, reader)
         return Stage(plan, operator, composites, reader, tap=self._taps.get(number))
 
@@ -142,7 +145,12 @@ class QueryGraph:
         """What a query is made of: its detector, what the strategy puts around it, and around that what users put."""
         plan, order = self.plans[number], self.order
         operator: Operator = detector
-        if order.kind == "auto":
+        if plan.consume is not None:
+            time = replace(detector.time, guarantees={})
+            setting = Setting(plan, self.functions, order.corrects, time, reader)
+            operator = consuming(setting, jit=self._jit)
+            self.remembering.append(operator)
+        elif order.kind == "auto":
             every = types_of(plan)
             auto = Auto(plan, self.types, lambda held: self._detector(number, every if held else ()), order.expected)
             self.autos.append(auto)
@@ -284,7 +292,8 @@ class QueryGraph:
     @property
     def at_once(self) -> bool:
         """Whether an event that nobody reads changes nothing but the clock."""
-        alone = len(self.plans) == 1 and not self._around and self.plans[0].after is None
+        first = self.plans[0]
+        alone = len(self.plans) == 1 and not self._around and first.after is None and first.consume is None
         return alone and not self.waits and self.order.kind == "in-order"
 
     @property
@@ -367,3 +376,8 @@ class QueryGraph:
         self.intake.restore(within("intake", parts))
         self.seen, self.relevant = as_number(words["seen"]), as_number(words["relevant"])
         self.keyless = as_number(words.get("keyless", 0))
+
+
+def reads_of(plan: Plan, detector: Detector) -> tuple[str, ...]:
+    """The attributes that the operator of a query reads: those of its detector, and those that a mode asks sets for."""
+    return detector.reads if plan.consume is None else tuple(sorted({*detector.reads, *plan.consume.attrs}))

@@ -1,7 +1,7 @@
-"""The clauses that choose among matches: AFTER MATCH SKIP, DISTINCT BY and LIMIT.
+"""The clauses that choose among matches: CONSUME, AFTER MATCH SKIP, DISTINCT BY and LIMIT.
 
-Their words are words only where a clause can stand: AFTER before MATCH, DISTINCT before BY, LIMIT before a number.
-Everywhere else they are names, as they have always been.
+Their words are words only where a clause can stand: AFTER before MATCH, DISTINCT before BY, LIMIT before a number,
+CONSUME before a mode. Everywhere else they are names, as they have always been.
 """
 
 from __future__ import annotations
@@ -9,13 +9,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tocsin.errors import Problem
-from tocsin.lang.cursor import ReadError, shown
+from tocsin.lang.cursor import ReadError, shown, similar
 from tocsin.lang.patterns import PatternReader
-from tocsin.lang.syntax import DistinctClause, Duration, Expr, LimitClause, Name, Query, Same, SkipClause
+from tocsin.lang.syntax import (
+    MODES,
+    ConsumeClause,
+    DistinctClause,
+    Duration,
+    Expr,
+    LimitClause,
+    Name,
+    Query,
+    Same,
+    SkipClause,
+)
 from tocsin.lang.tokens import Token
 
 NEXT_CLAUSES = (
-    "next can come WHERE, WITHIN, PARTITION BY, STRATEGY, AFTER MATCH SKIP, DISTINCT BY, LIMIT, SELECT, "
+    "next can come WHERE, WITHIN, PARTITION BY, STRATEGY, CONSUME, AFTER MATCH SKIP, DISTINCT BY, LIMIT, SELECT, "
     "or ; and another query"
 )
 SKIPS = "the forms are SKIP PAST LAST EVENT, SKIP TO NEXT EVENT, SKIP TO FIRST x and SKIP TO LAST x"
@@ -41,6 +52,10 @@ class ClauseReader(PatternReader):
                 return self.fault("DISTINCT needs BY behind it", hint="write DISTINCT BY a.x EVERY 10 min")
             case "LIMIT":
                 return self.fault("LIMIT needs a number behind it", hint="write LIMIT 5, or LIMIT 5 PER user EVERY 1 h")
+            case "CONSUME":
+                meant = similar(self.peek(), [name.upper() for name in MODES])
+                hint = f"did you mean {meant.lower()}?" if meant else f"the modes are {', '.join(MODES)}"
+                return self.fault(f"expected a mode after CONSUME, found {shown(self.peek())}", hint=hint)
         return None
 
     def selection(self, clause: str, query: Query) -> Query:
@@ -51,6 +66,8 @@ class ClauseReader(PatternReader):
                 return replace(query, skip=self._skip(start))
             case "DISTINCT":
                 return replace(query, distinct=self._distinct(start))
+            case "CONSUME":
+                return replace(query, consume=ConsumeClause(self.take().word.lower(), span=self.since(start)))
         return replace(query, limit=self._limit(start))
 
     def _skip(self, start: Token) -> SkipClause:

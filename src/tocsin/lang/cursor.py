@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from tocsin.errors import Problem, QueryError
-from tocsin.lang.syntax import Span
+from tocsin.lang.syntax import MODES, Span
 from tocsin.lang.tokens import CLAUSES, KEYWORDS, LATER, MOST_PROBLEMS, SELECTING, WORDS, Token, tokenize
 
 LONGEST_TEXT = 100_000
@@ -78,11 +78,13 @@ class Cursor:
         return before is None or before.kind != "op" or before.text != "."  # a.where is an attribute
 
     def selects_at(self, index: int) -> bool:
-        """Whether AFTER MATCH, DISTINCT BY or LIMIT with a number stands here; by themselves these words are names."""
+        """Whether AFTER MATCH, DISTINCT BY, LIMIT and a number or CONSUME and a mode stands here; else these are names."""
         word = self.tokens[index].word
         if word not in SELECTING:
             return False
         following = self.tokens[index + 1]
+        if word == "CONSUME":
+            return following.word.lower() in MODES
         return following.kind == "number" if word == "LIMIT" else following.word == SELECTING[word]
 
     # --- reading ---

@@ -29,6 +29,7 @@ from tocsin.lang.printer import print_expr, print_pattern, print_query
 from tocsin.lang.syntax import (
     DISTINCT,
     MEMBER,
+    MODES,
     PREV,
     UNITS,
     And,
@@ -38,6 +39,7 @@ from tocsin.lang.syntax import (
     Call,
     CaseWhen,
     Comparison,
+    ConsumeClause,
     DistinctClause,
     Duration,
     Endpoint,
@@ -401,6 +403,12 @@ class _Whole:
         items = [SelectItem(_read(expr)) for expr in exprs]
         items += [SelectItem(_read(expr), name) for name, expr in columns.items()]
         return FluentQuery(replace(self._query(), select=tuple(items)))
+
+    def consume(self, mode: str) -> FluentQuery:
+        """What happens to events that stand in a match: "first", "recent", "chronicle", ... (docs/language.md)."""
+        if mode not in MODES:
+            raise TocsinError(f"{mode!r} is not a consumption mode", hint=f"the modes are {', '.join(MODES)}")
+        return FluentQuery(replace(self._query(), consume=ConsumeClause(mode)))
 
     def skip_past_last_event(self) -> FluentQuery:
         """After a match, drop those that start before it ends: no two overlap."""

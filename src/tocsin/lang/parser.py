@@ -185,7 +185,7 @@ class _QueryReader(ClauseReader):
                 return replace(query, partition=tuple(self._separated(lambda: self.name("an attribute name"))))
             case "STRATEGY":
                 return replace(query, strategy=self._strategy())
-            case "AFTER" | "DISTINCT" | "LIMIT":
+            case "AFTER" | "DISTINCT" | "LIMIT" | "CONSUME":
                 return self.selection(clause, query)
         if self.is_op("*"):
             raise self.fault("* cannot be selected", hint="leave SELECT out to get every variable")

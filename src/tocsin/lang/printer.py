@@ -65,6 +65,8 @@ def print_query(query: Query) -> str:
         lines.append(f"STRATEGY {query.strategy}")
     if query.partition:
         lines.append(f"PARTITION BY {_names(query.partition)}")
+    if query.consume is not None:
+        lines.append(f"CONSUME {query.consume.mode}")
     lines += print_selection(query)
     if query.select:
         lines.append(f"SELECT {', '.join(_select_item(item) for item in query.select)}")

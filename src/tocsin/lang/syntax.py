@@ -304,6 +304,18 @@ class LimitClause:
     span: Span | None = _place()
 
 
+# Consumption modes; recent is not Snoop's, which keeps its first event.
+MODES = ("unrestricted", "recent", "latest", "first", "chronicle", "cumulative", "continuous", "snoop_recent")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeClause:
+    """`CONSUME mode`: what happens to events that stand in a match; the mode is one of MODES."""
+
+    mode: str
+    span: Span | None = _place()
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """One query. `hidden`: only later queries read its matches, they are not reported.
@@ -324,6 +336,7 @@ class Query:
     skip: SkipClause | None = None
     distinct: DistinctClause | None = None
     limit: LimitClause | None = None
+    consume: ConsumeClause | None = None
     span: Span | None = _place()
     text: str = field(default="", compare=False, repr=False, kw_only=True)
 

@@ -22,13 +22,13 @@ CLAUSES = ("WHERE", "WITHIN", "PARTITION", "SELECT", "STRATEGY")
 STRATEGIES = ("any", "next", "strict")
 MARKS = ("NEXT", "FIRST", "LAST")  # in upper case only, where an item of SEQ begins; elsewhere these are names
 # Words of clauses that are names everywhere else, with what must follow where a variable could stand, too.
-SELECTING = {"AFTER": "MATCH", "DISTINCT": "BY", "LIMIT": ""}
+SELECTING = {"AFTER": "MATCH", "DISTINCT": "BY", "LIMIT": "", "CONSUME": ""}
 OPERATORS = ("SEQ", "AND", "OR", "ISEQ", "REL", "EXISTS")
 KEYWORDS = frozenset((
     *CLAUSES, *OPERATORS, "QUERY", "EVENT", "BY", "AS", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL", "TRUE", "FALSE",
     "CASE", "WHEN", "THEN", "ELSE", "END", "CAST",
 ))  # fmt: skip
-LATER = frozenset(("INIT", "TERM", "GKEY", "LKEY", "CONSUME", "CONSTRAINT", "POLICY", "DETECT", "MATCH_RECOGNIZE"))
+LATER = frozenset(("INIT", "TERM", "GKEY", "LKEY", "CONSTRAINT", "POLICY", "DETECT", "MATCH_RECOGNIZE"))
 ANY_WORD = "ANY"  # the leaf type that takes every event, in upper case only
 
 UNIT_NAMES = {

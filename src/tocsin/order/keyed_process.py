@@ -27,7 +27,7 @@ from tocsin.engine.texts import NONE
 from tocsin.errors import TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints, ItemKind, Items
-from tocsin.order.keyed_events import KeyedEvents, NumberedEvent, has_key
+from tocsin.order.keyed_events import Key, KeyedEvents, NumberedEvent, has_key
 from tocsin.order.rollback import Rollback
 from tocsin.order.settled import Settled
 from tocsin.plan.block import Plan
@@ -57,6 +57,13 @@ class EventRule(Protocol):
 
     # An answer ends at most so long before the event, or the time, that brings it; None: nobody knows.
     delay: int | None = 0
+    # Whether events of one end come in the order of `rank`, and only then in canonical order.
+    ranked: bool = False
+
+    def rank(self, event: NumberedEvent) -> int:
+        """Where an event stands among those of its end: lower ones come first."""
+        del event
+        return 0
 
     def begin(self) -> Any:
         """The state of a key that has had no event."""
@@ -165,7 +172,10 @@ class KeyedProcess(RemembersAll):
 
     def _walk(self, batch: KeyedEvents) -> Iterator[Found]:
         """Step over settled events in order; before each, whatever is due."""
-        for key, event in batch.events(self._setting.reader.types):
+        events: Iterable[tuple[Key, NumberedEvent]] = batch.events(self._setting.reader.types)
+        if self._rule.ranked:  # a batch has all events of each end
+            events = sorted(events, key=lambda each: (each[1].end, self._rule.rank(each[1])))
+        for key, event in events:
             yield from ((1, when, answer) for when, answer in self.keys.wake(event.end - 1))
             yield from ((1, event.end, answer) for answer in self.keys.step(key, event))
 
@@ -174,7 +184,8 @@ class KeyedProcess(RemembersAll):
         items = batch.items
         kinds = [ItemKind.EVENT] * len(items) if items.kinds is None else items.kinds.tolist()
         numbered = zip(batch.events(self._setting.reader.types), batch.places, kinds, strict=True)
-        for (key, event), place, kind in numbered:
+        for (key, event), (last, *rest), kind in numbered:
+            place = (last, self._rule.rank(event), *rest) if self._rule.ranked else (last, *rest)
             if kind == ItemKind.WITHDRAWAL:
                 self.keys.remove(key, place)
             elif not self.keys.insert(key, place, event):
@@ -231,13 +242,15 @@ class KeyedProcess(RemembersAll):
     @property
     def _used(self) -> Ints:
         """The numbers of the events that are open, or that a settled state may still show."""
+        if self.time.ended:
+            return NONE
         used = {entry.what.number for _, entry in self.keys.entries}
         used.update(number for history in self.keys.keys.values() for number in self._rule.uses(history.settled))
         return np.array(sorted(used), np.int64)
 
     def _forget(self) -> None:
         """Drop the rows of events that no answer can show, whenever there are twice as many as the last time."""
-        if self.payload.count > self._enough:
+        if self.time.ended or self.payload.count > self._enough:
             self.payload.keep(self._used)
             self._enough = max(MANY, 2 * self.payload.count)
 

@@ -13,6 +13,7 @@ from tocsin.lang import syntax
 from tocsin.lang.printer import print_pattern, print_query
 from tocsin.lang.syntax import Duration, Query, conjuncts, leaves_of
 from tocsin.plan.bind_after_match import ClauseBinder
+from tocsin.plan.bind_consumption import Consuming, consuming
 from tocsin.plan.block import Block, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_read
 from tocsin.plan.closure import Conditions, taken_apart
@@ -39,6 +40,8 @@ def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None 
     full = with_strategy(resolve(query, schema, problems), problems)
     check_types(full.pattern, schema, problems)
     sound = len(problems.found)
+    uses = consuming(replace(full, strategy=query.strategy), problems)
+    full = full if uses is None else uses.plain
     check_pattern(full, problems)
     conditions = taken_apart(conjuncts(full.where), full.partition)
     tree = parts(full.pattern, _mergeable(schema, conditions))
@@ -48,10 +51,10 @@ def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None 
         problems.raise_any()  # the shape is wrong: what would follow from it is noise
     around = dict(around_leaves(full.pattern))
     context = Context(schema, functions, _by_variable(declared), conditions, problems, around)
-    return _plan(full, tree, context)
+    return _plan(full, tree, context, uses)
 
 
-def _plan(query: Query, tree: Part, context: Context) -> Plan:
+def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) -> Plan:
     schema, problems = context.schema, context.problems
     within = _window(query, tree, schema, problems)
     drafter = Drafter(schema, within, problems, absorbed=tree if isinstance(tree, Woven) else None)
@@ -60,11 +63,14 @@ def _plan(query: Query, tree: Part, context: Context) -> Plan:
     _check_same(context)
     blocks = [block for root in roots if (block := filled(root, context)) is not None]
     found, seen = variables_of(context.sites, hidden_variables(query.pattern), schema)
+    if uses is not None:
+        found, seen = uses.with_sets(found, seen)
     outputs = outputs_of(query.select, found, seen, context.sites, context.functions, schema, problems)
     if not query.select:
         check_variables(query.pattern, found, problems)
     key = tuple(dict.fromkeys(attr for attr, _ in context.conditions.same))
     after = ClauseBinder(query, key, found, seen, context.sites, context.functions, schema, problems).bound()
+    consume = None if uses is None else uses.bound(seen, schema, context.functions, problems)
     _check_size(query, blocks, problems)
     problems.raise_any()
     return Plan(
@@ -76,11 +82,12 @@ def _plan(query: Query, tree: Part, context: Context) -> Plan:
         schema,
         needs=key,
         mentions=tuple(dict.fromkeys(leaf.type for leaf in leaves_of(query.pattern))),
-        fingerprint=fingerprint(query),
+        fingerprint=fingerprint(query if uses is None else uses.written),
         notes=tuple(dict.fromkeys(_notes(query, roots, blocks, context))),
         title=query.name or "",
         hidden=query.hidden,
         after=after,
+        consume=consume,
     )
 
 
@@ -109,6 +116,8 @@ def _case_depth(node: object) -> int:
 def fingerprint(named_query: Query) -> str:
     """32 hex digits that identify what is detected: the canonical text without name, SELECT and choice of matches."""
     plain = replace(named_query, name=None, hidden=False, select=(), skip=None, distinct=None, limit=None)
+    if plain.consume is not None and plain.consume.mode == "unrestricted":  # as without it
+        plain = replace(plain, consume=None)
     text = print_query(plain)
     return blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from tocsin.lang.syntax import Repeat
 from tocsin.plan.after_match import AfterMatch
+from tocsin.plan.consumption import Consumption
 from tocsin.plan.expr import Bound
 from tocsin.schema import Field, Schema
 
@@ -218,6 +219,7 @@ class Plan:
     title: str = ""
     hidden: bool = False
     after: AfterMatch | None = None  # the clauses that choose among its matches
+    consume: Consumption | None = None  # how it uses events up
 
     @property
     def identity(self) -> str:

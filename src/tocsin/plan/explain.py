@@ -23,6 +23,7 @@ from tocsin.plan.block import (
     WindowHigh,
     WindowLow,
 )
+from tocsin.plan.consumption import described
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User, leaves
 from tocsin.plan.facts import horizon, memory, reads, terminal_types, waits
 from tocsin.plan.kinds import as_written
@@ -89,6 +90,8 @@ class _Text:
         )
         for output in plan.outputs:
             yield f"select    {_expr(output.expr, {i: v.name for i, v in enumerate(plan.variables)})} AS {output.name}"
+        if plan.consume is not None:
+            yield from described(plan.consume)
         yield from _after(plan)
         hidden = [variable.name for variable in plan.variables if variable.hidden]
         if hidden:

@@ -41,6 +41,11 @@ def reads(plan: Plan) -> dict[str, set[str]]:
     key = dict(plan.key)
     for (leaf_id, _), type in types.items():
         found[type].update(key.get(leaf_id, ()))
+    for predicate in () if plan.consume is None else plan.consume.having:
+        for node in walk(predicate):
+            if isinstance(node, Col):
+                for type in plan.variables[node.leaf].types:
+                    found.setdefault(type, set()).add(node.attr)
     return found
 
 

@@ -43,6 +43,7 @@ from tocsin.lang.syntax import (
 )
 from tocsin.testing.oracle_absence import Pause
 from tocsin.testing.oracle_after import CompletedMatch, chosen
+from tocsin.testing.oracle_consume import consumed, one_by_one, uses_up
 from tocsin.testing.oracle_copies import seen_by
 from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, ticks
 from tocsin.testing.oracle_marks import with_strategy
@@ -97,20 +98,27 @@ def matches(
     """
     listed = list(events)
     shown = frozenset(name for event in listed for name in event.attrs) | attributes
+    if query.consume is not None and query.strategy is not None:
+        raise UndefinedError("CONSUME and STRATEGY do not go together", hint="leave one of them out")
     query = with_strategy(with_own(with_names(query), shown))
     width = None if query.within is None else ticks(query.within, unit)
-    reader, blocks = OracleEvaluator(functions, unit, shown), take_apart(query)
+    plain = one_by_one(query)
+    reader, blocks = OracleEvaluator(functions, unit, shown), take_apart(plain)
     seen = seen_by(query, blocks, listed, reader, key)
     judge = Judge(seen, reader, width, window, order, negation, key=key_attributes(query), queries=queries)
     found: dict[tuple[Binding, Times], CompletedMatch] = {}
     for block in blocks:
         if not block.fixed:
             raise UndefinedError("a repetition is bounded on neither side", hint="it needs a plain event beside it")
-        for bound in judge.found(block, {}, None):
+        for bound in judge.found(block, {}, None) if not uses_up(query) else ():
             match = as_match(query, block, bound, judge.reader)
             found.setdefault(
                 (match.binding, match.times), CompletedMatch(shown_events(query, block, bound), bound, match)
             )
+    if uses_up(query):
+        for bound in consumed(query, key_attributes(query), seen, reader, width, judge.takes):
+            match = as_match(query, blocks[0], bound, reader)
+            found[match.binding, match.times] = CompletedMatch(shown_events(query, blocks[0], bound), bound, match)
     kept = list(found.values())
     if query.skip or query.distinct or query.limit:
         kept = chosen(query, key_attributes(query), kept, judge.reader)
