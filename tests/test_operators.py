@@ -71,6 +71,7 @@ MORE = {
         "carry_over",
         "encode_whole",  # a finite input: what nobody reads is dropped first, and counted by
         "pass_over",
+        "row_pieces",
     },  # what its hosts need to make items
 }
 

@@ -17,13 +17,13 @@ import pytest
 
 import tocsin
 from tests.effort import examples
-from tocsin.encode import row_types, text_numbers, whole
+from tocsin.encode import row_types, survey, text_numbers, whole
 from tocsin.encode.row_types import RowTypes
 from tocsin.encode.text_numbers import TextNumbers, numbered_column
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import Event
-from tocsin.run import answers, finite
+from tocsin.run import answers, feeds, finite, pace, slices
 from tocsin.run.schemas import declare
 from tocsin.run.split import why_not
 from tocsin.testing.harness import Harness
@@ -59,7 +59,10 @@ def tiny_pieces(monkeypatch):
     monkeypatch.setattr(row_types, "MANY", 1)
     monkeypatch.setattr(row_types, "AT_ONCE", 7)
     monkeypatch.setattr(text_numbers, "AT_ONCE", 5)
-    monkeypatch.setattr(finite, "ROWS_PER_CHUNK", 11)
+    monkeypatch.setattr(pace, "ROWS_PER_CHUNK", 11)
+    monkeypatch.setattr(feeds, "MANY", 1)
+    monkeypatch.setattr(survey, "MANY", 1)
+    monkeypatch.setattr(survey, "AT_ONCE", 9)
     monkeypatch.setattr(answers, "WORTH_A_THREAD", 3)
 
 
@@ -124,22 +127,31 @@ def test_any_threads_and_layouts_give_the_oracles_answers(text):
 
 @pytest.mark.parametrize("text", QUERIES)
 def test_order_ids_and_counters_do_not_depend_on_threads_and_layouts(text, monkeypatch):
-    split = []
-    monkeypatch.setattr("tocsin.run.query.run_split", lambda *given: split.append(1) or finite.run_split(*given))
-    for number in range(examples(60, least=2)):
+    ways = ways_taken(monkeypatch)
+    for number in range(examples(60, least=3)):
         draw = random.Random(f"ids {text}{number}")
         events = drawn(draw, 60)
         eids = draw.random() < 0.3
         plain = in_layout(events, pa.string(), draw, eids=eids)
         if draw.random() < 0.3:  # not in order of time
             plain = plain.take(draw.sample(range(len(events)), len(events)))
+        monkeypatch.setattr(slices, "MOST_AROUND", 1 if number % 2 else 10**9)
         one = tocsin.query(text).detect(plain, threads=1, jit=False)
         for layout, threads in ((draw.choice(LAYOUTS), 2), (draw.choice(LAYOUTS), 4)):
             fields = [field.with_type(layout) if field.type == pa.string() else field for field in plain.schema]
             other = tocsin.query(text).detect(plain.cast(pa.schema(fields)), threads=threads, jit=False)
             assert list(other) == list(one)
             assert other.counters == one.counters
-    assert bool(split) == ("a.v < b.v" not in text)
+    assert ways == ({"slices"} if "a.v < b.v" in text else {"slices", "keys"})
+
+
+def ways_taken(monkeypatch) -> set[str]:
+    """How work is shared from now on: by slices of time, by keys."""
+    ways: set[str] = set()
+    for way, name in (("slices", "run_in_slices"), ("keys", "run_by_key")):
+        run = getattr(finite, name)
+        monkeypatch.setattr(finite, name, lambda *given, way=way, run=run: ways.add(way) or run(*given))
+    return ways
 
 
 def test_rows_one_by_one_give_the_same_ids_as_a_table():

@@ -29,8 +29,8 @@ def guarded(command: Callable[Params, Result]) -> Callable[Params, Result]:
             return result
         except (typer.Exit, typer.BadParameter, typer.Abort):
             raise
-        except KeyboardInterrupt:
-            fail("interrupted", INTERRUPTED)
+        except KeyboardInterrupt as stop:
+            fail("; ".join(["interrupted", *getattr(stop, "__notes__", ())]), INTERRUPTED)
         except BrokenPipeError:
             _leave_pipe()
         except (TocsinError, OSError, RecursionError, MemoryError) as problem:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tocsin.encode.arrow import BadRowError, Problems, is_text, marks, without_null_entries
 from tocsin.encode.columns import OPTIONAL, Columns, arrow_type, field_of
 from tocsin.encode.eids import eids
+from tocsin.encode.survey import Survey
 from tocsin.encode.times import read_texts, ticks
 from tocsin.encode.values import as_dictionary, dictionary_codes, encode_column, looked_up, nothing, same_memory
 from tocsin.errors import InputError
@@ -41,12 +42,14 @@ class TimesAndEids:
         return next(reason for mask, reason in self.problems if mask[row])
 
 
-def spans(time: pa.Array, end: pa.Array | None, columns: Columns) -> tuple[Ints, Ints, Problems]:
+def spans(
+    time: pa.Array, end: pa.Array | None, columns: Columns, survey: Survey | None = None
+) -> tuple[Ints, Ints, Problems]:
     """Start and end of each row (of points the same array), and the rows for which they are missing or wrong."""
-    starts, problems = _times(time, "time", columns)
+    starts, problems = _times(time, "time", columns, survey)
     if end is None:
         return starts, starts, problems
-    ends, more = _times(end, "end", columns)
+    ends, more = _times(end, "end", columns, survey)
     problems += more
     if (backwards := ends < starts).any():
         good = ~np.logical_or.reduce([mask for mask, _ in problems]) if problems else True
@@ -71,13 +74,13 @@ def frame(batch: pa.RecordBatch, columns: Columns) -> TimesAndEids:
     return TimesAndEids(start, end, high, low, [problem for problem in problems if problem[0].any()])
 
 
-def _times(array: pa.Array, what: str, columns: Columns) -> tuple[Ints, Problems]:
+def _times(array: pa.Array, what: str, columns: Columns, survey: Survey | None) -> tuple[Ints, Problems]:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     unreadable: Bools | None = None
     if is_text(array.type):
         array, unreadable = read_texts(array)
-    values, problems = ticks(array, what, truncate=columns.truncate)
+    values, problems = ticks(array, what, truncate=columns.truncate, survey=survey)
     if unreadable is not None and unreadable.any():
         problems = [(mask & ~unreadable, reason) for mask, reason in problems]
         problems.insert(0, (unreadable, f"the {what} is neither a whole number nor an ISO timestamp"))

@@ -188,11 +188,12 @@ def sketch(end: Ints, types: Codes, rows: pa.RecordBatch) -> Words:
     """Hash each row cheaply, without its texts and decimals: equal rows are equal, others may be."""
     total: Words = end.view(np.uint64) * FIRST_FACTOR + types.astype(np.uint64)
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        if name not in NOT_CONTENT and name not in ("type", "end") and _is_plain(column.type):
+        if name not in NOT_CONTENT and name not in ("type", "end") and is_plain(column.type):
             total = total * SECOND_FACTOR + (words_of(column) ^ np.uint64(text_word(name)))
     return total
 
 
-def _is_plain(type: pa.DataType) -> bool:
+def is_plain(type: pa.DataType) -> bool:
+    """Whether `sketch` reads a column of the type."""
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal, pa.types.is_boolean)
     return any(is_kind(type) for is_kind in kinds)

@@ -12,9 +12,12 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 DONE, FULL, LIES = 0, 1, 2  # how a loop ended: with the last row; the tables need room; an offset points nowhere
+NEW = 3  # or: a text that the small table does not know
+FEW_SLOTS = 256  # of the small table
 ROW, COUNT, SIZE = 0, 1, 2  # what the words of its state say: the next row, how many texts, how many bytes of them
 FIRST_FACTOR, SECOND_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 EIGHT, TWENTY_NINE, THIRTY_TWO, FORTY = np.uint64(8), np.uint64(29), np.uint64(32), np.uint64(40)
+FIFTY_SIX = np.uint64(56)
 NOTHING, ONE, LOWER = np.uint64(0), np.uint64(1), np.uint64(0xFFFFFFFF)
 
 compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
@@ -154,6 +157,38 @@ def _number_texts(
 number_texts: Any = compiled(_number_texts)
 
 
+def _number_few(offsets: Any, data: Any, out: Any, heads: Any, lengths: Any, numbers: Any, masks: Any, row: Any) -> Any:
+    """Give texts of few names their numbers, from a row on, as long as all of them are known; where it ended, and why.
+
+    heads, lengths, numbers  by slot: the first two words of a name, its length (-1: free), and its number
+    masks                    for each length up to 16 which bits of the two words belong to the text
+    """
+    for at in range(row, len(out)):
+        first, last = np.int64(offsets[at]), np.int64(offsets[at + 1])
+        if first < 0 or last < first or last > len(data):
+            return at, LIES
+        length = last - first
+        if length > 16 or first + 16 > len(data):
+            return at, NEW
+        head = eight_bytes(data, first) & masks[2 * length]
+        next_head = eight_bytes(data, first + 8) & masks[2 * length + 1]
+        slot = few_slot(head, next_head, length)
+        if heads[2 * slot] != head or heads[2 * slot + 1] != next_head or lengths[slot] != length:
+            return at, NEW
+        out[at] = numbers[slot]
+    return len(out), DONE
+
+
+def _few_slot(head: Any, next_head: Any, length: Any) -> Any:
+    """The place of a name in the small table."""
+    return np.int64((((head + np.uint64(length)) ^ (next_head * SECOND_FACTOR)) * FIRST_FACTOR) >> FIFTY_SIX)
+
+
+few_slot: Any = inlined(_few_slot)
+few_slot_of: Any = compiled(_few_slot)
+number_few: Any = compiled(_number_few)
+
+
 def _fill_slots(slots: Any, heads: Any, begins: Any, texts: Any, count: Any) -> None:
     """Put all known texts into a new table."""
     mask = np.uint64(len(slots) - 1)
@@ -179,6 +214,70 @@ def _places_of(codes: Any, wanted: Any, first: Any, out: Any) -> Any:
 
 
 places_of: Any = compiled(_places_of)
+
+
+def _read_rows(codes: Any, lookup: Any, end: Any, first: Any, places: Any, types: Any, ends: Any) -> Any:
+    """Write the rows whose type is read: their places (counted from `first`), types and ends; how many there are.
+
+    `lookup` has for each code the type as kernels number it, negative where nobody reads it; the last one is for -1.
+    """
+    count = 0
+    for at in range(len(codes)):
+        code = lookup[codes[at]]
+        places[count], types[count], ends[count] = first + at, code, end[at]
+        count += code >= 0
+    return count
+
+
+read_rows: Any = compiled(_read_rows)
+
+
+def _keep_within(values: Any, shift: Any, low: Any, high: Any, asked: Any, places: Any, types: Any, ends: Any) -> Any:
+    """Of some rows keep those whose value lies between the bounds for their type, if their type is asked for one.
+
+    The value of a row is values[place - shift]. The rows that stay move to the front; how many there are.
+    """
+    count = 0
+    for at in range(len(places)):
+        place, type = places[at], types[at]
+        value = values[place - shift]
+        places[count], types[count], ends[count] = place, type, ends[at]
+        count += (not asked[type]) | ((low[type] <= value) & (value <= high[type]))
+    return count
+
+
+keep_within: Any = compiled(_keep_within)
+
+
+def _gather(values: Any, places: Any, shift: Any, out: Any) -> None:
+    """The values at some places, which are counted from `shift`."""
+    for at in range(len(places)):
+        out[at] = values[places[at] - shift]
+
+
+gather: Any = compiled(_gather)
+
+
+def _look_up(table: Any, numbers: Any, out: Any) -> None:
+    """What a table has for each number; -1 for those that are negative."""
+    for at in range(len(numbers)):
+        out[at] = table[numbers[at]] if numbers[at] >= 0 else -1
+
+
+look_up: Any = compiled(_look_up)
+
+
+def _look_up_at(table: Any, indices: Any, places: Any, shift: Any, out: Any) -> Any:
+    """What a table has for the indices at some places, which are counted from `shift`; False: an index lies."""
+    for at in range(len(places)):
+        index = indices[places[at] - shift]
+        if index < 0 or index >= len(table):
+            return False
+        out[at] = table[index]
+    return True
+
+
+look_up_at: Any = compiled(_look_up_at)
 
 
 def _surveyed(values: Any) -> Any:

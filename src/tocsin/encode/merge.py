@@ -82,8 +82,10 @@ class Rearranged(Items):
     @classmethod
     def of(cls, items: Items, base: pa.RecordBatch | pa.Table, order: Ints) -> Rearranged:
         """Items whose payload is what stands at some places of a batch or a table."""
-        made = cls(items, slice(None))
-        made.base, made.order = base, order
+        made = cls.__new__(cls)
+        for name, value in _picked(items, slice(None)).items():
+            setattr(made, name, value)
+        made.checked, made.base, made.order, made._made = items.checked, base, order, None
         return made
 
     @property

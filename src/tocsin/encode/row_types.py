@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.arrow import is_text, marks, plain
-from tocsin.encode.text_numbers import AT_ONCE, numbered_column
+from tocsin.encode.text_numbers import AT_ONCE, numbered_names
 from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.items import Bools, Codes, Ints
 
@@ -35,7 +35,7 @@ class RowTypes:
             column = column.cast(pa.string())
         if len(column) < MANY:
             return _from_dictionaries(column.dictionary_encode())
-        names, codes = numbered_column(column, workers=workers)
+        names, codes = numbered_names(column, workers)
         return cls(tuple(names), codes, all_occur=True)
 
     def occurring(self, rows: Bools | None = None) -> list[str]:

@@ -15,6 +15,11 @@ from tocsin.items import Codes, Ints
 NO_BITS: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
 NO_ROWS: Ints = np.zeros(0, np.int64)
 AT_ONCE = 1 << 18  # texts that are numbered in one go
+SEED = 1 << 12  # texts that tell the order of most names
+MOST_NEW = 64  # so often a text may be missing in the small table of names
+MASKS: npt.NDArray[np.uint64] = np.array(  # for each length up to 16 the bits of two words that belong to a text
+    [(1 << (8 * min(8, max(0, length - 8 * word)))) - 1 for length in range(17) for word in (0, 1)], np.uint64
+)
 
 
 class TextNumbers:
@@ -51,10 +56,7 @@ class TextNumbers:
             if status == loops.DONE:
                 return out
             if status == loops.LIES:
-                raise InputError(
-                    "a column of texts is broken: its offsets point outside of its bytes",
-                    hint="write the table anew; `table.validate(full=True)` of pyarrow says more",
-                )
+                raise _broken()
             row = int(self._state[0]) if rows is None else int(rows[self._state[0]])
             self._grow(int(offsets[row + 1] - offsets[row]))
 
@@ -90,6 +92,62 @@ class TextNumbers:
         return found
 
 
+def _broken() -> InputError:
+    return InputError(
+        "a column of texts is broken: its offsets point outside of its bytes",
+        hint="write the table anew; `table.validate(full=True)` of pyarrow says more",
+    )
+
+
+class FewNames:
+    """Numbers texts as `TextNumbers` does, quicker where few of them occur, and these are short: names of types."""
+
+    def __init__(self) -> None:
+        from tocsin.encode import loops
+
+        self.all = TextNumbers()
+        self._new = 0  # how often a text was not in the small table
+        self._heads: npt.NDArray[np.uint64] = np.zeros(2 * loops.FEW_SLOTS, np.uint64)
+        self._lengths: Ints = np.full(loops.FEW_SLOTS, -1, np.int64)
+        self._numbers: Codes = np.zeros(loops.FEW_SLOTS, np.int32)
+
+    def number(self, array: pa.Array, out: Codes) -> None:
+        """Write the number of each text."""
+        from tocsin.encode import loops
+
+        row = 0
+        if array.null_count == 0 and not pa.types.is_string_view(array.type):
+            offsets, data, _ = text_buffers(array)
+            while self._new < MOST_NEW:
+                row, status = loops.number_few(
+                    offsets, data, out, self._heads, self._lengths, self._numbers, MASKS, row
+                )
+                if status == loops.DONE:
+                    return
+                if status == loops.LIES:
+                    raise _broken()
+                out[row] = self.all.number(array.slice(row, 1))[0]
+                self._learn(array, int(offsets[row]), int(offsets[row + 1]), data, int(out[row]))
+                row += 1
+        out[row:] = self.all.number(array.slice(row))
+
+    def _learn(self, array: pa.Array, first: int, last: int, data: Any, number: int) -> None:
+        """Put a text into the small table, if it is short and its place is free."""
+        from tocsin.encode import loops
+
+        if last - first > 16:
+            self._new += 1
+            return
+        text = bytes(data[first:last]).ljust(16, b"\0")
+        head, rest = np.frombuffer(text, np.uint64)
+        slot = loops.few_slot_of(head, rest, last - first)
+        if self._lengths[slot] < 0:
+            self._heads[2 * slot], self._heads[2 * slot + 1] = head, rest
+            self._lengths[slot], self._numbers[slot] = last - first, number
+        elif self._numbers[slot] != number:
+            self._new += 1
+
+
 def text_buffers(array: pa.Array) -> tuple[Any, Any, Any]:
     """The offsets, the bytes and the bits of validity of a column of texts, viewed where they are."""
     valid, offsets, data = array.buffers()
@@ -114,28 +172,53 @@ def numbered_column(
     column: pa.ChunkedArray, places: Ints | None = None, workers: ThreadTeam = ALONE
 ) -> tuple[list[str], Codes]:
     """The distinct texts of a column (or of some rows of it, in order), and for each row which one it is; null: -1."""
+    found, out = _numbered(column, places, workers, few=False)
+    return found.texts(), out
+
+
+def numbered_names(column: pa.ChunkedArray, workers: ThreadTeam = ALONE) -> tuple[list[str], Codes]:
+    """The same for a whole column in which few texts are expected."""
+    found, out = _numbered(column, None, workers, few=True)
+    return found.texts(), out
+
+
+def _numbered(
+    column: pa.ChunkedArray, places: Ints | None, workers: ThreadTeam, *, few: bool
+) -> tuple[TextNumbers, Codes]:
     out = np.empty(len(column) if places is None else len(places), np.int32)
     pieces = _pieces(column, places, out)
 
     def number(mine: list[tuple[pa.Array, Ints | None, Codes]]) -> TextNumbers:
-        numbers = TextNumbers()
+        names = FewNames()
+        if few and mine is not shares[0]:  # most names are met at once: then all threads give them the same numbers
+            names.all.number(seed.array())
         for array, rows, target in mine:
             workers.check()
-            target[:] = numbers.number(array, rows)
-        return numbers
+            if few:
+                names.number(array, target)
+            else:
+                target[:] = names.all.number(array, rows)
+        return names.all
 
     shares = [pieces[at :: workers.count] for at in range(min(workers.count, max(1, len(pieces))))]
+    seed = TextNumbers()
+    if few and len(shares) > 1:
+        seed.number(pieces[0][0].slice(0, SEED))
     found = workers.all([lambda mine=mine: number(mine) for mine in shares])  # type: ignore[misc]
     if len(found) == 1:
-        return found[0].texts(), out
+        return found[0], out
     lookups = [np.append(found[0].number(each.array()), np.int32(-1)) for each in found]
 
     def renumber(mine: list[tuple[pa.Array, Ints | None, Codes]], lookup: Codes) -> None:
-        for _, _, target in mine:
-            target[:] = lookup[target]
+        from tocsin.encode import loops
 
-    workers.all([lambda m=mine, t=table: renumber(m, t) for mine, table in zip(shares, lookups, strict=True)])  # type: ignore[misc]
-    return found[0].texts(), out
+        for _, _, target in mine:
+            loops.look_up(lookup, target, target)
+
+    same = [bool((lookup[:-1] == np.arange(len(lookup) - 1)).all()) for lookup in lookups]
+    todo = [(mine, lookup) for mine, lookup, is_same in zip(shares, lookups, same, strict=True) if not is_same]
+    workers.all([lambda m=mine, t=lookup: renumber(m, t) for mine, lookup in todo])  # type: ignore[misc]
+    return found[0], out
 
 
 def _pieces(column: pa.ChunkedArray, places: Ints | None, out: Codes) -> list[tuple[pa.Array, Ints | None, Codes]]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.arrow import Problems, integers, is_instant, marks, plain
+from tocsin.encode.survey import Survey
 from tocsin.errors import InputError
 from tocsin.events import TIME_LIMIT
 from tocsin.items import Bools, Ints
@@ -19,7 +20,9 @@ _PER_MICRO = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _MICROS_PER_DAY = 86_400_000_000
 
 
-def ticks(array: pa.Array, what: str, *, truncate: bool = False) -> tuple[Ints, Problems]:
+def ticks(
+    array: pa.Array, what: str, *, truncate: bool = False, survey: Survey | None = None
+) -> tuple[Ints, Problems]:
     """Convert a column of times to int64 ticks; also return masks of the unusable rows, each with a reason."""
     type = array.type
     problems: Problems = []
@@ -42,7 +45,7 @@ def ticks(array: pa.Array, what: str, *, truncate: bool = False) -> tuple[Ints, 
             hint=f"convert the column, for example to timestamps; or name another one as the {what}",
         )
     if len(values):
-        low, high = values.min(), values.max()
+        low, high = (values.min(), values.max()) if survey is None else survey.ends(values)
         if low <= -TIME_LIMIT or high >= TIME_LIMIT:
             beyond = (values <= -TIME_LIMIT) | (values >= TIME_LIMIT)
             problems.append((beyond, f"the {what} is out of range (its size must be below 2**61)"))

@@ -19,7 +19,7 @@ from tocsin.encode.row_types import RowTypes
 from tocsin.encode.text_numbers import numbered_column
 from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.encode.values import nothing
-from tocsin.items import NO_ROWS, NO_TEXT, Codes, Column, Ints, Items, is_sorted
+from tocsin.items import NO_ROWS, NO_TEXT, Codes, Column, Ints, Items
 from tocsin.schema import EID, TYPE, Field, Kind
 
 MANY_TEXTS = 1 << 16  # texts that are worth a compiled loop, which may have to be compiled first
@@ -34,6 +34,7 @@ class UsableRows:
     end: Ints
     types: RowTypes
     columns: Columns
+    in_order: bool  # whether no row ends before the one before it
 
     def __len__(self) -> int:
         return len(self.end)
@@ -42,6 +43,14 @@ class UsableRows:
     def last_end(self) -> int:
         """When the last row ends; there must be one."""
         return int(self.end.max())
+
+
+def source_of(rows: UsableRows, field: Field) -> pa.ChunkedArray | None:
+    """The column that an attribute comes from; None if the table has no such column."""
+    name = {EID: rows.columns.eid, TYPE: rows.columns.type}.get(field.name, field.name)
+    if name is None or name not in rows.table.schema.names or field.kind is Kind.NULL:
+        return None
+    return rows.table.column(name)
 
 
 def encode_whole(encoder: Encoder, rows: UsableRows, *, drop: bool, workers: ThreadTeam = ALONE) -> Rearranged:
@@ -69,7 +78,7 @@ def encode_whole(encoder: Encoder, rows: UsableRows, *, drop: bool, workers: Thr
     items.checked = True
     base = encoder.payload_table(rows.table, rows.start, rows.end)
     found = Rearranged.of(items, base, places)
-    return found if is_sorted(end) else Rearranged(found, np.argsort(end, kind="stable"))
+    return found if rows.in_order else Rearranged(found, np.argsort(end, kind="stable"))
 
 
 @dataclass(slots=True)
@@ -89,23 +98,16 @@ class _Taken:
         known = dict(zip(numbers, found, strict=True))
         return {name: known[name] if name in known else self.texts(field) for name, field in fields.items()}
 
-    def _source(self, field: Field) -> pa.ChunkedArray | None:
-        """The column that an attribute comes from; None if the table has no such column."""
-        name = {EID: self.rows.columns.eid, TYPE: self.rows.columns.type}.get(field.name, field.name)
-        if name is None or name not in self.rows.table.schema.names or field.kind is Kind.NULL:
-            return None
-        return self.rows.table.column(name)
-
     def column(self, field: Field) -> Column:
         """An attribute as kernels read it; nulls where the table has no such column."""
-        source = self._source(field)
+        source = source_of(self.rows, field)
         if source is None:
             return nothing(field, len(self.places))
         return self.encoder.encoded(self._array(source), field)
 
     def texts(self, field: Field) -> Column:
         """An attribute that is text; many are read piece by piece, where they are, without a dictionary of all."""
-        source = self._source(field)
+        source = source_of(self.rows, field)
         if source is None or not is_text(source.type) or len(self.places) < MANY_TEXTS:
             return self.column(field)
         texts, numbers = numbered_column(source, self.places, self.workers)

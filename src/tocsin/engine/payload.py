@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tocsin.encode.content import Words, auto_eids, content_hash, occurrences, sketch
+from tocsin.encode.content import Words, auto_eids, content_hash, is_plain, occurrences, sketch
 from tocsin.encode.merge import Rearranged, rows_at, stacked
 from tocsin.items import Codes, Ints, Items, is_sorted
 
@@ -157,6 +157,41 @@ class Chunk:
         rows = order[at]
         back = np.argsort(rows)
         return rows[back], which[back]
+
+
+@dataclass(slots=True)
+class LazyCodes:
+    """The types of rows as kernels number them, looked up when someone asks: lookup[codes[i]]."""
+
+    codes: Codes
+    lookup: Codes
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, at: Any) -> Codes:
+        return self.lookup[self.codes[at]]
+
+
+@dataclass(slots=True)
+class WholeTable(Chunk):
+    """A whole table in order of time, with rows that nobody reads between the others."""
+
+    @classmethod
+    def of(cls, rows: pa.Table, codes: Codes, lookup: Codes, start: Ints, end: Ints) -> WholeTable:
+        """`lookup` has the type of each code as kernels number it; the last one is for the code -1."""
+        types: Any = LazyCodes(codes, lookup)
+        return cls(0, rows, types, start, end, None, None, last_end=int(end[-1]) if len(end) else 0)
+
+    def by_end(self) -> tuple[Ints, Ints | None]:
+        return self.end, None
+
+    def sketches(self) -> Words:
+        if self.sketched is None:
+            at = np.flatnonzero(self.types[:] >= 0)
+            plain = self.rows.select([name for name, type in zip(self.rows.schema.names, self.rows.schema.types, strict=True) if is_plain(type)])
+            self.sketched = np.sort(sketch(self.end[at], self.types[at], rows_at(plain, at)))
+        return self.sketched
 
 
 def _one(table: pa.Table) -> pa.RecordBatch:

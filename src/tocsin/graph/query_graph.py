@@ -19,6 +19,7 @@ from tocsin.encode.columns import Columns
 from tocsin.encode.eids import prepare_hashing
 from tocsin.encode.keyless import KeyCheck
 from tocsin.encode.merge import Rearranged
+from tocsin.encode.row_pieces import RowPieces
 from tocsin.encode.stored import RowReader
 from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.encode.whole import UsableRows, encode_whole
@@ -43,6 +44,7 @@ from tocsin.order.sort import Sort
 from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
+from tocsin.plan.limits import limits_of
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 from tocsin.select.after_match import clause_operators
 from tocsin.select.consuming import consuming
@@ -211,9 +213,18 @@ class QueryGraph:
         self._texts.enough = NEVER
         return encode_whole(self.encoder, rows, drop=self.is_plain, workers=workers)
 
-    def pass_over(self, count: int) -> None:
-        """Count events that nobody reads, and that were not pushed."""
+    def row_pieces(self, rows: UsableRows, base: pa.Table) -> RowPieces:
+        """The rows of a finite input in order of time, to be encoded and pushed piece by piece, without all others.
+
+        Only for a plain graph, and input without eids. No text is forgotten from now on.
+        """
+        self._texts.enough = NEVER
+        return RowPieces(self.encoder, rows, base, {} if self._keys is not None else limits_of(self.plans))
+
+    def pass_over(self, count: int, relevant: int = 0) -> None:
+        """Count events that were not pushed: nobody reads them, or not with these attributes (`relevant`)."""
         self.seen += count
+        self.relevant += relevant
 
     @property
     def is_plain(self) -> bool:

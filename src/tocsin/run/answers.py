@@ -10,10 +10,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from tocsin.encode.merge import Rearranged
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.engine.changes import ChangeBatch, Changes, one_batch
-from tocsin.engine.payload import Chunk, View
+from tocsin.engine.payload import View
 from tocsin.engine.tables import joined, net, with_times
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Ints, is_sorted
@@ -22,20 +21,23 @@ WORTH_A_THREAD = 1 << 15  # matches
 
 
 class Answers:
-    """The changes of some queries of a graph; `events`: all that it (and others of its kind) were given, if plain."""
+    """The changes of some queries of a graph; `view`: all events that it (and others of its kind) were given, if plain."""
 
     def __init__(
-        self, graph: QueryGraph, shown: Sequence[int], events: Rearranged | None = None, threads: int = 1
+        self, graph: QueryGraph, shown: Sequence[int], view: View | None = None, threads: int = 1
     ) -> None:
-        self._graph, self._threads = graph, threads
+        self._graph, self._threads, self._view = graph, threads, view
         self._batches: dict[int, list[ChangeBatch]] = {stage: [] for stage in shown}
-        self._view = None if events is None or not graph.is_plain else View([whole_chunk(events)])
 
     def add(self, changes: Changes, share: Ints | None = None) -> None:
         """Take what a push has brought; `share`: which of all events the graph was given, in order."""
         for batch in changes:
             if batch.stage in self._batches:
                 self._batches[batch.stage].append(batch if share is None else batch.renumbered(share))
+
+    def counted(self, changes: Changes) -> int:
+        """How many of some changes are of the shown queries."""
+        return sum(len(batch) for batch in changes if batch.stage in self._batches)
 
     def __len__(self) -> int:
         """How many changes there are, withdrawals included."""
@@ -81,10 +83,3 @@ def in_order(batch: ChangeBatch, *, waits: bool) -> ChangeBatch:
     order = np.lexsort([*batch.fixed[::-1], *keys] if waits else keys)
     return batch if is_sorted(order) else batch.pick(order)
 
-
-def whole_chunk(events: Rearranged) -> Chunk:
-    """All events of a run, by the numbers that a detector gives them."""
-    return Chunk(
-        0, events.base, events.types, events.start, events.end, events.eid_high, events.eid_low,
-        last_end=int(events.end[-1]) if len(events) else 0, order=events.order,
-    )  # fmt: skip

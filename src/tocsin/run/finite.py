@@ -1,9 +1,8 @@
-"""A finite input through a graph: in order of time, on as many threads as its keys allow, or as it comes."""
+"""A finite input through a graph: in order of time, on as many threads as it can be cut for, or as it comes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
+import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.batch import one_batch
@@ -12,92 +11,148 @@ from tocsin.encode.merge import Rearranged, sliced
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.encode.whole import UsableRows
 from tocsin.engine.changes import Changes
+from tocsin.engine.payload import View
 from tocsin.graph.query_graph import QueryGraph
+from tocsin.items import Ints
 from tocsin.items import end as end_of_stream
-from tocsin.items import is_sorted
 from tocsin.run.answers import Answers
+from tocsin.run.feeds import Feed, ItemFeed, feed_of, whole_chunk
 from tocsin.run.inputs import with_dictionaries
+from tocsin.run.pace import Done, Pace, Watcher
 from tocsin.run.session import shown_counters
-from tocsin.run.split import Split
+from tocsin.run.slices import OWN, Slice, slices_of
+from tocsin.run.split import Counted, Split, why_not
 
-ROWS_PER_CHUNK = 1 << 16
-MOST_ROWS = 1 << 18
-FIRST_CHUNK = 16  # rows, if few matches are wanted
-Watcher = Callable[[int, int], None]  # rows done, matches so far
+NONE: Ints = np.zeros(0, np.int64)
+
+
+def run_finite(
+    split: Split, rows: UsableRows, shown: tuple[int, ...], watch: Watcher | None, enough: int | None,
+    workers: ThreadTeam,
+) -> tuple[Answers, dict[str, int]]:  # fmt: skip
+    """Feed rows in order of time, then end the stream; the answers of the shown queries, and what was counted.
+
+    Several threads take slices of time, or else the events of some keys. Once there are `enough` matches, no more is
+    fed.
+    """
+    graph = split.first
+    feed = feed_of(graph, rows, workers)
+    if workers.count > 1 and enough is None:
+        if (slices := slices_of(graph, feed.end, workers.count)) is not None:
+            found = run_in_slices(split, feed, slices, shown, watch, workers)
+            return found or _alone(split, rows, shown, watch, workers)
+        if why_not(graph) is None:
+            items = feed.items if isinstance(feed, ItemFeed) else graph.encode_whole(rows, workers)
+            found = run_by_key(split, items, len(rows), shown, watch, workers)
+            return found or _alone(split, rows, shown, watch, workers)
+    return run_in_order(graph, feed, shown, watch, enough, workers), shown_counters(graph)
+
+
+def _alone(
+    split: Split, rows: UsableRows, shown: tuple[int, ...], watch: Watcher | None, workers: ThreadTeam
+) -> tuple[Answers, dict[str, int]]:
+    """Where copies of events differ, graphs have numbered events otherwise: once more with one graph."""
+    graph = split.fresh()
+    return run_in_order(graph, ItemFeed(graph, rows, workers), shown, watch, None, workers), shown_counters(graph)
 
 
 def run_in_order(
-    graph: QueryGraph, rows: UsableRows, shown: tuple[int, ...], watch: Watcher | None, enough: int | None,
+    graph: QueryGraph, feed: Feed, shown: tuple[int, ...], watch: Watcher | None, enough: int | None,
     workers: ThreadTeam,
 ) -> Answers:  # fmt: skip
-    """Feed the rows that queries read in order of time, then end the stream; the answers of the shown queries.
-
-    Once there are `enough` matches, no more is fed.
-    """
-    items = graph.encode_whole(rows, workers)
-    found, passed = Answers(graph, shown, items, workers.count), Passed(items, rows)
-    for first, count in chunks(len(items), growing=enough is not None):
-        if enough is not None and len(found) >= enough:
-            break
-        found.add(graph.push(sliced(items, first, count)))
-        graph.pass_over(passed.until(first + count))
-        if watch is not None:
-            watch(graph.seen, len(found))
-    if enough is None or len(found) < enough:
-        graph.pass_over(passed.until(len(items)))
-        found.add(graph.push(end_of_stream()))
+    """Feed one graph, then end the stream; once there are `enough` matches, no more is fed."""
+    reader, found = feed.reader(graph), Answers(graph, shown, feed.view, workers.count)
+    said, numbers, done = [], [], Done(len(feed.end), watch)
+    with done:
+        for first, last in Pace(growing=enough is not None).chunks(0, len(feed.end)):
+            stretch = reader.read(first, last)
+            numbers.append(stretch.numbers)
+            said.append(stretch.push_to(graph))
+            done.more(stretch.seen, found.counted(said[-1]))
+            if enough is not None and done.matches >= enough:
+                break
+        else:
+            said.append(graph.push(end_of_stream()))
+    share = None if feed.is_encoded else np.concatenate([NONE, *numbers])
+    for changes in said:
+        found.add(changes, share)
     return found
 
 
-class Passed:
-    """Counts the rows that nobody reads, as one after the other would meet them."""
-
-    def __init__(self, items: Rearranged, rows: UsableRows) -> None:
-        self._order, self._rows, self._done = items.order, len(rows), 0
-        self._sorted = is_sorted(items.order)
-
-    def until(self, count: int) -> int:
-        """How many lie before the first so many that are read, since the last time; of unsorted ones all at the end."""
-        if count == len(self._order):
-            upto = self._rows - count
-        else:
-            upto = int(self._order[count - 1]) + 1 - count if self._sorted else 0
-        passed, self._done = upto - self._done, upto
-        return passed
+# --- slices of time ------------------------------------------------------------------------------------------------
 
 
-def run_split(
-    split: Split, rows: UsableRows, shown: tuple[int, ...], watch: Watcher | None, workers: ThreadTeam
-) -> tuple[Answers, dict[str, int]]:
-    """The same with a graph for each thread: events are split by their key, so that no graph misses anything.
+def run_in_slices(
+    split: Split, feed: Feed, slices: list[Slice], shown: tuple[int, ...], watch: Watcher | None, workers: ThreadTeam
+) -> tuple[Answers, dict[str, int]] | None:
+    """A graph for each slice of time, which reads its rows by itself; None: copies of events differ.
 
-    Also returns what was counted.
+    A slice begins earlier and ends later than the matches that it owns, as far as others can decide them.
     """
-    whole = split.first.encode_whole(rows, workers)
-    graphs, shares = split.graphs(workers.count), split.shares(whole, workers)
-    split.first.pass_over(len(rows) - len(whole))
+    graphs = split.graphs(len(slices), shares_texts=feed.is_encoded)
+    readers = [feed.reader(graph) for graph in graphs]
+    for graph, reader in zip(graphs, readers, strict=True):  # kernels are made before threads begin
+        graph.push(reader.read(0, 0).items)
+    found, done = Answers(split.first, shown, feed.view, workers.count), Done(len(feed.end), watch)
+
+    def work(at: int) -> tuple[list[Changes], Ints, Counted]:
+        graph, mine, pace = graphs[at], slices[at], Pace()
+        said, numbers, counted = [], [], []
+        for place, stretch in enumerate(mine.stretches):
+            counted.append(split.counted(graph))
+            for first, last in pace.chunks(*stretch):
+                workers.check()
+                read = readers[at].read(first, last)
+                numbers.append(read.numbers)
+                said.append(mine.owned(read.push_to(graph), place))
+                done.more(last - first if place == OWN else 0, found.counted(said[-1]))
+        said.append(mine.owned(graph.push(end_of_stream()), len(mine.stretches)))
+        return said, np.concatenate([NONE, *numbers]), counted[OWN + 1].since(counted[OWN])
+
+    with done:
+        work_done = workers.all([lambda at=at: work(at) for at in range(len(slices))])  # type: ignore[misc]
+    if any(graph.copies.chose for graph in graphs):
+        return None
+    for said, numbers, _ in work_done:
+        for changes in said:
+            found.add(changes, numbers)
+    return found, split.together([counted for _, _, counted in work_done])
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+
+
+def run_by_key(
+    split: Split, whole: Rearranged, rows: int, shown: tuple[int, ...], watch: Watcher | None, workers: ThreadTeam
+) -> tuple[Answers, dict[str, int]] | None:
+    """A graph for each thread, which sees all events of some keys; None: copies of events differ."""
+    graphs, shares = split.graphs(workers.count, shares_texts=True), split.shares(whole, workers)
+    split.first.pass_over(rows - len(whole))
     for graph in graphs:  # kernels are made, and texts of queries numbered, before threads begin
         graph.push(sliced(whole, 0, 0))
+    found, done = Answers(split.first, shown, View([whole_chunk(whole)]), workers.count), Done(rows, watch)
+    done.more(rows - len(whole), 0)
 
     def work(at: int) -> list[Changes]:
         graph, mine = graphs[at], shares[at]
         said = []
-        for first, count in chunks(len(mine), growing=False):
+        for first, last in Pace().chunks(0, len(mine)):
             workers.check()
-            said.append(graph.push(Rearranged(whole, mine[first : first + count])))
+            said.append(graph.push(Rearranged(whole, mine[first:last])))
+            done.more(last - first, found.counted(said[-1]))
         return [*said, graph.push(end_of_stream())]
 
-    work_done = workers.all([lambda at=at: work(at) for at in range(len(graphs))])  # type: ignore[misc]
-    if any(graph.copies.chose for graph in graphs):  # copies that differ: graphs have numbered events otherwise
-        alone = split.fresh()
-        return run_in_order(alone, rows, shown, watch, None, workers), shown_counters(alone)
-    found = Answers(split.first, shown, whole, workers.count)
+    with done:
+        work_done = workers.all([lambda at=at: work(at) for at in range(len(graphs))])  # type: ignore[misc]
+    if any(graph.copies.chose for graph in graphs):
+        return None
     for share, said in zip(shares, work_done, strict=True):
         for changes in said:
             found.add(changes, share)
-    if watch is not None:
-        watch(len(rows), len(found))
-    return found, split.counters(graphs)
+    return found, split.together([split.counted(graph) for graph in graphs])
+
+
+# --- other orders --------------------------------------------------------------------------------------------------
 
 
 def run_as_it_comes(
@@ -115,24 +170,12 @@ def run_as_it_comes(
     found = Answers(graph, shown)
     if table.num_rows:
         table = with_dictionaries(table, graph.wanted, columns)
-        for first, rows in chunks(table.num_rows, growing=enough is not None):
+        for first, last in Pace(growing=enough is not None).chunks(0, table.num_rows):
             if enough is not None and len(found) >= enough:
                 break
-            found.add(graph.push(graph.encode(one_batch(table.slice(first, rows)))))
+            found.add(graph.push(graph.encode(one_batch(table.slice(first, last - first)))))
             if watch is not None:
-                watch(first + rows, len(found))
+                watch(last, len(found))
     if enough is None or len(found) < enough:
         found.add(graph.push(end_of_stream()))
     return found
-
-
-def chunks(rows: int, *, growing: bool) -> Iterator[tuple[int, int]]:
-    """Cut rows into chunks: where each begins, and its size. Growing ones are small first.
-
-    >>> list(chunks(50, growing=True))
-    [(0, 16), (16, 32), (48, 2)]
-    """
-    first, size = 0, FIRST_CHUNK if growing else ROWS_PER_CHUNK
-    while first < rows:
-        yield first, min(size, rows - first)
-        first, size = first + size, min(2 * size, ROWS_PER_CHUNK if growing else MOST_ROWS)

@@ -16,6 +16,7 @@ from tocsin.encode.columns import Columns, kind_of
 from tocsin.encode.eids import eid_problems
 from tocsin.encode.objects import from_dicts
 from tocsin.encode.row_types import RowTypes
+from tocsin.encode.survey import Survey
 from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.encode.times import read_texts
 from tocsin.encode.values import encode_column, is_exact
@@ -176,9 +177,10 @@ def usable(given: Input, wanted: Mapping[str, Field]) -> pa.Table:
     return together([_with_missing(part.table, given.columns) for part, _, _, _ in _judged(given, wanted)])
 
 
-def usable_rows(given: Input, wanted: Mapping[str, Field]) -> UsableRows:
+def usable_rows(given: Input, wanted: Mapping[str, Field], workers: ThreadTeam = ALONE) -> UsableRows:
     """The same, with what had to be read of every row to know that."""
-    parts = list(_judged(given, wanted))
+    survey = Survey(workers)
+    parts = list(_judged(given, wanted, survey))
     table = together([_with_missing(part.table, given.columns) for part, _, _, _ in parts])
     columns = given.columns
     start = _joined([start for _, start, _, _ in parts])
@@ -186,7 +188,7 @@ def usable_rows(given: Input, wanted: Mapping[str, Field]) -> UsableRows:
     types = given.types() if table.num_columns else RowTypes((), np.zeros(0, np.int32))
     if len(types.codes) != len(end):
         types = types.only(_joined([good for _, _, _, good in parts]))
-    return UsableRows(table, start, end, types, columns)
+    return UsableRows(table, start, end, types, columns, survey.in_order(end))
 
 
 def _joined(arrays: list[Any]) -> Any:
@@ -195,14 +197,16 @@ def _joined(arrays: list[Any]) -> Any:
     return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
 
 
-def _judged(given: Input, wanted: Mapping[str, Field]) -> Iterator[tuple[FilePiece, Ints, Ints, Bools]]:
+def _judged(
+    given: Input, wanted: Mapping[str, Field], survey: Survey | None = None
+) -> Iterator[tuple[FilePiece, Ints, Ints, Bools]]:
     """Each part with its usable rows alone, their starts and ends, and which rows of the part they are."""
     for part in given.parts:
         for role in ("type", "time"):
             if getattr(given.columns, role) not in part.table.schema.names:
                 name = getattr(given.columns, role)
                 raise InputError(f"{part.place(0).rpartition(',')[0]} has no {role} column {name!r}")
-        start, end, problems = _problems(part, given.columns, wanted)
+        start, end, problems = _problems(part, given.columns, wanted, survey)
         good: Bools = np.ones(len(start), np.bool_)
         if problems:
             bad: Bools = np.logical_or.reduce([mask for mask, _ in problems])
@@ -214,11 +218,13 @@ def _judged(given: Input, wanted: Mapping[str, Field]) -> Iterator[tuple[FilePie
         yield part, start, end, good
 
 
-def _problems(part: FilePiece, columns: Columns, wanted: Mapping[str, Field]) -> tuple[Ints, Ints, Problems]:
+def _problems(
+    part: FilePiece, columns: Columns, wanted: Mapping[str, Field], survey: Survey | None
+) -> tuple[Ints, Ints, Problems]:
     """Start and end of each row of a part, and for each reason the rows that cannot be used."""
     table = _with_missing(part.table, columns)
     until = None if columns.end is None else one_array(table.column(columns.end))
-    start, end, times = spans(one_array(table.column(columns.time)), until, columns)
+    start, end, times = spans(one_array(table.column(columns.time)), until, columns, survey)
     problems = part.problems + times + typeless(table.column(columns.type))
     if columns.eid is not None:
         problems += eid_problems(table.column(columns.eid))

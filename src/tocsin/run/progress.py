@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tocsin.run.finite import Watcher
+from tocsin.run.pace import Watcher
 
 SECONDS_BEFORE_BAR = 0.5  # seconds; a shorter run is done before a bar could be read
 

@@ -35,14 +35,15 @@ from tocsin.plan.marks import reads_every_type
 from tocsin.plan.passes import optimize
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock, as_clock
-from tocsin.run.finite import FIRST_CHUNK, ROWS_PER_CHUNK, Watcher, run_as_it_comes, run_in_order, run_split
+from tocsin.run.finite import run_as_it_comes, run_finite
 from tocsin.run.inputs import Input, open_input, usable, usable_rows
 from tocsin.run.matches import Matches
+from tocsin.run.pace import Watcher
 from tocsin.run.query_file import read_query_file, refuse_file_name
 from tocsin.run.schema_from_query import guessed_schema
 from tocsin.run.schemas import check_unit, declare, schema_of
 from tocsin.run.session import Session, shown_counters
-from tocsin.run.split import Split, check_threads, thread_count, why_not
+from tocsin.run.split import Split, check_threads, thread_count
 from tocsin.run.stream_rows import StreamRows
 from tocsin.schema import Field, Kind, Schema
 
@@ -250,13 +251,9 @@ class Query:
         shown = tuple(range(len(self.queries))) if all else self.answers
         enough = limit if strategy.kind in FINAL else None
         if strategy.kind == "in-order":
-            rows = usable_rows(given, graph.wanted)
-            with ThreadTeam(thread_count(threads, len(rows), jit=jit)) as workers:
-                if workers.count > 1 and enough is None and why_not(graph) is None:
-                    found, counted = run_split(Split(graph, make), rows, shown, watch, workers)
-                else:
-                    found = run_in_order(graph, rows, shown, watch, enough, workers)
-                    counted = shown_counters(graph)
+            with ThreadTeam(thread_count(threads, len(given), jit=jit)) as workers:
+                rows = usable_rows(given, graph.wanted, workers)
+                found, counted = run_finite(Split(graph, make), rows, shown, watch, enough, workers)
         else:
             found = run_as_it_comes(graph, usable(given, graph.wanted), given.columns, shown, watch, enough)
             counted = shown_counters(graph)
@@ -484,4 +481,4 @@ def time_type(given: Input) -> pa.DataType | None:
     return None
 
 
-__all__ = ["FIRST_CHUNK", "ROWS_PER_CHUNK", "Query", "as_schema", "plans_of", "query"]
+__all__ = ["Query", "as_schema", "plans_of", "query"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -22,7 +23,7 @@ from tocsin.shards.routes import groups_of, units_of, way_of
 
 WORTH_A_THREAD = 1 << 17  # rows, unless somebody says how many threads there shall be
 MOST_THREADS = 1024
-Make = Callable[[Strings], QueryGraph]  # one more graph of the same queries, whose texts have the same codes
+Make = Callable[[Strings | None], QueryGraph]  # one more graph of the same queries, whose texts have the same codes
 
 
 def cores() -> int:
@@ -50,26 +51,44 @@ def check_threads(threads: int | None) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a graph has counted; duplicates also by the branches of its first query, of which the largest is shown."""
+
+    shown: dict[str, int]
+    duplicates: list[int]
+
+    def since(self, before: Counted) -> Counted:
+        """What was counted since an earlier moment; when the stream has ended, no answer waits."""
+        shown = {name: count - before.shown.get(name, 0) for name, count in self.shown.items()} | {"waiting": 0}
+        each = [now - then for now, then in zip(self.duplicates, before.duplicates, strict=True)]
+        return Counted(shown, each)
+
+
 class Split:
     """How the events of some queries are split: by the values of these attributes, for each type."""
 
     def __init__(self, first: QueryGraph, make: Make) -> None:
         self.first, self._make = first, make
 
-    def graphs(self, count: int) -> list[QueryGraph]:
-        """A graph for each thread; all share the numbers of texts."""
-        return [self.first, *(self._make(self.first.strings) for _ in range(count - 1))]
+    def graphs(self, count: int, *, shares_texts: bool) -> list[QueryGraph]:
+        """So many graphs; `shares_texts`: all of them number texts alike."""
+        strings = self.first.strings if shares_texts else None
+        return [self.first, *(self._make(strings) for _ in range(count - 1))]
 
     def fresh(self) -> QueryGraph:
         """A graph that has seen nothing."""
-        return self._make(self.first.strings)
+        return self._make(None)
 
-    def counters(self, graphs: list[QueryGraph]) -> dict[str, int]:
-        """What all graphs have counted together, as one would have."""
-        each = [shown_counters(graph) for graph in graphs]
-        total = {name: sum(one[name] for one in each) for name in each[0]}
-        branches = zip(*(next(detectors_in(graph.stages[0].operator)).branches for graph in graphs), strict=True)
-        total["duplicates"] = max(sum(branch.count(DUPLICATES) for branch in alike) for alike in branches)
+    def counted(self, graph: QueryGraph) -> Counted:
+        """What a graph has counted so far."""
+        branches = next(detectors_in(graph.stages[0].operator)).branches
+        return Counted(shown_counters(graph), [branch.count(DUPLICATES) for branch in branches])
+
+    def together(self, several: list[Counted]) -> dict[str, int]:
+        """What several graphs have counted, as one would have."""
+        total = {name: sum(one.shown[name] for one in several) for name in several[0].shown}
+        total["duplicates"] = max(map(sum, zip(*(one.duplicates for one in several), strict=True)), default=0)
         return total
 
     def shares(self, items: Rearranged, workers: ThreadTeam) -> list[Ints]:
@@ -118,17 +137,24 @@ def _among(types: Codes, codes: list[int], count: int) -> np.ndarray[tuple[int],
     return wanted[types]
 
 
-def why_not(graph: QueryGraph) -> str | None:
-    """Why the events of a graph cannot be split over threads; None: they can."""
+def why_one_graph(graph: QueryGraph) -> str | None:
+    """Why one graph must see all events, however they are divided; None: several can."""
     if not graph.is_plain:
         return "queries read each other's matches, operators stand around them, or events do not come in order"
+    branches = [branch for detector in detectors_in(graph) for branch in detector.branches]
+    if any(branch.program.derived or branch.program.asked or branch.program.foreign for branch in branches):
+        return "a condition asks a function that runs in Python"
+    return None
+
+
+def why_not(graph: QueryGraph) -> str | None:
+    """Why the events of a graph cannot be split over threads by their key; None: they can."""
+    if (reason := why_one_graph(graph)) is not None:
+        return reason
     groups = groups_of(units_of(graph.plans))
     if len(groups) != 1 or not groups[0].keyed:
         return "the queries have no key in common, such as WHERE [user]"
     group = groups[0]
     if group.homes or not all(way.is_single for way in group.ways.values()):
         return "a type stands at leaves with different keys"
-    branches = [branch for detector in detectors_in(graph) for branch in detector.branches]
-    if any(branch.program.derived or branch.program.asked or branch.program.foreign for branch in branches):
-        return "a condition asks a function that runs in Python"
     return None

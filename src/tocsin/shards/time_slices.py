@@ -11,7 +11,7 @@ from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.ledger import Ledger
 from tocsin.items import Ints
 from tocsin.plan.block import Plan
-from tocsin.plan.facts import reach
+from tocsin.plan.facts import can_wait, reach
 from tocsin.shards.routes import shows_nothing
 
 SLICE_TO_OVERLAP = 4  # a slice is at least so many times longer than what lies around it
@@ -35,11 +35,21 @@ class Slices:
     def owned(self, changes: ChangeBatch, number: int) -> ChangeBatch:
         """Return the changes that belong to this slice."""
         low = self.first + number * self.length
-        at = _decisive(changes)
-        mine = (at >= low if number else at >= at.min(initial=0)) & (
-            (at < low + self.length) if number < self.count - 1 else True
-        )
-        return changes if mine.all() else changes.pick(np.flatnonzero(mine))
+        return owned(changes, low if number else None, low + self.length if number < self.count - 1 else None)
+
+
+def owned(changes: ChangeBatch, low: int | None, high: int | None) -> ChangeBatch:
+    """Return the changes that a slice from `low` up to `high` owns; None: it has no such end."""
+    at = _decisive(changes)
+    mine = np.ones(len(at), np.bool_) if low is None else at >= low
+    if high is not None:
+        mine &= at < high
+    return changes if mine.all() else changes.pick(np.flatnonzero(mine))
+
+
+def owns_what_it_sees(plan: Plan) -> bool:
+    """Whether each match is given with its last event, which selects its slice, so that nobody need ask whose it is."""
+    return not can_wait(plan) and Ledger.of(plan) is None
 
 
 def margins(plans: Iterable[Plan]) -> tuple[int, int] | None:

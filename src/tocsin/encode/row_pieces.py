@@ -1,0 +1,255 @@
+"""Stretches of a table as Items, one after the other: rows that matter to nobody are dropped before they are encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tocsin.encode.arrow import is_text, one_array
+from tocsin.encode.batch import Encoder
+from tocsin.encode.merge import Rearranged
+from tocsin.encode.text_numbers import TextNumbers
+from tocsin.encode.values import dictionary_codes, nothing
+from tocsin.encode.whole import UsableRows, source_of
+from tocsin.errors import InputError
+from tocsin.items import NO_ROWS, NO_TEXT, Bools, Codes, Column, Ints, Items
+from tocsin.schema import Field, Kind
+
+Limits = Mapping[str, Mapping[str, tuple[float, float]]]  # see plan/limits.py
+
+
+class RowPieces:
+    """Encodes stretches of rows that are in order of time; a text has the same number in all of them.
+
+    `limits` say, by type and attribute, between which bounds a number must lie for a row to matter. `base` are all
+    rows as results show them.
+    """
+
+    def __init__(self, encoder: Encoder, rows: UsableRows, base: pa.Table, limits: Limits) -> None:
+        self._rows, self._base = rows, base
+        self._lookup: Codes = np.append(encoder.codes_of(rows.types.names), np.int32(-1))
+        self._readers = {name: _reader(encoder, rows, field) for name, field in encoder.wanted.items()}
+        self._bounds = list(_bounds(encoder, rows, limits))
+
+    def items(self, first: int, last: int) -> tuple[Rearranged, int]:
+        """The rows of a stretch that matter, and how many are of a type that somebody reads."""
+        from tocsin.encode import loops
+
+        rows, count = self._rows, last - first
+        places, types, ends = np.empty(count, np.int64), np.empty(count, np.int32), np.empty(count, np.int64)
+        read = left = loops.read_rows(
+            rows.types.codes[first:last], self._lookup, rows.end[first:last], first, places, types, ends
+        )
+        for bounds in self._bounds:
+            left = bounds.keep(places[:left], types[:left], ends[:left])
+        places, types, ends = places[:left], types[:left], ends[:left]
+        start = ends if rows.start is rows.end else _gathered(rows.start, places, 0)
+        columns = {name: reader.column(places) for name, reader in self._readers.items()}
+        items = Items(types, start, ends, None, None, columns, NO_ROWS)
+        items.checked = True
+        return Rearranged.of(items, self._base, places), read
+
+
+# --- columns in pieces ---------------------------------------------------------------------------------------------
+
+
+class _Pieces:
+    """A column that may lie in several pieces."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self.chunks = [chunk for chunk in column.chunks if len(chunk)]
+        self.begins: Ints = np.cumsum([0, *map(len, self.chunks)])
+
+    def spread(self, places: Ints) -> Iterator[tuple[int, int, slice]]:
+        """For ascending places: in which piece some of them lie, where it begins, and which ones these are."""
+        if not len(places):
+            return
+        low = int(np.searchsorted(self.begins, places[0], "right")) - 1
+        high = int(np.searchsorted(self.begins, places[-1], "right")) - 1
+        cuts = [0, *np.searchsorted(places, self.begins[low + 1 : high + 1]).tolist(), len(places)]
+        for at in range(low, high + 1):
+            if cuts[at - low] < cuts[at - low + 1]:
+                yield at, int(self.begins[at]), slice(cuts[at - low], cuts[at - low + 1])
+
+
+def _gathered(values: npt.NDArray[Any], places: Ints, shift: int) -> npt.NDArray[Any]:
+    from tocsin.encode import loops
+
+    out = np.empty(len(places), values.dtype)
+    loops.gather(_frozen(values), places, shift, out)
+    return out
+
+
+def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same values read-only, as Arrow gives them, so that a loop is compiled once."""
+    if values.flags.writeable:
+        values = values.view()
+        values.flags.writeable = False
+    return values
+
+
+def _words(column: pa.ChunkedArray, kind: Kind) -> list[npt.NDArray[Any]] | None:
+    """The pieces of a column that kernels read as it is: int64 or float64 without nulls; else None."""
+    wanted = {Kind.INT: pa.int64(), Kind.FLOAT: pa.float64(), Kind.TIME: pa.timestamp("us")}.get(kind)
+    same = column.type == wanted or (kind is Kind.TIME and pa.types.is_timestamp(column.type) and column.type.unit == "us")
+    if not same or column.null_count:
+        return None
+    chunks = [chunk for chunk in column.chunks if len(chunk)]
+    return [(chunk.view(pa.int64()) if kind is Kind.TIME else chunk).to_numpy() for chunk in chunks]
+
+
+class _Reader(Protocol):
+    """Reads an attribute of some rows."""
+
+    def column(self, places: Ints) -> Column: ...
+
+
+def _reader(encoder: Encoder, rows: UsableRows, field: Field) -> _Reader:
+    source = source_of(rows, field)
+    if source is None:
+        return _Nothing(field)
+    if field.kind is Kind.TEXT and is_text(source.type):
+        return _Texts(encoder, source)
+    if field.kind is Kind.TEXT and pa.types.is_dictionary(source.type) and not source.null_count:
+        return _Coded(encoder, field, source)
+    words = _words(source, field.kind)
+    return _Any(encoder, field, source) if words is None else _Numbers(field, words, _Pieces(source))
+
+
+@dataclass(slots=True)
+class _Nothing:
+    """There is no such column: all are null."""
+
+    field: Field
+
+    def column(self, places: Ints) -> Column:
+        return nothing(self.field, len(places))
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """Numbers that lie as kernels read them."""
+
+    field: Field
+    words: list[npt.NDArray[Any]]
+    pieces: _Pieces
+
+    def column(self, places: Ints) -> Column:
+        from tocsin.encode import loops
+
+        out = np.empty(len(places), np.float64 if self.field.kind is Kind.FLOAT else np.int64)
+        for at, begin, mine in self.pieces.spread(places):
+            loops.gather(_frozen(self.words[at]), places[mine], begin, out[mine])
+        return Column(self.field.kind, out, None, self.field.scale)
+
+
+class _Texts:
+    """Texts, numbered where they lie."""
+
+    def __init__(self, encoder: Encoder, source: pa.ChunkedArray) -> None:
+        self._strings, self._pieces, self._nulls = encoder.strings, _Pieces(source), bool(source.null_count)
+        self._numbers = TextNumbers()
+        self._codes: Ints = np.zeros(0, np.int64)  # the code of each number
+
+    def column(self, places: Ints) -> Column:
+        from tocsin.encode import loops
+
+        out = np.empty(len(places), np.int64)
+        for at, begin, mine in self._pieces.spread(places):
+            rows = places[mine] - begin if begin else places[mine]
+            numbers = self._numbers.number(self._pieces.chunks[at], rows)
+            if len(self._numbers) > len(self._codes):
+                more = self._strings.codes(self._numbers.texts(len(self._codes)))
+                self._codes = np.concatenate([self._codes, more])
+            loops.look_up(self._codes, numbers, out[mine])
+        return Column(Kind.TEXT, out, out != NO_TEXT if self._nulls else None)
+
+
+class _Coded:
+    """Texts that are indices of a dictionary; pieces may have one each."""
+
+    def __init__(self, encoder: Encoder, field: Field, source: pa.ChunkedArray) -> None:
+        self._strings, self._name, self._pieces = encoder.strings, field.name, _Pieces(source)
+        self._known: tuple[pa.Array, Ints] | None = None
+        self._at = -1
+
+    def column(self, places: Ints) -> Column:
+        from tocsin.encode import loops
+
+        out = np.empty(len(places), np.int64)
+        for at, begin, mine in self._pieces.spread(places):
+            chunk = self._pieces.chunks[at]
+            indices = _frozen(chunk.indices.to_numpy(zero_copy_only=False))
+            if not loops.look_up_at(self._codes(at, chunk), indices, places[mine], begin, out[mine]):
+                raise InputError(
+                    f"the column {self._name!r} is broken: its indices point outside of its dictionary",
+                    hint="write the table anew; `table.validate(full=True)` of pyarrow says more",
+                )
+        return Column(Kind.TEXT, out, None)
+
+    def _codes(self, at: int, chunk: pa.DictionaryArray) -> Ints:
+        """The codes of the texts of a dictionary; that of the last piece is remembered."""
+        if self._known is None or (at != self._at and not chunk.dictionary.equals(self._known[0])):
+            self._known = chunk.dictionary, dictionary_codes(chunk.dictionary, self._strings, self._name)
+        self._at = at
+        return self._known[1]
+
+
+class _Any:
+    """Any other column: its rows are taken, then encoded."""
+
+    def __init__(self, encoder: Encoder, field: Field, source: pa.ChunkedArray) -> None:
+        self._encoder, self._field = encoder, field
+        self._source = source.unify_dictionaries() if pa.types.is_dictionary(source.type) else source
+
+    def column(self, places: Ints) -> Column:
+        first, last = (int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0)
+        near = self._source.slice(first, last - first)
+        return self._encoder.encoded(one_array(near.take(pa.array(places - first))), self._field)
+
+
+# --- conditions on one event ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Bounds:
+    """What an attribute must be, by the code of the type of its row."""
+
+    words: list[npt.NDArray[Any]]
+    pieces: _Pieces
+    low: npt.NDArray[Any]
+    high: npt.NDArray[Any]
+    asked: Bools
+
+    def keep(self, places: Ints, types: Codes, ends: Ints) -> int:
+        """Move the rows that matter to the front; how many there are."""
+        from tocsin.encode import loops
+
+        kept = 0
+        for at, begin, mine in self.pieces.spread(places):
+            parts = places[mine], types[mine], ends[mine]
+            count = loops.keep_within(_frozen(self.words[at]), begin, self.low, self.high, self.asked, *parts)
+            for whole, part in zip((places, types, ends), parts, strict=True):
+                if kept != mine.start:
+                    whole[kept : kept + count] = part[:count]
+            kept += count
+        return kept
+
+
+def _bounds(encoder: Encoder, rows: UsableRows, limits: Limits) -> Iterator[_Bounds]:
+    for name in sorted({attr for mine in limits.values() for attr in mine}):
+        field = encoder.wanted.get(name)
+        source = None if field is None else source_of(rows, field)
+        words = None if field is None or source is None else _words(source, field.kind)
+        if words is None or field is None or field.kind not in (Kind.INT, Kind.FLOAT):
+            continue
+        mine = [limits.get(type, {}).get(name) for type in encoder.types]
+        asked = np.array([bounds is not None for bounds in mine], np.bool_)
+        dtype = np.float64 if field.kind is Kind.FLOAT else np.int64
+        low, high = (np.array([(0, 0) if each is None else each for each in mine], dtype)[:, side] for side in (0, 1))
+        yield _Bounds(words, _Pieces(source), np.ascontiguousarray(low), np.ascontiguousarray(high), asked)
