@@ -147,7 +147,9 @@ class StatementReader(StagedExpressionReader):
     def _policy(self) -> DetectPolicy:
         start = self.token
         if start.word not in POLICIES:
-            raise self.fault(f"expected a policy after DETECT, found {shown(start)}", hint=f"one of {', '.join(POLICIES)}")
+            raise self.fault(
+                f"expected a policy after DETECT, found {shown(start)}", hint=f"one of {', '.join(POLICIES)}"
+            )
         policy = DetectPolicy(self.take().word)
         if self.accept_word("TIMEOUT"):
             policy = replace(policy, timeout=self.duration())
@@ -389,7 +391,9 @@ class StatementReader(StagedExpressionReader):
         while not self.is_op("}") and self.token.kind != "end":
             word = self._clause_word()
             if word not in ("INIT", "EVENT", "TERM", "GKEY", "LKEY"):
-                raise self.fault(f"expected a clause of a block, found {shown(self.token)}", hint="a block has no Where")
+                raise self.fault(
+                    f"expected a clause of a block, found {shown(self.token)}", hint="a block has no Where"
+                )
             self.take()
             self._shared_clause(word, found)
         self.expect_op("}", "to close the block")

@@ -129,9 +129,7 @@ class AggregateOf:
 
 AGGREGATE_FUNCTIONS = ("Max", "Min", "Sum", "Avg", "Median", "Count")
 
-StagedExpr: TypeAlias = (
-    "Literal | AttrOf | TimeOf | StableTime | IfNull | Arithmetic | Negative | Compared | Logical | Denied | AggregateOf"
-)
+StagedExpr: TypeAlias = "Literal | AttrOf | TimeOf | StableTime | IfNull | Arithmetic | Negative | Compared | Logical | Denied | AggregateOf"
 
 # --- patterns ----------------------------------------------------------------------------------------------------
 
