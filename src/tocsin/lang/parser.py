@@ -14,6 +14,8 @@ from tocsin.errors import Problem, QueryError
 from tocsin.lang.clauses import NEXT_CLAUSES, ClauseReader
 from tocsin.lang.cursor import GiveUpError, ReadError, shown, similar
 from tocsin.lang.expressions import INFIX_WORDS
+from tocsin.lang.staged_parser import STATEMENT, read_statement, statement_end
+from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import (
     Binary,
     Comparison,
@@ -46,6 +48,18 @@ def parse(text: str, *, names: Iterable[str] = frozenset()) -> Query:
 
 def parse_all(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Query, ...]:
     """All queries of a file, separated by `;`. Their places are offsets into the whole text."""
+    found = parse_file(text, names=names)
+    if staged := next((each for each in found if isinstance(each, Statement)), None):
+        problem = Problem(
+            f"the statement {staged.name} cannot stand here", staged.span,
+            "only EVENT queries are read here; a staged statement runs embedded: tocsin.query(text).detect(events)",
+        )  # fmt: skip
+        raise QueryError([problem], text)
+    return tuple(each for each in found if isinstance(each, Query))
+
+
+def parse_file(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Query | Statement, ...]:
+    """All that a file holds, separated by `;`: EVENT queries, and staged statements (CreateCE)."""
     reader = _QueryReader(text, names)
     found = reader.read(reader.queries)
     if not found:
@@ -113,16 +127,25 @@ class _QueryReader(ClauseReader):
         if self.token.kind != "end":
             raise self._unexpected()
 
-    def queries(self) -> tuple[Query, ...]:
-        found = []
+    def queries(self) -> tuple[Query | Statement, ...]:
+        found: list[Query | Statement] = []
         while self.token.kind != "end":
             if self.accept_op(";"):
                 continue
-            query = self._query()
+            query = self._statement() if self.is_word(STATEMENT) else self._query()
             if query is not None:
                 self._check_height(query)
                 found.append(query)
         return tuple(found)
+
+    def _statement(self) -> Statement | None:
+        """A staged statement, which has words of its own; what its reader finds wrong is noted here."""
+        first, last = self.at, statement_end(self.tokens, self.at)
+        found, problems = read_statement(self.text, self.tokens[first].start, self.tokens[last].start)
+        self.at = last
+        for problem in problems:
+            self.note(problem)
+        return found
 
     def _query(self) -> Query | None:
         start = self.token

@@ -140,7 +140,7 @@ def _token(kind: str, raw: str, start: int, end: int, problems: list[Problem]) -
         case "text":
             return Token("text", raw[1:-1].replace(raw[0] * 2, raw[0]), start, end)
         case "number":
-            return Token("number", raw, start, end, value=_number(raw, Span(start, end), problems))
+            return Token("number", raw, start, end, value=number_of(raw, Span(start, end), problems))
         case "open":
             what = "name" if raw[0] == "`" else "text"
             hint = f"double the quote inside a {what} to write it: {raw[0] * 2}"
@@ -154,7 +154,7 @@ def _token(kind: str, raw: str, start: int, end: int, problems: list[Problem]) -
     return Token("op", CANONICAL.get(raw, raw), start, end)
 
 
-def _number(raw: str, span: Span, problems: list[Problem]) -> int | Decimal:
+def number_of(raw: str, span: Span, problems: list[Problem]) -> int | Decimal:
     """Integers as int, anything with a point or an exponent as Decimal; the limits keep later arithmetic small."""
     if raw.isdigit():
         if len(raw.lstrip("0")) <= 19 and int(raw) <= INT64_LIMIT:
