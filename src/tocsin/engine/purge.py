@@ -27,7 +27,7 @@ import numpy.typing as npt
 from tocsin.engine import runtime as rt
 from tocsin.events import BEGINNING
 from tocsin.items import Ints
-from tocsin.plan.block import After, Before, Block, Point, Scope, WindowLow
+from tocsin.plan.block import After, Before, Block, From, Point, Scope, Until, WindowLow
 from tocsin.plan.endpoints import Edge, Graph, edges_of, spans, strictly_ordered
 from tocsin.plan.rewrite import blocks_below
 
@@ -112,6 +112,10 @@ def _inside(id: int, scope: Scope) -> list[Edge]:
     edges = spans([id])
     if isinstance(scope.low, After):
         edges += [(Point(leaf, "end"), Point(id, "start"), True) for leaf in scope.low.leaves]
+    if isinstance(scope.low, From):  # the event there is a member, too
+        edges += [(Point(scope.low.leaf, which), Point(id, which), False) for which in ("start", "end")]
+    if isinstance(scope.high, Until):
+        edges.append((Point(id, "end"), Point(scope.high.leaf, "end"), False))
     if isinstance(scope.high, Before):
         edges += [(Point(id, "end"), Point(leaf, "start"), True) for leaf in scope.high.leaves]
     return edges

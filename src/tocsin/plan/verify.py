@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tocsin.plan.block import After, Before, Block, Enclosing, Leaf, Plan, Scope, WindowHigh, WindowLow
+from tocsin.plan.block import After, Before, Block, Enclosing, From, Leaf, Plan, Scope, Until, WindowHigh, WindowLow
 from tocsin.plan.endpoints import graph_of
 from tocsin.plan.expr import Agg, Bound, Col, leaves, walk
 from tocsin.plan.rewrite import all_leaves
@@ -103,6 +103,8 @@ def _scope_faults(scope: Scope, parent: set[int], *, is_root: bool) -> Iterator[
     for end in (scope.low, scope.high):
         if isinstance(end, After | Before) and not set(end.leaves) <= parent:
             yield f"a scope ends at leaves {sorted(set(end.leaves) - parent)}, which are not in its block"
+        if isinstance(end, From | Until) and end.leaf not in parent:
+            yield f"a scope ends at leaf {end.leaf}, which is not in its block"
         if isinstance(end, Enclosing) and is_root:
             yield "a scope of the root refers to one around it"
     if isinstance(scope.low, Before | WindowHigh) or isinstance(scope.high, After | WindowLow):

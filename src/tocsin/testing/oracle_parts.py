@@ -41,6 +41,7 @@ from tocsin.lang.syntax import (
 )
 from tocsin.testing.oracle_expr import OWN, UndefinedError, bare_variables, set_variables, variables
 from tocsin.testing.oracle_marks import Decided, Look, Sides, check_marks, counts_for, looked_for, sides_of
+from tocsin.testing.oracle_members import Headed, from_left, repetition_in, steps_of, with_heads
 
 Key: TypeAlias = tuple[str, str]  # (variable, attribute)
 
@@ -75,12 +76,19 @@ class Surroundings:
     right: frozenset[str] | None
     under_and: bool
     gap: tuple[int, ...]
+    marked: Decided | None = None  # the mark before a repetition
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
     place: Surroundings
     membership: tuple[Expr, ...]  # asked of each event by itself
+
+    @property
+    def head(self) -> str | None:
+        """The variable of its first member, where that is a leaf of its own."""
+        inner = None if self.place.marked is None else self.place.marked.pattern
+        return inner.head if isinstance(inner, Headed) else None
 
     @property
     def leaf(self) -> Leaf:
@@ -144,6 +152,7 @@ def take_apart(query: Query) -> tuple[Alternative, ...]:
     """The alternatives of a query in which every leaf and every mention is named."""
     check_mentions(query)
     check_marks(query.pattern)
+    query = replace(query, pattern=with_heads(query.pattern))
     around = Above(sides=dict(sides_of(query.pattern)))
     return blocks(query.pattern, closed(query), around, windowed=query.within is not None)
 
@@ -325,9 +334,15 @@ def places_in(
     *,
     under_and: bool,
     path: tuple[int, ...],
+    beyond: frozenset[str] | None = None,
 ) -> Iterator[Surroundings]:
-    """Negations and repetitions with their scopes, when the pattern itself has the scope between left and right."""
+    """Negations and repetitions with their scopes, when the pattern itself has the scope between left and right.
+
+    `beyond` is the next step to the right that is no repetition found from its left: it ends the gap of such ones.
+    """
     match pattern:
+        case Decided() if repetition_in(pattern) is not None:
+            yield gathering(pattern, left, beyond if from_left(pattern) else right, path)
         case Not() | Leaf(repeat=Repeat()):
             yield Surroundings(pattern, left, right, under_and, path)
         case Seq(items):
@@ -337,14 +352,27 @@ def places_in(
                 low = ends(before[-1]) if before else left
                 high = starts(after[0]) if after else right
                 here = (*path, len(before)) if isinstance(item, Not) else (*path, index, 0)
-                yield from places_in(item, low, high, under_and=False, path=here)
-                if isinstance(item, Decided):
+                steps = [step for other in items[index + 1 :] for step in steps_of(other) if not from_left(step)]
+                far = starts(steps[0]) if steps else beyond
+                yield from places_in(item, low, high, under_and=False, path=here, beyond=far)
+                if isinstance(item, Decided) and repetition_in(item) is None:
                     yield mark_place(item, low, high, here)
         case And(items):
             for index, item in enumerate(items):
-                yield from places_in(item, left, right, under_and=True, path=(*path, index, 0))
+                yield from places_in(item, left, right, under_and=True, path=(*path, index, 0), beyond=beyond)
         case Exists(_, inner) | Rel(_, inner, _) | Marked(_, inner):
-            yield from places_in(inner, left, right, under_and=under_and, path=path)
+            yield from places_in(inner, left, right, under_and=under_and, path=path, beyond=beyond)
+
+
+def gathering(
+    item: Decided, low: frozenset[str] | None, high: frozenset[str] | None, path: tuple[int, ...]
+) -> Surroundings:
+    """The gap of a repetition with a mark: behind its first member, where that is a leaf of its own."""
+    if isinstance(item.pattern, Headed):
+        low = frozenset((item.pattern.head,))
+    leaf = repetition_in(item)
+    assert leaf is not None
+    return Surroundings(leaf, low, high, False, path, item)
 
 
 def mark_place(
@@ -397,7 +425,8 @@ def check_repetitions(chosen: Pattern, repeated: list[Surroundings], *, windowed
         if isinstance(node, (Iseq, Rel)) and any(leaf.repeat for leaf in leaves_of(node)):
             raise UndefinedError("a repetition cannot stand inside ISEQ or REL")
     reaching = [place for place in repeated if place.left is None or place.right is None]
-    if windowed and len(reaching) > 1:
+    circular = [place for place in reaching if place.marked is None or not from_left(place.marked)]
+    if windowed and len(reaching) > 1 and circular:
         raise UndefinedError("two repetitions reach the bounds of the window", hint="put a plain event at one end")
     for one, other in combinations(repeated, 2):
         types = {one.item.type, other.item.type}  # type: ignore[union-attr]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tocsin.lang.syntax import DISTINCT, MEMBER
-from tocsin.plan.block import After, Before, Block, LastEnd, Scope, WindowHigh
+from tocsin.plan.block import After, Before, Block, From, LastEnd, Scope, Until, WindowHigh
 from tocsin.plan.expr import Agg
 
 
 def reaches_ahead(scope: Scope) -> bool:
     """A scope that is not closed when the last event of the match has come."""
-    return isinstance(scope.high, WindowHigh | LastEnd)
+    return isinstance(scope.high, WindowHigh | LastEnd | Until)
 
 
 def looks_back(agg: Agg) -> bool:
@@ -18,7 +18,8 @@ def looks_back(agg: Agg) -> bool:
 
 
 def scope_leaves(scope: Scope) -> set[int]:
-    return {leaf for end in (scope.low, scope.high) if isinstance(end, After | Before) for leaf in end.leaves}
+    found = {leaf for end in (scope.low, scope.high) if isinstance(end, After | Before) for leaf in end.leaves}
+    return found | {end.leaf for end in (scope.low, scope.high) if isinstance(end, From | Until)}
 
 
 def is_terminal(block: Block, leaf: int) -> bool:

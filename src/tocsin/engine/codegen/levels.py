@@ -7,7 +7,19 @@ from collections.abc import Iterable
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.snippets import least, most, plus
 from tocsin.engine.codegen.source import SourceText
-from tocsin.plan.block import After, Before, Block, Enclosing, End, LastEnd, Scope, WindowHigh, WindowLow
+from tocsin.plan.block import (
+    After,
+    Before,
+    Block,
+    Enclosing,
+    End,
+    From,
+    LastEnd,
+    Scope,
+    Until,
+    WindowHigh,
+    WindowLow,
+)
 from tocsin.plan.endpoints import strictly_ordered
 from tocsin.plan.expr import Bound, leaves
 
@@ -115,4 +127,8 @@ class Levels:
                 return "FAR" if self.layout.within is None else "mn + T[PARAMS]"
             case LastEnd():
                 return "mx"
+            case From(leaf):
+                return f"{self.source.time_of(leaf, 'end')} + 1"
+            case Until(leaf):
+                return self.source.time_of(leaf, "end")
         raise AssertionError(end)
