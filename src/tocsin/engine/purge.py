@@ -66,6 +66,7 @@ class Rules:
             bounds |= {(id, at): shared[inside[0], at] for id in inside for at in positions}
         scopes = [part.scope for part in root.forbidden] + [scope for _, scope in root.scopes]
         back = any(isinstance(scope.low, WindowLow) for scope in scopes)
+        back = back or (intervals and any(isinstance(scope.low, From) for scope in scopes))  # it starts before its end
         return Rules(tuple(positions), chain, bounds, _judged(root), back)
 
     def table(

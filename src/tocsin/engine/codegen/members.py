@@ -61,20 +61,8 @@ class MemberSets:
         return done
 
     def _members(self, block: Block, leaf: Leaf, fixed: tuple[int, ...], root: bool) -> None:
-        id, taking = leaf.id, leaf.taking or TAKES_ALL
-        low, high = self.levels.ends(dict(block.scopes)[id])
-        aggs = self._aggregates_of(leaf)
-        self.emit(f"lo_{id} = {low}")
-        self.emit(f"hi_{id} = {high}")
-        self.emit(f"d_{id} = {self.levels.buffer(id)}")
-        taken.count(self, block, leaf, fixed)
-        self.emit(f"n_{id} = 0")
-        self.emit(f"rs_{id} = FAR")
-        self.emit(f"re_{id} = -FAR")
-        if root and taken.is_signed(block):
-            self.emit(f"set_{id} = 0")
-        if taking.last is not None:
-            self.emit(f"f_{id} = False")
+        id, aggs = leaf.id, self._aggregates_of(leaf)
+        self._nobody_yet(block, leaf, fixed, root)
         for agg in aggs:
             self._aggregate_start(agg)
         if root:
@@ -114,6 +102,22 @@ class MemberSets:
             self.emit(f"    OUT[(write - 1) * {self.layout.width} + {column + 1}] = n_{id}")
         for agg in aggs:
             self._aggregate_end(agg)
+
+    def _nobody_yet(self, block: Block, leaf: Leaf, fixed: tuple[int, ...], root: bool) -> None:
+        """The gap of a repetition, and an empty set."""
+        id, taking = leaf.id, leaf.taking or TAKES_ALL
+        low, high = self.levels.ends(dict(block.scopes)[id])
+        self.emit(f"lo_{id} = {low}")
+        self.emit(f"hi_{id} = {high}")
+        self.emit(f"d_{id} = {self.levels.buffer(id)}")
+        taken.count(self, block, leaf, fixed)
+        self.emit(f"n_{id} = 0")
+        self.emit(f"rs_{id} = FAR")
+        self.emit(f"re_{id} = -FAR")
+        if root and taken.is_signed(block):
+            self.emit(f"set_{id} = 0")
+        if taking.last is not None:
+            self.emit(f"f_{id} = False")
 
     def find(self, leaf: Leaf) -> None:
         """The stored events among which members are looked for; a first member that is known lies before their gap."""
