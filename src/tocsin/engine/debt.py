@@ -16,7 +16,7 @@ import numpy as np
 
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Ints
-from tocsin.plan.block import After, Before, Block, End, LastEnd, Lasting, Leaf, Scope
+from tocsin.plan.block import After, Before, Block, End, LastEnd, Lasting, Leaf, Scope, Until
 from tocsin.plan.facts import overhangs
 from tocsin.plan.rewrite import blocks_below
 
@@ -36,6 +36,8 @@ class Times:
         """The last tick of a scope; of one that members of a repetition bound, the last that they leave possible."""
         if isinstance(end, Before) and set(end.leaves) <= set(self.starts):
             return _least([self.starts[leaf] for leaf in end.leaves]) - 1
+        if isinstance(end, Until):
+            return self.ends[end.leaf]
         if isinstance(end, LastEnd):
             return _most(list(self.ends.values()))
         if isinstance(end, Lasting) and set(end.leaves) <= set(self.ends):

@@ -15,7 +15,7 @@ import numpy as np
 from tocsin.engine.evaluate import Row, evaluate
 from tocsin.functions import Function
 from tocsin.items import Column, Items, Strings
-from tocsin.plan.block import Block, Forbidden
+from tocsin.plan.block import Block
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, leaves, walk
 from tocsin.schema import Kind
 
@@ -124,7 +124,7 @@ def _rewrite(block: Block, rewritten: Callable[[Bound], Bound]) -> Block:
         replace(leaf, alts=tuple(replace(alt, where=tuple(map(rewritten, alt.where))) for alt in leaf.alts))
         for leaf in block.leaves
     )
-    forbidden = tuple(Forbidden(_rewrite(part.block, rewritten), part.scope) for part in block.forbidden)
+    forbidden = tuple(replace(part, block=_rewrite(part.block, rewritten)) for part in block.forbidden)
     return replace(block, leaves=leaves, predicates=tuple(map(rewritten, block.predicates)), forbidden=forbidden)
 
 

@@ -223,7 +223,7 @@ class Detector:
 
     @cached_property
     def _hides(self) -> bool:
-        return any(variable.hidden for variable in self.plan.variables)
+        return any(variable.hidden and not variable.implied for variable in self.plan.variables)
 
     @property
     def counters(self) -> Counters:

@@ -36,7 +36,7 @@ class Ledger:
         ]
         shared = any(a == b for a, b in combinations(shown, 2))
         unions = len(shown) > 1 and any(len(leaf.alts) > 1 for block in plan.alternatives for leaf in block.leaves)
-        hidden = any(variable.hidden for variable in plan.variables)
+        hidden = any(variable.hidden and not variable.implied for variable in plan.variables)
         if not (hidden or shared or unions):
             return None
         return Ledger(None if hidden and plan.within is None else widest(plan))

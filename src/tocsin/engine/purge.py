@@ -27,7 +27,7 @@ import numpy.typing as npt
 from tocsin.engine import runtime as rt
 from tocsin.events import BEGINNING
 from tocsin.items import Ints
-from tocsin.plan.block import After, Before, Block, Point, Scope, WindowLow
+from tocsin.plan.block import After, Before, Block, From, Point, Scope, Until, WindowLow
 from tocsin.plan.endpoints import Edge, Graph, edges_of, spans, strictly_ordered
 from tocsin.plan.facts import overhangs
 from tocsin.plan.rewrite import blocks_below
@@ -70,6 +70,7 @@ class Rules:
             bounds |= {(id, at): shared[inside[0], at] for id in inside for at in positions}
         scopes = [part.scope for part in root.forbidden] + [scope for _, scope in root.scopes]
         back = any(isinstance(scope.low, WindowLow) for scope in scopes)
+        back = back or (intervals and any(isinstance(scope.low, From) for scope in scopes))  # it starts before its end
         return Rules(tuple(positions), chain, bounds, _judged(root), back, *overhangs(root))
 
     def table(
@@ -116,6 +117,10 @@ def _inside(id: int, scope: Scope) -> list[Edge]:
     edges = spans([id])
     if isinstance(scope.low, After):
         edges += [(Point(leaf, "end"), Point(id, "start"), True) for leaf in scope.low.leaves]
+    if isinstance(scope.low, From):  # the event there is a member, too
+        edges += [(Point(scope.low.leaf, which), Point(id, which), False) for which in ("start", "end")]
+    if isinstance(scope.high, Until):
+        edges.append((Point(id, "end"), Point(scope.high.leaf, "end"), False))
     if isinstance(scope.high, Before):
         edges += [(Point(id, "end"), Point(leaf, "start"), True) for leaf in scope.high.leaves]
     return edges

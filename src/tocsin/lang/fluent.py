@@ -504,6 +504,13 @@ class FluentPattern(_Whole):
         """`FIRST`: no earlier event could stand in its place."""
         return FluentPattern(Marked("FIRST", self.node))
 
+    def each(self, *, next: bool = False, of: str | Iterable[str] = ()) -> FluentPattern:
+        """`EACH`, before a repetition: one match for every prefix of its members; `next`: of the run of them."""
+        types = (of,) if isinstance(of, str) else tuple(of)
+        return FluentPattern(
+            Marked("EACH NEXT" if next or types else "EACH", self.node, tuple(_named(type) for type in types))
+        )
+
     def last(self) -> FluentPattern:
         """`LAST`: no later event could stand in its place."""
         return FluentPattern(Marked("LAST", self.node))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal as Choice
 
 from tocsin.errors import Problem
 from tocsin.events import ANY
@@ -115,12 +116,14 @@ class PatternReader(ExpressionReader):
         return behind.kind in ("name", "quoted") or self._is_op_at(index + 1, "(", "!")
 
     def _marked(self, host: str) -> Pattern:
-        """`NEXT item`, `NEXT OF (C, D) item`, `FIRST item`, `LAST item`."""
+        """`NEXT item`, `NEXT OF (C, D) item`, `FIRST item`, `LAST item`, `EACH item`, `EACH NEXT item`."""
         start = self.take()
-        of = self._of() if start.text == "NEXT" else ()
-        if host != "SEQ":
-            hint = "a mark stands before an item of SEQ, whose other items say where it looks: SEQ(A a, FIRST B b)"
-            self.note(Problem(f"{start.text} cannot stand {_under(host)}", start.span, hint=hint))
+        mark = start.text
+        if mark == "EACH" and self._mark_at(self.at) and self.token.text == "NEXT":
+            self.take()
+            mark = "EACH NEXT"
+        of = self._of() if mark in ("NEXT", "EACH NEXT") else ()
+        known = len(self.problems)
         if self._mark_at(self.at):
             hint = "choose one of them; NEXT is the stricter one"
             self.note(Problem(f"a second mark, {self.token.text}", self.token.span, hint=hint))
@@ -132,8 +135,11 @@ class PatternReader(ExpressionReader):
         self.level -= 1
         if isinstance(inner, (Not, Marked)):
             return inner  # that was refused
-        return Marked("NEXT" if start.text == "NEXT" else "FIRST" if start.text == "FIRST" else "LAST", inner, of,
-                      span=self.since(start))  # fmt: skip
+        alone = host == "query" and isinstance(inner, Leaf) and inner.repeat is not None
+        if host != "SEQ" and not alone and len(self.problems) == known:
+            hint = "a mark stands before an item of SEQ, whose other items say where it looks: SEQ(A a, FIRST B b)"
+            self.note(Problem(f"{mark} cannot stand {_under(host)}", start.span, hint=hint))
+        return Marked(_MARKS[mark], inner, of, span=self.since(start))
 
     def _of(self) -> tuple[str, ...]:
         """`OF (C, D)` behind NEXT: the types that must not come between."""
@@ -512,6 +518,11 @@ class PatternReader(ExpressionReader):
         elif unit is None and not isinstance(amount, int):
             self.note(Problem("a number of ticks must be whole", span, hint="add a unit: 1.5 h"))
         return Duration(amount, unit, span=span)
+
+
+_MARKS: dict[str, Choice["NEXT", "FIRST", "LAST", "EACH", "EACH NEXT"]] = {
+    "NEXT": "NEXT", "FIRST": "FIRST", "LAST": "LAST", "EACH": "EACH", "EACH NEXT": "EACH NEXT",
+}  # fmt: skip
 
 
 def _under(host: str) -> str:

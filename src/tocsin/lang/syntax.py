@@ -183,10 +183,11 @@ class Not:
 class Marked:
     """`NEXT item`, `NEXT OF (C, D) item`, `FIRST item`, `LAST item`: which of several events stands at an item of SEQ.
 
-    `of` are the types that must not come between; empty: none at all.
+    `of` are the types that must not come between; empty: none at all. Before a repetition a mark says which of the
+    qualifying events are members; `EACH B+ b`, `EACH NEXT B+ b`: one match for every prefix of them.
     """
 
-    mark: Choice["NEXT", "FIRST", "LAST"]
+    mark: Choice["NEXT", "FIRST", "LAST", "EACH", "EACH NEXT"]
     pattern: Pattern
     of: tuple[str, ...] = ()
     span: Span | None = _place()

@@ -22,7 +22,7 @@ from tocsin.plan.kinds import KindError, field_of, ticks
 from tocsin.plan.marks import around_leaves, with_strategy
 from tocsin.plan.names import clash, resolve
 from tocsin.plan.outputs import check_variables, outputs_of, variables_of
-from tocsin.plan.pattern_tree import Part, Site, Woven, parts, sites
+from tocsin.plan.pattern_tree import Part, Site, Woven, outer_members, parts, sites
 from tocsin.plan.problems import Problems
 from tocsin.plan.rewrite import blocks_below
 from tocsin.plan.typer import unknown_attribute, variables
@@ -62,7 +62,7 @@ def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) ->
     check_mentions(context)
     _check_same(context)
     blocks = [block for root in roots if (block := filled(root, context)) is not None]
-    found, seen = variables_of(context.sites, hidden_variables(query.pattern), schema)
+    found, seen = variables_of(context.sites, hidden_variables(query.pattern), schema, outer_members(tree))
     if uses is not None:
         found, seen = uses.with_sets(found, seen)
     outputs = outputs_of(query.select, found, seen, context.sites, context.functions, schema, problems)

@@ -29,6 +29,19 @@ class Alt:
 
 
 @dataclass(frozen=True, slots=True)
+class Taking:
+    """Which of the qualifying events a repetition with a mark takes, in canonical order.
+
+    `cut`: if there are too many, the "first" or the "last" of them. `head` and `last` are fixed leaves of the same
+    block: the event there is its first member; the event there is its last one, and those behind it are none.
+    """
+
+    cut: str | None = None
+    head: int | None = None
+    last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Leaf:
     """A place for one event, or for a set of events if `repeat` is given.
 
@@ -38,6 +51,7 @@ class Leaf:
     id: int
     alts: tuple[Alt, ...]
     repeat: Repeat | None = None
+    taking: Taking | None = None
 
 
 # --- ends of scopes ----------------------------------------------------------------------------------------------
@@ -98,11 +112,25 @@ class WindowHigh:
 
 
 @dataclass(frozen=True, slots=True)
+class From:
+    """low, of a repetition: the tick after the end of this leaf; the event there is its first member."""
+
+    leaf: int
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """high, of a repetition: the end of this leaf, whose event is its last member."""
+
+    leaf: int
+
+
+@dataclass(frozen=True, slots=True)
 class LastEnd:
     """high, at the root, under AND: the last end of the match, with or without WITHIN."""
 
 
-End: TypeAlias = After | Before | Lasting | Leading | Enclosing | WindowLow | WindowHigh | LastEnd
+End: TypeAlias = After | Before | Lasting | Leading | Enclosing | WindowLow | WindowHigh | LastEnd | From | Until
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +141,9 @@ class Scope:
 
 def leaves_of_scope(scope: Scope) -> set[int]:
     """The leaves that decide where a scope begins and ends."""
-    ends = (end for end in (scope.low, scope.high) if isinstance(end, After | Before | Lasting | Leading))
-    return {leaf for end in ends for leaf in end.leaves}
+    ends = (scope.low, scope.high)
+    found = {leaf for end in ends if isinstance(end, After | Before | Lasting | Leading) for leaf in end.leaves}
+    return found | {end.leaf for end in ends if isinstance(end, From | Until)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +163,15 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
-    """No match of `block` may lie in `scope`. The ends of scope refer to leaves of the block that holds this."""
+    """No match of `block` may lie in `scope`. The ends of scope refer to leaves of the block that holds this.
+
+    `breaks`: it forbids nothing, but a repetition (this leaf) ends before the member in front of which a match of it
+    lies in the open gap behind the member before. Its scope is that of the repetition.
+    """
 
     block: Block
     scope: Scope
+    breaks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +214,7 @@ class Variable:
     fields: tuple[Field, ...]
     repeated: bool = False
     hidden: bool = False
+    implied: bool = False  # hidden, and known from the others: the first or last member of a repetition
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,12 +213,13 @@ def _inside(inner: Interval, outer: Interval) -> bool:
 
 def _shape(block: Block) -> Block:
     """A block without its conditions, the names of its variables, its loops and the bounds of its repetitions."""
-    inner = tuple(Forbidden(_shape(each.block), each.scope) for each in block.forbidden)
+    inner = tuple(Forbidden(_shape(each.block), each.scope, each.breaks) for each in block.forbidden)
     plain = tuple(
         Leaf(
             leaf.id,
             tuple(Alt(alt.type, "") for alt in leaf.alts),
-            leaf.repeat and replace(leaf.repeat, least=1, most=None),
+            leaf.repeat if leaf.taking else leaf.repeat and replace(leaf.repeat, least=1, most=None),
+            leaf.taking,
         )
         for leaf in block.leaves
     )

@@ -21,12 +21,15 @@ from tocsin.plan.block import (
     Before,
     Enclosing,
     End,
+    From,
     LastEnd,
     Lasting,
     Leading,
     Order,
     Point,
     Scope,
+    Taking,
+    Until,
     WindowHigh,
     WindowLow,
     leaves_of_scope,
@@ -38,6 +41,7 @@ from tocsin.plan.pattern_tree import (
     Absent,
     Bag,
     Chain,
+    Gathered,
     Part,
     Region,
     Related,
@@ -70,10 +74,17 @@ class Draft:
     beside: tuple[int, ...] = ()  # for a negated item of AND: the leaves of that AND
     dead: str | None = None
     sought: Sought | None = None  # for the block of an event that a mark looks for
+    breaks: int | None = None  # of those: for what ends a run, the repetition
+    takings: dict[int, Taking] = field(default_factory=dict)  # of repetitions with a mark
+    gaps: dict[int, Scope] = field(default_factory=dict)  # of those: all that lies between their neighbours
 
     @property
     def fixed(self) -> list[int]:
         return [id for spot, id in self.leaves.items() if spot.repeat is None]
+
+    def found_from_left(self, id: int) -> bool:
+        """A repetition with a mark that needs no fixed neighbour to its right."""
+        return id in self.takings and self.takings[id].cut != "last"
 
     @property
     def repeated(self) -> list[int]:
@@ -115,13 +126,17 @@ class Drafter:
         for spot in spots(part):
             draft.leaves[spot] = self._next
             self._next += 1
-        absences: list[tuple[Absent | Sought, Scope, tuple[int, ...]]] = []
-        _Placer(self, draft, absences).place(part, None, None)
+        placer = _Placer(self, draft)
+        placer.place(part, None, None)
         _shorten(draft)
-        for absent, scope, beside in absences:
+        for absent, scope, beside in placer.absences:
             for child in self._children(absent, draft):
                 child.beside = beside
                 draft.forbidden.append((child, _short(scope, draft.before)))
+        for sought, id in placer.breaks:
+            for child in self._children(sought, draft):
+                child.breaks = id
+                draft.forbidden.append((child, draft.scopes[id]))
         check_repetitions(draft, self.within, self.problems)
         return draft
 
@@ -138,16 +153,22 @@ class Drafter:
 class _Placer:
     """Walks one OR-free part and writes order, scopes and absences into a draft."""
 
-    def __init__(
-        self, drafter: Drafter, draft: Draft, absences: list[tuple[Absent | Sought, Scope, tuple[int, ...]]]
-    ) -> None:
+    def __init__(self, drafter: Drafter, draft: Draft) -> None:
         self.drafter = drafter
         self.draft = draft
-        self.absences = absences
+        self.absences: list[tuple[Absent | Sought, Scope, tuple[int, ...]]] = []
+        self.breaks: list[tuple[Sought, int]] = []
 
-    def place(self, part: Part, low: End | None, high: End | None, parent: Part | None = None) -> None:
-        """`low` and `high` are the scope of the part; None where no neighbour bounds it."""
+    def place(
+        self, part: Part, low: End | None, high: End | None, parent: Part | None = None, far: End | None = None
+    ) -> None:
+        """`low` and `high` are the scope of the part; None where no neighbour bounds it.
+
+        `far` is where a repetition ends that is found from its left: others of its kind do not bound it.
+        """
         match part:
+            case Gathered():
+                self._gathered(part, low, far if part.from_left else high, parent)
             case Spot() if part.repeat is not None:
                 self.draft.scopes[self.draft.leaves[part]] = self._closed(low, high, parent)
             case Absent():
@@ -157,17 +178,17 @@ class _Placer:
                 self._check_next(part, low)
                 self.absences.append((part, self._closed(low, high, parent), ()))
             case Chain(items):
-                self._chain(part, items, low, high)
+                self._chain(part, items, low, high, far)
             case Bag(items):
                 for item in items:
-                    self.place(item, low, high, part)
+                    self.place(item, low, high, part, far)
             case Woven():
                 self._woven(part)
             case Related(_, left, right):
-                self.place(left, low, high, part)
+                self.place(left, low, high, part, far)
                 self._related(part, self._ids(left), self.draft.leaves[right])
 
-    def _chain(self, chain: Chain, items: tuple[Part, ...], low: End | None, high: End | None) -> None:
+    def _chain(self, chain: Chain, items: tuple[Part, ...], low: End | None, high: End | None, far: End | None) -> None:
         ids = [self._ids(item) for item in items]
         begins = low  # where the gap begins in which an item stands
         for number, item in enumerate(items):
@@ -176,7 +197,8 @@ class _Placer:
             if isinstance(item, Absent) and item.lasting is not None:
                 begins = self._lasting(item, item.lasting, begins, ends)
                 continue
-            self.place(item, begins, ends, chain)
+            bounding = next((mine for other in items[number + 1 :] if (mine := self._bounding(other))), None)
+            self.place(item, begins, ends, chain, Before(bounding) if bounding else far)
             if ids[number]:
                 self._behind(None if begins is low else begins, ids[number])
                 begins = After(ids[number], self._delay(item, behind=isinstance(ends, Before)))
@@ -240,6 +262,32 @@ class _Placer:
         if found >= TIME_LIMIT:
             self.drafter.problems.add("this time is too long", length.span, hint=f"it must be below {TIME_LIMIT} ticks")
         return found
+
+    # --- repetitions with marks -------------------------------------------------------------------------------------
+
+    def _bounding(self, part: Part) -> tuple[int, ...]:
+        """The leaves that end the gap of a repetition to their left, if that is found from its own left."""
+        if isinstance(part, Gathered) and part.from_left:
+            return ()
+        if isinstance(part, Chain):
+            return next((mine for item in part.items if (mine := self._bounding(item))), ())
+        return self._ids(part)
+
+    def _gathered(self, part: Gathered, low: End | None, high: End | None, parent: Part | None) -> None:
+        """A repetition with a mark: between its first and its last member, if these are known by themselves."""
+        spots = (part.spot, part.head, part.last)
+        id, head, last = (None if spot is None else self.draft.leaves[spot] for spot in spots)
+        assert id is not None
+        closed = self._closed(low, high, parent)
+        self.draft.scopes[id] = Scope(
+            closed.low if head is None else From(head), closed.high if last is None else Until(last)
+        )
+        self.draft.takings[id] = Taking(part.cut, head, last)
+        self.draft.gaps[id] = closed
+        if head is not None and last is not None and head != last:
+            self.draft.order.append(Order(Point(head, "end"), Point(last, "start")))
+        if part.breaks is not None:
+            self.breaks.append((part.breaks, id))
 
     def _check_next(self, part: Sought, low: End | None) -> None:
         if part.mark.mark == "NEXT" and low is None:
@@ -359,7 +407,8 @@ def check_repetitions(draft: Draft, within: int | None, problems: Problems) -> N
         )
         return
     windowed = [id for id in repeated if within is not None and _needs_window(draft.scopes[id])]
-    if len(windowed) > 1:
+    circular = [id for id in windowed if not draft.found_from_left(id)]
+    if len(windowed) > 1 and circular:
         leaf = repeated[windowed[1]].leaves[0]
         names = " and ".join(str(repeated[id].leaves[0].var) for id in windowed)
         problems.add(
@@ -369,7 +418,7 @@ def check_repetitions(draft: Draft, within: int | None, problems: Problems) -> N
             hint="put a leaf that is not repeated at one end of the pattern",
         )
         return
-    _evaluation_order(draft, repeated, windowed, problems)
+    _evaluation_order(draft, repeated, circular, problems)
     _same_type(draft, repeated, problems)
 
 
@@ -381,7 +430,7 @@ def _evaluation_order(draft: Draft, repeated: dict[int, Spot], windowed: list[in
     """Sort the scopes so that each uses only repetitions before it; a circle is an error."""
     needs: dict[int, set[int]] = {}
     for id, scope in draft.scopes.items():
-        used = leaves_of_scope(scope)
+        used = leaves_of_scope(scope) | leaves_of_scope(draft.gaps.get(id, scope))
         needs[id] = (set(repeated) if id in windowed else used & set(repeated)) - {id}
     done: dict[int, Scope] = {}
     while ready := [id for id in needs if id not in done and needs[id] <= done.keys()]:
@@ -405,6 +454,7 @@ def _same_type(draft: Draft, repeated: dict[int, Spot], problems: Problems) -> N
         types = {repeated[x].leaves[0].type, repeated[y].leaves[0].type}
         same = len(types) == 1 or ANY in types
         apart = any((x, f) in draft.before and (f, y) in draft.before for f in draft.fixed)
+        apart = apart or (draft.found_from_left(x) and draft.found_from_left(y) and (x, y) in draft.before)
         if same and not apart:
             leaf = repeated[y].leaves[0]
             problems.add(

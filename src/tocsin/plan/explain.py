@@ -12,6 +12,7 @@ from tocsin.plan.block import (
     Block,
     Enclosing,
     End,
+    From,
     LastEnd,
     Lasting,
     Leading,
@@ -20,6 +21,7 @@ from tocsin.plan.block import (
     Plan,
     Point,
     Scope,
+    Until,
     WindowHigh,
     WindowLow,
 )
@@ -57,6 +59,15 @@ def _timed(step: Timed) -> str:
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.split("\n"))
+
+
+def _taking(leaf: Leaf) -> str:
+    """Which of the qualifying events a repetition with a mark takes."""
+    if leaf.taking is None or leaf.repeat is None:
+        return ""
+    if leaf.taking.last is not None:
+        return ", a prefix"
+    return "" if leaf.repeat.most is None else f", the {leaf.taking.cut} {leaf.repeat.most}"
 
 
 class _Text:
@@ -113,11 +124,12 @@ class _Text:
         if len(block.nest) > 1:
             yield f"{pad}loops     {' > '.join(self.names[leaf] for leaf in block.nest)}"
         for forbidden in block.forbidden:
-            yield f"{pad}forbidden in {self._scope(forbidden.scope)}"
+            what = "forbidden" if forbidden.breaks is None else f"ends the run {self.names[forbidden.breaks]}"
+            yield f"{pad}{what} in {self._scope(forbidden.scope)}"
             yield from self._block(forbidden.block, pad + "  ")
 
     def _leaf(self, leaf: Leaf) -> str:
-        return " | ".join(self._alt(alt, leaf) for alt in leaf.alts)
+        return " | ".join(self._alt(alt, leaf) for alt in leaf.alts) + _taking(leaf)
 
     def _alt(self, alt: Alt, leaf: Leaf) -> str:
         many = ""
@@ -170,6 +182,8 @@ class _Text:
                 return "end of the stream" if window is None else f"first start + {window}"
             case LastEnd():
                 return "last end"
+            case From(id) | Until(id):
+                return self._reach("start" if side == "low" else "end", (id,))
         raise AssertionError(end)
 
     def _reach(self, which: str, ids: tuple[int, ...]) -> str:

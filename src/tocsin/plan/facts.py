@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tocsin.plan.block import Block, Forbidden, LastEnd, Lasting, Leading, Plan, Point, Scope, WindowHigh, WindowLow
+from tocsin.plan.block import (
+    Block,
+    Forbidden,
+    LastEnd,
+    Lasting,
+    Leading,
+    Plan,
+    Point,
+    Scope,
+    Until,
+    WindowHigh,
+    WindowLow,
+)
 from tocsin.plan.endpoints import graph_of
 from tocsin.plan.expr import Bound, Col, walk
 from tocsin.plan.rewrite import all_blocks, all_leaves
@@ -83,7 +95,7 @@ def terminals(plan: Plan) -> tuple[int, ...]:
     """The leaves whose event can complete a match in ordered input."""
     found: list[int] = []
     for block in plan.alternatives:
-        reaching = {leaf for leaf, scope in block.scopes if isinstance(scope.high, WindowHigh | LastEnd)}
+        reaching = {leaf for leaf, scope in block.scopes if isinstance(scope.high, WindowHigh | LastEnd | Until)}
         ends = set(last_leaves(block)) | reaching
         found += [leaf.id for leaf in block.leaves if leaf.id in ends]
     return tuple(found)
@@ -248,7 +260,7 @@ def waits_for_time(plan: Plan) -> bool:
 def can_wait(plan: Plan) -> bool:
     """Tell whether an answer may wait: for its window to pass, or because an event of the same tick can undo it."""
     scopes = (scope for block in all_blocks(plan) for scope in root_scopes(block))
-    return any(isinstance(scope.high, WindowHigh | LastEnd | Lasting) for scope in scopes)
+    return any(isinstance(scope.high, WindowHigh | LastEnd | Lasting | Until) for scope in scopes)
 
 
 def memory(plan: Plan) -> str:

@@ -19,7 +19,8 @@ def with_strategy(query: Query, problems: Problems) -> Query:
     """The query with the marks that STRATEGY stands for, at every step behind the first that has none."""
     if query.strategy in (None, "any"):
         return replace(query, strategy=None)
-    pattern = _marked(query.pattern, "FIRST" if query.strategy == "next" else "NEXT")
+    mark: Literal["NEXT", "FIRST"] = "FIRST" if query.strategy == "next" else "NEXT"
+    pattern = _step(query.pattern, mark, _begins(query.pattern, mark))
     if pattern == query.pattern:
         problems.add(
             f"STRATEGY {query.strategy} finds no step to mark",
@@ -34,7 +35,10 @@ def _marked(pattern: Pattern, mark: Literal["NEXT", "FIRST"]) -> Pattern:
     match pattern:
         case Seq(items):
             first = next((number for number, item in enumerate(items) if not isinstance(item, Not)), 0)
-            return replace(pattern, items=tuple(_step(item, mark, n > first) for n, item in enumerate(items)))
+            return replace(
+                pattern,
+                items=tuple(_step(item, mark, n > first or _begins(item, mark)) for n, item in enumerate(items)),
+            )
         case And(items) | Or(items):
             return replace(pattern, items=tuple(_marked(item, mark) for item in items))
         case Exists(_, inner) | Marked(_, inner):
@@ -42,6 +46,11 @@ def _marked(pattern: Pattern, mark: Literal["NEXT", "FIRST"]) -> Pattern:
         case Rel(_, left):
             return replace(pattern, left=_marked(left, mark))
     return pattern
+
+
+def _begins(item: Pattern, mark: str) -> bool:
+    """Whether a mark stands before a first step, too: the members of a repetition are consecutive there."""
+    return mark == "NEXT" and isinstance(item, Leaf) and item.repeat is not None
 
 
 def _step(item: Pattern, mark: Literal["NEXT", "FIRST"], later: bool) -> Pattern:
@@ -52,7 +61,8 @@ def _step(item: Pattern, mark: Literal["NEXT", "FIRST"], later: bool) -> Pattern
 def reads_every_type(query: Query) -> bool:
     """Whether a query must see events of all types: it has a leaf ANY, or a NEXT that does not say of what."""
     strict = query.strategy == "strict"
-    nexts = (node for node in walk(query.pattern) if isinstance(node, Marked) and node.mark == "NEXT" and not node.of)
+    marks = (node for node in walk(query.pattern) if isinstance(node, Marked))
+    nexts = (node for node in marks if node.mark in ("NEXT", "EACH NEXT") and not node.of)
     return strict or any(leaf.type == ANY for leaf in leaves_of(query.pattern)) or any(True for _ in nexts)
 
 
@@ -69,7 +79,16 @@ def check_marks(pattern: Pattern, problems: Problems, host: Pattern | None = Non
 
 def _check_mark(marked: Marked, host: Pattern | None, problems: Problems) -> None:
     mark, inner = marked.mark, marked.pattern
-    if not isinstance(host, Seq):
+    repeated = isinstance(inner, Leaf) and inner.repeat is not None
+    if repeated and (isinstance(host, Seq) or (host is None and mark != "LAST")):
+        return
+    if mark in ("EACH", "EACH NEXT"):
+        hint = "B+, B{2,} and B{2,4} are repetitions; without EACH all combinations of single events match"
+        problems.add(f"{mark} stands before a repetition in a SEQ", marked.span, hint=hint)
+    elif repeated and host is None:
+        hint = "FIRST, EACH and NEXT let it begin at every event that qualifies"
+        problems.add("LAST needs something beside it that says where it looks", marked.span, hint=hint)
+    elif not isinstance(host, Seq):
         hint = "its neighbours say where it looks: SEQ(A a, FIRST B b)"
         problems.add(f"{mark} stands before an item of SEQ only", marked.span, hint=hint)
     elif isinstance(inner, Not | Marked):
@@ -81,14 +100,13 @@ def _check_mark(marked: Marked, host: Pattern | None, problems: Problems) -> Non
             detail="of a larger part it is not said which events would have to be looked for" if found else None,
             hint="mark the items inside it, or use NEXT",
         )
-    elif isinstance(inner, Leaf) or mark != "NEXT":
-        repeated = next((leaf for leaf in leaves_of(inner) if leaf.repeat is not None), None)
-        if repeated is not None:
-            problems.add(
-                f"{mark} before a repetition is not possible yet",
-                marked.span,
-                hint=f"leave the mark out: {repeated.type or 'ANY'}+ takes all events of its gap",
-            )
+    elif mark != "NEXT" and any(leaf.repeat is not None for leaf in leaves_of(inner)):
+        problems.add(
+            f"{mark} cannot stand before an OR with a repetition",
+            marked.span,
+            detail="of single events it says which one stands there, of a repetition which are members",
+            hint="write an OR of whole SEQs, and mark the steps inside them",
+        )
 
 
 def _choices(pattern: Pattern) -> Iterator[Leaf | None]:

@@ -16,9 +16,12 @@ from tocsin.schema import RESULT_COLUMNS, Schema
 
 
 def variables_of(
-    sites: Mapping[str, list[Site]], hidden: frozenset[str], schema: Schema
+    sites: Mapping[str, list[Site]], hidden: frozenset[str], schema: Schema, implied: frozenset[str] = frozenset()
 ) -> tuple[tuple[Variable, ...], dict[str, Seen | None]]:
-    """The variables of the result in the order of the text, and how SELECT sees them."""
+    """The variables of the result in the order of the text, and how SELECT sees them.
+
+    `implied` ones have no name in the text: they hold the first or the last member of a repetition.
+    """
     found: list[Variable] = []
     seen: dict[str, Seen | None] = {}
     for name, declared in sites.items():
@@ -29,7 +32,7 @@ def variables_of(
         fields = tuple(schema.fields_of(leaf.type).values())
         repeated = leaf.repeat is not None
         seen[name] = Seen(len(found), leaf.type, repeated, optional=any(site.forks for site in positive))
-        found.append(Variable(name, (leaf.type,), fields, repeated, name in hidden))
+        found.append(Variable(name, (leaf.type,), fields, repeated, name in hidden | implied, name in implied))
     return tuple(found), seen
 
 

@@ -7,7 +7,7 @@ variable: its leaf, the regions around it, and the branches of OR that lead to i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import TypeAlias
@@ -67,7 +67,7 @@ class Sought:
 
     @staticmethod
     def of(mark: Marked) -> Sought:
-        if mark.mark == "NEXT":
+        if mark.mark in ("NEXT", "EACH NEXT"):
             leaves = [syntax.Leaf(type, "next'", span=mark.span) for type in mark.of or (ANY,)]
         else:
             leaves = [syntax.Leaf(leaf.type, f"{leaf.var}'", span=leaf.span) for leaf in syntax.leaves_of(mark)]
@@ -75,7 +75,25 @@ class Sought:
 
     def source(self, leaf: syntax.Leaf) -> str | None:
         """The variable in whose place a looked-for event would stand; None for NEXT."""
-        return None if self.mark.mark == "NEXT" else str(leaf.var)[:-1]
+        return None if self.mark.mark in ("NEXT", "EACH NEXT") else str(leaf.var)[:-1]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Gathered:
+    """A repetition with a mark. The events at `head` and `last`, if they are given, are its first and last member.
+
+    `breaks`: what ends a run. `from_left`: its gap needs no neighbour to its right, and may end where others begin.
+    """
+
+    spot: Spot
+    cut: str | None
+    head: Spot | None
+    last: Spot | None
+    breaks: Sought | None
+
+    @property
+    def from_left(self) -> bool:
+        return self.cut != "last"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -96,7 +114,7 @@ class Related:
     right: Spot
 
 
-Part: TypeAlias = "Spot | Chain | Bag | Fork | Absent | Sought | Woven | Related"
+Part: TypeAlias = "Spot | Chain | Bag | Fork | Absent | Sought | Gathered | Woven | Related"
 Region: TypeAlias = Absent | None  # None is the root
 
 
@@ -134,21 +152,26 @@ def chained(one: tuple[Absent, ...], other: tuple[Absent, ...]) -> bool:
 Mergeable: TypeAlias = Callable[[tuple[syntax.Leaf, ...]], bool]
 
 
-def parts(pattern: Pattern, mergeable: Mergeable) -> Part:
-    """The part tree of a pattern; `mergeable` says which leaves of an OR can share one spot."""
+def parts(pattern: Pattern, mergeable: Mergeable, *, behind: bool = False) -> Part:
+    """The part tree of a pattern; `mergeable` says which leaves of an OR can share one spot.
+
+    `behind`: something positive of the same region stands to its left.
+    """
     match pattern:
         case syntax.Leaf():
             return Spot((pattern,))
+        case Marked(_, syntax.Leaf() as leaf) if leaf.repeat is not None:
+            return gathered(pattern, leaf, leaf.repeat, behind=behind)
         case Not(inner):
             return Absent(_negated(inner, mergeable), pattern.span, pattern.lasting)
         case Exists(_, inner):
-            return parts(inner, mergeable)
+            return parts(inner, mergeable, behind=behind)
         case Seq(items):
-            return Chain(tuple(part for item in items for part in _steps(item, mergeable)))
+            return _chain(items, mergeable, behind)
         case And(items):
-            return Bag(tuple(parts(item, mergeable) for item in items))
+            return Bag(tuple(parts(item, mergeable, behind=behind) for item in items))
         case Or():
-            return _either(tuple(_branches(pattern)), mergeable)
+            return _either(tuple(_branches(pattern)), mergeable, behind)
         case Iseq(order, leaves, within):
             return Woven(order, tuple(Spot((leaf,)) for leaf in leaves), within)
         case Rel(relations, left, right):
@@ -156,12 +179,42 @@ def parts(pattern: Pattern, mergeable: Mergeable) -> Part:
     raise AssertionError(pattern)
 
 
-def _steps(item: Pattern, mergeable: Mergeable) -> tuple[Part, ...]:
+def _chain(items: tuple[Pattern, ...], mergeable: Mergeable, behind: bool) -> Chain:
+    found: list[Part] = []
+    for item in items:
+        found += _steps(item, mergeable, behind)
+        behind = behind or not isinstance(item, Not)
+    return Chain(tuple(found))
+
+
+def _steps(item: Pattern, mergeable: Mergeable, behind: bool) -> tuple[Part, ...]:
     """An item of SEQ, with what its mark looks for before it, or behind it for LAST."""
-    if not isinstance(item, Marked):
-        return (parts(item, mergeable),)
-    step, sought = parts(item.pattern, mergeable), Sought.of(item)
+    if not isinstance(item, Marked) or (isinstance(item.pattern, syntax.Leaf) and item.pattern.repeat is not None):
+        return (parts(item, mergeable, behind=behind),)
+    step, sought = parts(item.pattern, mergeable, behind=behind), Sought.of(item)
     return (step, sought) if item.mark == "LAST" else (sought, step)
+
+
+def gathered(mark: Marked, leaf: syntax.Leaf, repeat: syntax.Repeat, *, behind: bool) -> Part:
+    """A repetition with a mark. Where nothing stands to its left, it begins at every event that qualifies.
+
+    What ends with a certain member, a prefix or a full number, is found by that member: it is known when that comes.
+    """
+    if mark.mark == "LAST":
+        return Gathered(Spot((leaf,)), "last", None, None, None)
+    head = None if behind else Spot((replace(leaf, var=f"{leaf.var}'first", repeat=None),))
+    last = Spot((replace(leaf, var=f"{leaf.var}'last", repeat=None),))
+    breaks = Sought.of(mark) if mark.mark in ("NEXT", "EACH NEXT") else None
+    each = mark.mark in ("EACH", "EACH NEXT")
+    if head is not None and repeat.most == 1:
+        return Gathered(Spot((leaf,)), "first", head, head, breaks)
+    if not each and repeat.least != repeat.most:
+        return Gathered(Spot((leaf,)), "first", head, None, breaks)
+    if head is None or repeat.least > 1:
+        return Gathered(Spot((leaf,)), "first", head, last, breaks)
+    alone = Spot((replace(leaf, repeat=syntax.Repeat(1, 1)),))
+    more = Spot((replace(leaf, repeat=syntax.Repeat(2, repeat.most)),))
+    return Fork((Gathered(alone, "first", head, head, breaks), Gathered(more, "first", head, last, breaks)))
 
 
 def _negated(pattern: Pattern, mergeable: Mergeable) -> Part:
@@ -189,13 +242,13 @@ def _branches(pattern: Or) -> Iterator[Pattern]:
             yield item
 
 
-def _either(branches: tuple[Pattern, ...], mergeable: Mergeable) -> Part:
+def _either(branches: tuple[Pattern, ...], mergeable: Mergeable, behind: bool) -> Part:
     leaves = tuple(branch for branch in branches if isinstance(branch, syntax.Leaf) and branch.repeat is None)
     apart = len({leaf.type for leaf in leaves}) == len({leaf.var for leaf in leaves}) == len(branches)
     apart = apart and all(leaf.type != ANY for leaf in leaves)
     if apart and len(leaves) == len(branches) and mergeable(leaves):
         return Spot(leaves)
-    return Fork(tuple(parts(branch, mergeable) for branch in branches))
+    return Fork(tuple(parts(branch, mergeable, behind=behind) for branch in branches))
 
 
 # --- readings ----------------------------------------------------------------------------------------------------
@@ -207,6 +260,8 @@ def below(part: Part) -> tuple[Part, ...]:
             return items
         case Absent(inner):
             return (inner,)
+        case Gathered(spot, _, head, last):
+            return tuple(dict.fromkeys(each for each in (spot, head, last) if each is not None))
         case Woven(_, spots):
             return spots
         case Related(_, left, right):
@@ -239,12 +294,19 @@ def sites(part: Part, regions: tuple[Absent, ...] = (), forks: tuple[tuple[Part,
                 yield from sites(item, regions, forks)
 
 
+def outer_members(part: Part) -> frozenset[str]:
+    """The names that the first and last members of repetitions got: nobody wrote them."""
+    own = [part.head, part.last] if isinstance(part, Gathered) else []
+    names = frozenset(str(leaf.var) for spot in own if spot is not None for leaf in spot.leaves)
+    return names.union(*(outer_members(each) for each in below(part)))
+
+
 def count_choices(part: Part) -> int:
     """How many alternatives `choices` would make."""
     match part:
         case Fork(items):
             return sum(count_choices(item) for item in items)
-        case Spot() | Absent() | Sought() | Woven():
+        case Spot() | Absent() | Sought() | Gathered() | Woven():
             return 1
     return prod(count_choices(item) for item in below(part))
 

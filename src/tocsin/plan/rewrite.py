@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tocsin.plan.block import Block, Forbidden, Leaf, Plan
+from tocsin.plan.block import Block, Leaf, Plan
 from tocsin.plan.expr import Bound, Col, Op
 from tocsin.schema import Kind
 
@@ -17,7 +17,7 @@ def each_block(plan: Plan, change: Callable[[Block, tuple[Block, ...]], Block]) 
 
 def _changed(block: Block, around: tuple[Block, ...], change: Callable[[Block, tuple[Block, ...]], Block]) -> Block:
     block = change(block, around)
-    inner = tuple(Forbidden(_changed(f.block, (*around, block), change), f.scope) for f in block.forbidden)
+    inner = tuple(replace(f, block=_changed(f.block, (*around, block), change)) for f in block.forbidden)
     return replace(block, forbidden=inner)
 
 

@@ -10,11 +10,13 @@ from tocsin.plan.block import (
     Before,
     Block,
     Enclosing,
+    From,
     Lasting,
     Leading,
     Leaf,
     Plan,
     Scope,
+    Until,
     WindowHigh,
     WindowLow,
 )
@@ -115,6 +117,8 @@ def _scope_faults(scope: Scope, parent: set[int], *, is_root: bool) -> Iterator[
     for end in (scope.low, scope.high):
         if isinstance(end, After | Before | Lasting | Leading) and not set(end.leaves) <= parent:
             yield f"a scope ends at leaves {sorted(set(end.leaves) - parent)}, which are not in its block"
+        if isinstance(end, From | Until) and end.leaf not in parent:
+            yield f"a scope ends at leaf {end.leaf}, which is not in its block"
         if isinstance(end, Enclosing) and is_root:
             yield "a scope of the root refers to one around it"
     if isinstance(scope.low, Before | Lasting | WindowHigh) or isinstance(scope.high, After | Leading | WindowLow):

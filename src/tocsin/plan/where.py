@@ -25,6 +25,7 @@ from tocsin.plan.closure import (
 from tocsin.plan.draft import Draft
 from tocsin.plan.expr import Bound, Col, given, leaves
 from tocsin.plan.fold import FALSE, TRUE, never_true
+from tocsin.plan.gathered import of_outer_members
 from tocsin.plan.marks import Neighbours
 from tocsin.plan.pattern_tree import Absent, Site, Spot, chained
 from tocsin.plan.problems import Problems
@@ -113,7 +114,7 @@ def filled(root: Draft, context: Context) -> Block | None:
 def impossible(root: Draft) -> Block:
     """A block for a query that can never match: it keeps its leaves and one predicate that is FALSE."""
     leaves = tuple(
-        Leaf(id, tuple(Alt(leaf.type, str(leaf.var)) for leaf in spot.leaves), spot.repeat)
+        Leaf(id, tuple(Alt(leaf.type, str(leaf.var)) for leaf in spot.leaves), spot.repeat, root.takings.get(id))
         for spot, id in root.leaves.items()
     )
     scopes = tuple(root.scopes.items())
@@ -124,15 +125,16 @@ def _block(draft: Draft, fillers: Mapping[Draft, _Filler | SoughtFiller]) -> Blo
     filler = fillers[draft]
     if draft.dead is not None:
         return None
-    leaves = tuple(Leaf(id, filler.alts[spot], spot.repeat) for spot, id in draft.leaves.items())
+    leaves = tuple(Leaf(id, filler.alts[spot], spot.repeat, draft.takings.get(id)) for spot, id in draft.leaves.items())
     forbidden = []
     for child, scope in draft.forbidden:
         if (block := _block(child, fillers)) is not None:
-            forbidden.append(Forbidden(block, scope))
+            forbidden.append(Forbidden(block, scope, child.breaks))
+    predicates = (*draft.predicates, *filler.predicates)
     return Block(
         leaves,
         tuple(draft.order),
-        (*draft.predicates, *filler.predicates),
+        (*predicates, *of_outer_members(leaves, predicates)),
         tuple(forbidden),
         tuple(draft.scopes.items()),
         nest=tuple(draft.fixed),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Literal as Choice
 
 from tocsin.events import Event
 from tocsin.lang.syntax import (
@@ -98,7 +99,7 @@ def happenings(query: Query, events: list[Event]) -> Iterator[str]:
 
 
 def without_violations(query: Query) -> Query:
-    """The query with negated parts that never occur, and without marks."""
+    """The query with negated parts that never occur, and without marks that reject a match."""
     full = named(query)
     return replace(full, pattern=_emptied(full.pattern, negated=False), strategy=None)
 
@@ -107,7 +108,11 @@ def _emptied(pattern: Pattern, *, negated: bool) -> Pattern:
     if isinstance(pattern, Leaf):
         return replace(pattern, type=f"{NOTHING}_{pattern.var}") if negated else pattern
     if isinstance(pattern, Marked):
-        return _emptied(pattern.pattern, negated=negated)
+        inner = _emptied(pattern.pattern, negated=negated)
+        if not (isinstance(inner, Leaf) and inner.repeat is not None):
+            return inner
+        weaker: Choice["EACH", "FIRST"] = "EACH" if pattern.mark.startswith("EACH") else "FIRST"
+        return replace(pattern, mark=weaker if pattern.mark != "LAST" else "LAST", pattern=inner, of=())
     negated = negated or isinstance(pattern, Not)
     return rebuilt(pattern, [_emptied(item, negated=negated) for item in items_of(pattern)])
 

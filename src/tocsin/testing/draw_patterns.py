@@ -31,6 +31,7 @@ from tocsin.lang.syntax import (
 DRAWN_DEPTH = 3
 DRAWN_LEAVES = 6
 REPEATS = (Repeat(1, None), Repeat(1, None), Repeat(1, None), Repeat(2, 2), Repeat(2, None), Repeat(1, 2), Repeat(1, 1))
+GATHERING = ("FIRST", "LAST", "EACH", "NEXT", "EACH NEXT")  # before a repetition
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,10 @@ class Sketcher:
         depth = self.random.choice((1, 1, 2, 2, 3, 3))
         if pick < 0.03:
             return self.leaf((), repeat=False)
+        if self.marks and pick < 0.1:
+            alone = Leaf(self.random.choice("ABC"), "x1", None, self.random.choice(REPEATS))
+            self.variables.append(DrawnVariable("x1", alone.type, (), repeated=True))
+            return Marked(self.random.choice(("FIRST", "EACH", "NEXT", "EACH NEXT")), alone)  # type: ignore[arg-type]
         pattern = self.group(depth, ()) if pick < 0.75 else self.composite(depth, ())
         return self.named_by_type(pattern)
 
@@ -140,10 +145,10 @@ class Sketcher:
         leaves = item.items if isinstance(item, Or) else (item,)
         single = all(isinstance(leaf, Leaf) and leaf.repeat is None for leaf in leaves)
         mark = self.random.choice(("NEXT", "FIRST", "LAST") if single else ("NEXT",))
-        if repeated and not self.loose:
-            return item
+        if repeated:
+            mark = self.random.choice(GATHERING)
         of: tuple[str, ...] = ()
-        if mark == "NEXT" and self.random.random() < 0.4:
+        if mark in ("NEXT", "EACH NEXT") and self.random.random() < 0.4:
             of = tuple(self.random.sample("ABCDE", self.random.choice((1, 1, 2))))
         return Marked(mark, item, of)  # type: ignore[arg-type]
 

@@ -47,6 +47,7 @@ from tocsin.testing.oracle_consume import consumed, one_by_one, uses_up
 from tocsin.testing.oracle_copies import seen_by
 from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, ticks
 from tocsin.testing.oracle_marks import with_strategy
+from tocsin.testing.oracle_members import chosen_sets
 from tocsin.testing.oracle_parts import (
     Alternative,
     MarkedGap,
@@ -234,20 +235,22 @@ class Judge:
                 continue
             if self.order == "<=" and any(event is other for event in events for other in all_events(above.values())):
                 continue
-            own = self.with_members(block, above, plain, scope or self.root_bounds(events))
-            if own is None:
-                continue
-            everything = all_events(own.values())
-            if scope is None and not self.short_enough(everything):
-                continue
-            if not all(self.keeps(pause, own) for pause in block.pauses):
-                continue
-            bound = above | own
-            if not all(self.reader.true(predicate, bound) for predicate in block.predicates):
-                continue
-            bounds = scope or self.root_bounds(everything)
-            if not self.violated(block, bound, bounds) and not self.broken(block, bound, bounds):
-                yield own
+            for own in self.with_members(block, above, plain, scope or self.root_bounds(events)):
+                if self.holds(block, above, own, scope):
+                    yield own
+
+    def holds(self, block: Alternative, above: Bound, own: Bound, scope: Bounds | None) -> bool:
+        """Whether a complete binding is short enough, satisfies the predicates, and nothing forbids it."""
+        everything = all_events(own.values())
+        if scope is None and not self.short_enough(everything):
+            return False
+        if not all(self.keeps(pause, own) for pause in block.pauses):
+            return False
+        bound = above | own
+        if not all(self.reader.true(predicate, bound) for predicate in block.predicates):
+            return False
+        bounds = scope or self.root_bounds(everything)
+        return not self.violated(block, bound, bounds) and not self.broken(block, bound, bounds)
 
     def takes(self, type: str, event: Event) -> bool:
         """Whether an event is of a type; ANY takes all events of the input, but no matches of queries."""
@@ -348,19 +351,46 @@ class Judge:
 
     # --- repetition ------------------------------------------------------------------------------------------------
 
-    def with_members(self, block: Alternative, above: Bound, plain: Bound, bounds: Bounds) -> Bound | None:
-        """The plain events and the members of every repetition; None if one has too few or too many."""
-        own = dict(plain)
+    def with_members(self, block: Alternative, above: Bound, plain: Bound, bounds: Bounds) -> Iterator[Bound]:
+        """The plain events and the members of every repetition; nothing if one has too few or too many."""
+        found = [dict(plain)]
         for repetition in block.repetitions:
-            members = self.members(
-                repetition, above | own, all_events(plain.values()), self.scope(repetition.place, own, bounds)
+            found = [
+                own | {repetition.var: members}
+                for own in found
+                for members in self.member_sets(repetition, above, own, all_events(plain.values()), bounds)
+            ]
+        yield from found
+
+    def member_sets(
+        self, repetition: Repetition, above: Bound, own: Bound, held: list[Event], bounds: Bounds
+    ) -> Iterator[tuple[Event, ...]]:
+        """The sets of members that a repetition can have beside what is bound: one, unless its mark makes several."""
+        repeat, marked, bound = repetition.leaf.repeat, repetition.place.marked, above | own
+        assert repeat is not None
+        low, high = self.scope(repetition.place, own, bounds)
+        qualifying = sorted(self.members(repetition, bound, held, (low, high)), key=Event.order)
+        if repetition.head is not None:
+            head = own[repetition.head]
+            assert isinstance(head, Event)
+            if not self.qualifies(repetition, head, bound):
+                return
+            qualifying = [head, *qualifying]
+
+        def apart(before: Event | None, event: Event) -> bool:
+            if before is None and repetition.head is not None:
+                return False
+            step = 1 if self.order == "<" else 0
+            since = low if before is None else before.end + step
+            return any(
+                inside([other], since, event.start - step) and self.of_key(other, bound) and self.is_next(marked, other)
+                for other in self.events
             )
-            repeat = repetition.leaf.repeat
-            assert repeat is not None
-            if len(members) < repeat.least or (repeat.most is not None and len(members) > repeat.most):
-                return None
-            own[repetition.var] = tuple(sorted(members, key=Event.order))
-        return own
+
+        yield from chosen_sets(None if marked is None else marked.mark, repeat, qualifying, apart)
+
+    def qualifies(self, repetition: Repetition, event: Event, bound: Bound) -> bool:
+        return all(self.reader.true(expr, bound | {repetition.var: event}) for expr in repetition.membership)
 
     def members(self, repetition: Repetition, bound: Bound, held: list[Event], scope: tuple[int, int]) -> list[Event]:
         """All events of the type in the gap that nobody holds and for which, one by one, every conjunct is TRUE."""
@@ -370,7 +400,7 @@ class Judge:
             if self.takes(repetition.leaf.type, event)
             and inside([event], *scope)
             and not any(event is other for other in held)
-            and all(self.reader.true(expr, bound | {repetition.var: event}) for expr in repetition.membership)
+            and self.qualifies(repetition, event, bound)
         ]
 
     # --- negation --------------------------------------------------------------------------------------------------
@@ -400,13 +430,17 @@ class Judge:
 
     def is_sought(self, mark: MarkedGap, event: Event, bound: Bound) -> bool:
         if mark.marked.mark == "NEXT":
-            return any(self.takes(type, event) for type in mark.marked.of or (ANY,))
+            return self.is_next(mark.marked, event)
         rest = {var: value for var, value in bound.items() if var not in {var_of(look.leaf) for look in mark.looks}}
         return any(
             self.takes(look.leaf.type, event)
             and all(self.reader.true(expr, rest | {var_of(look.leaf): event}) for expr in look.conditions)
             for look in mark.looks
         )
+
+    def is_next(self, marked: Marked | None, event: Event) -> bool:
+        """Whether NEXT forbids an event between two that should follow on each other."""
+        return marked is not None and any(self.takes(type, event) for type in marked.of or (ANY,))
 
     def occurrences(self, negation: Negation, bound: Bound, bounds: Bounds, after: int = BEGINNING) -> Iterator[Bound]:
         """The matches of a negated part in its gap."""

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from tocsin.events import ANY, Event, Value
 from tocsin.lang.syntax import Attr, Between, Binary, Expr, Leaf, Query, Unary, walk
 from tocsin.testing.oracle_expr import OracleEvaluator, set_variables, variables
-from tocsin.testing.oracle_parts import Alternative, key_attributes, var_of, within_block
+from tocsin.testing.oracle_parts import Alternative, key_attributes, stepped_variables, var_of, within_block
 
 Test: TypeAlias = tuple[str, str, tuple[Expr, ...]]  # the type and the variable of a leaf, its conditions on one event
 Rank: TypeAlias = tuple[int, object]
@@ -83,17 +83,24 @@ def leaf_tests(block: Alternative, above: frozenset[str], reader: OracleEvaluato
     """
     there = above | block.variables
     sets = {repetition.var for repetition in block.repetitions}
+    heads = {repetition.head for repetition in block.repetitions}
     asked = [*block.predicates, *(each for repetition in block.repetitions for each in repetition.membership)]
-    parts = [part for expr in asked for part in opened(expr) if not set_variables(part) & sets]
+    parts = [
+        part
+        for expr in asked
+        for part in opened(expr)
+        if not set_variables(part) & sets and not stepped_variables(expr) & sets
+    ]
     if not all(reader.true(part, {}) for part in parts if not variables(part) & there):
         return
     for leaf in within_block(block.pattern):
-        if isinstance(leaf, Leaf):
+        if isinstance(leaf, Leaf) and var_of(leaf) not in heads:  # of a first member the same is asked as of the others
             var = var_of(leaf)
             yield leaf.type, var, tuple(part for part in parts if variables(part) & there == {var})
-    for gap in block.marks:
-        if gap.marked.mark == "NEXT":  # it asks nothing of the events that it forbids
-            yield from ((type, "", ()) for type in gap.marked.of or (ANY,))
+    runs = [repetition.place.marked for repetition in block.repetitions if repetition.place.marked is not None]
+    for marked in (*(gap.marked for gap in block.marks), *runs):
+        if marked.mark in ("NEXT", "EACH NEXT"):  # it asks nothing of the events that it forbids
+            yield from ((type, "", ()) for type in marked.of or (ANY,))
     for negation in block.negations:
         for inner in negation.alternatives:
             yield from leaf_tests(inner, there, reader)

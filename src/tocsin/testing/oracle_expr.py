@@ -111,18 +111,11 @@ class OracleEvaluator:
                 return identity(op, one(left, bound), one(right, bound))
             case Binary(op, left, right):
                 return binary(op, self.value(left, bound), self.value(right, bound))
-            case Call("prev", (Attr(var, attr),)) if PREV not in self.functions:
-                if var in bound and f"prev {var}" not in bound:
-                    raise UndefinedError("prev stands in a condition, outside aggregates")
-                event = one(f"prev {var}", bound)
-                return None if event is None else event.attrs.get(attr)
-            case Call("[]", (arg, Literal(int() as number))):
-                return self.member(arg, number, bound)
             case Call(function, args) if function in AGGREGATES:
                 return self.aggregate(function, args, bound)
             case Call("start" | "end" | "type" | "eid" as which, (Name(var),)):
                 return own(which, bound.get(var))
-            case Call(function, args):
+            case Call(function, args) if function != PREV or PREV in self.functions:
                 return self.call(function, [self.value(arg, bound) for arg in args])
         return self.sql_form(expr, bound)
 
@@ -149,11 +142,22 @@ class OracleEvaluator:
                     if self.value(condition, bound) is True:
                         return self.value(result, bound)
                 return None if otherwise is None else self.value(otherwise, bound)
+            case Call(_, (Attr(var, attr),)):
+                return self.previous(var, attr, bound)
             case Name(var):
                 raise UndefinedError(f"{var} is an event, not a value", hint=f"compare an attribute: {var}.name")
         raise UndefinedError("[attr] can only stand by itself among the conjuncts of WHERE")
 
+    def previous(self, var: str, attr: str, bound: Bound) -> Value:
+        """prev(b.v): of the member before the one that is asked."""
+        if var in bound and f"prev {var}" not in bound:
+            raise UndefinedError("prev stands in a condition, outside aggregates")
+        event = one(f"prev {var}", bound)
+        return None if event is None else event.attrs.get(attr)
+
     def aggregate(self, function: str, args: tuple[Expr, ...], bound: Bound) -> Value:
+        if function == MEMBER and len(args) == 2 and isinstance(args[1], Literal):
+            return self.member(args[0], args[1].value, bound)
         if len(args) != 1:
             raise UndefinedError(f"{function} takes one argument")
         var = repeated_variable(function, args[0], bound)
@@ -170,9 +174,9 @@ class OracleEvaluator:
         rest = {name: value for name, value in bound.items() if name != f"prev {var}"}
         return [self.value(arg, {**rest, var: member}) for member in members]
 
-    def member(self, arg: Expr, number: int, bound: Bound) -> Value:
+    def member(self, arg: Expr, number: object, bound: Bound) -> Value:
         """b[2].v: of one member in canonical order, from the end if the number is negative; null if there is none."""
-        if number == 0:
+        if not isinstance(number, int) or number == 0:
             raise UndefinedError("there is no member 0")
         var = repeated_variable(MEMBER, arg, bound)
         members = bound.get(var, ())

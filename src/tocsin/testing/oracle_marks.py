@@ -56,6 +56,8 @@ def with_strategy(query: Query) -> Query:
         return query
     mark = "FIRST" if query.strategy == "next" else "NEXT"
     pattern = _with_marks(query.pattern, mark)
+    if mark == "NEXT" and is_repetition(pattern):
+        pattern = Marked("NEXT", pattern)
     if pattern == query.pattern:
         raise UndefinedError("STRATEGY finds no step to mark", hint="it marks the items of SEQ behind the first")
     return replace(query, pattern=pattern, strategy=None)
@@ -69,7 +71,8 @@ def _with_marks(pattern: Pattern, mark: str) -> Pattern:
             for item in items:
                 inner = _with_marks(item, mark)
                 if not isinstance(item, Not):
-                    if not is_first and not isinstance(item, Marked):
+                    may = not is_first or (mark == "NEXT" and is_repetition(item))
+                    if may and not isinstance(item, Marked):
                         inner = Marked(mark, inner)  # type: ignore[arg-type]
                     is_first = False
                 made.append(inner)
@@ -86,6 +89,10 @@ def _with_marks(pattern: Pattern, mark: str) -> Pattern:
 def check_marks(pattern: Pattern, host: Pattern | None = None) -> None:
     """Where marks may stand."""
     if isinstance(pattern, Marked):
+        if is_repetition(pattern.pattern) and (isinstance(host, Seq) or (host is None and pattern.mark != "LAST")):
+            return
+        if pattern.mark in ("EACH", "EACH NEXT"):
+            raise UndefinedError(f"{pattern.mark} stands before a repetition in a SEQ")
         if not isinstance(host, Seq):
             raise UndefinedError(f"{pattern.mark} stands before an item of SEQ only")
         if isinstance(pattern.pattern, (Not, Marked)):
@@ -93,10 +100,14 @@ def check_marks(pattern: Pattern, host: Pattern | None = None) -> None:
         looked = tuple(_choices(pattern.pattern)) if pattern.mark != "NEXT" else ()
         if any(leaf is None for leaf in looked):
             raise UndefinedError(f"{pattern.mark} stands before an event or an OR of events")
-        if any(leaf.repeat for leaf in leaves_of(pattern) if isinstance(pattern.pattern, Leaf) or looked):
-            raise UndefinedError(f"{pattern.mark} before a repetition is not possible yet")
+        if looked and any(leaf.repeat for leaf in leaves_of(pattern)):
+            raise UndefinedError(f"{pattern.mark} cannot stand before an OR with a repetition")
     for item in items_of(pattern):
         check_marks(item, pattern)
+
+
+def is_repetition(pattern: Pattern | None) -> bool:
+    return isinstance(pattern, Leaf) and pattern.repeat is not None
 
 
 def _choices(pattern: Pattern) -> Iterator[Leaf | None]:

@@ -43,6 +43,7 @@ from tocsin.lang.syntax import (
 from tocsin.testing.oracle_absence import Pause, check_lasting, lengths_before, pauses
 from tocsin.testing.oracle_expr import OWN, UndefinedError, bare_variables, set_variables, variables
 from tocsin.testing.oracle_marks import Decided, Look, Sides, check_marks, counts_for, looked_for, sides_of
+from tocsin.testing.oracle_members import Headed, from_left, repetition_in, steps_of, with_heads
 
 Key: TypeAlias = tuple[str, str]  # (variable, attribute)
 
@@ -78,12 +79,19 @@ class Surroundings:
     under_and: bool
     gap: tuple[int, ...]
     delays: tuple[Duration, ...] = ()  # of each FOR between `left` and here
+    marked: Decided | None = None  # the mark before a repetition
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
     place: Surroundings
     membership: tuple[Expr, ...]  # asked of each event by itself
+
+    @property
+    def head(self) -> str | None:
+        """The variable of its first member, where that is a leaf of its own."""
+        inner = None if self.place.marked is None else self.place.marked.pattern
+        return inner.head if isinstance(inner, Headed) else None
 
     @property
     def leaf(self) -> Leaf:
@@ -149,6 +157,7 @@ def take_apart(query: Query) -> tuple[Alternative, ...]:
     check_mentions(query)
     check_marks(query.pattern)
     check_lasting(query.pattern)
+    query = replace(query, pattern=with_heads(query.pattern))
     around = Above(sides=dict(sides_of(query.pattern)))
     return blocks(query.pattern, closed(query), around, windowed=query.within is not None)
 
@@ -332,9 +341,15 @@ def places_in(
     under_and: bool,
     path: tuple[int, ...],
     delays: tuple[Duration, ...] = (),
+    beyond: frozenset[str] | None = None,
 ) -> Iterator[Surroundings]:
-    """Negations and repetitions with their scopes, when the pattern itself has the scope between left and right."""
+    """Negations and repetitions with their scopes, when the pattern itself has the scope between left and right.
+
+    `beyond` is the next step to the right that is no repetition found from its left: it ends the gap of such ones.
+    """
     match pattern:
+        case Decided() if repetition_in(pattern) is not None:
+            yield gathering(pattern, left, beyond if from_left(pattern) else right, path, delays)
         case Not() | Leaf(repeat=Repeat()):
             yield Surroundings(pattern, left, right, under_and, path, delays)
         case Seq(items):
@@ -344,16 +359,34 @@ def places_in(
                 low = ends(before[-1]) if before else left
                 high = starts(after[0]) if after else right
                 here = (*path, len(before)) if isinstance(item, Not) else (*path, index, 0)
+                steps = [step for other in items[index + 1 :] for step in steps_of(other) if not from_left(step)]
+                far = starts(steps[0]) if steps else beyond
                 step = right is not None or not isinstance(item, Not) or bool(after)
                 waits = lengths_before(items, index, delays, behind=step) if low is not None else ()
-                yield from places_in(item, low, high, under_and=False, path=here, delays=waits)
-                if isinstance(item, Decided):
+                yield from places_in(item, low, high, under_and=False, path=here, delays=waits, beyond=far)
+                if isinstance(item, Decided) and repetition_in(item) is None:
                     yield mark_place(item, low, high, here, waits)
         case And(items):
             for index, item in enumerate(items):
-                yield from places_in(item, left, right, under_and=True, path=(*path, index, 0), delays=delays)
+                here = (*path, index, 0)
+                yield from places_in(item, left, right, under_and=True, path=here, delays=delays, beyond=beyond)
         case Exists(_, inner) | Rel(_, inner, _) | Marked(_, inner):
-            yield from places_in(inner, left, right, under_and=under_and, path=path, delays=delays)
+            yield from places_in(inner, left, right, under_and=under_and, path=path, delays=delays, beyond=beyond)
+
+
+def gathering(
+    item: Decided,
+    low: frozenset[str] | None,
+    high: frozenset[str] | None,
+    path: tuple[int, ...],
+    delays: tuple[Duration, ...],
+) -> Surroundings:
+    """The gap of a repetition with a mark: behind its first member, where that is a leaf of its own."""
+    if isinstance(item.pattern, Headed):
+        low, delays = frozenset((item.pattern.head,)), ()
+    leaf = repetition_in(item)
+    assert leaf is not None
+    return Surroundings(leaf, low, high, False, path, delays, item)
 
 
 def mark_place(
@@ -410,7 +443,8 @@ def check_repetitions(chosen: Pattern, repeated: list[Surroundings], *, windowed
         if isinstance(node, (Iseq, Rel)) and any(leaf.repeat for leaf in leaves_of(node)):
             raise UndefinedError("a repetition cannot stand inside ISEQ or REL")
     reaching = [place for place in repeated if place.left is None or place.right is None]
-    if windowed and len(reaching) > 1:
+    circular = [place for place in reaching if place.marked is None or not from_left(place.marked)]
+    if windowed and len(reaching) > 1 and circular:
         raise UndefinedError("two repetitions reach the bounds of the window", hint="put a plain event at one end")
     for one, other in combinations(repeated, 2):
         types = {one.item.type, other.item.type}  # type: ignore[union-attr]

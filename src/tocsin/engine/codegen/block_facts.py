@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tocsin.lang.syntax import DISTINCT, MEMBER
-from tocsin.plan.block import Block, LastEnd, Lasting, Scope, WindowHigh, leaves_of_scope
+from tocsin.plan.block import Block, LastEnd, Lasting, Scope, Until, WindowHigh, leaves_of_scope
 from tocsin.plan.expr import Agg
 
 
 def reaches_ahead(scope: Scope) -> bool:
     """A scope that is not closed when the last event of the match has come."""
-    return isinstance(scope.high, WindowHigh | LastEnd) or (isinstance(scope.high, Lasting) and scope.high.ahead)
+    ahead = isinstance(scope.high, Lasting) and scope.high.ahead
+    return ahead or isinstance(scope.high, WindowHigh | LastEnd | Until)
 
 
 def looks_back(agg: Agg) -> bool:

@@ -19,6 +19,7 @@ class ForbiddenBlocks:
     def __init__(self, layout: Layout, source: SourceText, levels: Levels, members: MemberSets) -> None:
         self.layout, self.source = layout, source
         self.levels, self.members = levels, members
+        members.breaking = self.breaking
         self.emit, self.lines = source.emit, source.lines
 
     def write_violated(self, block: Block) -> None:
@@ -67,12 +68,19 @@ class ForbiddenBlocks:
         fixed = tuple(leaf.id for leaf in block.fixed)
         self.members.repetitions(block, fixed, root=False, fail=fail)
         for part in block.forbidden:
-            self.emit(f"if {self.violation(part, 'excl')} != 0:")
-            self.emit(f"    {fail}")
+            if part.breaks is None:
+                self.emit(f"if {self.violation(part, 'excl')} != 0:")
+                self.emit(f"    {fail}")
 
     def violation(self, part: Forbidden, excl: str, name: str = "violated") -> str:
         """The call that looks for a violation of one forbidden part."""
-        low, high = self.levels.ends(part.scope)
+        return self._call(part, *self.levels.ends(part.scope), excl, name)
+
+    def breaking(self, part: Forbidden, low: str, high: str) -> str:
+        """The call that looks for what ends a run, between two members."""
+        return self._call(part, low, high, "excl", "violated")
+
+    def _call(self, part: Forbidden, low: str, high: str, excl: str, name: str) -> str:
         inner = "".join(f", {outer}" for outer in self.outer(part.block))
         return f"{name}_{self.layout.blocks.index(part.block)}({low}, {high}, key, {excl}{inner}, S)"
 

@@ -13,10 +13,12 @@ from tocsin.plan.block import (
     Block,
     Enclosing,
     End,
+    From,
     LastEnd,
     Lasting,
     Leading,
     Scope,
+    Until,
     WindowHigh,
     WindowLow,
 )
@@ -142,4 +144,8 @@ class Levels:
                 return "FAR" if self.layout.within is None else "mn + T[PARAMS]"
             case LastEnd():
                 return "mx"
+            case From(leaf):
+                return f"{self.source.time_of(leaf, 'end')} + 1"
+            case Until(leaf):
+                return self.source.time_of(leaf, "end")
         raise AssertionError(end)

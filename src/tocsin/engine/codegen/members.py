@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from tocsin.engine.codegen import taken
 from tocsin.engine.codegen.block_facts import looks_back, scope_leaves
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
 from tocsin.engine.codegen.source import NEVER_NULL, SourceText
 from tocsin.lang import syntax
 from tocsin.lang.syntax import DISTINCT, MEMBER
-from tocsin.plan.block import Block, Leaf
+from tocsin.plan.block import Block, Forbidden, Leaf, Taking
 from tocsin.plan.expr import Agg, Bound, bare_leaves, leaves
 from tocsin.schema import Kind
+
+TAKES_ALL = Taking()
 
 
 class MemberSets:
@@ -19,6 +24,7 @@ class MemberSets:
     def __init__(self, layout: Layout, source: SourceText, levels: Levels) -> None:
         self.layout, self.source = layout, source
         self.levels = levels
+        self.breaking: Callable[[Forbidden, str, str], str] | None = None  # the call that looks for what ends a run
         self.emit, self.lines = source.emit, source.lines
 
     def repetitions(self, block: Block, fixed: tuple[int, ...], *, root: bool, fail: str) -> None:
@@ -34,6 +40,8 @@ class MemberSets:
     def sets(self, block: Block, fail: str) -> None:
         for leaf in block.repeated:
             assert leaf.repeat is not None
+            if leaf.taking is not None and leaf.taking.last is not None:
+                self.source.test(f"f_{leaf.id}", fail)
             most = "" if leaf.repeat.most is None else f" and n_{leaf.id} <= {leaf.repeat.most}"
             self.source.test(f"n_{leaf.id} >= {leaf.repeat.least}{most}", fail)
         repeated = {leaf.id for leaf in block.repeated}
@@ -53,24 +61,15 @@ class MemberSets:
         return done
 
     def _members(self, block: Block, leaf: Leaf, fixed: tuple[int, ...], root: bool) -> None:
-        id = leaf.id
-        low, high = self.levels.ends(dict(block.scopes)[id])
-        aggs = self._aggregates_of(leaf)
-        self.emit(f"lo_{id} = {low}")
-        self.emit(f"hi_{id} = {high}")
-        self.emit(f"n_{id} = 0")
-        self.emit(f"rs_{id} = FAR")
-        self.emit(f"re_{id} = -FAR")
+        id, aggs = leaf.id, self._aggregates_of(leaf)
+        self._nobody_yet(block, leaf, fixed, root)
         for agg in aggs:
             self._aggregate_start(agg)
         if root:
             column = 2 + len(self.layout.nest) + 2 * [other.id for other in block.repeated].index(id)
             self.emit("if write != 0:")
             self.emit(f"    OUT[(write - 1) * {self.layout.width} + {column}] = T[MEM_N]")
-        self.emit(f"d_{id} = {self.levels.buffer(id)}")
-        self.emit(
-            f"i_{id}, b_{id} = between(H, {self.layout.words}, D[4 * d_{id} + 1], D[4 * d_{id} + 2], lo_{id}, hi_{id})"
-        )
+        self.find(leaf)
         mark = self._mark_of(id)
         if mark:
             self.emit(f"y_{id} = i_{id}")
@@ -80,14 +79,11 @@ class MemberSets:
         self.source.member = id
         if mark:
             self.emit(f"{mark} = 0")
-        tests = [f"{self.source.word(id, 1)} != excl"]
-        if self.layout.shape.intervals:
-            tests.append(f"{self.source.word(id, self.layout.row_start)} >= lo_{id}")
-        tests += [f"{self.source.word(id, 1)} != {self.source.word(other, 1)}" for other in fixed
-                  if self.layout.overlap(id, other)]  # fmt: skip
-        self.source.test(" and ".join(tests), "continue")
-        self.source.tests((p for p in block.predicates if id in bare_leaves(p)), "continue")
+        self.qualify(block, leaf, fixed)
+        taken.choose(self, block, leaf)
         self.emit(f"n_{id} += 1")
+        if root and taken.is_signed(block):
+            self.emit(f"set_{id} = {taken.signed(f'set_{id}', self.source.word(id, 1))}")
         self.emit(f"rs_{id} = min(rs_{id}, {self.source.word(id, self.layout.row_start)})")
         self.emit(f"re_{id} = max(re_{id}, {self.source.word(id, 0)})")
         for agg in aggs:
@@ -98,6 +94,7 @@ class MemberSets:
             self.emit(f"ip_{id} = i_{id}")
         if root:
             self._write_member(id)
+        taken.stop(self, leaf)
         self.source.member = None
         self.source.writer.depth -= 1
         if root:
@@ -105,6 +102,44 @@ class MemberSets:
             self.emit(f"    OUT[(write - 1) * {self.layout.width} + {column + 1}] = n_{id}")
         for agg in aggs:
             self._aggregate_end(agg)
+
+    def _nobody_yet(self, block: Block, leaf: Leaf, fixed: tuple[int, ...], root: bool) -> None:
+        """The gap of a repetition, and an empty set."""
+        id, taking = leaf.id, leaf.taking or TAKES_ALL
+        low, high = self.levels.ends(dict(block.scopes)[id])
+        self.emit(f"lo_{id} = {low}")
+        self.emit(f"hi_{id} = {high}")
+        self.emit(f"d_{id} = {self.levels.buffer(id)}")
+        taken.count(self, block, leaf, fixed)
+        self.emit(f"n_{id} = 0")
+        self.emit(f"rs_{id} = FAR")
+        self.emit(f"re_{id} = -FAR")
+        if root and taken.is_signed(block):
+            self.emit(f"set_{id} = 0")
+        if taking.last is not None:
+            self.emit(f"f_{id} = False")
+
+    def find(self, leaf: Leaf) -> None:
+        """The stored events among which members are looked for; a first member that is known lies before their gap."""
+        id, first = leaf.id, f"lo_{leaf.id}"
+        if leaf.taking is not None and leaf.taking.head is not None:
+            first = self.source.time_of(leaf.taking.head, "end")
+        ends = f"D[4 * d_{id} + 1], D[4 * d_{id} + 2], {first}, hi_{id}"
+        self.emit(f"i_{id}, b_{id} = between(H, {self.layout.words}, {ends})")
+
+    def qualify(self, block: Block, leaf: Leaf, fixed: tuple[int, ...]) -> None:
+        """Leave out what does not qualify: outside the gap, held by another variable, or a condition is not TRUE."""
+        id, taking = leaf.id, leaf.taking or TAKES_ALL
+        tests = [f"{self.source.word(id, 1)} != excl"]
+        after = f"{self.source.word(id, self.layout.row_start)} >= lo_{id}"
+        if taking.head is not None:
+            tests.append(f"({self.source.word(id, 1)} == {self.source.word(taking.head, 1)} or {after})")
+        elif self.layout.shape.intervals:
+            tests.append(after)
+        tests += [f"{self.source.word(id, 1)} != {self.source.word(other, 1)}" for other in fixed
+                  if self.layout.overlap(id, other) and other not in (taking.head, taking.last)]  # fmt: skip
+        self.source.test(" and ".join(tests), "continue")
+        self.source.tests((p for p in block.predicates if id in bare_leaves(p)), "continue")
 
     def _mark_of(self, id: int) -> str:
         """The word of a stored event that says if it is a member of the set at hand; empty if nobody asks."""

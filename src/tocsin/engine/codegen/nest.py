@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tocsin.engine.codegen import taken
 from tocsin.engine.codegen.block_facts import reaches_ahead, scope_leaves
 from tocsin.engine.codegen.certainty import Certainty
 from tocsin.engine.codegen.forbidden import ForbiddenBlocks
@@ -42,11 +43,12 @@ class Nest:
     @property
     def is_judged(self) -> bool:
         """Whether a complete binding needs more than its own predicates."""
-        return (
-            self.layout.waits
-            or bool(self.layout.root.repeated)
-            or any(self._late(part) for part in self.layout.root.forbidden)
-        )
+        return self.layout.waits or bool(self.layout.root.repeated) or any(self._late(part) for part in self._parts)
+
+    @property
+    def _parts(self) -> list[Forbidden]:
+        """What is forbidden; what only ends a run is looked for with its members."""
+        return [part for part in self.layout.root.forbidden if part.breaks is None]
 
     def _late(self, part: Forbidden) -> bool:
         """A forbidden part that can be judged only when the binding is complete."""
@@ -85,7 +87,7 @@ class Nest:
             self.emit(f"mn = {least([self.source.time_of(leaf, 'start') for leaf in self.layout.nest])}")
             self.emit(f"mx = {most([self.source.time_of(leaf, 'end') for leaf in self.layout.nest])}")
             self.members.repetitions(root, self.layout.nest, root=True, fail="")
-            self.emit(f"total = {' + '.join(f'n_{leaf.id}' for leaf in root.repeated) or '0'}")
+            self._tell_sets_apart()
             if self.layout.holds:
                 self._settled()
                 return
@@ -97,12 +99,22 @@ class Nest:
                 self.emit("if write == 0 and T[ENDED] == 0 and T[IMMEDIATE] == 0 and until >= T[CLOCK]:")
                 self.emit(f"    return {WAITS}, until, total")
             self.members.sets(root, f"return {FAILS}, 0, 0")
-            for part in root.forbidden:
+            for part in self._parts:
                 if self._late(part):
                     self.emit(f"if {self.forbidden.violation(part, 'excl')} != 0:")
                     self.emit(f"    return {FAILS}, 0, 0")
             self.emit(f"return {HOLDS}, until, total")
         self.emit("")
+
+    def _tell_sets_apart(self) -> None:
+        """total: what differs where the members do. Without marks an event makes sets larger or nothing else."""
+        root = self.layout.root
+        if not taken.is_signed(root):
+            self.emit(f"total = {' + '.join(f'n_{leaf.id}' for leaf in root.repeated) or '0'}")
+            return
+        self.emit("total = 0")
+        for leaf in root.repeated:
+            self.emit(f"total = {taken.signed(taken.signed('total', f'n_{leaf.id}'), f'set_{leaf.id}')}")
 
     def _settled(self) -> None:
         """The rest of judge() where answers are held: what can still change a binding, as far as is promised.
@@ -113,25 +125,26 @@ class Nest:
         root = self.layout.root
         self.lines("if write != 0:", f"    return {HOLDS}, 0, total", "until = -FAR")
         for leaf in root.repeated:
-            unseen = f"max(lo_{leaf.id}, {self.certainty.guaranteed([leaf])} + 1)"
+            breaks = [each for part in root.forbidden if part.breaks == leaf.id for each in part.block.leaves]
+            unseen = f"max(lo_{leaf.id}, {self.certainty.guaranteed([leaf, *breaks])} + 1)"
             self.lines(f"if {unseen} <= hi_{leaf.id}:", f"    until = max(until, hi_{leaf.id})")
         if root.repeated:
             self.lines("if until > -FAR:", "    T[WATCHED] = -1", f"    return {WAITS}, until, total")
         for leaf in root.repeated:
             self.lines(f"mn = min(mn, rs_{leaf.id})", f"mx = max(mx, re_{leaf.id})")
         self.members.sets(root, f"return {FAILS}, 0, 0")
-        for part in root.forbidden:
+        for part in self._parts:
             known = "" if self._late(part) else "known == 0 and "
             self.lines(f"if {known}{self.certainty.will_be_violated(part, 'excl')}:", f"    return {FAILS}, 0, 0")
         searched = [
             part
-            for part in root.forbidden
+            for part in self._parts
             if not self.certainty.is_rough(part.block) and not self.certainty.is_single(part.block)
         ]
         self.lines("open = False", *(["until = FAR"] if searched else []))
         for part in searched:
             self.emit(f"until = min(until, {self.levels.end(part.scope.low, 'low')})")
-        for part in root.forbidden:
+        for part in self._parts:
             self.emit(f"if {self.certainty.may_be_violated(part, 'excl')}:")
             with self.source.writer.indented():
                 self.emit("open = True")
@@ -263,7 +276,7 @@ class Nest:
 
     def _early_forbidden(self, level: int) -> None:
         """Forbidden parts whose leaves are bound at this level: q is the status with v, p the one without it."""
-        parts = [part for part in self.layout.root.forbidden if self._forbidden_level(part) == level]
+        parts = [part for part in self._parts if self._forbidden_level(part) == level]
         if not parts:
             if self.layout.changeable:
                 self.emit(f"q_{level} = {f'q_{level - 1}' if level else 'q'}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tocsin.plan.block import After, Before, Block, Forbidden, Plan, Point, Scope
+from tocsin.plan.block import After, Before, Block, Plan, Point, Scope
 from tocsin.plan.endpoints import Graph, graph_of, reduced
 from tocsin.plan.expr import Bound, Op
 from tocsin.plan.fold import FALSE, TRUE, fold, never_true, opened, tested
@@ -33,7 +33,7 @@ def _normal(block: Block) -> Block:
         order=order,
         predicates=_distinct(block.predicates),
         scopes=tuple((leaf, _shortened(scope, graph, fixed)) for leaf, scope in block.scopes),
-        forbidden=tuple(Forbidden(f.block, _shortened(f.scope, graph, fixed)) for f in block.forbidden),
+        forbidden=tuple(replace(f, scope=_shortened(f.scope, graph, fixed)) for f in block.forbidden),
     )
 
 
