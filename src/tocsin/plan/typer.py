@@ -431,14 +431,16 @@ class Typer:
                 hint="keep other variables outside the aggregate",
             )
         if isinstance(arg, Name) and name != "count":
-            raise KindError(f"{name} needs an attribute", hint=f"{name}({arg.name}.x)")
+            shown = f"count(distinct {arg.name}.x)" if name == DISTINCT else f"{name}({arg.name}.x)"
+            raise KindError(f"{name} needs an attribute", hint=shown)
         if over[0] not in self.names:
             return NULL  # reported as an unknown variable already
         seen = self.names[over[0]]
         if seen is None:
             return Lit(0, Kind.INT) if name in COUNTS else NULL
         if not seen.repeated:
-            raise KindError(f"{name} needs a repeated variable, {over[0]} is one event", hint=f"{seen.type}+ {over[0]}")
+            what = "a number of a member" if name == MEMBER else name
+            raise KindError(f"{what} needs a repeated variable, {over[0]} is one event", hint=f"{seen.type}+ {over[0]}")
         if isinstance(arg, Name):
             return Agg("count", seen.leaf, None, Kind.INT, nullable=False)
         return self._aggregated(name, seen, settled(self._bound(arg)))
