@@ -436,6 +436,9 @@ class _MemberRow(Row):
     def column(self, col: Col) -> Any:
         return self.whole.values(col)[self.at]
 
+    def event(self, ref: Ref) -> int:  # noqa: ARG002
+        return int(self.whole.changes.repeated[self.index].events[self.at])
+
     def time(self, time: Time) -> int:
         changes = self.whole.changes
         number = changes.repeated[self.index].events[self.at : self.at + 1]

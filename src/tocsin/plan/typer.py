@@ -116,6 +116,7 @@ class Typer:
         self.names = names
         self.problems = problems
         self.shows = shows
+        self._of_member = False  # inside b[2].x
         self._stepping = False  # inside a condition that is asked of the steps between members
 
     def condition(self, expr: Expr) -> Bound:
@@ -408,10 +409,12 @@ class Typer:
         number = args[1].value if len(args) == 2 and isinstance(args[1], Literal) else None
         if not isinstance(number, int) or number == 0:
             raise KindError("there is no such member", hint="members are counted from b[1], and from the end by b[-1]")
-        if number in (1, -1):
-            return self._aggregate("first" if number == 1 else "last", args[:1])
-        found = self._aggregate(MEMBER, args[:1])
-        return replace(found, place=number) if isinstance(found, Agg) else found
+        self._of_member = True
+        try:
+            found = self._aggregate({1: "first", -1: "last"}.get(number, MEMBER), args[:1])
+        finally:
+            self._of_member = False
+        return replace(found, place=number) if isinstance(found, Agg) and found.function == MEMBER else found
 
     def _aggregate(self, name: str, args: tuple[Expr, ...]) -> Bound:
         stepping, self._stepping = self._stepping, False  # inside an aggregate there is no member before
@@ -431,20 +434,23 @@ class Typer:
                 hint="keep other variables outside the aggregate",
             )
         if isinstance(arg, Name) and name != "count":
-            raise KindError(f"{name} needs an attribute", hint=f"{name}({arg.name}.x)")
+            shown = f"count(distinct {arg.name}.x)" if name == DISTINCT else f"{name}({arg.name}.x)"
+            raise KindError(f"{name} needs an attribute", hint=shown)
         if over[0] not in self.names:
             return NULL  # reported as an unknown variable already
         seen = self.names[over[0]]
         if seen is None:
             return Lit(0, Kind.INT) if name in COUNTS else NULL
         if not seen.repeated:
-            raise KindError(f"{name} needs a repeated variable, {over[0]} is one event", hint=f"{seen.type}+ {over[0]}")
+            what = "a number of a member" if name == MEMBER else name
+            raise KindError(f"{what} needs a repeated variable, {over[0]} is one event", hint=f"{seen.type}+ {over[0]}")
         if isinstance(arg, Name):
             return Agg("count", seen.leaf, None, Kind.INT, nullable=False)
         return self._aggregated(name, seen, settled(self._bound(arg)))
 
     def _aggregated(self, name: str, seen: Seen, value: Bound) -> Bound:
-        if any(isinstance(node, Agg | Time) for node in walk_bound(value)):
+        own = name in ("first", "last", MEMBER) and self._of_member  # b[2].time is of that member
+        if any(isinstance(node, Agg) or (isinstance(node, Time) and not own) for node in walk_bound(value)):
             raise KindError(
                 f"{name} cannot run over an aggregate", hint="start(b) and end(b) are over the whole repetition too"
             )

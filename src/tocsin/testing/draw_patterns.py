@@ -68,7 +68,7 @@ class Sketcher:
         if self.marks and pick < 0.1:
             alone = Leaf(self.random.choice("ABC"), "x1", None, self.random.choice(REPEATS))
             self.variables.append(DrawnVariable("x1", alone.type, (), repeated=True))
-            return Marked(self.random.choice(("FIRST", "EACH", "NEXT", "EACH NEXT")), alone)  # type: ignore[arg-type]
+            return Marked(self.random.choice(("FIRST", "EACH", "NEXT", "EACH NEXT")), alone)
         pattern = self.group(depth, ()) if pick < 0.75 else self.composite(depth, ())
         return self.named_by_type(pattern)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.lang.syntax import DISTINCT, MEMBER
+from tocsin.lang.syntax import MEMBER
 from tocsin.plan.block import Block, LastEnd, Lasting, Scope, Until, WindowHigh, leaves_of_scope
 from tocsin.plan.expr import Agg
 
@@ -15,7 +15,7 @@ def reaches_ahead(scope: Scope) -> bool:
 
 def looks_back(agg: Agg) -> bool:
     """An aggregate that must find earlier members again: each stored event then has a word that says if it is one."""
-    return agg.function == DISTINCT or (agg.function == MEMBER and agg.place < 0)
+    return agg.function == MEMBER and agg.place < 0
 
 
 def scope_leaves(scope: Scope) -> set[int]:

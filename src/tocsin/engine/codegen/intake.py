@@ -337,8 +337,8 @@ class Intake:
             word, bit = divmod(kept.bit or 0, MASK_BITS)
             if kept.bit is not None:
                 absent.setdefault(word, 0)
-            if attr in ("$alt", "$member"):
-                self.emit(f"{self.source.kept(kept, 'place')} = {alternative}")
+            if not var:  # words of our own: the others are written when members are looked at
+                self.emit(f"{self.source.kept(kept, 'place')} = {alternative if attr == '$alt' else 0}")
                 continue
             if var != leaf.alts[alternative].var:
                 absent[word] |= 1 << bit

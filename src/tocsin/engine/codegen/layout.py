@@ -8,6 +8,7 @@ from tocsin.engine.codegen.block_facts import is_terminal, looks_back, reaches_a
 from tocsin.engine.codegen.program import MASK_BITS, WITHDRAWN, Shape, Stored
 from tocsin.engine.derive import derive
 from tocsin.functions import Function
+from tocsin.lang.syntax import DISTINCT
 from tocsin.plan.block import Block, Leaf, Plan, Scope
 from tocsin.plan.expr import Agg, Bound, Col, User, walk
 from tocsin.plan.facts import is_filter, overhangs, reach_of_block
@@ -41,6 +42,8 @@ class Layout:
         self.keys = {} if is_filter(block) else {id: attrs for id, attrs in plan.key if id in self.leaves}
         self.within = plan.within
         self.types = tuple(dict.fromkeys(alt.type for leaf in self.leaves.values() for alt in leaf.alts))
+        distinct = (node for node in self.predicate_nodes() if isinstance(node, Agg) and node.function == DISTINCT)
+        self.links = {agg: f"$link{number}" for number, agg in enumerate(dict.fromkeys(distinct))}
         self._lay_out()
         self.changeable = bool(self.root.forbidden or self.root.repeated)
         self.holds = shape.hold and self.changeable
@@ -116,6 +119,9 @@ class Layout:
             found["", "$alt"] = (Kind.INT, False)
         if any(isinstance(node, Agg) and node.leaf == leaf.id and looks_back(node) for node in self.predicate_nodes()):
             found["", "$member"] = (Kind.INT, False)
+        for agg, link in self.links.items():
+            if agg.leaf == leaf.id:
+                found["", link] = (Kind.INT, False)
         return [(var, attr, kind, nullable) for (var, attr), (kind, nullable) in found.items()]
 
     def predicate_nodes(self) -> Iterator[Bound]:

@@ -71,8 +71,6 @@ class MemberSets:
             self.emit(f"    OUT[(write - 1) * {self.layout.width} + {column}] = T[MEM_N]")
         self.find(leaf)
         mark = self._mark_of(id)
-        if mark:
-            self.emit(f"y_{id} = i_{id}")
         if any(agg.function == "steps" for agg in aggs):
             self.emit(f"ip_{id} = -1")
         self.source.loop(id, f"b_{id}")
@@ -100,6 +98,8 @@ class MemberSets:
         if root:
             self.emit("if write != 0:")
             self.emit(f"    OUT[(write - 1) * {self.layout.width} + {column + 1}] = n_{id}")
+        if mark:
+            self.emit(f"z_{id} = i_{id} + 1")  # behind the last that was looked at
         for agg in aggs:
             self._aggregate_end(agg)
 
@@ -165,6 +165,8 @@ class MemberSets:
         zero = "0.0" if real else "0"
         if agg.function in ("count", DISTINCT):
             self.emit(f"g{number} = 0")
+            if agg.function == DISTINCT:
+                self.emit(f"u{number} = -1")
             return
         if agg.function == "steps":
             self.emit(f"g{number} = True")
@@ -184,7 +186,7 @@ class MemberSets:
         if agg.function == "steps":
             self._step(agg, agg.arg)
             return
-        if looks_back(agg) and agg.function == MEMBER:
+        if looks_back(agg):
             self.emit(f"m{number} += 1")
             return
         value, known = self.source.scribe.value(agg.arg)
@@ -232,27 +234,25 @@ class MemberSets:
             self.emit(f"    g{number} = True")
 
     def _if_new(self, agg: Agg, arg: Bound, value: str) -> None:
-        """Count a value that no earlier member has: those are asked again, one by one."""
+        """Count a value that no earlier member has. Members with a new value are linked, each to the one before it."""
         id, number = agg.leaf, self.source.aggs[agg]
-        self.lines(f"v{number} = {value}", f"h{number} = i_{id}", f"i_{id} = y_{id}", f"found{number} = False")
-        self.emit(f"while i_{id} < h{number} and not found{number}:")
+        link = self.source.kept(self.layout.stored[id]["", self.layout.links[agg]], f"i_{id}")
+        self.lines(f"v{number} = {value}", f"h{number} = i_{id}", f"i_{id} = u{number}")
+        self.emit(f"while i_{id} >= 0:")
         with self.source.writer.indented():
-            self.emit(f"if {self._mark_of(id)} != 0:")
-            with self.source.writer.indented():
-                other, known = self.source.scribe.value(arg)
-                self.emit(f"o{number} = {other}")
-                nan = f" or (o{number} != o{number} and v{number} != v{number})" if arg.kind is Kind.FLOAT else ""
-                self.emit(f"if ({known or 'True'}) and (o{number} == v{number}{nan}):")
-                self.emit(f"    found{number} = True")
-            self.emit(f"i_{id} += 1")
-        self.lines(f"i_{id} = h{number}", f"if not found{number}:", f"    g{number} += 1")
+            other, _ = self.source.scribe.value(arg)  # nulls are not linked
+            self.emit(f"o{number} = {other}")
+            nan = f" or (o{number} != o{number} and v{number} != v{number})" if arg.kind is Kind.FLOAT else ""
+            self.lines(f"if o{number} == v{number}{nan}:", "    break", f"i_{id} = {link}")
+        self.lines(f"found = i_{id} >= 0", f"i_{id} = h{number}", "if not found:")
+        self.lines(f"    g{number} += 1", f"    {link} = u{number}", f"    u{number} = i_{id}")
 
     def _from_the_end(self, agg: Agg, arg: Bound) -> None:
         """The value of a member counted from the last one."""
         id, number = agg.leaf, self.source.aggs[agg]
         self.emit(f"if m{number} >= {-agg.place}:")
         with self.source.writer.indented():
-            self.lines(f"i_{id} = b_{id}", f"m{number} = {-agg.place}", f"while m{number} > 0:")
+            self.lines(f"i_{id} = z_{id}", f"m{number} = {-agg.place}", f"while m{number} > 0:")
             self.lines(f"    i_{id} -= 1", f"    if {self._mark_of(id)} != 0:", f"        m{number} -= 1")
             self.source.member = id
             value, known = self.source.scribe.value(arg)
