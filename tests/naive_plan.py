@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from tocsin.engine.evaluate import evaluate
@@ -16,13 +16,19 @@ from tocsin.plan.block import (
     Block,
     Enclosing,
     End,
+    Forbidden,
+    From,
     LastEnd,
+    Lasting,
+    Leading,
     Leaf,
     Plan,
     Scope,
+    Taking,
+    Until,
     WindowHigh,
     WindowLow,
-)  # fmt: skip
+)
 from tocsin.plan.expr import Agg, Bound, Col, Reach, Ref, Time, bare_leaves, walk
 from tocsin.schema import TYPE
 
@@ -32,9 +38,11 @@ Held = dict[int, Any]  # leaf -> (var, event), or a list of events for a repetit
 @dataclass
 class _Row:
     held: Held
+    before: Event | None = None  # of two members that follow on each other, the first
 
     def column(self, col: Col) -> Any:
         var, event = self.held[col.leaf]
+        event = self.before if col.previous else event
         known = event.type if col.attr == TYPE else event.attrs.get(col.attr)
         value = known if var == col.var else None
         return int(value.scaleb(col.scale)) if isinstance(value, Decimal) else value
@@ -65,14 +73,23 @@ def _true(expr: Bound, held: Held) -> bool:
 def _value(expr: Bound, held: Held) -> Any:
     if any(isinstance(node, Reach) for node in walk(expr)):
         return _spans(expr, held)
+    if isinstance(expr, Agg) and expr.function == "steps":
+        return all(
+            evaluate(expr.arg, _Row({**held, expr.leaf: (_var_of(expr), event)}, before), {}) is True
+            for before, event in pairwise(held[expr.leaf])
+        )
     return evaluate(expr, _Row(held), {})
+
+
+def _var_of(agg: Agg) -> str:
+    return next((n.var for n in walk(agg.arg) if isinstance(n, Col | Ref) and n.leaf == agg.leaf), "")
 
 
 def _spans(expr: Any, held: Held) -> Any:
     """Comparisons of spans: never null."""
     match expr:
         case Reach(ids, which):
-            ends = [getattr(held[leaf][1], which) for leaf in ids]
+            ends = [getattr(event, which) for event in _events({leaf: held[leaf] for leaf in ids})]
             return min(ends) if which == "start" else max(ends)
         case Time(leaf, which):
             return getattr(held[leaf][1], which)
@@ -82,7 +99,7 @@ def _spans(expr: Any, held: Held) -> Any:
     if expr.op in ("and", "or"):
         return all(args) if expr.op == "and" else any(args)
     x, y = args
-    return {"-": x - y, "<=": x <= y, "<": x < y, ">": x > y, ">=": x >= y, "=": x == y}[expr.op]
+    return {"+": x + y, "-": x - y, "<=": x <= y, "<": x < y, ">": x > y, ">=": x >= y, "=": x == y}[expr.op]
 
 
 class Naive:
@@ -90,7 +107,8 @@ class Naive:
         self.plan, self.events = plan, events
         self.key = dict(plan.key)
 
-    def matches(self) -> set[tuple[tuple[str, tuple[Any, ...]], ...]]:
+    def matches(self) -> set[tuple[str | None, tuple[tuple[str, tuple[Any, ...]], ...]]]:
+        """The step that did not come (None for a match), and what is bound."""
         found = set()
         order = {variable.name: n for n, variable in enumerate(self.plan.variables)}
         hidden = {variable.name for variable in self.plan.variables if variable.hidden}
@@ -103,8 +121,8 @@ class Naive:
                         named[leaf.alts[0].var] = tuple(event.eid for event in value)
                     else:
                         named[value[0]] = (value[1].eid,)
-                shown = [(var, eids) for var, eids in named.items() if var not in hidden]
-                found.add(tuple(sorted(shown, key=lambda pair: order[pair[0]])))
+                shown = [(var, eids) for var, eids in named.items() if var in order and var not in hidden]
+                found.add((block.missing, tuple(sorted(shown, key=lambda pair: order[pair[0]]))))
         return found
 
     def candidates(self, leaf: Leaf) -> list[tuple[str, Event]]:
@@ -135,7 +153,7 @@ class Naive:
             once = [p for p in block.predicates if not bare_leaves(p) & {leaf.id for leaf in block.repeated}]
             if not all(_true(p, held) for p in once):
                 continue
-            if not any(self.violated(f.block, f.scope, held, everything, scope) for f in block.forbidden):
+            if not any(self.violated(f.block, f.scope, held, everything, scope) for f in block.negations):
                 yield held
 
     def in_order(self, block: Block, own: Held) -> bool:
@@ -164,18 +182,60 @@ class Naive:
                 for other in end.leaves
             )  # fmt: skip
             low, high = self.range(where, held, _events(own), scope)
-            taken = [own[fixed.id][1] for fixed in block.fixed]
+            taking = leaf.taking or Taking()
+            head, last = (own[at][1] if at is not None else None for at in (taking.head, taking.last))
+            for part in block.forbidden:
+                if part.ends == id:
+                    gap = self.range(part.scope, held, _events(own), scope)
+                    ending = list(self.single(part, held, gap))
+                    ends_itself = self.single(part, held, (head.start, head.end)) if head is not None else ()
+                    if any(event is head for event in ends_itself):
+                        return False
+                    high = min([high, *(event.start - 1 for event in ending)])
+            outer = [at for at in (taking.head, taking.last) if at is not None]
+            taken = [own[fixed.id][1] for fixed in block.fixed if fixed.id not in outer]
             tests = [p for p in block.predicates if id in bare_leaves(p)]
             members = []
             for var, event in self.candidates(leaf):
                 mine = {**held, id: (var, event)}
-                inside = low <= event.start and event.end <= high and not any(event is e for e in taken)
+                inside = event is head or (low <= event.start and event.end <= high)
+                inside = inside and not any(event is e for e in taken)
                 if inside and all(_true(p, mine) for p in tests) and self.same_key(mine, [id], held):
                     members.append(event)
+            members = self.cut(block, leaf, taking, sorted(members, key=Event.order), head, low, held)
+            if last is not None:
+                at = next((number for number, event in enumerate(members) if event is last), None)
+                if at is None:
+                    return False
+                members = members[: at + 1]
             if len(members) < leaf.repeat.least or (leaf.repeat.most is not None and len(members) > leaf.repeat.most):
                 return False
-            held[id] = own[id] = sorted(members, key=Event.order)
+            held[id] = own[id] = members
         return True
+
+    def cut(
+        self, block: Block, leaf: Leaf, taking: Taking, members: list[Event], head: Event | None, low: int, held: Held
+    ) -> list[Event]:
+        """What a mark leaves of the qualifying events."""
+        assert leaf.repeat is not None
+        if head is not None and not (members and members[0] is head):
+            return []
+        for part in block.forbidden:
+            for at, event in enumerate(members) if part.breaks == leaf.id else ():
+                if at == 0 and head is not None:
+                    continue
+                since = low if at == 0 else max(low, max(before.end for before in members[:at]) + 1)
+                if next(self.single(part, held, (since, event.start - 1)), None) is not None:
+                    members = members[:at]
+                    break
+        if leaf.repeat.most is not None and taking.cut == "last":
+            return members[-leaf.repeat.most :]
+        return members if leaf.repeat.most is None or taking.cut is None else members[: leaf.repeat.most]
+
+    def single(self, part: Forbidden, held: Held, gap: tuple[int, int]) -> Iterator[Event]:
+        """The events of a block of one leaf in a gap."""
+        (leaf,) = part.block.leaves
+        return (found[leaf.id][1] for found in self.block(part.block, held, gap))
 
     def range(self, scope: Scope, held: Held, events: list[Event], around: tuple[int, int] | None) -> tuple[int, int]:
         return self.end(scope.low, held, events, around, 0), self.end(scope.high, held, events, around, 1)
@@ -183,8 +243,16 @@ class Naive:
     def end(self, end: End, held: Held, events: list[Event], around: tuple[int, int] | None, side: int) -> int:
         window = self.plan.within
         match end:
-            case After(ids):
-                return max(e.end for e in _events({leaf: held[leaf] for leaf in ids})) + 1
+            case After(ids, by):
+                return max(e.end for e in _events({leaf: held[leaf] for leaf in ids})) + by
+            case Lasting(ids, by, _):
+                return max(e.end for e in _events({leaf: held[leaf] for leaf in ids})) + by
+            case Leading(ids, by):
+                return min(e.start for e in _events({leaf: held[leaf] for leaf in ids})) - by
+            case From(leaf):
+                return max(e.end for e in _events({leaf: held[leaf]})) + 1
+            case Until(leaf):
+                return max(e.end for e in _events({leaf: held[leaf]}))
             case Before(ids):
                 return min(e.start for e in _events({leaf: held[leaf] for leaf in ids})) - 1
             case Enclosing():

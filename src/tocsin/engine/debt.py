@@ -87,6 +87,8 @@ def owed_by(changes: ChangeBatch, known: Mapping[str, int]) -> dict[str, Ints]:
     """The debt of each answer of a batch."""
     total: dict[str, Ints] = {}
     for block in changes.plan.alternatives:
+        if block.missing != changes.step:
+            continue
         times, mine = _bound_times(changes, block)
         if not mine.any():
             continue

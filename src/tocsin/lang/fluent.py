@@ -53,6 +53,7 @@ from tocsin.lang.syntax import (
     LimitClause,
     Literal,
     Marked,
+    Maybe,
     Name,
     Not,
     Or,
@@ -383,10 +384,14 @@ class _Whole:
         minutes: float = 0,
         hours: float = 0,
         days: float = 0,
+        timeout: bool = False,
     ) -> FluentQuery:
-        """`within(10)` counts ticks; `within("12 h")`, `within(hours=12)` and a timedelta are lengths of time."""
+        """`within(10)` counts ticks; `within("12 h")`, `within(hours=12)` and a timedelta are lengths of time.
+
+        `timeout`: rows of kind "timeout" say which beginnings no next step extended in that time.
+        """
         given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
-        return FluentQuery(replace(self._query(), within=_window(window, given)))
+        return FluentQuery(replace(self._query(), within=_window(window, given), timeout=timeout))
 
     def strategy(self, name: str) -> FluentQuery:
         """Mark every step that has no mark of its own: "next" is FIRST, "strict" is NEXT, "any" is none."""
@@ -515,6 +520,10 @@ class FluentPattern(_Whole):
         """`LAST`: no later event could stand in its place."""
         return FluentPattern(Marked("LAST", self.node))
 
+    def maybe(self) -> FluentPattern:
+        """`MAYBE`: the matches with it, and those without it."""
+        return FluentPattern(Maybe(self.node))
+
 
 class EventPattern(FluentPattern):
     """A leaf. Here `where` is the predicate at the leaf; wrap it in `query(...)` for the WHERE clause."""
@@ -523,6 +532,14 @@ class EventPattern(FluentPattern):
         super().__init__(leaf)
         self.leaf = leaf
 
+    def optional(self) -> EventPattern:
+        """`B?`: each event that qualifies; nothing only if there is none."""
+        return EventPattern(replace(self.leaf, optional=True))
+
+    def star(self) -> EventPattern:
+        """`B*`: all events that qualify; nothing if there is none."""
+        return EventPattern(replace(self.leaf, repeat=Repeat(0, None)))
+
     def plus(self) -> EventPattern:
         """Once or more."""
         return EventPattern(replace(self.leaf, repeat=Repeat(1, None)))
@@ -530,6 +547,14 @@ class EventPattern(FluentPattern):
     def times(self, least: int, most: int | None = None, *, or_more: bool = False) -> EventPattern:
         """`times(3)` exactly, `times(2, 4)` from 2 to 4, `times(2, or_more=True)` at least 2."""
         return EventPattern(replace(self.leaf, repeat=Repeat(least, None if or_more else most or least)))
+
+    def until(self, end: FluentExpr | str | EventPattern) -> EventPattern:
+        """`UNTIL`: the repetition ends before the first of its events for which a condition is TRUE, or another event.
+
+        `event("B", "b").plus().until("b.v > 3")`, `...until(event("A", "a").where("a.v > 3"))`.
+        """
+        leaf = end.leaf if isinstance(end, EventPattern) else Leaf(self.leaf.type, self.leaf.var, _read(end))
+        return EventPattern(replace(self.leaf, until=leaf))
 
     def where(self, *predicates: FluentExpr | str) -> EventPattern:  # type: ignore[override]
         return EventPattern(replace(self.leaf, where=_joined(self.leaf.where, predicates)))

@@ -202,7 +202,8 @@ class _QueryReader(ClauseReader):
             case "WHERE":
                 return replace(query, where=self._where())
             case "WITHIN":
-                return replace(query, within=self.duration("the window"))
+                within = self.duration("the window")
+                return replace(query, within=within, timeout=self._timeout() or query.timeout)
             case "PARTITION":
                 self.expect_word("BY", "after PARTITION")
                 return replace(query, partition=tuple(self._separated(lambda: self.name("an attribute name"))))
@@ -213,6 +214,13 @@ class _QueryReader(ClauseReader):
         if self.is_op("*"):
             raise self.fault("* cannot be selected", hint="leave SELECT out to get every variable")
         return replace(query, select=tuple(self._separated(self._select_item)))
+
+    def _timeout(self) -> bool:
+        """`TIMEOUT` behind the window, in any case: elsewhere it is a name."""
+        if self.token.kind == "name" and self.token.word == "TIMEOUT":
+            self.take()
+            return True
+        return False
 
     def _strategy(self) -> Literal["any", "next", "strict"]:
         """`any`, `next` or `strict`, in any case."""
@@ -255,6 +263,9 @@ class _QueryReader(ClauseReader):
             return self.fault(f"{token.word} inside a query", hint="separate queries with ;")
         if odd := self.odd_selection():
             return odd
+        if token.word == "TIMEOUT":
+            hint = "it stands behind the window: WITHIN 5 min TIMEOUT"
+            return self.fault("TIMEOUT without WITHIN before it", hint=hint)
         meant = similar(token, (*CLAUSES, *INFIX_WORDS))
         earlier = similar(before, CLAUSES) if before.word not in CLAUSES else None
         first = similar(start, ("EVENT", "QUERY")) if start and start.word not in ("EVENT", "QUERY") else None
