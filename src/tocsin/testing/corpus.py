@@ -44,6 +44,7 @@ from tocsin.lang.syntax import (
     walk,
 )
 from tocsin.testing.oracle import Match, matches
+from tocsin.testing.oracle_marks import with_strategy
 
 NOTHING = "Nothing_of_this_type"
 
@@ -101,7 +102,7 @@ def happenings(query: Query, events: list[Event]) -> Iterator[str]:
 
 def without_violations(query: Query) -> Query:
     """The query with negated parts that never occur, and without marks that reject a match."""
-    full = named(query)
+    full = with_strategy(named(query))  # a mark also says where a repetition begins
     return replace(full, pattern=_emptied(full.pattern, negated=False), strategy=None)
 
 

@@ -6,7 +6,6 @@ which the match holds elsewhere are no members of it. MAYBE is the OR with the i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tocsin.lang.syntax import (
@@ -83,12 +82,3 @@ def check_optional(pattern: Pattern, host: Pattern | None = None) -> None:
         pattern = pattern.pattern
     for item in items_of(pattern):
         check_optional(item, pattern)
-
-
-def maybe_variables(pattern: Pattern) -> Iterator[str]:
-    """The variables of MAYBE items of a block."""
-    if isinstance(pattern, Maybe):
-        yield from (str(leaf.var) for leaf in leaves_of(pattern))
-    elif not isinstance(pattern, Not):
-        for item in items_of(pattern):
-            yield from maybe_variables(item)

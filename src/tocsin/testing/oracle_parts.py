@@ -54,7 +54,7 @@ from tocsin.testing.oracle_marks import (
     sides_of,
 )
 from tocsin.testing.oracle_members import Headed, first_place, from_left, heads, repetition_in, steps_of
-from tocsin.testing.oracle_optional import NoEvent, check_optional, gone, maybe_variables, there
+from tocsin.testing.oracle_optional import NoEvent, check_optional, gone, there
 
 Key: TypeAlias = tuple[str, str]  # (variable, attribute)
 
@@ -186,14 +186,13 @@ def check_until(pattern: Pattern) -> None:
 
 def blocks(pattern: Pattern, given: tuple[Conjunct, ...], above: Above, *, windowed: bool) -> tuple[Alternative, ...]:
     """One block for each alternative of a root or a negated pattern, with its share of the given conjuncts."""
-    parted, maybe = negated_variables(pattern), frozenset(maybe_variables(pattern))
-    return tuple(block(chosen, parted, maybe, given, above, windowed=windowed) for chosen in alternatives(pattern))
+    parted = negated_variables(pattern)
+    return tuple(block(chosen, parted, given, above, windowed=windowed) for chosen in alternatives(pattern))
 
 
 def block(
     chosen: Pattern,
     parted: frozenset[str],
-    maybe: frozenset[str],
     given: tuple[Conjunct, ...],
     above: Above,
     *,
@@ -207,7 +206,7 @@ def block(
     sets = variables_of(leaf for leaf in leaves if leaf.repeat is not None)
     fixed = variables_of(leaves) - sets
     own = Above(above.fixed | fixed, above.repeated | sets, above.sides)
-    skipped = maybe - variables_of(leaves)
+    skipped = frozenset[str]().union(*(node.without for node in within_block(chosen) if isinstance(node, ChosenSeq)))
     mine, below = shared_out(given, places, parted - variables_of(leaves), skipped, own)
     at_leaves = tuple(Conjunct(expr) for leaf in leaves for expr in conjuncts(leaf.where))
     optional = tuple(place for place in places if isinstance(place.item, NoEvent))
@@ -329,7 +328,7 @@ def alternatives(pattern: Pattern, *, behind: bool = False) -> Iterator[Pattern]
         case Seq(items) | And(items) if all(isinstance(item, Not) for item in items):
             raise UndefinedError("SEQ and AND need at least one positive item")
         case Seq(items):
-            yield from (replace(pattern, items=chosen) for chosen in sequences(items, behind))
+            yield from (ChosenSeq(chosen, without=without) for chosen, without in sequences(items, behind))
         case And(items):
             for chosen in product(*(tuple(alternatives(item, behind=behind)) for item in items)):
                 yield replace(pattern, items=chosen)
@@ -348,13 +347,21 @@ def alternatives(pattern: Pattern, *, behind: bool = False) -> Iterator[Pattern]
             yield pattern
 
 
-def sequences(items: tuple[Pattern, ...], behind: bool) -> Iterator[tuple[Pattern, ...]]:
-    """The ways to choose for all items of a SEQ, one after the other."""
+@dataclass(frozen=True, slots=True)
+class ChosenSeq(Seq):
+    """A SEQ of which every choice is made; `without`: the variables of its MAYBE items that are absent."""
+
+    without: frozenset[str] = frozenset()
+
+
+def sequences(items: tuple[Pattern, ...], behind: bool) -> Iterator[tuple[tuple[Pattern, ...], frozenset[str]]]:
+    """The ways to choose for all items of a SEQ, one after the other, with the variables of absent MAYBE items."""
     if not items:
-        yield ()
+        yield (), frozenset()
     for way in ways(items[0], behind) if items else ():
+        own = variables_of(leaves_of(items[0])) if not way else frozenset()
         now = behind or any(not isinstance(part, Not) for part in way)
-        yield from ((*way, *more) for more in sequences(items[1:], now))
+        yield from (((*way, *more), own | without) for more, without in sequences(items[1:], now))
 
 
 def ways(item: Pattern, behind: bool) -> Iterator[tuple[Pattern, ...]]:
