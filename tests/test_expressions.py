@@ -325,6 +325,7 @@ OF_SETS: list[tuple[str, str, bool | None]] = [
     ("min, max of text", "min(b.s) = 'B'", T), ("min, max of text", "max(b.s) < a.s", F), ("min, max of text", "max(b.s) = 'b'", T),
     ("first, last", "first(b.i) = 4", T), ("first, last", "last(b.s) = 'x'", U), ("first, last", "last(b.i) < first(b.i)", T),
     ("first, last", "first(b.s) > a.s", T), ("first, last", "last(b.d) = 2.25", T),
+    ("b[n].v", "b[1].i = 4", T), ("b[n].v", "b[-1].s = 'x'", U), ("b[n].v", "b[3].s IS NULL", T), ("b[n].v", "b[4].i IS NULL", T),
 ]
 # fmt: on
 
@@ -357,9 +358,9 @@ def test_aggregates(row: str, condition: str, truth: bool | None) -> None:
 
 @pytest.mark.jit
 @pytest.mark.slow
-@pytest.mark.parametrize("at", some([0, 10, 20]))
+@pytest.mark.parametrize("at", some([0, 11, 22]))
 def test_compiled_aggregates(at: int) -> None:
-    group = OF_SETS[at : at + 10]
+    group = OF_SETS[at : at + 11]
     expected = [truth for _, _, truth in group]
     assert set_truths([condition for _, condition, _ in group], Mode(jit=True), expected) == expected
 
