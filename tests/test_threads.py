@@ -17,7 +17,7 @@ import pytest
 
 import tocsin
 from tests.effort import examples
-from tocsin.encode import row_types, survey, text_numbers, whole
+from tocsin.encode import rehearsal, row_types, survey, text_numbers, whole
 from tocsin.encode.row_types import RowTypes
 from tocsin.encode.text_numbers import TextNumbers, numbered_column
 from tocsin.encode.thread_team import ThreadTeam
@@ -231,6 +231,24 @@ def test_a_column_is_numbered_by_many_threads_as_by_one():
         names, codes = numbered_column(column, workers=workers)
     assert [None if code < 0 else names[code] for code in codes] == column.to_pylist()
     assert RowTypes.of(column).occurring() == ["0", "1", "2", "3", "4", "5", "6", "x"]
+
+
+@pytest.mark.jit
+def test_all_loops_are_rehearsed():
+    """What a run over tables of many kinds calls was compiled by the rehearsal before."""
+    from tocsin.encode import loops
+
+    rehearsal.rehearse()
+    before = {name: list(value.signatures) for name, value in vars(loops).items() if hasattr(value, "signatures")}
+    draw = random.Random(1)
+    for layout in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
+        for eids_too in (False, True):
+            table = in_layout(drawn(draw, 60), layout, draw, eids=eids_too)
+            for threads in (1, 3):
+                tocsin.query("EVENT SEQ(A a, C c) WHERE c.v > 2 WITHIN 3").detect(table, threads=threads, jit=False)
+                tocsin.query(QUERIES[0]).detect(table, threads=threads, jit=False)
+    after = {name: list(value.signatures) for name, value in vars(loops).items() if hasattr(value, "signatures")}
+    assert after == before
 
 
 def test_offsets_that_lie_and_texts_that_are_none_are_refused():
