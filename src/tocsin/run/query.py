@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from tocsin.compilers import compiles_first
+from tocsin.encode.checked import readable_texts
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.engine.detector import detectors_in
@@ -190,6 +191,7 @@ class Query:
         opened = open_input(given, Columns(unit=time_unit, **columns), bad=BadRows("skip"))
         return known_of(opened, self.queries), opened.notes(guessed_schema(self.queries).common)
 
+    @readable_texts()
     def detect(
         self,
         events: Any,
