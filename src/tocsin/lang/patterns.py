@@ -1,7 +1,7 @@
 """Patterns: SEQ, AND, OR, EXISTS, ISEQ, REL, negations and leaves, in every form that the papers print.
 
     (A a : p)   (A a) : p   ∃c: q   ∃x.q   SEQ(A; B)   SEQ((A, B))   OR(P|Q)   Rel[..](..)   BEFORE(A, B)
-    endpoints: A.ts   A^-   A-   start(a)
+    CON(A, B)   DIS(A, B)   NEG(A)   endpoints: A.ts   A^-   A-   start(a)
 
 What a pattern means is not judged here (see the binder); only what cannot be written down as nodes is refused.
 """
@@ -34,7 +34,18 @@ from tocsin.lang.syntax import (
     Seq,
     Span,
 )
-from tocsin.lang.tokens import ALLEN_NAMES, ANY_WORD, CLAUSES, KEYWORDS, LATER, MARKS, OPERATORS, Token
+from tocsin.lang.tokens import (
+    ALLEN_NAMES,
+    ANY_WORD,
+    CLAUSES,
+    CONSTRAINTS,
+    KEYWORDS,
+    LATER,
+    MARKS,
+    OPERATORS,
+    OTHER_NAMES,
+    Token,
+)
 
 ENDPOINTS = {"ts": "start", "start": "start", "te": "end", "end": "end"}
 
@@ -63,7 +74,7 @@ class PatternReader(ExpressionReader):
 
     def _item(self, host: str) -> Pattern | _Several:
         start = self.token
-        if self.accept_op("!") or self.accept_word("NOT"):
+        if self.accept_op("!") or self.accept_word("NOT") or self._accept_neg():
             return self._negation(host, start)
         if self._mark_at(self.at):
             return self._marked(host)
@@ -72,6 +83,17 @@ class PatternReader(ExpressionReader):
         if self._lasts_at(self.at) and host not in ("!", "EXISTS"):
             self._refuse_lasting()
         return found
+
+    def _accept_neg(self) -> bool:
+        """`NEG(C c)` is `!(C c)`; NEG by itself is a name."""
+        found = self._is_form(self.at, "NEG")
+        self.at += found
+        return found
+
+    def _is_form(self, index: int, *words: str) -> bool:
+        """Whether one of the words of Gu 2011 stands here, with a bracket behind it."""
+        token = self.tokens[index]
+        return token.kind == "name" and token.word in words and self._is_op_at(index + 1, "(")
 
     def _negation(self, host: str, start: Token) -> Pattern:
         doubled = self.last if host == "!" else None
@@ -147,7 +169,7 @@ class PatternReader(ExpressionReader):
             return ()
         start = self.take()
         self.take()
-        found = self.list_of(")", self._type)
+        found = self.list_of(")", self.type_name)
         if not found:
             self.note(Problem("NEXT OF needs at least one type", self.since(start), hint="write NEXT OF (C, D) B b"))
         if ANY in found:
@@ -161,6 +183,10 @@ class PatternReader(ExpressionReader):
             return self._group(host)
         if token.word in ("SEQ", "AND", "OR"):
             return self._operator(self.take(), token.word)
+        if before_list and token.word in OTHER_NAMES and token.kind == "name":
+            return self._operator(self.take(), OTHER_NAMES[token.word])
+        if self._is_form(self.at, *CONSTRAINTS):
+            return self.constraint(host)
         if token.word == "EXISTS":
             return self._exists()
         if token.word == "ISEQ":
@@ -172,6 +198,10 @@ class PatternReader(ExpressionReader):
         if before_list and token.kind == "name" and token.word not in KEYWORDS:
             return self._misspelt_operator()
         return self._leaf()
+
+    def constraint(self, host: str) -> Pattern:
+        """A constraint of Gu 2011 around a pattern (see `lang/constraints`)."""
+        raise NotImplementedError
 
     # --- operators ---
 
@@ -266,7 +296,7 @@ class PatternReader(ExpressionReader):
 
     def _leaf(self) -> Leaf:
         start = self.token
-        type = self._type()
+        type = self.type_name()
         repeat = self._repeat()
         variable = None
         if self._is_name_at(self.at):
@@ -277,7 +307,7 @@ class PatternReader(ExpressionReader):
             raise self.fault("a repetition is written after the type", hint=f"write {type}+ {variable}")
         return leaf
 
-    def _type(self) -> str:
+    def type_name(self) -> str:
         """A type, with dots if it has parts: `SUPPLIER.WAREHOUSE`."""
         token = self.token
         if token.kind not in ("name", "quoted"):
@@ -336,6 +366,8 @@ class PatternReader(ExpressionReader):
         if self._mark_at(index):  # FIRST(b.v) is an expression, FIRST (B b) is not
             return not self._is_op_at(index + 1, "(") or self._item_at(index + 2)
         first = tokens[index]
+        if self._is_form(index, *OTHER_NAMES, *CONSTRAINTS, "NEG"):
+            return self._item_at(index + 2)
         if first.word in OPERATORS or _is_numbered_rel(first, tokens[index + 1 if first.kind != "end" else index]):
             return True
         if first.kind not in ("name", "quoted") or first.word in KEYWORDS:

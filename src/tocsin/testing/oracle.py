@@ -102,7 +102,7 @@ def matches(
     if query.consume is not None and query.strategy is not None:
         raise UndefinedError("CONSUME and STRATEGY do not go together", hint="leave one of them out")
     query = with_strategy(with_own(with_names(query), shown))
-    width = None if query.within is None else ticks(query.within, unit)
+    width = widest(query, unit)
     plain = one_by_one(query)
     reader, blocks = OracleEvaluator(functions, unit, shown), take_apart(plain)
     seen = seen_by(query, blocks, listed, reader, key)
@@ -112,12 +112,15 @@ def matches(
         if not block.fixed:
             raise UndefinedError("a repetition is bounded on neither side", hint="it needs a plain event beside it")
         for bound in judge.found(block, {}, None) if not uses_up(query) else ():
+            if not long_enough(query, bound, unit) or judge.interrupted(query, bound):
+                continue
             match = as_match(query, block, bound, judge.reader)
             found.setdefault(
                 (match.binding, match.times), CompletedMatch(shown_events(query, block, bound), bound, match)
             )
     if uses_up(query):
-        for bound in consumed(query, key_attributes(query), seen, reader, width, judge.takes):
+        exceeds = None if query.between is None else ticks(query.between.more, unit)
+        for bound in consumed(query, key_attributes(query), seen, reader, width, judge.takes, exceeds):
             match = as_match(query, blocks[0], bound, reader)
             found[match.binding, match.times] = CompletedMatch(shown_events(query, blocks[0], bound), bound, match)
     kept = list(found.values())
@@ -125,6 +128,19 @@ def matches(
         kept = chosen(query, key_attributes(query), kept, judge.reader)
     answer: list[Match] = [each.match for each in kept]
     return sorted(answer, key=lambda match: (match.end, match.start, repr(match.binding), match.times))
+
+
+def widest(query: Query, unit: str | None) -> int | None:
+    """The longest that a match may last; a window with strict ends admits one tick less than its end says."""
+    given = [] if query.within is None else [ticks(query.within, unit)]
+    given += [] if query.between is None else [ticks(query.between.less, unit) - 1]
+    return min(given, default=None)
+
+
+def long_enough(query: Query, bound: Bound, unit: str | None) -> bool:
+    """Whether a match is longer than the lower end of a window with strict ends."""
+    start, end = span(all_events(bound.values()))
+    return query.between is None or end - start > ticks(query.between.more, unit)
 
 
 def matches_of_all(queries: Sequence[Query], events: Iterable[Event], **readings: Any) -> dict[str | int, list[Match]]:
@@ -348,6 +364,20 @@ class Judge:
         end = max(event.end for event in all_events(own[var] for var in pause.left))
         start = min(event.start for event in all_events(own[var] for var in pause.right))
         return all(end + ticks(length, self.reader.unit) <= start for length in pause.lengths)
+
+    def interrupted(self, query: Query, bound: Bound) -> bool:
+        """Whether an event that CONTINUITY forbids lies between the first end and the last start of a match."""
+        clause, held = query.continuity, all_events(bound.values())
+        if clause is None:
+            return False
+        named = {leaf.type for leaf in leaves_of(query.pattern)}
+        low, high = min(event.end for event in held) + 1, max(event.start for event in held) - 1
+        return any(
+            inside([event], low, high) and self.of_key(event, bound) and not any(event is each for each in held)
+            for event in self.events
+            if (any(self.takes(type, event) for type in clause.types) if clause.types else
+                self.takes(ANY, event) and event.type not in named)
+        )  # fmt: skip
 
     # --- repetition ------------------------------------------------------------------------------------------------
 

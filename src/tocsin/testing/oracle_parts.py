@@ -159,7 +159,7 @@ def take_apart(query: Query) -> tuple[Alternative, ...]:
     check_lasting(query.pattern)
     query = replace(query, pattern=with_heads(query.pattern))
     around = Above(sides=dict(sides_of(query.pattern)))
-    return blocks(query.pattern, closed(query), around, windowed=query.within is not None)
+    return blocks(query.pattern, closed(query), around, windowed=query.within is not None or query.between is not None)
 
 
 def blocks(pattern: Pattern, given: tuple[Conjunct, ...], above: Above, *, windowed: bool) -> tuple[Alternative, ...]:

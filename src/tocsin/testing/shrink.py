@@ -88,6 +88,10 @@ def simpler_queries(query: Query) -> Iterator[Query]:
         yield replace(query, within=None)
     if query.strategy is not None:
         yield replace(query, strategy=None)
+    if query.between is not None:
+        yield replace(query, between=None)
+    if query.continuity is not None:
+        yield replace(query, continuity=None)
     for where in _fewer(query.where):
         yield replace(query, where=where)
     for pattern in simpler_patterns(query.pattern):
