@@ -418,7 +418,7 @@ class _Whole:
         return FluentQuery(replace(self._query(), between=window))
 
     def continuity(self, *types: str) -> FluentQuery:
-        """Nothing of these types comes between first and last; without types, nothing that the pattern does not name."""
+        """Nothing of these types comes between first and last; without types, nothing that is not named."""
         return FluentQuery(replace(self._query(), continuity=ContinuityClause(types)))
 
     def skip_past_last_event(self) -> FluentQuery:
