@@ -66,13 +66,11 @@ class ConsumedColumns(RemembersAll):
         for are_rows, run in runs(items):
             if are_rows:
                 behind = run.end <= self.settled
-                if behind.any():
-                    late += (at + np.flatnonzero(behind)).tolist()
-                    run = take(run, ~behind)
-                found += self._take(run)
+                late += (at + np.flatnonzero(behind)).tolist()
+                found += self._take(take(run, ~behind) if behind.any() else run)
             else:
                 self.time.hear(run)
-            at += len(items)
+            at += len(run)
         changes = Changes([self._batch(*each) for each in found], late=late)
         until = END_OF_TIME if self.time.ended else max(self.settled, self.time.open_from(self._mine, BEGINNING) - 1)
         self.settled = until
@@ -194,6 +192,7 @@ class ConsumedColumns(RemembersAll):
 
     def snapshot(self, since: int = 0) -> list[Part]:
         del since
+        self._forget_keys()
         begin = rule_of(self._plan, self._setting.functions).begin()
         saved = [[key, self.state.plain(code)] for code, key in enumerate(self.keys.plain())]
         words = {
