@@ -72,7 +72,8 @@ class ConsumedColumns(RemembersAll):
                 self.time.hear(run)
             at += len(run)
         changes = Changes([self._batch(*each) for each in found], late=late)
-        until = END_OF_TIME if self.time.ended else max(self.settled, self.time.open_from(self._mine, BEGINNING) - 1)
+        time = self.time
+        until = END_OF_TIME if time.ended else max(self.settled, time.open_from(self._mine, time.clock) - 1)
         self.settled = until
         changes.frontier = until
         self._forget()
@@ -152,6 +153,8 @@ class ConsumedColumns(RemembersAll):
 
     def _forget_keys(self) -> None:
         count, within = self.keys.count, self._plan.within
+        if not self._plan.needs:
+            return
         alive = self.state.waiting(count)
         if within is not None:
             alive &= self.keys.seen[:count] + within > self.settled
@@ -174,7 +177,9 @@ class ConsumedColumns(RemembersAll):
         self._keep_rows(one_batch(table), rows.types, rows.start, rows.end, high, low, used)
         return used
 
-    def _keep_rows(self, rows: pa.RecordBatch, types: Any, start: Ints, end: Ints, high: Ints, low: Ints, used: Ints) -> None:
+    def _keep_rows(
+        self, rows: pa.RecordBatch, types: Any, start: Ints, end: Ints, high: Ints, low: Ints, used: Ints
+    ) -> None:
         self.payload.chunks = [Chunk(0, rows, types, start, end, high, low, used)]
         self.payload.has_eid = True
 
@@ -218,7 +223,7 @@ class ConsumedColumns(RemembersAll):
             rows = one_batch(stored.tables["rows"]) if len(arrays["numbers"]) else None
         self.state, self.payload = state, Payload(ordered=False)
         self.keys = KeyCodes(self._plan.needs, self._setting.reader.strings, jit=self._jit)
-        self.keys.load(keys)
+        self.keys.load(keys, counts[1])
         if rows is not None:
             numbers, types, start, end, high, low = (arrays[name] for name in OWN)
             self._keep_rows(rows, types, start, end, high, low, numbers)

@@ -99,12 +99,13 @@ class KeyCodes:
         ] if kinds else []  # fmt: skip
         return [*self._saved, *known]
 
-    def load(self, keys: list[Key]) -> None:
-        """Take up keys, which get the codes 0, 1, 2, ..."""
+    def load(self, keys: list[Key], last: int) -> None:
+        """Take up keys, which get the codes 0, 1, 2, ...; their events ended at `last`, or before."""
         if self._attrs:
             self._saved, self._kinds, self.count = list(keys), None, 0
             self._allocate(max(len(self._known), 2 * len(keys)))
             self.count = len(keys)
+            self.seen[: len(keys)] = last
 
     def _agree(self, kinds: Kinds) -> None:
         """The words of a key depend on the kinds of its attributes, which may change as more is seen of them."""

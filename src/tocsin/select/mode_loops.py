@@ -344,7 +344,7 @@ def combine(
         for j in range(n - 1):
             a = at + j * LEVEL
             ends = flushed == 1 and j == 0  # what began before an event that interrupts is not extended any more
-            if flushed >= n and (b >> (n + j)) & 1 or ends:
+            if (flushed >= n and (b >> (n + j)) & 1) or ends:
                 x = S[a + TAIL]
                 index = S[a + COMING]
                 while index > S[a + DROPPED] and D[x * NODE + ENDS] >= e:
@@ -474,7 +474,9 @@ def accumulate(
 # --- keys --------------------------------------------------------------------------------------------------------
 
 
-def codes_of(i: int, count: int, rows: Array, words: Array, known: Array, table: Array, total: int, codes: Array) -> tuple[int, int]:
+def codes_of(
+    i: int, count: int, rows: Array, words: Array, known: Array, table: Array, total: int, codes: Array
+) -> tuple[int, int]:
     """The code of the key of each row, a new one if needed; stops where there is no room for a new one.
 
     words[k] is the k-th part of the key of every row, known[code] has the parts of a key, table the codes by hash.

@@ -111,9 +111,7 @@ class ModeState:
 
     # --- running ---
 
-    def run(
-        self, rows: Ints, codes: Ints, bits: Ints, start: Ints, end: Ints, base: int
-    ) -> list[tuple[Ints, Ints]]:
+    def run(self, rows: Ints, codes: Ints, bits: Ints, start: Ints, end: Ints, base: int) -> list[tuple[Ints, Ints]]:
         """Take events in order; the rows of OUT, and the members of sets that they mention."""
         at, found = 0, []
         while at < len(rows):
@@ -173,7 +171,7 @@ class ModeState:
 
     def waiting(self, count: int) -> Bools:
         """Under which of the first keys anything waits."""
-        words = self.S[: count * self.stride].reshape(count, -1)
+        words = self.S[: count * self.stride].reshape(count, self.stride)
         lists, head, apart = self.layout.lists
         if not lists:
             return np.asarray((words[:, :: self.steps + 2] != EMPTY).any(axis=1))
@@ -189,7 +187,7 @@ class ModeState:
             loop("release", jit=self.jit)(
                 len(gone), *arrays, self.stride, head, apart, lists, layout.node, layout.following, layout.event
             )
-        words = self.S[: count * self.stride].reshape(count, -1)[alive]
+        words = self.S[: count * self.stride].reshape(count, self.stride)[alive]
         self.S = np.concatenate((words.ravel(), np.tile(np.array(self.layout.key, np.int64), 1024)))
 
     # --- saved ---
@@ -287,4 +285,3 @@ class ModeState:
 def _entry(node: list[int]) -> Plain:
     since, end, number = node[SINCE_NODE], node[SINCE_NODE + 1], node[EVENT]
     return [since, end, [number], end, node[LOW], node[OF_PARENT] + 1]
-
