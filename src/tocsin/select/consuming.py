@@ -25,7 +25,7 @@ def consuming(setting: Setting, *, jit: bool) -> KeyedProcess | Settled:
 
 
 def is_columnar(plan: Plan) -> bool:
-    """Whether there is a loop for a mode: SEQ, without conditions over sets; continuous only of events without length."""
+    """Whether there is a loop for a mode: SEQ without conditions over sets; continuous of events without length."""
     consume = plan.consume
     assert consume is not None
     if consume.shape != "seq" or consume.having or not 2 <= len(consume.steps) <= MOST_STEPS:

@@ -392,7 +392,8 @@ class _SetsRow(Row):
 
     def time(self, time: Time) -> int:
         members = self._sets[time.leaf]
-        return min(each[0] for each in members) if time.which == "start" else max(each[1] for each in members)
+        ends: list[int] = [each[0 if time.which == "start" else 1] for each in members]
+        return min(ends) if time.which == "start" else max(ends)
 
     def members(self, agg: Agg) -> list[Any]:
         members = self._sets[agg.leaf]

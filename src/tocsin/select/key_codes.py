@@ -11,8 +11,8 @@ from tocsin.engine.texts import NONE
 from tocsin.items import Bools, Column, Ints, Items, Strings
 from tocsin.order.keyed_events import Key, plain_value
 from tocsin.schema import Kind
+from tocsin.select.loops.words import NOBODY
 from tocsin.select.mode_kernels import loop
-from tocsin.select.mode_loops import NOBODY
 
 Kinds: TypeAlias = tuple[tuple[Kind, int], ...]
 

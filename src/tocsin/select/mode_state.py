@@ -1,4 +1,4 @@
-"""The state of a mode as arrays, for all keys together: what the loops of `mode_loops` work in.
+"""The state of a mode as arrays, for all keys together: what the loops of `select/loops` work in.
 
 Saved it looks as that of the rules in `select/consumption`: for each key the prefixes that wait, as plain values.
 """
@@ -11,38 +11,31 @@ from typing import Any
 import numpy as np
 
 from tocsin.items import Bools, Ints
-from tocsin.select.mode_kernels import loop
-from tocsin.select.mode_loops import (
-    DROPPED,
+from tocsin.select.loops.continuous import DROPPED, EVENT, HEAD, LEVEL, LOW, NODE, OF_PARENT
+from tocsin.select.loops.continuous import NEXT as BEHIND
+from tocsin.select.loops.continuous import SINCE as SINCE_NODE
+from tocsin.select.loops.cumulative import MEMBER, SETS
+from tocsin.select.loops.words import (
     EMPTY,
-    EVENT,
     EXCEEDS,
     FIRST,
     FREE,
-    HEAD,
     LATEST,
-    LEVEL,
-    LOW,
     MEM_N,
-    MEMBER,
     MODE,
     NEEDS,
     NOBODY,
-    NODE,
-    OF_PARENT,
     OUT_N,
     RECENT,
     ROOM_MEMBERS,
     ROOM_NODES,
-    SETS,
     SNOOP_RECENT,
     STEPS,
     TOP,
     WITHIN,
     WORDS,
 )
-from tocsin.select.mode_loops import NEXT as BEHIND
-from tocsin.select.mode_loops import SINCE as SINCE_NODE
+from tocsin.select.mode_kernels import loop
 
 LONG = 1 << 62  # as long as no match lasts
 SLOT_MODES = {"first": FIRST, "recent": RECENT, "snoop_recent": SNOOP_RECENT, "latest": LATEST}
@@ -133,6 +126,7 @@ class ModeState:
         return arrays if self.jit else tuple(array.data for array in arrays)
 
     def _state(self) -> tuple[Any, ...]:
+        arrays: tuple[Ints, ...]
         match self.layout.loop:
             case "extend_slots":
                 arrays = (self.P, self.S, self.OUT)

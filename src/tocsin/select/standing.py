@@ -34,7 +34,7 @@ class Standing:
         """What an event can be."""
         known = self._takers.get(event.type)
         if known is None:
-            known = () if event.type in self._matches else self._takers.get(ANY, ())
+            known = [] if event.type in self._matches else self._takers.get(ANY, [])
         row, found = _EventAtLeaf(event), 0
         for row.var, tests in known:
             if all(evaluate(test, row, self._functions) is True for test in tests):

@@ -75,7 +75,8 @@ class StandingColumns:
         scalars = [types.int32, types.int64, types.int64]
         for _, is_float in self._text.columns.values():
             scalars += [types.float64 if is_float else types.int64, types.boolean]
-        columns: Any = [types.Array(scalar, 1, "C", readonly=True) for scalar in scalars]  # type: ignore[no-untyped-call]
+        build: Any = types
+        columns = [build.Array(scalar, 1, "C", readonly=True) for scalar in scalars]
         arguments = (types.int64, *columns, types.int64[::1], types.float64[::1], types.int64[::1])
         function: Callable[..., Any] = njit(arguments, nogil=True, error_model="numpy")(space["stand"])
         return function
