@@ -40,6 +40,7 @@ from tocsin.lang.syntax import (
     CaseWhen,
     Comparison,
     ConsumeClause,
+    ContinuityClause,
     DistinctClause,
     Duration,
     Endpoint,
@@ -56,6 +57,7 @@ from tocsin.lang.syntax import (
     Maybe,
     Name,
     Not,
+    OpenWindow,
     Or,
     Pattern,
     Query,
@@ -414,6 +416,15 @@ class _Whole:
         if mode not in MODES:
             raise TocsinError(f"{mode!r} is not a consumption mode", hint=f"the modes are {', '.join(MODES)}")
         return FluentQuery(replace(self._query(), consume=ConsumeClause(mode)))
+
+    def longer_and_shorter(self, more: int | str | timedelta, less: int | str | timedelta) -> FluentQuery:
+        """A window with two strict ends, `WITHIN (more, less)`: between them lies the length of a match."""
+        window = OpenWindow(Duration(0) if more == 0 else _window(more, {}), _window(less, {}))
+        return FluentQuery(replace(self._query(), between=window))
+
+    def continuity(self, *types: str) -> FluentQuery:
+        """Nothing of these types comes between first and last; without types, nothing that is not named."""
+        return FluentQuery(replace(self._query(), continuity=ContinuityClause(types)))
 
     def skip_past_last_event(self) -> FluentQuery:
         """After a match, drop those that start before it ends: no two overlap."""

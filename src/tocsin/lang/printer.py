@@ -62,6 +62,11 @@ def print_query(query: Query) -> str:
         lines.append(f"WHERE {print_expr(query.where)}")
     if query.within is not None:
         lines.append(f"WITHIN {_duration(query.within)}{' TIMEOUT' if query.timeout else ''}")
+    if query.between is not None:
+        lines.append(f"WITHIN ({_duration(query.between.more)}, {_duration(query.between.less)})")
+    if query.continuity is not None:
+        types = ", ".join(map(_type, query.continuity.types))
+        lines.append(f"CONTINUITY OF ({types})" if types else "CONTINUITY ALL")
     if query.strategy is not None:
         lines.append(f"STRATEGY {query.strategy}")
     if query.partition:

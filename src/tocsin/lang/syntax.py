@@ -338,9 +338,30 @@ class ConsumeClause:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenWindow:
+    """`WITHIN (more, less)`: the last end minus the first start is longer than the one and shorter than the other."""
+
+    more: Duration
+    less: Duration
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuityClause:
+    """`CONTINUITY OF (C, D)`: between first and last no event of these types that is not bound.
+
+    Without types, `CONTINUITY ALL`: no event of a type that the pattern does not name.
+    """
+
+    types: tuple[str, ...] = ()
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """One query. `hidden`: only later queries read its matches, they are not reported.
 
+    `between` is a window with two strict ends, in place of `within`.
     `strategy` sets the mark of every step that has none: `next` is FIRST, `strict` is NEXT, `any` and None are no mark.
 
     `timeout`: beginnings of a SEQ that no next step extended within the window are reported, too.
@@ -361,6 +382,8 @@ class Query:
     limit: LimitClause | None = None
     consume: ConsumeClause | None = None
     timeout: bool = False
+    between: OpenWindow | None = None
+    continuity: ContinuityClause | None = None
     span: Span | None = _place()
     text: str = field(default="", compare=False, repr=False, kw_only=True)
 

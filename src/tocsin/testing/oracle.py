@@ -41,6 +41,8 @@ from tocsin.lang.syntax import (
     conjuncts,
     items_of,
     leaves_of,
+    may_be_absent,
+    walk,
 )
 from tocsin.testing.oracle_absence import Pause
 from tocsin.testing.oracle_after import CompletedMatch, chosen
@@ -108,6 +110,8 @@ def matches(
     shown = frozenset(name for event in listed for name in event.attrs) | attributes
     if query.consume is not None and query.strategy is not None:
         raise UndefinedError("CONSUME and STRATEGY do not go together", hint="leave one of them out")
+    if query.continuity is not None and any(may_be_absent(node) for node in walk(query.pattern)):
+        raise UndefinedError("CONTINUITY and steps that may be absent do not go together")
     query = with_strategy(with_own(with_names(query), shown))
     readings = Readings(functions, unit, shown, queries, key, window, order, negation)
     answer = [each.match for each in completed(query, listed, readings)]
@@ -137,7 +141,7 @@ class Readings:
 
 def completed(query: Query, events: list[Event], given: Readings) -> list[CompletedMatch]:
     """The matches of a query in which every name is resolved, with what they bind."""
-    width = None if query.within is None else ticks(query.within, given.unit)
+    width = widest(query, given.unit)
     reader, blocks = given.reader, take_apart(one_by_one(query))
     seen = seen_by(query, blocks, events, reader, given.key)
     judge = Judge(
@@ -148,12 +152,15 @@ def completed(query: Query, events: list[Event], given: Readings) -> list[Comple
         if not block.fixed:
             raise UndefinedError("a repetition is bounded on neither side", hint="it needs a plain event beside it")
         for bound in judge.found(block, {}, None) if not uses_up(query) else ():
+            if not long_enough(query, bound, given.unit) or judge.interrupted(query, bound):
+                continue
             match = as_match(query, block, bound, judge.reader)
             found.setdefault(
                 (match.binding, match.times), CompletedMatch(shown_events(query, block, bound), bound, match)
             )
     if uses_up(query):
-        for bound in consumed(query, key_attributes(query), seen, reader, width, judge.takes):
+        exceeds = None if query.between is None else ticks(query.between.more, given.unit)
+        for bound in consumed(query, key_attributes(query), seen, reader, width, judge.takes, exceeds):
             match = as_match(query, blocks[0], bound, reader)
             found[match.binding, match.times] = CompletedMatch(shown_events(query, blocks[0], bound), bound, match)
     kept = list(found.values())
@@ -166,6 +173,19 @@ def as_timeout(query: Query, step: str, beginning: CompletedMatch, reader: Oracl
     """A beginning that nothing extended; SELECT shows what is bound."""
     match: Match = beginning.match
     return replace(match, step=step, select=dict(columns(query.select, beginning.bound, reader)) or None)
+
+
+def widest(query: Query, unit: str | None) -> int | None:
+    """The longest that a match may last; a window with strict ends admits one tick less than its end says."""
+    given = [] if query.within is None else [ticks(query.within, unit)]
+    given += [] if query.between is None else [ticks(query.between.less, unit) - 1]
+    return min(given, default=None)
+
+
+def long_enough(query: Query, bound: Bound, unit: str | None) -> bool:
+    """Whether a match is longer than the lower end of a window with strict ends."""
+    start, end = span(all_events(bound.values()))
+    return query.between is None or end - start > ticks(query.between.more, unit)
 
 
 def matches_of_all(queries: Sequence[Query], events: Iterable[Event], **readings: Any) -> dict[str | int, list[Match]]:
@@ -389,6 +409,20 @@ class Judge:
         end = max(event.end for event in all_events(own[var] for var in pause.left))
         start = min(event.start for event in all_events(own[var] for var in pause.right))
         return all(end + ticks(length, self.reader.unit) <= start for length in pause.lengths)
+
+    def interrupted(self, query: Query, bound: Bound) -> bool:
+        """Whether an event that CONTINUITY forbids lies between the first end and the last start of a match."""
+        clause, held = query.continuity, all_events(bound.values())
+        if clause is None:
+            return False
+        named = {leaf.type for leaf in leaves_of(query.pattern)}
+        low, high = min(event.end for event in held) + 1, max(event.start for event in held) - 1
+        return any(
+            inside([event], low, high) and self.of_key(event, bound) and not any(event is each for each in held)
+            for event in self.events
+            if (any(self.takes(type, event) for type in clause.types) if clause.types else
+                self.takes(ANY, event) and event.type not in named)
+        )  # fmt: skip
 
     # --- repetition ------------------------------------------------------------------------------------------------
 
