@@ -448,11 +448,10 @@ class Detecting:
 
 def key_attribute(key: PartitionKey, role: Role) -> str | None:
     """The attribute of a key for a role: an entry of its label, else of its type, else `*`."""
-    for name in (role.label, role.type, None):
+    names = [name for name in (role.label, role.type) if name is not None]
+    for name in (*names, None):
         for entry in key.entries:
-            if entry.name == name and (name is None) == (entry.name is None):
-                if name is None and role.label is None and entry.name is not None:
-                    continue
+            if entry.name == name:
                 return entry.attr
     return None
 
