@@ -23,6 +23,7 @@ LAYERS = (
     "order",
     "spill",
     "select",
+    "staged",
     "graph",
     "shards",
     "run",

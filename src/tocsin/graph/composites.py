@@ -42,7 +42,7 @@ class Composites:
         """The events of a batch of answers."""
         count, encoder = len(changes), self.encoder
         start, end = changes.span
-        names = changes.match_id
+        names = changes.match_id if changes.plan.staged is None else changes.eids(0)  # which order equal times
         high, low, _ = eids(names)
         selected = {output.name: changes.selected(output) for output in self.source.outputs}
         rows = pa.RecordBatch.from_arrays(list(selected.values()), list(selected)) if selected else None

@@ -42,13 +42,14 @@ from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
-from tocsin.plan.block import Plan
+from tocsin.plan.block import Plan, Variable
 from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
 from tocsin.plan.limits import limits_of
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 from tocsin.select.after_match import clause_operators
 from tocsin.select.consuming import consuming
 from tocsin.spill.detector import Spilling
+from tocsin.staged.operator import refuse_corrections, staged_operator
 
 MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, where memory is limited
 NEVER = 1 << 62
@@ -126,7 +127,7 @@ class QueryGraph:
         """A new detector for a query, whose answers wait for guarantees about the types in `hold`."""
         order, above = self.order, {str(self.plans[at].name) for at in self._sources(number)}
         return Detector(
-            self.plans[number], self.types, self.strings, jit=self._jit, ordered=order.sorts,
+            filter_of(self.plans[number]), self.types, self.strings, jit=self._jit, ordered=order.sorts,
             late=None if above or order.sorts else order.late,  # matches come as late as they like
             hold={*hold, *above} if hold else (), immediate=order.immediate, functions=self.functions,
             by_type=order.kind != "auto",  # what one strategy no longer needs, the other may
@@ -147,7 +148,12 @@ class QueryGraph:
         """What a query is made of: its detector, what the strategy puts around it, and around that what users put."""
         plan, order = self.plans[number], self.order
         operator: Operator = detector
-        if plan.consume is not None:
+        if plan.staged is not None:
+            refuse_corrections(plan, order.corrects)
+            time = replace(detector.time, guarantees={})
+            operator = staged_operator(Setting(plan, self.functions, order.corrects, time, reader))
+            self.remembering.append(operator)
+        elif plan.consume is not None:
             time = replace(detector.time, guarantees={})
             setting = Setting(plan, self.functions, order.corrects, time, reader)
             operator = consuming(setting, jit=self._jit)
@@ -269,7 +275,7 @@ class QueryGraph:
         if self.queries.chained:
             prepare_hashing()
         for number, stage in enumerate(self.stages):
-            if not stage.sources and self.order.kind not in ("slack", "auto"):
+            if stage.plan.staged is not None or not stage.sources and self.order.kind not in ("slack", "auto"):
                 continue
             for detector in self.detectors(number):
                 ranked = eids or bool(stage.sources) or any(branch.needs_order for branch in detector.branches)
@@ -305,7 +311,7 @@ class QueryGraph:
         """Whether an event that nobody reads changes nothing but the clock."""
         first = self.plans[0]
         alone = len(self.plans) == 1 and not self._around and first.after is None and first.consume is None
-        return alone and not self.waits and self.order.kind == "in-order"
+        return alone and first.staged is None and not self.waits and self.order.kind == "in-order"
 
     @property
     def wanted(self) -> Mapping[str, Field]:
@@ -389,6 +395,16 @@ class QueryGraph:
         self.keyless = as_number(words.get("keyless", 0))
 
 
+def filter_of(plan: Plan) -> Plan:
+    """The plan from which a detector is made; of a statement, which has none, a filter of its types."""
+    if plan.staged is None:
+        return plan
+    variables = tuple(Variable(type, (type,), ()) for type in types_of(plan))
+    return replace(plan, variables=variables, outputs=())
+
+
 def reads_of(plan: Plan, detector: Detector) -> tuple[str, ...]:
     """The attributes that the operator of a query reads: those of its detector, and those that a mode asks sets for."""
+    if plan.staged is not None:
+        return plan.staged.attrs
     return detector.reads if plan.consume is None else tuple(sorted({*detector.reads, *plan.consume.attrs}))

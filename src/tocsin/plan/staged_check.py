@@ -49,6 +49,13 @@ def check_statements(statements: Sequence[Statement], schema: Schema | None = No
     return tuple(note for statement in statements for note in notes_of_statement(statement))
 
 
+def check_together(statements: Sequence[Statement]) -> None:
+    """Refuse statements that share a name or read their own events, whatever else is wrong with each."""
+    problems = [*_names(statements), *_cycles(statements)]
+    if problems:
+        raise QueryError(problems, statements[0].text)
+
+
 def problems_of(statement: Statement, schema: Schema | None = None) -> list[Problem]:
     """Everything that is wrong with one statement by itself."""
     if any(isinstance(part, NestedBlock) for part in parts(statement)):

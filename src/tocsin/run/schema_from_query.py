@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 
+from tocsin.lang.staged_syntax import AttrOf, Compared, IfNull, PartitionKey, Statement, parts
 from tocsin.lang.syntax import (
     Attr,
     Between,
@@ -29,7 +30,7 @@ OF_EVENTS = "eid(x)"  # the name under which the kind of eids is guessed
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
-def guessed_schema(queries: Iterable[Query], unit: str | None = "us") -> Schema:
+def guessed_schema(queries: Iterable[Query | Statement], unit: str | None = "us") -> Schema:
     """Any type, with every attribute that is mentioned: texts and booleans where they are used as such, else numbers.
 
     >>> from tocsin.lang.parser import parse
@@ -39,6 +40,9 @@ def guessed_schema(queries: Iterable[Query], unit: str | None = "us") -> Schema:
     kinds: dict[str, Kind] = {}
     pairs: list[tuple[str, str]] = []
     for query in queries:
+        if isinstance(query, Statement):
+            _look_at_statement(query, kinds, pairs)
+            continue
         for node in walk(query):
             _look(node, kinds, pairs)
     for _ in range(len(pairs)):
@@ -49,6 +53,27 @@ def guessed_schema(queries: Iterable[Query], unit: str | None = "us") -> Schema:
     eid = Kind.TEXT if kinds.pop(OF_EVENTS, Kind.INT) is Kind.TEXT else Kind.INT
     common = {name: Field(name, kind) for name, kind in kinds.items()}
     return Schema(common=common, open_types=True, unit=unit, eid=eid)
+
+
+def _look_at_statement(statement: Statement, kinds: dict[str, Kind], pairs: list[tuple[str, str]]) -> None:
+    """The attributes of a staged statement: texts and truths where they are compared with such, else numbers."""
+    for node in parts(statement):
+        match node:
+            case AttrOf() if node.attr not in ("label", "labels"):
+                _mentioned((node.attr,), kinds)
+            case PartitionKey():
+                values = [value for each in node.ranges for value in (*each.values, *(each.between or ()))]
+                for entry in node.entries:
+                    _mentioned((entry.attr,), kinds)
+                    kinds.update({entry.attr: kind for value in values if (kind := _kind(value.value)) is not None})
+            case IfNull() if (kind := _kind(node.instead.value)) is not None:
+                kinds[node.of.attr] = kind
+    for node in (node for node in parts(statement) if isinstance(node, Compared)):
+        attrs = [side.attr for side in (node.left, node.right) if isinstance(side, AttrOf)]
+        pairs += [(attrs[0], other) for other in attrs[1:]]
+        for side in (node.left, node.right):
+            if isinstance(side, Literal) and (kind := _kind(side.value)) is not None:
+                kinds.update(dict.fromkeys(attrs, kind))
 
 
 def _look(node: object, kinds: dict[str, Kind], pairs: list[tuple[str, str]]) -> None:

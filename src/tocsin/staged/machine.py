@@ -453,6 +453,13 @@ class Machine:
 
     # --- state ---
 
+    def kept(self) -> int:
+        """How many places in lists are taken."""
+        locals_ = (
+            local for part in self.partitions.values() for each in part.contexts for local in each.locals.values()
+        )
+        return sum(each.all.count for local in locals_ for each in local.lists.values())
+
     def save(self) -> dict[str, Any]:
         """All that has happened, as plain values."""
         events: dict[int, StagedEvent] = {}

@@ -319,7 +319,9 @@ class Matcher:
         def counter(run: Run) -> tuple[Any, Callable[[Run], None]]:
             found: list[Binding] = []
             solver(run, lambda: found.append(tuple(run.bound)) is None, False)
-            count = sum(_product(len(events_in(one[each])) for each in every) for one in found)
+            count = sum(
+                _product(len(all_.events) for each in every if isinstance(all_ := one[each], EveryOne)) for one in found
+            )
 
             def bind(run: Run) -> None:
                 for each in leaves:
