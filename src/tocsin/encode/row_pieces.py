@@ -96,9 +96,7 @@ def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _words(column: pa.ChunkedArray, kind: Kind) -> list[npt.NDArray[Any]] | None:
     """The pieces of a column that kernels read as it is: int64 or float64 without nulls; else None."""
     wanted = {Kind.INT: pa.int64(), Kind.FLOAT: pa.float64(), Kind.TIME: pa.timestamp("us")}.get(kind)
-    same = column.type == wanted or (
-        kind is Kind.TIME and pa.types.is_timestamp(column.type) and column.type.unit == "us"
-    )
+    same = column.type == wanted or (kind is Kind.TIME and pa.types.is_timestamp(column.type) and column.type.unit == "us")
     if not same or column.null_count:
         return None
     chunks = [chunk for chunk in column.chunks if len(chunk)]

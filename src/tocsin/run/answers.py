@@ -23,7 +23,9 @@ WORTH_A_THREAD = 1 << 15  # matches
 class Answers:
     """The changes of some queries of a graph; `view`: all events that it (and others of its kind) were given, if plain."""
 
-    def __init__(self, graph: QueryGraph, shown: Sequence[int], view: View | None = None, threads: int = 1) -> None:
+    def __init__(
+        self, graph: QueryGraph, shown: Sequence[int], view: View | None = None, threads: int = 1
+    ) -> None:
         self._graph, self._threads, self._view = graph, threads, view
         self._batches: dict[int, list[ChangeBatch]] = {stage: [] for stage in shown}
 
@@ -80,3 +82,4 @@ def in_order(batch: ChangeBatch, *, waits: bool) -> ChangeBatch:
     keys = [last, batch.known_at]
     order = np.lexsort([*batch.fixed[::-1], *keys] if waits else keys)
     return batch if is_sorted(order) else batch.pick(order)
+
