@@ -213,7 +213,7 @@ class _Binder:
             for role in self.places.roles:
                 if entry.name in (None, role.label, role.type):
                     kind = self._kind_of(str(role.type), entry.attr)
-                    found.setdefault(Kind.FLOAT if kind is Kind.INT else kind, f"{role.called}.{entry.attr}")
+                    found.setdefault(Kind.FLOAT if kind in (Kind.INT, Kind.TIME) else kind, f"{role.called}.{entry.attr}")
         found.pop(Kind.NULL, None)
         if len(found) > 1:
             (one, first), (other, second) = list(found.items())[:2]

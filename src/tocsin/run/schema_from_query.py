@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
 
 from tocsin.lang.staged_syntax import AttrOf, Compared, IfNull, PartitionKey, Statement, parts
@@ -21,6 +21,7 @@ from tocsin.lang.syntax import (
     conjuncts,
     walk,
 )
+from tocsin.plan.staged_places import StatementPlaces
 from tocsin.schema import OWN, Field, Kind, Schema
 
 TEXT_FUNCTIONS = ("lower", "upper", "trim", "length", "substr", "concat", "starts_with", "contains")
@@ -39,9 +40,11 @@ def guessed_schema(queries: Iterable[Query | Statement], unit: str | None = "us"
     """
     kinds: dict[str, Kind] = {}
     pairs: list[tuple[str, str]] = []
+    queries = list(queries)
+    names = {query.name for query in queries}
     for query in queries:
         if isinstance(query, Statement):
-            _look_at_statement(query, kinds, pairs)
+            _look_at_statement(query, kinds, pairs, names)
             continue
         for node in walk(query):
             _look(node, kinds, pairs)
@@ -55,9 +58,14 @@ def guessed_schema(queries: Iterable[Query | Statement], unit: str | None = "us"
     return Schema(common=common, open_types=True, unit=unit, eid=eid)
 
 
-def _look_at_statement(statement: Statement, kinds: dict[str, Kind], pairs: list[tuple[str, str]]) -> None:
-    """The attributes of a staged statement: texts and truths where they are compared with such, else numbers."""
-    for node in parts(statement):
+def _look_at_statement(
+    statement: Statement, kinds: dict[str, Kind], pairs: list[tuple[str, str]], names: Collection[str | None]
+) -> None:
+    """The attributes of a staged statement: texts and truths where they are compared with such, else numbers.
+
+    Not those of other queries (`names`), whose columns have kinds of their own.
+    """
+    for node in _of_events(statement, names):
         match node:
             case AttrOf() if node.attr not in ("label", "labels"):
                 _mentioned((node.attr,), kinds)
@@ -68,12 +76,27 @@ def _look_at_statement(statement: Statement, kinds: dict[str, Kind], pairs: list
                     kinds.update({entry.attr: kind for value in values if (kind := _kind(value.value)) is not None})
             case IfNull() if (kind := _kind(node.instead.value)) is not None:
                 kinds[node.of.attr] = kind
-    for node in (node for node in parts(statement) if isinstance(node, Compared)):
+    for node in (node for node in _of_events(statement, names) if isinstance(node, Compared)):
         attrs = [side.attr for side in (node.left, node.right) if isinstance(side, AttrOf)]
         pairs += [(attrs[0], other) for other in attrs[1:]]
         for side in (node.left, node.right):
             if isinstance(side, Literal) and (kind := _kind(side.value)) is not None:
                 kinds.update(dict.fromkeys(attrs, kind))
+
+
+def _of_events(statement: Statement, names: Collection[str | None]) -> Iterator[object]:
+    """The parts of a statement that do not speak of matches of other queries."""
+    places = StatementPlaces(statement)
+    matches = {role.called for role in places.roles if role.type in names}
+    inner = {id(part) for role in places.roles if role.type in names for each in role.conditions for part in parts(each)}
+    for node in parts(statement):
+        mentioned = {part.name for part in parts(node) if isinstance(part, AttrOf)} if isinstance(node, Compared) else set()
+        if isinstance(node, AttrOf):
+            mentioned = {node.name}
+        if isinstance(node, PartitionKey):
+            mentioned = {entry.name for entry in node.entries}
+        if id(node) not in inner and not mentioned & matches:
+            yield node
 
 
 def _look(node: object, kinds: dict[str, Kind], pairs: list[tuple[str, str]]) -> None:

@@ -21,7 +21,8 @@ from tocsin.events import END_OF_TIME
 from tocsin.items import Column, Ints, ItemKind, Items, Strings
 from tocsin.order.settled import Settled
 from tocsin.plan.block import Plan
-from tocsin.schema import Kind
+from tocsin.plan.staged_form import StagedForm
+from tocsin.schema import Field, Kind, Schema
 from tocsin.staged.event import StagedEvent
 from tocsin.staged.machine import Found, Machine
 
@@ -47,7 +48,8 @@ class StagedProcess(RemembersAll):
         form = setting.plan.staged
         assert form is not None
         self.inner: tuple[Operator, ...] = ()
-        self._setting, self._form, self._read = setting, form, set(form.attrs)
+        self._setting, self._form = setting, form
+        self._fields = _fields(form, setting.plan.schema)
         self.machine = Machine(form.statement, setting.plan.schema.unit)
         self._mine = np.array([type in dict(form.reads) for type in setting.reader.types])
         self.ended = False
@@ -87,8 +89,8 @@ class StagedProcess(RemembersAll):
         at = np.flatnonzero(self._mine[items.types])
         self.seen += len(at)
         types, strings = self._setting.reader.types, self._setting.reader.strings
-        names = [name for name in items.columns if name in self._read]
-        rows = zip(*(_plain_values(items.columns[name], at, strings) for name in names), strict=True)
+        names = [name for name in items.columns if name in self._fields]
+        rows = zip(*(_plain_values(items.columns[name], self._fields[name], at, strings) for name in names), strict=True)
         values: Iterable[tuple[Any, ...]] = rows if names else ((),) * len(at)
         columns = (items.types[at].tolist(), items.start[at].tolist(), items.end[at].tolist(), values)
         for code, start, end, row in zip(*columns, strict=True):
@@ -143,16 +145,27 @@ class StagedProcess(RemembersAll):
         self.machine, self.seen, self.matches, self.ended = machine, seen, matches, bool(stored.words["ended"])
 
 
-def _plain_values(column: Column, at: Ints, strings: Strings) -> list[Any]:
+def _fields(form: StagedForm, schema: Schema) -> dict[str, Field]:
+    """The attributes that a statement reads. A column has one kind; beside events that lack it, it may not say which."""
+    found: dict[str, Field] = {}
+    for type, attrs in form.reads:
+        for attr in attrs:
+            field = schema.field(type, attr)
+            if field is not None and found.get(attr, field).kind in (Kind.NULL, field.kind):
+                found[attr] = field
+    return found
+
+
+def _plain_values(column: Column, field: Field, at: Ints, strings: Strings) -> list[Any]:
     """The values of some rows of a column; None is Null."""
     values: list[Any] = column.values[at].tolist()
-    match column.kind:
+    match field.kind:
         case Kind.TEXT:
-            return [strings.text(code) for code in values]
+            values = [strings.text(int(code)) for code in values]
         case Kind.BOOL:
             values = [bool(value) for value in values]
         case Kind.DECIMAL:
-            values = [value / 10**column.scale for value in values]
+            values = [value / 10**field.scale for value in values]
         case Kind.NULL:
             return [None] * len(values)
     if column.valid is None:

@@ -36,6 +36,7 @@ class Drawing:
     """One statement that is being drawn: its random choices and the labels that it has given."""
 
     random: Random
+    types: tuple[str, ...] = TYPES[:3]  # what its operands may be
     labels: list[str] = field(default_factory=list)
     single: list[str] = field(default_factory=list)  # labels of operands that stand for one event in Select
     counted: list[str] = field(default_factory=list)
@@ -61,7 +62,7 @@ class Drawing:
             params += ["consume"] if self.chance(25) else []
         if counted and self.chance(20):
             params.append("weight 2")
-        return f"{self.one(TYPES[:3])} as {label}" + (f"<{', '.join(params)}>" if params else "")
+        return f"{self.one(self.types)} as {label}" + (f"<{', '.join(params)}>" if params else "")
 
     def operand(self, depth: int, **how: bool) -> str:
         return self.leaf(**how) if depth == 0 or self.chance(60) else self.pattern(depth - 1, **how)
@@ -136,7 +137,8 @@ class Drawing:
         if " as K" in key:
             columns.append("K.labels as part")
         columns.append("stable-time as at")
-        return f"Select {'Group ' if group else self.one(('', 'Tuple '))}{', '.join(columns)}"
+        mapping = "Group " if group else self.one(("", "Tuple "))
+        return f"Select {mapping}{', '.join(columns)}".replace(" as s0", " as x").replace(" as c0", " as x")
 
     def text(self, name: str) -> str:
         pattern = self.whole()
@@ -146,10 +148,18 @@ class Drawing:
         return f"CreateCE {name} {self.select(init, key)} {init} Event {pattern} {where} {term} {key}"
 
 
-def drawn_statement(random: Random, name: str = "X") -> Statement:
-    """A random statement that the static checks let pass."""
+def drawn_statements(random: Random) -> list[Statement]:
+    """One statement, or two or three of which later ones may read the events of earlier ones."""
+    found = [drawn_statement(random)]
+    for name in ("Y", "Z")[: random.choice((0, 0, 1, 1, 2))]:
+        found.append(drawn_statement(random, name, ("A", *(each.name for each in found))))
+    return found
+
+
+def drawn_statement(random: Random, name: str = "X", types: tuple[str, ...] = TYPES[:3]) -> Statement:
+    """A random statement that the static checks let pass; a column x is there for statements above it."""
     while True:
-        drawing = Drawing(random)
+        drawing = Drawing(random, types)
         text = drawing.text(name)
         if len(drawing.labels) > MOST_LEAVES:
             continue
