@@ -217,7 +217,7 @@ def _plain_rows(table: pa.Table) -> Iterator[FoundRow]:
 
 
 def is_time(type: pa.DataType) -> bool:
-    return pa.types.is_timestamp(type)
+    return bool(pa.types.is_timestamp(type))
 
 
 class SparkUnderTest:

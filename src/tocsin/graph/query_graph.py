@@ -275,7 +275,7 @@ class QueryGraph:
         if self.queries.chained:
             prepare_hashing()
         for number, stage in enumerate(self.stages):
-            if stage.plan.staged is not None or not stage.sources and self.order.kind not in ("slack", "auto"):
+            if stage.plan.staged is not None or (not stage.sources and self.order.kind not in ("slack", "auto")):
                 continue
             for detector in self.detectors(number):
                 ranked = eids or bool(stage.sources) or any(branch.needs_order for branch in detector.branches)

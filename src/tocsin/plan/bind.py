@@ -281,7 +281,7 @@ def bind_all(
             if reads.keys() & broken:
                 continue
             extended = _extended(schema, derived, reads)
-            plan = bind_statement(query, extended) if isinstance(query, Statement) else bind(query, extended, functions)
+            plan = _bound(query, extended, functions)
         except QueryError as error:
             errors.append(error)
             broken |= {query.name} if query.name else set()
@@ -297,6 +297,10 @@ def bind_all(
         raise QueryError([problem for error in errors if error.text == errors[0].text for problem in error.problems],
                          errors[0].text)  # fmt: skip
     return tuple(plans)
+
+
+def _bound(query: Query | Statement, schema: Schema, functions: Mapping[str, Function] | None) -> Plan:
+    return bind_statement(query, schema) if isinstance(query, Statement) else bind(query, schema, functions)
 
 
 def read_by(query: Query | Statement) -> dict[str, Span | None]:

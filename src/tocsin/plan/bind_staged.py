@@ -179,15 +179,15 @@ class _Binder:
         if statement.where is not None:
             yield from self._compared(statement.where, None)
         for part in (part for column in statement.select for part in parts(column)):
-            if isinstance(part, AggregateOf) and part.function in ("Sum", "Avg", "Median"):
-                if any(kind in (Kind.TEXT, Kind.BOOL) for kind in self._of_collection(part.of)):
-                    yield Problem(
-                        f"{part.function} needs numbers", part.span, hint="Count, Max and Min take other kinds"
-                    )
+            is_sum = isinstance(part, AggregateOf) and part.function in ("Sum", "Avg", "Median")
+            if isinstance(part, AggregateOf) and is_sum and {Kind.TEXT, Kind.BOOL} & set(self._of_collection(part.of)):
+                hint = "Count, Max and Min take other kinds"
+                yield Problem(f"{part.function} needs numbers", part.span, hint=hint)
             if isinstance(part, Arithmetic) and {self.kind(part.left), self.kind(part.right)} & {Kind.TEXT, Kind.BOOL}:
                 yield Problem("only numbers and times can be computed with", part.span)
         for key in (*statement.gkeys, *statement.lkeys):
             yield from self._key_kinds(key)
+        yield from self._one_kind_each()
 
     def _compared(self, condition: StagedExpr, role: Role | None) -> Iterator[Problem]:
         for part in parts(condition):
@@ -213,12 +213,28 @@ class _Binder:
             for role in self.places.roles:
                 if entry.name in (None, role.label, role.type):
                     kind = self._kind_of(str(role.type), entry.attr)
-                    found.setdefault(Kind.FLOAT if kind in (Kind.INT, Kind.TIME) else kind, f"{role.called}.{entry.attr}")
+                    found.setdefault(
+                        Kind.FLOAT if kind in (Kind.INT, Kind.TIME) else kind, f"{role.called}.{entry.attr}"
+                    )
         found.pop(Kind.NULL, None)
         if len(found) > 1:
             (one, first), (other, second) = list(found.items())[:2]
             detail = f"{first} is {one}, {second} is {other}"
             yield Problem("the attributes of a key are of different kinds", key.span, detail, "such values never meet")  # type: ignore[attr-defined]
+
+    def _one_kind_each(self) -> Iterator[Problem]:
+        """An attribute has one kind in all that a statement reads: its values stand in one column."""
+        found: dict[str, tuple[Kind, int, str]] = {}
+        for type in sorted(self.places.types):
+            for attr in sorted(self.read(type)):
+                field = self.schema.field(type, attr)
+                if field is None or field.kind is Kind.NULL:
+                    continue
+                kind, scale, other = found.setdefault(attr, (field.kind, field.scale, type))
+                if (kind, scale) != (field.kind, field.scale):
+                    message = f"{attr} is {field.kind} in {type} and {kind} in {other}"
+                    hint = f"give it another name where it is selected: ... as {type.lower()}_{attr}"
+                    yield Problem(message, self.statement.span, "the statement reads both", hint)
 
     # --- lengths, columns ---
 

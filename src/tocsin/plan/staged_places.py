@@ -107,7 +107,7 @@ class StatementPlaces:
     @property
     def roles(self) -> list[Role]:
         """All that events can be for the statement; Start and durations are no roles."""
-        outside = [*self.statement.inits, *self.statement.terms]
+        outside: list[Role] = [*self.statement.inits, *self.statement.terms]
         leaves = [place.node for place in self.leaves if isinstance(place.node, LeafOperand)]
         return [*leaves, *(each for each in outside if each.type is not None)]
 

@@ -73,7 +73,7 @@ def _look_at_statement(
                 values = [value for each in node.ranges for value in (*each.values, *(each.between or ()))]
                 for entry in node.entries:
                     _mentioned((entry.attr,), kinds)
-                    kinds.update({entry.attr: kind for value in values if (kind := _kind(value.value)) is not None})
+                    kinds.update((entry.attr, kind) for value in values if (kind := _kind(value.value)) is not None)
             case IfNull() if (kind := _kind(node.instead.value)) is not None:
                 kinds[node.of.attr] = kind
     for node in (node for node in _of_events(statement, names) if isinstance(node, Compared)):
@@ -86,16 +86,19 @@ def _look_at_statement(
 
 def _of_events(statement: Statement, names: Collection[str | None]) -> Iterator[object]:
     """The parts of a statement that do not speak of matches of other queries."""
-    places = StatementPlaces(statement)
-    matches = {role.called for role in places.roles if role.type in names}
-    inner = {id(part) for role in places.roles if role.type in names for each in role.conditions for part in parts(each)}
+    above = [role for role in StatementPlaces(statement).roles if role.type in names]
+    called = {role.called for role in above}
+    inner = {id(part) for role in above for each in role.conditions for part in parts(each)}
     for node in parts(statement):
-        mentioned = {part.name for part in parts(node) if isinstance(part, AttrOf)} if isinstance(node, Compared) else set()
-        if isinstance(node, AttrOf):
-            mentioned = {node.name}
-        if isinstance(node, PartitionKey):
-            mentioned = {entry.name for entry in node.entries}
-        if id(node) not in inner and not mentioned & matches:
+        mentioned: set[str | None] = set()
+        match node:
+            case Compared():
+                mentioned = {part.name for part in parts(node) if isinstance(part, AttrOf)}
+            case AttrOf():
+                mentioned = {node.name}
+            case PartitionKey():
+                mentioned = {entry.name for entry in node.entries}
+        if id(node) not in inner and not mentioned & called:
             yield node
 
 

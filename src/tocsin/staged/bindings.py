@@ -1,4 +1,4 @@
-"""What a run of detection works on, and expressions over its binding: attributes, times of operands, members of `all`."""
+"""What a run of detection works on, and what names mean there: attributes, times of operands, members of `all`."""
 
 from __future__ import annotations
 

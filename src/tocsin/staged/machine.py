@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 
 from tocsin.errors import Problem, QueryError
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.lang.staged_syntax import AggregateOf, Initiator, OperatorCall, Statement, Terminator, parts
+from tocsin.lang.staged_syntax import (
+    AggregateOf,
+    AttrOf,
+    EventsOf,
+    Initiator,
+    OperatorCall,
+    Statement,
+    Terminator,
+    parts,
+)
 from tocsin.lang.syntax import UNITS
 from tocsin.lang.time_patterns import next_time
 from tocsin.order.rollback import Alarms
@@ -45,7 +54,7 @@ class Found(NamedTuple):
 
 
 class RoleOf(NamedTuple):
-    """What an event can be for the statement: `what` is leaf, init or term; `number` its spot, or place in the clause."""
+    """What an event can be: `what` is leaf, init or term; `number` its spot, or its place in the clause."""
 
     what: str
     number: int
@@ -129,9 +138,8 @@ class Machine:
             raise QueryError(
                 [Problem("a comparison with initiators needs an aggregate", node.span)], self.statement.text
             )
-        asked = [
-            (str(part.name), getattr(part, "attr", None)) for part in parts(node.of) if getattr(part, "name", None)
-        ]
+        named = [part for part in parts(node.of) if isinstance(part, AttrOf | EventsOf) and part.name is not None]
+        asked = [(str(part.name), part.attr if isinstance(part, AttrOf) else None) for part in named]
         names = [init.called if init.type is not None else None for init in self._inits]
 
         def value(frame: tuple[Context, Sequence[StagedEvent]]) -> Any:
@@ -252,7 +260,8 @@ class Machine:
         closed: list[tuple[Context, int, list[StagedEvent]]] = []
         still_open = list(part.contexts)
         for at, term in enumerate(self.statement.terms):
-            last, acting = self._lasts[at], []
+            last = self._lasts[at]
+            acting: list[StagedEvent] = []
             if last is not None:
                 chosen = [each for each in still_open if now >= each.opened + last]
             elif ("term", at) in mine:
@@ -364,7 +373,7 @@ class Machine:
             each.expire(now)
             lists[number] = each
         return Run(
-            now, context.opened, final, lists, fires, lambda type: self.sst(type, now), [None] * self.matcher.size
+            now, context.opened, final, lists, fires, lambda each: self.sst(each, now), [None] * self.matcher.size
         )
 
     def _detected(self, context: Context, run: Run, key: Key, local: Key) -> list[Row]:

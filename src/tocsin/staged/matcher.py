@@ -33,6 +33,21 @@ def completed() -> bool:
     return True
 
 
+def keeping(run: Run, found: list[Binding]) -> Rest:
+    """Keep each complete binding."""
+
+    def keep() -> bool:
+        found.append(tuple(run.bound))
+        return True
+
+    return keep
+
+
+def asking(asked: Value) -> Test:
+    """Whether a condition is TRUE, or says nothing because all of it is about absent operands."""
+    return lambda run: asked(run) in (True, ABSENT)
+
+
 class Matcher:
     """The matches of a statement over the lists of a context.
 
@@ -56,7 +71,7 @@ class Matcher:
     def matches(self, run: Run) -> list[Binding]:
         """All matches, in the order in which they are found."""
         if self._possible(run) and self._run_holds(run):
-            self._solve(run, lambda: run.found.append(tuple(run.bound)) is None, False)
+            self._solve(run, keeping(run, run.found), False)
         return run.found
 
     # --- conditions ---
@@ -70,10 +85,8 @@ class Matcher:
         """Whether the conjuncts that are asked at some spots hold, for every member of an `all`."""
         tests: list[Test] = []
         for conjunct in (each for home in homes for each in self._homes.get(home, ())):
-            asked = truth_of(conjunct, self.names.look_up)
-            tests.append(
-                self._of_every(lambda run, asked=asked: asked(run) in (True, ABSENT), self._mentioned(conjunct))
-            )
+            test = asking(truth_of(conjunct, self.names.look_up))
+            tests.append(self._of_every(test, self._mentioned(conjunct)))
         return _all_of(tests)
 
     def _of_every(self, test: Test, spots: Iterable[Spot]) -> Test:
@@ -162,7 +175,7 @@ class Matcher:
         return candidates
 
     def _equality(self, spot: Spot) -> tuple[str, Value, Test] | None:
-        """An equality with an operand before: the attribute of the leaf, the value that it must have, when it counts."""
+        """An equality with an operand before: the attribute, the value that it must have, and when that is known."""
         for conjunct in self._homes.get(spot.number, ()):
             if not isinstance(conjunct, Compared) or conjunct.op != "=":
                 continue
@@ -318,7 +331,7 @@ class Matcher:
 
         def counter(run: Run) -> tuple[Any, Callable[[Run], None]]:
             found: list[Binding] = []
-            solver(run, lambda: found.append(tuple(run.bound)) is None, False)
+            solver(run, keeping(run, found), False)
             count = sum(
                 _product(len(all_.events) for each in every if isinstance(all_ := one[each], EveryOne)) for one in found
             )

@@ -107,7 +107,7 @@ class OperandList:
             self._ends[event.end] = self._ends.get(event.end, 0) + 1
         for attr, runs in self._by_value.items():
             value = event.values.get(attr)
-            if value is not None and value == value:  # noqa: PLR0124  # NaN is found by nobody
+            if value is not None and value == value:  # NaN is found by nobody
                 run = runs.get(value)
                 if run is None:
                     run = runs[value] = EventRun()
@@ -128,7 +128,7 @@ class OperandList:
                 del self._ends[event.end]
         for attr, runs in self._by_value.items():
             value = event.values.get(attr)
-            if value is not None and value == value:  # noqa: PLR0124
+            if value is not None and value == value:
                 run = runs[value]
                 run.remove(event)
                 if not run.count:

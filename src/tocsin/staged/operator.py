@@ -90,7 +90,9 @@ class StagedProcess(RemembersAll):
         self.seen += len(at)
         types, strings = self._setting.reader.types, self._setting.reader.strings
         names = [name for name in items.columns if name in self._fields]
-        rows = zip(*(_plain_values(items.columns[name], self._fields[name], at, strings) for name in names), strict=True)
+        rows = zip(
+            *(_plain_values(items.columns[name], self._fields[name], at, strings) for name in names), strict=True
+        )
         values: Iterable[tuple[Any, ...]] = rows if names else ((),) * len(at)
         columns = (items.types[at].tolist(), items.start[at].tolist(), items.end[at].tolist(), values)
         for code, start, end, row in zip(*columns, strict=True):
@@ -146,7 +148,7 @@ class StagedProcess(RemembersAll):
 
 
 def _fields(form: StagedForm, schema: Schema) -> dict[str, Field]:
-    """The attributes that a statement reads. A column has one kind; beside events that lack it, it may not say which."""
+    """The attributes that a statement reads: a column beside events that lack it may not say its kind."""
     found: dict[str, Field] = {}
     for type, attrs in form.reads:
         for attr in attrs:

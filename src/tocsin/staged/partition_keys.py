@@ -40,7 +40,7 @@ def _part(key: PartitionKey, attr: str | None) -> Callable[[Mapping[str, Any]], 
         return lambda _: None
     ranges = key.ranges
     if not ranges:
-        return lambda values: None if (value := values.get(attr)) is None or value != value else (value, value)  # noqa: PLR0124
+        return lambda values: None if (value := values.get(attr)) is None or value != value else (value, value)
     listed = [each for each in ranges if not each.is_rest]
 
     def ranged(values: Mapping[str, Any]) -> tuple[Any, Any] | None:
@@ -59,5 +59,5 @@ def _part(key: PartitionKey, attr: str | None) -> Callable[[Mapping[str, Any]], 
 def _in(each: KeyRange, value: Any) -> bool:
     if each.between is not None:
         low, high = (literal.value for literal in each.between)
-        return bool(low <= value <= high)  # type: ignore[operator]
+        return bool(low <= value <= high)
     return value in [literal.value for literal in each.values]

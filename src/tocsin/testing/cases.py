@@ -329,7 +329,8 @@ def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: M
     if is_staged(queries):
         return [FoundMatch((), row=row) for row in defined_rows(queries, admitted(items, options), unit_of(options))]
     events = events_of(admitted(items, options))
-    answers = list(zip(queries, matches_of_all(queries, events, unit=unit_of(options)).values(), strict=True))
+    plain = [each for each in queries if isinstance(each, Query)]
+    answers = list(zip(plain, matches_of_all(plain, events, unit=unit_of(options)).values(), strict=True))
     for query, found in answers[:-1]:
         events += [composite(query.name, match) for match in found if query.name is not None]
     by_eid = {event.eid: event for event in reversed(events)}

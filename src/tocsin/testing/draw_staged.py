@@ -19,16 +19,21 @@ QUANTIFIERS = ("all", "new max 1", "old max 1", "old max 2", "new +", "old +", "
                "new max 1 staged", "old max 1 staged", "strict old max 1 staged")  # fmt: skip
 WINDOWS = ("rows 1", "rows 2", "stages 1", "stages 2", "range 3", "range 6")
 MODES = ("", "", "", "<deferred>", "<delayed>", "<immediate>")
-KEYS = ("", "", "", "GKey *.k", "GKey *.k as K", "LKey *.k", "GKey *.k LKey *.x", "GKey *.k as K (In 0 as zero, Rest as rest)",
-        "LKey *.k as K (In {0, 2}, 1..1 as one)")  # fmt: skip
-INITS = ("", "", "", "Init I", "Init I<add>", "Init Start, I<add>", 'Init I<"x > 0", add>', "Init I as i, C as j<add>")
-TERMS = ("", "", "Term T", "Term T<new>", "Term T<old>", "Term T<each-matching>", "Term T<discard>", "Term 5", "Term T, 7",
-         "Term 4, T<new>", 'Term T<"x > 0">')  # fmt: skip
+KEYS = (
+    "", "", "", "GKey *.k", "GKey *.k as K", "LKey *.k", "GKey *.k LKey *.x",
+    "GKey *.k as K (In 0 as zero, Rest as rest)", "LKey *.k as K (In {0, 2}, 1..1 as one)",
+)  # fmt: skip
+INITS = (
+    "", "", "", "Init I", "Init I<add>", "Init Start, I<add>", 'Init I<"x > 0", add>', "Init I as i, C as j<add>",
+)  # fmt: skip
+TERMS = (
+    "", "", "Term T", "Term T<new>", "Term T<old>", "Term T<each-matching>", "Term T<discard>", "Term 5", "Term T, 7",
+    "Term 4, T<new>", 'Term T<"x > 0">',
+)  # fmt: skip
 CROSS = (
-    "Term T as t<Max(i.x) = Max(t.x)>",
-    "Term T as t<new, Max(i.x) = Max(t.x)>",
+    "Term T as t<Max(i.x) = Max(t.x)>", "Term T as t<new, Max(i.x) = Max(t.x)>",
     "Term T as t<each-matching, Min(i.x) < Count(t)>",
-)
+)  # fmt: skip
 
 
 @dataclass
@@ -107,7 +112,8 @@ class Drawing:
         one, other = self.one(self.labels), self.one(self.labels)
         return str(self.one((
             f"{one}.x = {other}.x", f"{one}.x = {other}.x", f"{one}.x != {other}.k", f"{one}.x < {other}.x",
-            f"end-ts({one}) < start-ts({other})", f"end-ts({one}) = stable-time", f"start-ts({one}) >= {self.one((2, 5))}",
+            f"end-ts({one}) < start-ts({other})", f"end-ts({one}) = stable-time",
+            f"start-ts({one}) >= {self.one((2, 5))}",
             f"{one}.x > {self.one((0, 1))}", f"Is-Null({one}.y, 0) = {other}.x",
         )))  # fmt: skip
 
@@ -123,12 +129,7 @@ class Drawing:
         columns: list[str] = []
         group = self.chance(35)
         for at, label in enumerate(self.single[:3]):
-            if group:
-                columns.append(self.one((f"Sum(Bag({label}.x)) as s{at}", f"Count(Set {label}) as s{at}", f"Max({label}.x) as s{at}",
-                                         f"Avg({label}.x Union {self.one(self.single)}.k) as s{at}")))  # fmt: skip
-            else:
-                columns.append(self.one((f"{label}.x as c{at}", f"end-ts({label}) as c{at}", f"{label}.x + {label}.k as c{at}",
-                                         f"Is-Null({label}.y, 7) as c{at}")))  # fmt: skip
+            columns.append(self.grouped(label, at) if group else self.plain_column(label, at))
         for at, label in enumerate(self.counted[:2]):
             inner = self.one((f"Count({label})", f"Sum({label}.x)", f"Max({label}.k)"))
             columns.append(f"Max(Bag({inner})) as n{at}" if group else f"{inner} as n{at}")
@@ -139,6 +140,14 @@ class Drawing:
         columns.append("stable-time as at")
         mapping = "Group " if group else self.one(("", "Tuple "))
         return f"Select {mapping}{', '.join(columns)}".replace(" as s0", " as x").replace(" as c0", " as x")
+
+    def grouped(self, label: str, at: int) -> str:
+        union = f"Avg({label}.x Union {self.one(self.single)}.k)"
+        return f"{self.one((f'Sum(Bag({label}.x))', f'Count(Set {label})', f'Max({label}.x)', union))} as s{at}"
+
+    def plain_column(self, label: str, at: int) -> str:
+        time = f"end-ts({label})" if at else f"{label}.k"  # the first has the kind of an attribute
+        return f"{self.one((f'{label}.x', time, f'{label}.x + {label}.k', f'Is-Null({label}.y, 7)'))} as c{at}"
 
     def text(self, name: str) -> str:
         pattern = self.whole()

@@ -1,4 +1,4 @@
-"""Cases of staged statements: what is expected are rows, `end: values` or `[start,end]: values`, in the order of Select.
+"""Cases of staged statements: what is expected are rows, `end: values` or `[start,end]: values`, as Select orders them.
 
     query
     CreateCE Pair Select A.x, B.x as y Event And(A, B)
