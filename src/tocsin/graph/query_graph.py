@@ -23,11 +23,11 @@ from tocsin.encode.row_pieces import RowPieces
 from tocsin.encode.stored import RowReader
 from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.encode.whole import UsableRows, encode_whole
-from tocsin.engine.changes import ChangeBatch, Changes, no_changes
+from tocsin.engine.changes import QUIET, ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
 from tocsin.errors import StateError
-from tocsin.events import ANY
+from tocsin.events import ANY, BEGINNING
 from tocsin.functions import Function, registered
 from tocsin.graph.carry_over import CarryOver, waiting_in
 from tocsin.graph.composites import Composites, check_kinds
@@ -35,7 +35,7 @@ from tocsin.graph.copies import Copies
 from tocsin.graph.stages import Stage, Stages
 from tocsin.graph.tap import Tap
 from tocsin.graph.texts import TextMemory
-from tocsin.items import NO_SOURCE, Ints, ItemKind, Items, Strings, control
+from tocsin.items import NO_SOURCE, Ints, ItemKind, Items, Strings, control, guarantee
 from tocsin.order.auto import Auto
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.lateness import Lateness
@@ -84,6 +84,8 @@ class QueryGraph:
         self.strings = Strings() if strings is None else strings
         self.functions = registered() if functions is None else functions
         self.seen = self.relevant = self.keyless = 0
+        self.last = BEGINNING  # where the last event ends
+        self._timed = any(plan.staged is not None for plan in self.plans)  # statements have timers
         self._taps: dict[int, Tap] = {}
         self.autos: list[Auto] = []  # strategies that choose by themselves
         self.remembering: list[Remembering] = []  # operators that know more than the events tell
@@ -197,7 +199,7 @@ class QueryGraph:
         )  # fmt: skip
         inner: Operator = self.copies
         if order.kind == "slack":
-            inner = Sort(inner, order, reader, tells=self.waits or operator.chained)
+            inner = Sort(inner, order, reader, tells=self.waits or operator.chained or self._timed)
         guarantees = Guarantees(tuple(type for type in self.types if type not in composite), set(sources))
         slack = 0 if order.kind == "in-order" else None if order.kind == "slack" else order.late
         return Lateness(
@@ -245,6 +247,8 @@ class QueryGraph:
         """Feed all queries. Items that do not fit together are refused, and nothing has changed."""
         if items.single:
             self.seen += 1
+            if self._timed:
+                self.last = max(self.last, int(items.end[0]))
             if items.is_known:  # type: ignore[attr-defined]  # `single` says that it is a LentRow
                 self.relevant += 1
                 if self._keys is not None and (items.nulls or self._real_keys):  # type: ignore[attr-defined]
@@ -253,16 +257,25 @@ class QueryGraph:
             items.check()
             if items.has_rows:
                 self._see(items)
+        before = self._last_timers(items) if self._timed else QUIET
         changes = self.intake.push(items)
+        if before.batches:
+            changes = Changes([*before.batches, *changes.batches], changes.frontier, changes.late)
         if self.strings.added > self._texts.enough:
             self._texts.forget(self)
         return changes
+
+    def _last_timers(self, items: Items) -> Changes:
+        """Before the end: time has come as far as the last event, and the timers of statements fire until then."""
+        ends = not items.single and items.kinds is not None and ItemKind.END in items.kinds
+        return self.intake.push(guarantee(self.last)) if ends and self.last > BEGINNING else QUIET
 
     def _see(self, items: Items) -> None:
         if not self.seen:
             self._compile_ahead(eids=items.eid_high is not None)
         rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
         self.seen += len(items.types[rows])
+        self.last = max(self.last, int(items.end[rows].max(initial=BEGINNING)))
         self.relevant += int(np.count_nonzero(items.types[rows] >= 0))
         if self._keys is not None:
             self.keyless += self._keys.count(items)
@@ -354,6 +367,7 @@ class QueryGraph:
 
     def snapshot(self, since: int = 0) -> list[Part]:
         words = {"order": self._described, "seen": self.seen, "relevant": self.relevant, "keyless": self.keyless}
+        words["last"] = self.last
         words["copies"] = True  # a state of 0.2 does not say which events may still come again
         return [Part("graph", 0, encode("graph", words)), *nested("intake", self.intake.snapshot(since))]
 
@@ -393,6 +407,7 @@ class QueryGraph:
         self.intake.restore(within("intake", parts))
         self.seen, self.relevant = as_number(words["seen"]), as_number(words["relevant"])
         self.keyless = as_number(words.get("keyless", 0))
+        self.last = as_number(words.get("last", BEGINNING))
 
 
 def filter_of(plan: Plan) -> Plan:

@@ -86,7 +86,7 @@ class Stages:
         self.chained = any(stage.sources for stage in self.stages)
         self._alone = self.stages[0].operator if len(self.stages) == 1 else None
         self.names = AutoEids()
-        self.clock = self.last = BEGINNING  # where time stands, and the last event
+        self.clock = BEGINNING
         self.known: dict[str, int] = {}  # what is guaranteed of events, by type
         self.carry_over: CarryOver | None = None  # what `restore` takes over where queries were changed
 
@@ -183,8 +183,6 @@ class Stages:
         for items in stage.release(frontier):
             said.add(stage.push(items))
         if ended:
-            if stage.plan.staged is not None and self.last > BEGINNING:
-                said.add(stage.push(guarantee(self.last)))
             said.add(stage.push(end()))
         elif frontier > BEGINNING:
             said.add(stage.push(guarantee(frontier)))
@@ -196,8 +194,6 @@ class Stages:
         said = Changes()
         if held:
             said.add(stage.push(join(held)))
-        if ended and stage.plan.staged is not None and self.last > BEGINNING:
-            said.add(stage.push(guarantee(self.last)))
         if ended:
             said.add(stage.push(end()))
             return said
@@ -219,8 +215,7 @@ class Stages:
         if not self.chained:
             return
         if are_rows:
-            self.last = max(self.last, int(items.end.max(initial=BEGINNING)))
-            self.clock = max(self.clock, self.last)
+            self.clock = max(self.clock, int(items.end.max(initial=BEGINNING)))
             return
         assert items.kinds is not None
         types = self.stages[0].reader.types
@@ -234,12 +229,7 @@ class Stages:
     # --- state ---
 
     def snapshot(self, since: int = 0) -> list[Part]:
-        words = {
-            "clock": self.clock,
-            "last": self.last,
-            "known": self.known,
-            "queries": [stage.plan.identity for stage in self.stages],
-        }
+        words = {"clock": self.clock, "known": self.known, "queries": [stage.plan.identity for stage in self.stages]}
         parts = [Part("stages", 0, encode("stages", words, arrays=self.names.saved()))]
         for number, stage in enumerate(self.stages):
             own = {"frontier": stage.frontier, "told": stage.told, "passed": stage.passed}
@@ -268,7 +258,6 @@ class Stages:
                     stage.tap.frontier = as_number(words.get("passed", stage.frontier))
             stage.held, stage.told = held[number], as_numbers_by_name(words["told"])
         self.clock, self.known = as_number(stored.words["clock"]), as_numbers_by_name(stored.words["known"])
-        self.last = as_number(stored.words.get("last", BEGINNING))
         self.names.restore(stored.arrays)
         self._hand_on([] if before is None else before.owed)
 

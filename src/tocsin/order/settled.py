@@ -29,16 +29,12 @@ class Settled(RemembersAll):
     Events without eids get computed ones. An event that comes twice counts once, and one that is withdrawn before it is
     settled never was. `inner` is also told how far events are complete, and of the end.
 
-    key      attributes of the query's key: events of different keys are different events, whatever their eids
-    clocked  before the end, `inner` is told how far time has come by the last event, whether it was read or not
+    key  attributes of the query's key: events of different keys are different events, whatever their eids
     """
 
-    def __init__(
-        self, inner: Operator, time: StreamTime, reader: RowReader, key: tuple[str, ...] = (), *, clocked: bool = False
-    ) -> None:
+    def __init__(self, inner: Operator, time: StreamTime, reader: RowReader, key: tuple[str, ...] = ()) -> None:
         self.inner: tuple[Operator, ...] = (inner,)
         self._next, self.time, self._reader, self._key = inner, time, reader, key
-        self._clocked, self.last = clocked, BEGINNING
         self.held: list[Items] = []
         self.names = AutoEids()
         self.passed = BEGINNING  # every event that ends at or before this has been passed on
@@ -70,8 +66,7 @@ class Settled(RemembersAll):
     def _hold(self, items: Items) -> list[int]:
         """Keep the events that somebody reads; where those are that come after others like them were passed on."""
         if len(items):
-            self.last = max(self.last, int(items.end.max()))
-            self.time.clock = max(self.time.clock, self.last)
+            self.time.clock = max(self.time.clock, int(items.end.max()))
         late = items.end <= self.passed
         wanted = take(items, (items.types >= 0) & ~late)
         if len(wanted):
@@ -91,8 +86,6 @@ class Settled(RemembersAll):
         self.held = [rest for rest in (take(items, items.end > until) for items in self.held) if len(rest)]
         if whole := [items for items in ripe if len(items)]:
             said.add(self._next.push(_canonical(join(whole), self._key)))
-        if time.ended and self._clocked and self.last > BEGINNING:
-            said.add(self._next.push(guarantee(self.last)))
         said.add(self._next.push(end() if time.ended else guarantee(until)))
         self.passed, self.frontier = until, said.frontier
         self.names.forget(until)
@@ -102,7 +95,6 @@ class Settled(RemembersAll):
 
     def snapshot(self, since: int = 0) -> list[Part]:
         words = {"passed": self.passed, "frontier": self.frontier, "clock": self.time.clock, "ended": self.time.ended}
-        words["last"] = self.last
         rows = {str(at): stored_rows(items) for at, items in enumerate(self.held)}
         own = encode("settled", words | {"guarantees": self.time.guarantees}, rows, self.names.saved())
         return [Part("settled", 0, own), *nested("inner", self._next.snapshot(since))]
@@ -115,7 +107,6 @@ class Settled(RemembersAll):
         self.held, self.passed, self.frontier = held, as_number(words["passed"]), as_number(words["frontier"])
         self.time.clock, self.time.ended = as_number(words["clock"]), bool(words["ended"])
         self.time.guarantees = as_numbers_by_name(words["guarantees"])
-        self.last = as_number(words.get("last", BEGINNING))
         self.names.restore(stored.arrays)
 
 

@@ -321,7 +321,8 @@ def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads:
     """The schema with the matches of earlier queries; they are intervals, and beside them every eid is a text."""
     if not derived:
         return schema
-    schema = replace(schema, types={**schema.types, **derived}, matches=schema.matches | derived.keys())
+    mine = {name: fields for name, fields in derived.items() if name in reads}  # others may have x of another kind
+    schema = replace(schema, types={**schema.types, **mine}, matches=schema.matches | derived.keys())
     return replace(schema, intervals=True, eid=Kind.TEXT) if derived.keys() & set(reads) else schema
 
 

@@ -29,7 +29,7 @@ from tocsin.staged.machine import Found, Machine
 
 def staged_operator(setting: Setting) -> Settled:
     """The operator of a staged statement, behind one that gives it events in canonical order."""
-    return Settled(StagedProcess(setting), setting.time, setting.reader, clocked=True)
+    return Settled(StagedProcess(setting), setting.time, setting.reader)
 
 
 def refuse_corrections(plan: Plan, corrects: bool) -> None:
@@ -78,8 +78,6 @@ class StagedProcess(RemembersAll):
 
     def _stages(self, items: Items) -> Iterator[tuple[int, list[Found]]]:
         machine = self.machine
-        if len(items) and machine.created is None:
-            machine.create(int(items.end[0]))
         for end, several in groupby(self._events(items), key=lambda event: event.end):
             yield from machine.advance(end - 1)
             yield end, machine.stage(end, list(several))

@@ -22,7 +22,6 @@ from tocsin.errors import InputError
 from tocsin.events import Event
 from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import Query
-from tocsin.plan.bind import read_by
 from tocsin.testing.notation import Item, Promise, events_of, value_of_word
 from tocsin.testing.oracle import composite, matches_of_all
 from tocsin.testing.staged_oracle import Advance, staged_events
@@ -45,12 +44,10 @@ def defined_rows(queries: Sequence[Query | Statement], items: Sequence[Item], un
     """What the definitions of both kinds say of the last query; each reads the events of those above it."""
     known = sorted(events_of(items), key=Event.order)
     advances = [Advance(item.time) for item in items if isinstance(item, Promise) and item.type is None]
-    reads = {type for each in queries for type in read_by(each)}
-    created = min((event.end for event in known if event.type in reads), default=None)
     found: list[Event] = []
     for number, each in enumerate(queries):
         if isinstance(each, Statement):
-            found = staged_events([each], in_time([*known, *advances]), created=created, unit=unit)
+            found = staged_events([each], in_time([*known, *advances]), unit=unit)
         else:
             (matches,) = matches_of_all((each,), known, unit=unit).values()
             found = [composite(each.name or f"query {number + 1}", match) for match in matches]
