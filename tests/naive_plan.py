@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise, product
 from typing import Any
@@ -29,8 +29,8 @@ from tocsin.plan.block import (
     WindowHigh,
     WindowLow,
 )
-from tocsin.plan.expr import Agg, Bound, Col, Reach, Ref, Time, bare_leaves, walk
-from tocsin.schema import TYPE
+from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User, bare_leaves, walk
+from tocsin.schema import TYPE, Kind
 
 Held = dict[int, Any]  # leaf -> (var, event), or a list of events for a repetition
 
@@ -38,11 +38,10 @@ Held = dict[int, Any]  # leaf -> (var, event), or a list of events for a repetit
 @dataclass
 class _Row:
     held: Held
-    before: Event | None = None  # of two members that follow on each other, the first
+    before: Event | None = None  # the member before the one that is asked
 
     def column(self, col: Col) -> Any:
-        var, event = self.held[col.leaf]
-        event = self.before if col.previous else event
+        var, event = (col.var, self.before) if col.previous else self.held[col.leaf]
         known = event.type if col.attr == TYPE else event.attrs.get(col.attr)
         value = known if var == col.var else None
         return int(value.scaleb(col.scale)) if isinstance(value, Decimal) else value
@@ -73,16 +72,21 @@ def _true(expr: Bound, held: Held) -> bool:
 def _value(expr: Bound, held: Held) -> Any:
     if any(isinstance(node, Reach) for node in walk(expr)):
         return _spans(expr, held)
-    if isinstance(expr, Agg) and expr.function == "steps":
-        return all(
-            evaluate(expr.arg, _Row({**held, expr.leaf: (_var_of(expr), event)}, before), {}) is True
-            for before, event in pairwise(held[expr.leaf])
-        )
-    return evaluate(expr, _Row(held), {})
+    return evaluate(_with_steps(expr, held), _Row(held), {})
 
 
-def _var_of(agg: Agg) -> str:
-    return next((n.var for n in walk(agg.arg) if isinstance(n, Col | Ref) and n.leaf == agg.leaf), "")
+def _with_steps(expr: Bound, held: Held) -> Bound:
+    """The expression, in which every condition on a member and the one before it is decided."""
+    match expr:
+        case Agg("steps", leaf, arg):
+            assert arg is not None
+            var = next(node.var for node in walk(arg) if isinstance(node, Col | Ref) and node.leaf == leaf)
+            pairs = pairwise(held[leaf])
+            rows = (_Row({**held, leaf: (var, event)}, before) for before, event in pairs)
+            return Lit(all(evaluate(arg, row, {}) is True for row in rows), Kind.BOOL)
+        case Op(_, args) | User(_, args):
+            return replace(expr, args=tuple(_with_steps(arg, held) for arg in args))
+    return expr
 
 
 def _spans(expr: Any, held: Held) -> Any:
@@ -192,45 +196,49 @@ class Naive:
                     if any(event is head for event in ends_itself):
                         return False
                     high = min([high, *(event.start - 1 for event in ending)])
-            outer = [at for at in (taking.head, taking.last) if at is not None]
-            taken = [own[fixed.id][1] for fixed in block.fixed if fixed.id not in outer]
+            takings = [each.taking for each in block.repeated if each.taking is not None]
+            sought = {taking.head, *(each.last for each in takings if each.last != each.head)}
+            taken = [own[fixed.id][1] for fixed in block.fixed if fixed.id not in sought]  # by other variables
             tests = [p for p in block.predicates if id in bare_leaves(p)]
             members = []
             for var, event in self.candidates(leaf):
                 mine = {**held, id: (var, event)}
                 inside = event is head or (low <= event.start and event.end <= high)
-                inside = inside and not any(event is e for e in taken)
-                if inside and all(_true(p, mine) for p in tests) and self.same_key(mine, [id], held):
+                free = not any(event is e for e in taken)
+                if inside and free and all(_true(p, mine) for p in tests) and self.same_key(mine, [id], held):
                     members.append(event)
-            members = self.cut(block, leaf, taking, sorted(members, key=Event.order), head, low, held)
-            if last is not None:
-                at = next((number for number, event in enumerate(members) if event is last), None)
-                if at is None:
-                    return False
-                members = members[: at + 1]
+            members.sort(key=Event.order)
+            if leaf.taking is not None:
+                breaks = [part for part in block.forbidden if part.breaks == id]
+                members = self.cut(leaf, members, head, last, low, breaks, held)
             if len(members) < leaf.repeat.least or (leaf.repeat.most is not None and len(members) > leaf.repeat.most):
                 return False
             held[id] = own[id] = members
         return True
 
     def cut(
-        self, block: Block, leaf: Leaf, taking: Taking, members: list[Event], head: Event | None, low: int, held: Held
-    ) -> list[Event]:
-        """What a mark leaves of the qualifying events."""
-        assert leaf.repeat is not None
-        if head is not None and not (members and members[0] is head):
+        self, leaf: Leaf, qualifying: list[Event], head: Event | None, last: Event | None, low: int,
+        breaks: list[Forbidden], held: Held,
+    ) -> list[Event]:  # fmt: skip
+        """The members that a mark makes of the qualifying events; none if the first or the last is another."""
+        assert leaf.taking is not None and leaf.repeat is not None
+        if head is not None and qualifying[:1] != [head]:
             return []
-        for part in block.forbidden:
-            for at, event in enumerate(members) if part.breaks == leaf.id else ():
-                if at == 0 and head is not None:
-                    continue
-                since = low if at == 0 else max(low, max(before.end for before in members[:at]) + 1)
-                if next(self.single(part, held, (since, event.start - 1)), None) is not None:
-                    members = members[:at]
-                    break
-        if leaf.repeat.most is not None and taking.cut == "last":
-            return members[-leaf.repeat.most :]
-        return members if leaf.repeat.most is None or taking.cut is None else members[: leaf.repeat.most]
+        if leaf.taking.cut == "last" and leaf.repeat.most is not None:
+            qualifying = qualifying[-leaf.repeat.most :]
+        members: list[Event] = []
+        for event in qualifying:
+            gap = max([e.end for e in members] or [low - 1]) + 1, event.start - 1
+            mine = {**held, leaf.id: (leaf.alts[0].var, event)}
+            if (members or head is None) and any(self.lies_in(part, mine, gap) for part in breaks):
+                break
+            members.append(event)
+            if event is last or (leaf.taking.cut == "first" and len(members) == leaf.repeat.most):
+                break
+        return members if last is None or last in members else []
+
+    def lies_in(self, part: Forbidden, held: Held, gap: tuple[int, int]) -> bool:
+        return next(self.block(part.block, held, gap), None) is not None
 
     def single(self, part: Forbidden, held: Held, gap: tuple[int, int]) -> Iterator[Event]:
         """The events of a block of one leaf in a gap."""
@@ -243,16 +251,10 @@ class Naive:
     def end(self, end: End, held: Held, events: list[Event], around: tuple[int, int] | None, side: int) -> int:
         window = self.plan.within
         match end:
-            case After(ids, by):
-                return max(e.end for e in _events({leaf: held[leaf] for leaf in ids})) + by
-            case Lasting(ids, by, _):
+            case After(ids, by) | Lasting(ids, by):
                 return max(e.end for e in _events({leaf: held[leaf] for leaf in ids})) + by
             case Leading(ids, by):
                 return min(e.start for e in _events({leaf: held[leaf] for leaf in ids})) - by
-            case From(leaf):
-                return max(e.end for e in _events({leaf: held[leaf]})) + 1
-            case Until(leaf):
-                return max(e.end for e in _events({leaf: held[leaf]}))
             case Before(ids):
                 return min(e.start for e in _events({leaf: held[leaf] for leaf in ids})) - 1
             case Enclosing():
@@ -264,6 +266,10 @@ class Naive:
                 return END_OF_TIME if window is None else min(e.start for e in events) + window
             case LastEnd():
                 return max(e.end for e in events)
+            case From(leaf):
+                return held[leaf][1].end + 1
+            case Until(leaf):
+                return held[leaf][1].end
         raise AssertionError(end)
 
     def violated(

@@ -474,6 +474,8 @@ def test_expressions(text, expected):
         ("SEQ(A a, NEXT OF (ANY) B b)", "NEXT OF (ANY) is NEXT", "OF (ANY)", "leave OF (ANY) out"),
         ("A a STRATEGY nxt", "expected any, next or strict", "nxt", "did you mean next?"),
         ("A a STRATEGY 7", "expected any, next or strict", "7", "all combinations"),
+        ("A a CONSUME a", "expected a mode after CONSUME, found 'a'", "CONSUME", "the modes are unrestricted, recent"),
+        ("A a CONSUME", "expected a mode after CONSUME", "CONSUME", "the modes are unrestricted, recent"),
         ("A a WITHIN 10 SKIP TO NEXT EVENT", "SKIP stands behind AFTER MATCH", "SKIP", "write AFTER MATCH SKIP"),
         ("A a AFTER MATCH SKIP TO NEXT", "expected NEXT EVENT, FIRST or LAST", "NEXT", "the forms are"),
         ("A a AFTER MATCH SKP TO b", "expected SKIP after AFTER MATCH", "SKP", "did you mean SKIP?"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -110,10 +111,23 @@ class QueryGraph:
 
     # --- wiring ---
 
+    @cached_property
+    def _links(self) -> list[list[int]]:
+        """For each query the earlier ones whose matches it reads, in their order."""
+        named: dict[str | None, list[int]] = {}
+        links = []
+        for number, plan in enumerate(self.plans):
+            links.append(sorted(at for type in set(types_of(plan)) for at in named.get(type, ())))
+            named.setdefault(plan.name, []).append(number)
+        return links
+
+    @cached_property
+    def _read(self) -> frozenset[int]:
+        """The queries whose matches others read."""
+        return frozenset(at for sources in self._links for at in sources)
+
     def _sources(self, number: int) -> list[int]:
-        """The earlier queries whose matches a query reads."""
-        reads = types_of(self.plans[number])
-        return [at for at, other in enumerate(self.plans[:number]) if other.name in reads]
+        return self._links[number]
 
     def detectors(self, number: int) -> list[Detector]:
         """New detectors for a query: the one that it begins with, then those that its strategy may turn to."""
@@ -162,7 +176,7 @@ class QueryGraph:
             operator = self._spill(detector, self._limit)
         if order.ordered:
             operator = Release(operator, plan, self.functions)
-        is_read = any(number in self._sources(later) for later in range(number + 1, len(self.plans)))
+        is_read = number in self._read
         if plan.after is not None:
             reach = replay_reach(self.plans) if is_read else 0
             for clause in clause_operators(operator, plan, self.functions, corrects=order.corrects, reach=reach):

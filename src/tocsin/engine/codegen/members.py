@@ -138,8 +138,9 @@ class MemberSets:
             tests.append(f"({self.source.word(id, 1)} == {self.source.word(taking.head, 1)} or {after})")
         elif self.layout.shape.intervals:
             tests.append(after)
+        own = {taking.head, taking.last} | taken.last_members(block)
         tests += [f"{self.source.word(id, 1)} != {self.source.word(other, 1)}" for other in fixed
-                  if self.layout.overlap(id, other) and other not in (taking.head, taking.last)]  # fmt: skip
+                  if self.layout.overlap(id, other) and other not in own]  # fmt: skip
         self.source.test(" and ".join(tests), "continue")
         self.source.tests((p for p in block.predicates if id in bare_leaves(p)), "continue")
 
