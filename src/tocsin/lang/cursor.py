@@ -78,14 +78,14 @@ class Cursor:
         return before is None or before.kind != "op" or before.text != "."  # a.where is an attribute
 
     def selects_at(self, index: int) -> bool:
-        """Whether AFTER MATCH, DISTINCT BY, LIMIT and a number or CONSUME and a mode stands here; else these are names."""
+        """Whether AFTER MATCH, DISTINCT or GROUP BY, LIMIT or EVERY and a number, CONSUME and a mode stands here."""
         word = self.tokens[index].word
         if word not in SELECTING:
             return False
         following = self.tokens[index + 1]
         if word == "CONSUME":
             return following.word.lower() in MODES
-        return following.kind == "number" if word == "LIMIT" else following.word == SELECTING[word]
+        return following.kind == "number" if word in ("LIMIT", "EVERY") else following.word == SELECTING[word]
 
     # --- reading ---
 

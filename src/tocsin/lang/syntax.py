@@ -343,6 +343,8 @@ class Query:
 
     `strategy` sets the mark of every step that has none: `next` is FIRST, `strict` is NEXT, `any` and None are no mark.
 
+    `group` and `every`: GROUP BY and EVERY, where SELECT counts matches. A bare name is `Same((attr,))`, as in LIMIT.
+
     `timeout`: beginnings of a SEQ that no next step extended within the window are reported, too.
 
     `text` is what it was parsed from, kept only to show places in errors.
@@ -361,6 +363,8 @@ class Query:
     limit: LimitClause | None = None
     consume: ConsumeClause | None = None
     timeout: bool = False
+    group: tuple[Expr, ...] = ()
+    every: Duration | None = None
     span: Span | None = _place()
     text: str = field(default="", compare=False, repr=False, kw_only=True)
 
@@ -368,6 +372,20 @@ class Query:
         from tocsin.lang.printer import print_query
 
         return print_query(self)
+
+
+def with_group_names(query: Query) -> Query:
+    """The query where SELECT names attributes of the key by themselves, as GROUP BY does."""
+    groups = {expr.attrs[0] for expr in query.group if isinstance(expr, Same) and len(expr.attrs) == 1}
+    if not groups:
+        return query
+    items = tuple(
+        replace(item, expr=Same((item.expr.name,), span=item.expr.span), name=item.name)
+        if isinstance(item.expr, Name) and item.expr.name in groups
+        else item
+        for item in query.select
+    )
+    return replace(query, select=items)
 
 
 # microseconds per unit; a bare number is ticks

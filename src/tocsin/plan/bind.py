@@ -11,10 +11,11 @@ from tocsin.events import TIME_LIMIT
 from tocsin.functions import Function, registered
 from tocsin.lang import syntax
 from tocsin.lang.printer import print_pattern, print_query
-from tocsin.lang.syntax import Duration, Query, conjuncts
+from tocsin.lang.syntax import Duration, Query, Span, conjuncts
 from tocsin.plan.bind_after_match import ClauseBinder
 from tocsin.plan.bind_consumption import Consuming, consuming
-from tocsin.plan.block import Block, Plan
+from tocsin.plan.bind_counting import counted, over_matches
+from tocsin.plan.block import Block, Output, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_named, types_read
 from tocsin.plan.closure import Conditions, taken_apart
 from tocsin.plan.draft import Draft, Drafter
@@ -72,12 +73,18 @@ def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) ->
     found, seen = variables_of(context.sites, hidden_variables(query.pattern), schema, outer_members(tree))
     if uses is not None:
         found, seen = uses.with_sets(found, seen)
-    outputs = outputs_of(query.select, found, seen, context.sites, context.functions, schema, problems)
+    counts = over_matches(query, {variable.name for variable in found if variable.repeated})
+    outputs: tuple[Output, ...] = ()
+    if not counts:
+        outputs = outputs_of(query.select, found, seen, context.sites, context.functions, schema, problems)
     check_step(query, found, outputs, problems)
     if not query.select:
         check_variables(query.pattern, found, problems)
     key = tuple(dict.fromkeys(attr for attr, _ in context.conditions.same))
-    after = ClauseBinder(query, key, found, seen, context.sites, context.functions, schema, problems).bound()
+    clauses = ClauseBinder(query, key, found, seen, context.sites, context.functions, schema, problems, count=counts)
+    after = clauses.bound()
+    if counts and after is not None:
+        after, outputs = counted(clauses, after)
     consume = None if uses is None else uses.bound(seen, schema, context.functions, problems)
     _check_size(query, blocks, problems)
     problems.raise_any()
@@ -139,7 +146,9 @@ def _case_depth(node: object) -> int:
 
 def fingerprint(named_query: Query) -> str:
     """32 hex digits that identify what is detected: the canonical text without name, SELECT and choice of matches."""
-    plain = replace(named_query, name=None, hidden=False, select=(), skip=None, distinct=None, limit=None)
+    plain = replace(
+        named_query, name=None, hidden=False, select=(), skip=None, distinct=None, limit=None, group=(), every=None
+    )
     if plain.consume is not None and plain.consume.mode == "unrestricted":  # as without it
         plain = replace(plain, consume=None)
     text = print_query(plain)
@@ -290,6 +299,7 @@ def bind_all(
     taken = dict.fromkeys(titles.values(), "what a query without a name is called")
     taken |= dict.fromkeys(schema.types, "an event type")
     broken: set[str] = set()
+    counting: set[str] = set()
     plans: list[Plan] = []
     errors: list[QueryError] = []
     for number, query in enumerate(queries):
@@ -299,6 +309,7 @@ def bind_all(
             _check_names(query, later - schema.types.keys() - derived.keys(), taken)
             if reads.keys() & broken:
                 continue
+            _refuse_counts(query, reads, counting)
             plan = bind(query, _extended(schema, derived, reads), functions)
         except QueryError as error:
             errors.append(error)
@@ -311,6 +322,8 @@ def bind_all(
         plans.append(replace(plan, title=title, notes=plan.notes + _unread(query, queries[number + 1 :])))
         if query.name is not None:
             derived[query.name] = schema_of(plan)
+            if plan.counts is not None:
+                counting.add(query.name)
     if errors:
         raise QueryError([problem for error in errors if error.text == errors[0].text for problem in error.problems],
                          errors[0].text)  # fmt: skip
@@ -330,6 +343,16 @@ def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads:
         return schema
     schema = replace(schema, types={**schema.types, **derived}, matches=schema.matches | derived.keys())
     return replace(schema, intervals=True, eid=Kind.TEXT) if derived.keys() & set(reads) else schema
+
+
+def _refuse_counts(query: Query, reads: Mapping[str, Span | None], counting: Collection[str]) -> None:
+    """Rows of kind `count` are no events."""
+    for type, span in reads.items():
+        if type in counting:
+            hint = f"give {type} no aggregates in SELECT, and count in another query that reads it"
+            raise QueryError(
+                [Problem(f"{type} counts its matches, so no query can read them", span, None, hint)], query.text
+            )
 
 
 def _check_names(query: Query, later: set[str], taken: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tocsin.engine.counts import with_whole_numbers
 from tocsin.engine.tables import HEAD, joined
 from tocsin.run.show import html_table, text_table
 
@@ -50,7 +51,7 @@ class Matches:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for table in self._tables:
             for batch in table.to_batches(max_chunksize=4096):
-                yield from batch.to_pylist()
+                yield from with_whole_numbers(batch.to_pylist(), table.schema)
 
     def __repr__(self) -> str:
         count = f"{len(self):,} match{'' if len(self) == 1 else 'es'}"
