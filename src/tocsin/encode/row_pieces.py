@@ -226,7 +226,7 @@ class _Bounds:
 
         kept = 0
         for at, begin, mine in self.pieces.spread(places):
-            parts = places[mine], types[mine], ends[mine]
+            parts: tuple[npt.NDArray[Any], ...] = (places[mine], types[mine], ends[mine])
             count = loops.keep_within(frozen(self.words[at]), begin, self.low, self.high, self.asked, *parts)
             wholes: tuple[npt.NDArray[Any], ...] = (places, types, ends)
             for whole, part in zip(wholes, parts, strict=True):

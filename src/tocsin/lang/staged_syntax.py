@@ -129,7 +129,7 @@ class AggregateOf:
 
 AGGREGATE_FUNCTIONS = ("Max", "Min", "Sum", "Avg", "Median", "Count")
 
-StagedExpr: TypeAlias = "Literal | AttrOf | TimeOf | StableTime | IfNull | Arithmetic | Negative | Compared | Logical | Denied | AggregateOf"
+StagedExpr: TypeAlias = "Literal | AttrOf | TimeOf | StableTime | IfNull | Arithmetic | Negative | Compared | Logical | Denied | AggregateOf"  # noqa: E501 - one union
 
 # --- patterns ----------------------------------------------------------------------------------------------------
 
