@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     what other processes that tests start compile with; in our own it is still less (`tests/quick_compile.py`).
     """
     cache = os.environ.setdefault("TOCSIN_CACHE", str(config.rootpath / ".cache" / "kernels"))
+    os.environ.setdefault("TOCSIN_COMPILE_FIRST", "1")  # else short tests would meet plain bodies only
     level = os.environ.setdefault("NUMBA_OPT", "3" if is_long() else "1")
     if level != "3":
         os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(cache) / f"numba-{level}"))

@@ -28,7 +28,7 @@ from tocsin.plan.block import (
     Until,
     WindowHigh,
     WindowLow,
-)  # fmt: skip
+)
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User, bare_leaves, walk
 from tocsin.schema import TYPE, Kind
 
@@ -111,7 +111,8 @@ class Naive:
         self.plan, self.events = plan, events
         self.key = dict(plan.key)
 
-    def matches(self) -> set[tuple[tuple[str, tuple[Any, ...]], ...]]:
+    def matches(self) -> set[tuple[str | None, tuple[tuple[str, tuple[Any, ...]], ...]]]:
+        """The step that did not come (None for a match), and what is bound."""
         found = set()
         order = {variable.name: n for n, variable in enumerate(self.plan.variables)}
         hidden = {variable.name for variable in self.plan.variables if variable.hidden}
@@ -124,8 +125,8 @@ class Naive:
                         named[leaf.alts[0].var] = tuple(event.eid for event in value)
                     else:
                         named[value[0]] = (value[1].eid,)
-                shown = [(var, eids) for var, eids in named.items() if var not in hidden]
-                found.add(tuple(sorted(shown, key=lambda pair: order[pair[0]])))
+                shown = [(var, eids) for var, eids in named.items() if var in order and var not in hidden]
+                found.add((block.missing, tuple(sorted(shown, key=lambda pair: order[pair[0]]))))
         return found
 
     def candidates(self, leaf: Leaf) -> list[tuple[str, Event]]:
@@ -156,8 +157,7 @@ class Naive:
             once = [p for p in block.predicates if not bare_leaves(p) & {leaf.id for leaf in block.repeated}]
             if not all(_true(p, held) for p in once):
                 continue
-            forbidden = [part for part in block.forbidden if part.breaks is None]
-            if not any(self.violated(f.block, f.scope, held, everything, scope) for f in forbidden):
+            if not any(self.violated(f.block, f.scope, held, everything, scope) for f in block.negations):
                 yield held
 
     def in_order(self, block: Block, own: Held) -> bool:
@@ -187,7 +187,15 @@ class Naive:
             )  # fmt: skip
             low, high = self.range(where, held, _events(own), scope)
             taking = leaf.taking or Taking()
-            head, last = (None if at is None else own[at][1] for at in (taking.head, taking.last))
+            head, last = (own[at][1] if at is not None else None for at in (taking.head, taking.last))
+            for part in block.forbidden:
+                if part.ends == id:
+                    gap = self.range(part.scope, held, _events(own), scope)
+                    ending = list(self.single(part, held, gap))
+                    ends_itself = self.single(part, held, (head.start, head.end)) if head is not None else ()
+                    if any(event is head for event in ends_itself):
+                        return False
+                    high = min([high, *(event.start - 1 for event in ending)])
             takings = [each.taking for each in block.repeated if each.taking is not None]
             sought = {taking.head, *(each.last for each in takings if each.last != each.head)}
             taken = [own[fixed.id][1] for fixed in block.fixed if fixed.id not in sought]  # by other variables
@@ -195,7 +203,7 @@ class Naive:
             members = []
             for var, event in self.candidates(leaf):
                 mine = {**held, id: (var, event)}
-                inside = (low <= event.start or event is head) and event.end <= high
+                inside = event is head or (low <= event.start and event.end <= high)
                 free = not any(event is e for e in taken)
                 if inside and free and all(_true(p, mine) for p in tests) and self.same_key(mine, [id], held):
                     members.append(event)
@@ -231,6 +239,11 @@ class Naive:
 
     def lies_in(self, part: Forbidden, held: Held, gap: tuple[int, int]) -> bool:
         return next(self.block(part.block, held, gap), None) is not None
+
+    def single(self, part: Forbidden, held: Held, gap: tuple[int, int]) -> Iterator[Event]:
+        """The events of a block of one leaf in a gap."""
+        (leaf,) = part.block.leaves
+        return (found[leaf.id][1] for found in self.block(part.block, held, gap))
 
     def range(self, scope: Scope, held: Held, events: list[Event], around: tuple[int, int] | None) -> tuple[int, int]:
         return self.end(scope.low, held, events, around, 0), self.end(scope.high, held, events, around, 1)

@@ -325,7 +325,9 @@ OF_SETS: list[tuple[str, str, bool | None]] = [
     ("min, max of text", "min(b.s) = 'B'", T), ("min, max of text", "max(b.s) < a.s", F), ("min, max of text", "max(b.s) = 'b'", T),
     ("first, last", "first(b.i) = 4", T), ("first, last", "last(b.s) = 'x'", U), ("first, last", "last(b.i) < first(b.i)", T),
     ("first, last", "first(b.s) > a.s", T), ("first, last", "last(b.d) = 2.25", T),
-    ("b[n].v", "b[1].i = 4", T), ("b[n].v", "b[-1].s = 'x'", U), ("b[n].v", "b[3].s IS NULL", T), ("b[n].v", "b[4].i IS NULL", T),
+    ("b[n].v", "b[1].i = first(b.i)", T), ("b[n].v", "b[-1].i < b[1].i", T), ("b[n].v", "b[4].i = 0", U), ("b[n].v", "b[-3].i = 4", T),
+    ("b[n].v", "b[-4].i IS NULL", T), ("b[n].v", "b[-1].d = last(b.d)", T), ("count(b)", "count(distinct b.i) = 2", T),
+    ("count(b)", "count(distinct b.ni) = 0", T),
 ]
 # fmt: on
 

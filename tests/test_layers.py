@@ -14,6 +14,8 @@ LAYERS = (
     "events",
     "schema",
     "functions",
+    "compilers",
+    "compiler_process",
     "items",
     "codec",
     "encode",

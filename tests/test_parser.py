@@ -463,7 +463,6 @@ def test_expressions(text, expected):
         ("B{0} b", "this repetition is impossible", "{0}", None),
         ("B{4,2} b", "this repetition is impossible", "{4,2}", None),
         ("B{x} b", "expected a whole number", "x", "B{2,4}"),
-        ("B* b", "a part that may be missing cannot be repeated", "*", "B+"),
         ("SEQ(A a, B b+)", "a repetition is written after the type", "+", "write B+ b"),
         ("A WITHIN 5 WITHIN 6", "a second WITHIN clause", "WITHIN", None),
         ("AND(A a, FIRST B b)", "FIRST cannot stand directly under AND", "FIRST", "SEQ(A a, FIRST B b)"),

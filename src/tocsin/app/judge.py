@@ -223,16 +223,22 @@ def binding_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
     for row in table.to_pylist():
         bound = {name: row[name] if isinstance(row[name], list) else [row[name]] for name in names}
         eids = {name: [each["eid"] for each in events if each is not None] for name, events in bound.items()}
-        yield {"op": row["op"], "eids": {name: found for name, found in eids.items() if found}}
+        yield {
+            "op": row["op"],
+            "kind": row["kind"],
+            "step": row.get("step"),
+            "eids": {name: found for name, found in eids.items() if found},
+        }
 
 
 def _found(row: Mapping[str, Any], by_eid: Mapping[Any, Event]) -> FoundMatch:
     binding = tuple((name, tuple(by_eid[eid] for eid in eids)) for name, eids in row["eids"].items())
-    return FoundMatch(binding, int(row["op"]))
+    return FoundMatch(binding, int(row["op"]), str(row["kind"]))
 
 
 def composites(query: Query, table: pa.Table) -> Iterator[Event]:
     """The matches of an earlier query as the events that later queries see."""
+    table = table.filter(pc.equal(table.column("kind"), "match"))
     spans = [table.column(name).cast(pa.int64()).to_pylist() for name in ("start", "end")]
     for match_id, first, last in zip(table.column("match_id").to_pylist(), *spans, strict=True):
         yield Event(str(query.name), first, last, str(match_id))
@@ -253,7 +259,8 @@ def settled(changes: list[FoundMatch]) -> list[FoundMatch]:
 
 
 def _identity(change: FoundMatch) -> Any:
-    return tuple((name, tuple(str(event.eid) for event in events)) for name, events in change.binding)
+    bound = tuple((name, tuple(str(event.eid) for event in events)) for name, events in change.binding)
+    return change.kind, bound
 
 
 def _bag(answers: list[FoundMatch]) -> list[Any]:

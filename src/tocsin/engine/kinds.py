@@ -34,9 +34,11 @@ class RowKind:
 
 
 MATCH = "match"
+TIMEOUT = "timeout"
 ROW_KINDS: tuple[RowKind, ...] = (
     RowKind(MATCH, "bindings", "query, variables, eids, times", True, True, "0.1", "the pattern was found"),
-    RowKind("timeout", "prefix", "query, bound eids", True, False, "later", "a first part that nothing extended"),
+    RowKind(TIMEOUT, "prefix", "query, step, variables, eids, times", True, False, "0.2",
+            "a first part that its next step, in the column `step`, did not extend"),
     RowKind("early", "prefix", "query, bound eids", True, False, "later", "certain before an interval ends"),
     RowKind("unended", "details", "query, eid", False, False, "later", "an announced interval that never ended"),
     RowKind("unpaired", "details", "query, eid", False, False, "later", "an end whose begin was never announced"),

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tocsin.encode.content import auto_eid, row_hash, text_word
-from tocsin.engine.changes import ChangeBatch
+from tocsin.engine.changes import ChangeBatch, named_by
 from tocsin.engine.tables import YEAR_9999
 from tocsin.events import MASK64, TIME_LIMIT, eid_number, mix
 from tocsin.plan.expr import Col
@@ -130,6 +130,8 @@ class _Shown:
             "end": show(end),
             "settled_at": None if self.has_years and known >= YEAR_9999 else show(known),
         }
+        if self.plan.has_timeouts:
+            found["step"] = self.changes.step
         if self.plan.outputs:
             return found | {output.name: self._selected(output.expr, at) for output in self.plan.outputs}
         for index, events in bound.items():
@@ -150,7 +152,7 @@ class _Shown:
         """`ChangeBatch.identity` of one change."""
         plan, lanes = self.plan, []
         for lane in (0, 1):
-            total = text_word(plan.fingerprint + chr(lane + 1))
+            total = text_word(named_by(self.changes) + chr(lane + 1))
             for index, events in bound.items():
                 seed = text_word(plan.variables[index].name) + lane
                 word = sum(event.word(seed, timed=plan.timed_ids) for event in events)

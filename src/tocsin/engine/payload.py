@@ -189,7 +189,13 @@ class WholeTable(Chunk):
     def sketches(self) -> Words:
         if self.sketched is None:
             at = np.flatnonzero(self.types[:] >= 0)
-            plain = self.rows.select([name for name, type in zip(self.rows.schema.names, self.rows.schema.types, strict=True) if is_plain(type)])
+            plain = self.rows.select(
+                [
+                    name
+                    for name, type in zip(self.rows.schema.names, self.rows.schema.types, strict=True)
+                    if is_plain(type)
+                ]
+            )
             self.sketched = np.sort(sketch(self.end[at], self.types[at], rows_at(plain, at)))
         return self.sketched
 

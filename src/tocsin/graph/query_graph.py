@@ -76,11 +76,12 @@ class QueryGraph:
         around: Sequence[Around] = (),
         spill: Callable[[Detector, int], Operator] = Spilling,
         strings: Strings | None = None,
+        soon: bool = False,
     ) -> None:
         self.plans, self._around, self._spill = tuple(plans), tuple(around), spill
         check_limit(order, memory_limit)
         self._limit = None if memory_limit is None else memory_limit // max(1, len(self.plans))
-        self.order, self.schema, self._jit = order, schema, jit
+        self.order, self.schema, self._jit, self._soon = order, schema, jit, soon
         self.strings = Strings() if strings is None else strings
         self.functions = registered() if functions is None else functions
         self.seen = self.relevant = self.keyless = 0
@@ -143,7 +144,7 @@ class QueryGraph:
             self.plans[number], self.types, self.strings, jit=self._jit, ordered=order.sorts,
             late=None if above or order.sorts else order.late,  # matches come as late as they like
             hold={*hold, *above} if hold else (), immediate=order.immediate, functions=self.functions,
-            by_type=order.kind != "auto",  # what one strategy no longer needs, the other may
+            soon=self._soon, by_type=order.kind != "auto",  # what one strategy no longer needs, the other may
         )  # fmt: skip
 
     def _stage(self, number: int, detector: Detector) -> Stage:
@@ -280,6 +281,8 @@ class QueryGraph:
 
         Those are queries that read matches, which have eids; all behind a sort; and a strategy that is not chosen yet.
         """
+        if self._soon:  # nothing waits for a compiler
+            return
         if self.queries.chained:
             prepare_hashing()
         for number, stage in enumerate(self.stages):
@@ -375,6 +378,7 @@ class QueryGraph:
         old = QueryGraph(
             plans, self.schema, self.encoder.columns, jit=self._jit, order=order, memory_limit=limit,
             functions=self.functions, around=self._around, spill=self._spill,
+            soon=self._soon,
         )  # fmt: skip
         old.restore(parts)
         before.waiting = {stage.plan.identity: waiting_in(stage.operator) for stage in old.stages}

@@ -1,7 +1,7 @@
-"""The clauses that choose among matches: CONSUME, AFTER MATCH SKIP, DISTINCT BY and LIMIT.
+"""The clauses that choose among matches: CONSUME, CONTINUITY, AFTER MATCH SKIP, DISTINCT BY and LIMIT.
 
 Their words are words only where a clause can stand: AFTER before MATCH, DISTINCT before BY, LIMIT before a number,
-CONSUME before a mode. Everywhere else they are names, as they have always been.
+CONSUME before a mode, CONTINUITY before ALL and OF. Everywhere else they are names, as they have always been.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tocsin.errors import Problem
+from tocsin.lang.constraints import ConstraintReader
 from tocsin.lang.cursor import ReadError, shown, similar
-from tocsin.lang.patterns import PatternReader
 from tocsin.lang.syntax import (
     MODES,
     ConsumeClause,
@@ -26,13 +26,13 @@ from tocsin.lang.syntax import (
 from tocsin.lang.tokens import Token
 
 NEXT_CLAUSES = (
-    "next can come WHERE, WITHIN, PARTITION BY, STRATEGY, CONSUME, AFTER MATCH SKIP, DISTINCT BY, LIMIT, SELECT, "
-    "or ; and another query"
+    "next can come WHERE, WITHIN, PARTITION BY, STRATEGY, CONTINUITY, CONSUME, AFTER MATCH SKIP, DISTINCT BY, LIMIT, "
+    "SELECT, or ; and another query"
 )
 SKIPS = "the forms are SKIP PAST LAST EVENT, SKIP TO NEXT EVENT, SKIP TO FIRST x and SKIP TO LAST x"
 
 
-class ClauseReader(PatternReader):
+class ClauseReader(ConstraintReader):
     """Reads the clauses that choose among matches."""
 
     def at_selection(self) -> str | None:
@@ -56,6 +56,9 @@ class ClauseReader(PatternReader):
                 meant = similar(self.peek(), [name.upper() for name in MODES])
                 hint = f"did you mean {meant.lower()}?" if meant else f"the modes are {', '.join(MODES)}"
                 return self.fault(f"expected a mode after CONSUME, found {shown(self.peek())}", hint=hint)
+            case "CONTINUITY":
+                hint = "CONTINUITY ALL, or CONTINUITY OF (C, D)"
+                return self.fault(f"expected ALL or OF after CONTINUITY, found {shown(self.peek())}", hint=hint)
         return None
 
     def selection(self, clause: str, query: Query) -> Query:
@@ -68,6 +71,8 @@ class ClauseReader(PatternReader):
                 return replace(query, distinct=self._distinct(start))
             case "CONSUME":
                 return replace(query, consume=ConsumeClause(self.take().word.lower(), span=self.since(start)))
+            case "CONTINUITY":
+                return replace(query, continuity=self.continuity_of(start, self.named_types()))
         return replace(query, limit=self._limit(start))
 
     def _skip(self, start: Token) -> SkipClause:

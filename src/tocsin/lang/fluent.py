@@ -40,6 +40,7 @@ from tocsin.lang.syntax import (
     CaseWhen,
     Comparison,
     ConsumeClause,
+    ContinuityClause,
     DistinctClause,
     Duration,
     Endpoint,
@@ -53,8 +54,10 @@ from tocsin.lang.syntax import (
     LimitClause,
     Literal,
     Marked,
+    Maybe,
     Name,
     Not,
+    OpenWindow,
     Or,
     Pattern,
     Query,
@@ -383,10 +386,14 @@ class _Whole:
         minutes: float = 0,
         hours: float = 0,
         days: float = 0,
+        timeout: bool = False,
     ) -> FluentQuery:
-        """`within(10)` counts ticks; `within("12 h")`, `within(hours=12)` and a timedelta are lengths of time."""
+        """`within(10)` counts ticks; `within("12 h")`, `within(hours=12)` and a timedelta are lengths of time.
+
+        `timeout`: rows of kind "timeout" say which beginnings no next step extended in that time.
+        """
         given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
-        return FluentQuery(replace(self._query(), within=_window(window, given)))
+        return FluentQuery(replace(self._query(), within=_window(window, given), timeout=timeout))
 
     def strategy(self, name: str) -> FluentQuery:
         """Mark every step that has no mark of its own: "next" is FIRST, "strict" is NEXT, "any" is none."""
@@ -409,6 +416,15 @@ class _Whole:
         if mode not in MODES:
             raise TocsinError(f"{mode!r} is not a consumption mode", hint=f"the modes are {', '.join(MODES)}")
         return FluentQuery(replace(self._query(), consume=ConsumeClause(mode)))
+
+    def longer_and_shorter(self, more: int | str | timedelta, less: int | str | timedelta) -> FluentQuery:
+        """A window with two strict ends, `WITHIN (more, less)`: between them lies the length of a match."""
+        window = OpenWindow(Duration(0) if more == 0 else _window(more, {}), _window(less, {}))
+        return FluentQuery(replace(self._query(), between=window))
+
+    def continuity(self, *types: str) -> FluentQuery:
+        """Nothing of these types comes between first and last; without types, nothing that is not named."""
+        return FluentQuery(replace(self._query(), continuity=ContinuityClause(types)))
 
     def skip_past_last_event(self) -> FluentQuery:
         """After a match, drop those that start before it ends: no two overlap."""
@@ -515,6 +531,10 @@ class FluentPattern(_Whole):
         """`LAST`: no later event could stand in its place."""
         return FluentPattern(Marked("LAST", self.node))
 
+    def maybe(self) -> FluentPattern:
+        """`MAYBE`: the matches with it, and those without it."""
+        return FluentPattern(Maybe(self.node))
+
 
 class EventPattern(FluentPattern):
     """A leaf. Here `where` is the predicate at the leaf; wrap it in `query(...)` for the WHERE clause."""
@@ -523,6 +543,14 @@ class EventPattern(FluentPattern):
         super().__init__(leaf)
         self.leaf = leaf
 
+    def optional(self) -> EventPattern:
+        """`B?`: each event that qualifies; nothing only if there is none."""
+        return EventPattern(replace(self.leaf, optional=True))
+
+    def star(self) -> EventPattern:
+        """`B*`: all events that qualify; nothing if there is none."""
+        return EventPattern(replace(self.leaf, repeat=Repeat(0, None)))
+
     def plus(self) -> EventPattern:
         """Once or more."""
         return EventPattern(replace(self.leaf, repeat=Repeat(1, None)))
@@ -530,6 +558,14 @@ class EventPattern(FluentPattern):
     def times(self, least: int, most: int | None = None, *, or_more: bool = False) -> EventPattern:
         """`times(3)` exactly, `times(2, 4)` from 2 to 4, `times(2, or_more=True)` at least 2."""
         return EventPattern(replace(self.leaf, repeat=Repeat(least, None if or_more else most or least)))
+
+    def until(self, end: FluentExpr | str | EventPattern) -> EventPattern:
+        """`UNTIL`: the repetition ends before the first of its events for which a condition is TRUE, or another event.
+
+        `event("B", "b").plus().until("b.v > 3")`, `...until(event("A", "a").where("a.v > 3"))`.
+        """
+        leaf = end.leaf if isinstance(end, EventPattern) else Leaf(self.leaf.type, self.leaf.var, _read(end))
+        return EventPattern(replace(self.leaf, until=leaf))
 
     def where(self, *predicates: FluentExpr | str) -> EventPattern:  # type: ignore[override]
         return EventPattern(replace(self.leaf, where=_joined(self.leaf.where, predicates)))

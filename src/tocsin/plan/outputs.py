@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tocsin.functions import Function
 from tocsin.lang.printer import print_expr
-from tocsin.lang.syntax import Attr, Name, Pattern, SelectItem, Span, leaves_of
+from tocsin.lang.syntax import Attr, Name, Pattern, Query, SelectItem, Span, leaves_of
 from tocsin.plan.block import Output, Variable
 from tocsin.plan.pattern_tree import Site
 from tocsin.plan.problems import Problems
@@ -104,6 +104,14 @@ def check_variables(pattern: Pattern, found: tuple[Variable, ...], problems: Pro
     for leaf in leaves_of(pattern):
         if leaf.var in shown:
             _taken(leaf.var, leaf.span, problems, f"give the variable another name: {leaf.type or 'ANY'} my_{leaf.var}")
+
+
+def check_step(query: Query, found: tuple[Variable, ...], outputs: tuple[Output, ...], problems: Problems) -> None:
+    """With TIMEOUT every row has a column `step`."""
+    shown = {output.name for output in outputs} or {variable.name for variable in found if not variable.hidden}
+    if query.timeout and "step" in shown:
+        place = next((leaf.span for leaf in leaves_of(query.pattern) if leaf.var == "step"), query.span)
+        _taken("step", place, problems, "give it another name; `step` says which step was missing")
 
 
 def _taken(name: str, span: Span | None, problems: Problems, hint: str) -> None:

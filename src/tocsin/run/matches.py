@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tocsin.encode.checked import readable_texts
 from tocsin.engine.tables import HEAD, joined
 from tocsin.run.show import html_table, text_table
 
@@ -38,7 +39,8 @@ class Matches:
     def _tables(self) -> list[pa.Table]:
         if self._made is None:
             assert self._make is not None
-            self._made, self._make = list(self._make()), None
+            with readable_texts():
+                self._made, self._make = list(self._make()), None
         return self._made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,7 +52,9 @@ class Matches:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for table in self._tables:
             for batch in table.to_batches(max_chunksize=4096):
-                yield from batch.to_pylist()
+                with readable_texts():
+                    matches = batch.to_pylist()
+                yield from matches
 
     def __repr__(self) -> str:
         count = f"{len(self):,} match{'' if len(self) == 1 else 'es'}"

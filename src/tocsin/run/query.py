@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tocsin.compilers import compiles_first
+from tocsin.encode.checked import readable_texts
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.engine.detector import detectors_in
@@ -189,6 +191,7 @@ class Query:
         opened = open_input(given, Columns(unit=time_unit, **columns), bad=BadRows("skip"))
         return known_of(opened, self.queries), opened.notes(guessed_schema(self.queries).common)
 
+    @readable_texts()
     def detect(
         self,
         events: Any,
@@ -244,7 +247,7 @@ class Query:
         def make(strings: Strings | None = None) -> QueryGraph:
             return QueryGraph(
                 plans, known, given.columns, jit=jit, order=strategy, memory_limit=most, around=self.operators,
-                strings=strings,
+                strings=strings, soon=not compiles_first(),
             )  # fmt: skip
 
         graph = make()
@@ -325,7 +328,7 @@ class Query:
                 timer.check(found, strategy.late)
             return QueryGraph(
                 plans, found, columns, jit=jit, order=strategy, sources=named, memory_limit=as_bytes(memory_limit),
-                around=self.operators,
+                around=self.operators, soon=not compiles_first(),
             )  # fmt: skip
 
         plans: tuple[Plan, ...] = ()

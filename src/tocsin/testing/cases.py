@@ -79,10 +79,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class FoundMatch:
-    """One match, or one change (op -1 withdraws): each variable in the order of the text with its events."""
+    """One match, or one change (op -1 withdraws): each variable in the order of the text with its events.
+
+    A row of another kind is written with it: `timeout: a1 b2`.
+    """
 
     binding: tuple[tuple[str, tuple[Event, ...]], ...]
     op: int = 1
+    kind: str = "match"
 
     @property
     def events(self) -> list[Event]:
@@ -273,7 +277,7 @@ def _differences(
     case: Case, events: list[Event], found: list[FoundMatch], times: WrittenTimes, *, log: bool
 ) -> list[str]:
     known = events + [event for change in found for event in change.events if event not in events]
-    actual = [(change.op, " ".join(write(event, known, times) for event in change.events)) for change in found]
+    actual = [(change.op, _written(change, known, times)) for change in found]
     wanted = case.log or tuple((1, line) for line in case.expected)
     expected = [(op, _normal(line, known, times)) for op, line in wanted]
     if log and (case.log is not None or case.options.get("end") == "no"):
@@ -283,6 +287,11 @@ def _differences(
     return [f"missing: {line or '(no event)'}" for line in (wanted_net - actual_net).elements()] + [
         f"not expected: {line or '(no event)'}" for line in (actual_net - wanted_net).elements()
     ]
+
+
+def _written(change: FoundMatch, known: list[Event], times: WrittenTimes) -> str:
+    events = " ".join(write(event, known, times) for event in change.events)
+    return events if change.kind == "match" else f"{change.kind}: {events}"
 
 
 def _state_differences(case: Case, state: Mapping[str, Sequence[str]] | None) -> list[str]:
@@ -301,6 +310,8 @@ def _state_differences(case: Case, state: Mapping[str, Sequence[str]] | None) ->
 def _normal(line: str, known: list[Event], times: WrittenTimes) -> str:
     """An expected line with every event in its shortest spelling; braces around repetitions are optional."""
     words = line.replace("{", " ").replace("}", " ").split()
+    if words[:1] == ["timeout:"]:
+        return f"timeout: {_normal(line.partition(':')[2], known, times)}"
     events = [find(word, known, times) for word in words]
     return " ".join(write(event, known, times) if event else word for event, word in zip(events, words, strict=True))
 
@@ -320,7 +331,10 @@ def oracle_answer(queries: Sequence[Query], items: Sequence[Item], options: Mapp
         events += [composite(query.name, match) for match in found if query.name is not None]
     by_eid = {event.eid: event for event in reversed(events)}
     return [
-        FoundMatch(tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding))
+        FoundMatch(
+            tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding),
+            kind="match" if match.step is None else "timeout",
+        )
         for match in answers[-1][1]
     ]
 

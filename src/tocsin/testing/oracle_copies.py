@@ -41,6 +41,8 @@ def seen_by(
     if all(len(copies) == 1 for copies in groups.values()):
         return [event for (event,) in groups.values()]
     tests = [test for block in blocks for test in leaf_tests(block, frozenset(), reader)]
+    if query.continuity is not None:  # it asks nothing of the events that it forbids
+        tests += [(type, "", ()) for type in query.continuity.types]
     names = content_names(query)
     return [the_one(copies, tests, names, reader) for copies in groups.values()]
 

@@ -28,13 +28,13 @@ from tocsin.lang.syntax import (
     items_of,
     leaves_of,
     named,
+    rebuilt,
     walk,
 )
 from tocsin.plan.check import types_read
 from tocsin.plan.marks import reads_every_type
 from tocsin.run.schema_from_query import guessed_schema
 from tocsin.schema import Field, Kind
-from tocsin.testing.draw_patterns import rebuilt
 from tocsin.testing.harness import schema_of
 from tocsin.testing.oracle import matches_of_all
 from tocsin.testing.oracle_consume import sets_of

@@ -253,10 +253,16 @@ class Detecting:
                 continue
             own = [each for each in term.conditions if not self._is_cross(each)]
             cross = [each for each in term.conditions if self._is_cross(each)]
-            acting = [event for event in self._roles(term, events, key) if all(threshold(each, event, now) for each in own)]
-            matching = [each for each in still_open if acting and all(self._crosses(one, term, each, acting) for one in cross)]
+            acting = [
+                event for event in self._roles(term, events, key) if all(threshold(each, event, now) for each in own)
+            ]
+            matching = [
+                each for each in still_open if acting and all(self._crosses(one, term, each, acting) for one in cross)
+            ]
             if matching:
-                chosen = {"new": matching[-1:], "old": matching[:1], "each-matching": matching}.get(term.which, still_open)
+                chosen = {"new": matching[-1:], "old": matching[:1], "each-matching": matching}.get(
+                    term.which, still_open
+                )
                 closed += [(context, term, acting) for context in chosen]
         return closed
 
@@ -359,9 +365,7 @@ class Detecting:
         sst = lambda type: self.sst(type, now)  # noqa: E731
         return MatchRun(self.root, self.statement.where, now, context.opened, final, lists, fires, sst)
 
-    def _detected(
-        self, context: Context, run: MatchRun, key: Key, local: Key
-    ) -> list[tuple[int, dict[str, Any]]]:
+    def _detected(self, context: Context, run: MatchRun, key: Key, local: Key) -> list[tuple[int, dict[str, Any]]]:
         """Find all matches, then consume their events, then make complex events of them (delayed: when it ends)."""
         matches = run.matches()
         for number, leaf in self.leaves.items():
@@ -509,6 +513,6 @@ def joined(pending: list[Event], event: Event, call: OperatorCall) -> list[Event
 def row_order(row: tuple[int, dict[str, Any]]) -> Any:
     """Rows of one stage in an order that depends on nothing but them: equal ones cannot be told apart."""
     start, attrs = row
-    return start, [(value is not None, isinstance(value, str), value if value is not None else 0) for value in attrs.values()]
-
-
+    return start, [
+        (value is not None, isinstance(value, str), value if value is not None else 0) for value in attrs.values()
+    ]
