@@ -233,6 +233,10 @@ class ChangeBatch:
             rows.append((int(self.op[i]), tuple(bound)))
         return rows
 
+    def eids(self, index: int) -> pa.Array:
+        """The eids of the events of a variable that is not repeated."""
+        return self._eids(self.fixed[index])
+
     def _eids(self, numbers: Ints) -> pa.Array:
         """The eids of events, null where there is none."""
         return self.rows.eids.take(pa.array(np.maximum(self.rows.at(numbers), 0), mask=numbers < 0))

@@ -24,11 +24,11 @@ from tocsin.encode.row_pieces import RowPieces
 from tocsin.encode.stored import RowReader
 from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.encode.whole import UsableRows, encode_whole
-from tocsin.engine.changes import ChangeBatch, Changes, no_changes
+from tocsin.engine.changes import QUIET, ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
 from tocsin.errors import StateError
-from tocsin.events import ANY
+from tocsin.events import ANY, BEGINNING
 from tocsin.functions import Function, registered
 from tocsin.graph.carry_over import CarryOver, waiting_in
 from tocsin.graph.composites import Composites, check_kinds
@@ -36,20 +36,21 @@ from tocsin.graph.copies import Copies
 from tocsin.graph.stages import Stage, Stages
 from tocsin.graph.tap import Tap
 from tocsin.graph.texts import TextMemory
-from tocsin.items import NO_SOURCE, Ints, ItemKind, Items, Strings, control
+from tocsin.items import NO_SOURCE, Ints, ItemKind, Items, Strings, control, guarantee
 from tocsin.order.auto import Auto
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
-from tocsin.plan.block import Plan
+from tocsin.plan.block import Plan, Variable
 from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
 from tocsin.plan.limits import limits_of
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 from tocsin.select.after_match import clause_operators
 from tocsin.select.consuming import consuming
 from tocsin.spill.detector import Spilling
+from tocsin.staged.operator import refuse_corrections, staged_operator
 
 MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, where memory is limited
 NEVER = 1 << 62
@@ -85,6 +86,8 @@ class QueryGraph:
         self.strings = Strings() if strings is None else strings
         self.functions = registered() if functions is None else functions
         self.seen = self.relevant = self.keyless = 0
+        self.last = BEGINNING  # where the last event ends
+        self._timed = any(plan.staged is not None for plan in self.plans)  # statements have timers
         self._taps: dict[int, Tap] = {}
         self.autos: list[Auto] = []  # strategies that choose by themselves
         self.remembering: list[Remembering] = []  # operators that know more than the events tell
@@ -141,7 +144,7 @@ class QueryGraph:
         """A new detector for a query, whose answers wait for guarantees about the types in `hold`."""
         order, above = self.order, {str(self.plans[at].name) for at in self._sources(number)}
         return Detector(
-            self.plans[number], self.types, self.strings, jit=self._jit, ordered=order.sorts,
+            filter_of(self.plans[number]), self.types, self.strings, jit=self._jit, ordered=order.sorts,
             late=None if above or order.sorts else order.late,  # matches come as late as they like
             hold={*hold, *above} if hold else (), immediate=order.immediate, functions=self.functions,
             soon=self._soon, by_type=order.kind != "auto",  # what one strategy no longer needs, the other may
@@ -162,7 +165,12 @@ class QueryGraph:
         """What a query is made of: its detector, what the strategy puts around it, and around that what users put."""
         plan, order = self.plans[number], self.order
         operator: Operator = detector
-        if plan.consume is not None:
+        if plan.staged is not None:
+            refuse_corrections(plan, order.corrects)
+            time = replace(detector.time, guarantees={})
+            operator = staged_operator(Setting(plan, self.functions, order.corrects, time, reader))
+            self.remembering.append(operator)
+        elif plan.consume is not None:
             time = replace(detector.time, guarantees={})
             setting = Setting(plan, self.functions, order.corrects, time, reader)
             operator = consuming(setting, jit=self._jit)
@@ -206,7 +214,7 @@ class QueryGraph:
         )  # fmt: skip
         inner: Operator = self.copies
         if order.kind == "slack":
-            inner = Sort(inner, order, reader, tells=self.waits or operator.chained)
+            inner = Sort(inner, order, reader, tells=self.waits or operator.chained or self._timed)
         guarantees = Guarantees(tuple(type for type in self.types if type not in composite), set(sources))
         slack = 0 if order.kind == "in-order" else None if order.kind == "slack" else order.late
         return Lateness(
@@ -254,6 +262,8 @@ class QueryGraph:
         """Feed all queries. Items that do not fit together are refused, and nothing has changed."""
         if items.single:
             self.seen += 1
+            if self._timed:
+                self.last = max(self.last, int(items.end[0]))
             if items.is_known:  # type: ignore[attr-defined]  # `single` says that it is a LentRow
                 self.relevant += 1
                 if self._keys is not None and (items.nulls or self._real_keys):  # type: ignore[attr-defined]
@@ -262,16 +272,25 @@ class QueryGraph:
             items.check()
             if items.has_rows:
                 self._see(items)
+        before = self._last_timers(items) if self._timed else QUIET
         changes = self.intake.push(items)
+        if before.batches:
+            changes = Changes([*before.batches, *changes.batches], changes.frontier, changes.late)
         if self.strings.added > self._texts.enough:
             self._texts.forget(self)
         return changes
+
+    def _last_timers(self, items: Items) -> Changes:
+        """Before the end: time has come as far as the last event, and the timers of statements fire until then."""
+        ends = not items.single and items.kinds is not None and ItemKind.END in items.kinds
+        return self.intake.push(guarantee(self.last)) if ends and self.last > BEGINNING else QUIET
 
     def _see(self, items: Items) -> None:
         if not self.seen:
             self._compile_ahead(eids=items.eid_high is not None)
         rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
         self.seen += len(items.types[rows])
+        self.last = max(self.last, int(items.end[rows].max(initial=BEGINNING)))
         self.relevant += int(np.count_nonzero(items.types[rows] >= 0))
         if self._keys is not None:
             self.keyless += self._keys.count(items)
@@ -286,7 +305,7 @@ class QueryGraph:
         if self.queries.chained:
             prepare_hashing()
         for number, stage in enumerate(self.stages):
-            if not stage.sources and self.order.kind not in ("slack", "auto"):
+            if stage.plan.staged is not None or (not stage.sources and self.order.kind not in ("slack", "auto")):
                 continue
             for detector in self.detectors(number):
                 ranked = eids or bool(stage.sources) or any(branch.needs_order for branch in detector.branches)
@@ -322,7 +341,7 @@ class QueryGraph:
         """Whether an event that nobody reads changes nothing but the clock."""
         first = self.plans[0]
         alone = len(self.plans) == 1 and not self._around and first.after is None and first.consume is None
-        return alone and not self.waits and self.order.kind == "in-order"
+        return alone and first.staged is None and not self.waits and self.order.kind == "in-order"
 
     @property
     def wanted(self) -> Mapping[str, Field]:
@@ -365,6 +384,7 @@ class QueryGraph:
 
     def snapshot(self, since: int = 0) -> list[Part]:
         words = {"order": self._described, "seen": self.seen, "relevant": self.relevant, "keyless": self.keyless}
+        words["last"] = self.last
         words["copies"] = True  # a state of 0.2 does not say which events may still come again
         return [Part("graph", 0, encode("graph", words)), *nested("intake", self.intake.snapshot(since))]
 
@@ -405,8 +425,19 @@ class QueryGraph:
         self.intake.restore(within("intake", parts))
         self.seen, self.relevant = as_number(words["seen"]), as_number(words["relevant"])
         self.keyless = as_number(words.get("keyless", 0))
+        self.last = as_number(words.get("last", BEGINNING))
+
+
+def filter_of(plan: Plan) -> Plan:
+    """The plan from which a detector is made; of a statement, which has none, a filter of its types."""
+    if plan.staged is None:
+        return plan
+    variables = tuple(Variable(type, (type,), ()) for type in types_of(plan))
+    return replace(plan, variables=variables, outputs=())
 
 
 def reads_of(plan: Plan, detector: Detector) -> tuple[str, ...]:
     """The attributes that the operator of a query reads: those of its detector, and those that a mode asks sets for."""
+    if plan.staged is not None:
+        return plan.staged.attrs
     return detector.reads if plan.consume is None else tuple(sorted({*detector.reads, *plan.consume.attrs}))

@@ -319,6 +319,11 @@ class Statement:
     span: Span | None = _place()
     text: str = field(default="", compare=False, repr=False, kw_only=True)
 
+    @property
+    def hidden(self) -> bool:
+        """Whether its events are for later queries only: never, as there is no word for it."""
+        return False
+
     def __str__(self) -> str:
         from tocsin.lang.staged_printer import to_text
 

@@ -11,10 +11,12 @@ from tocsin.events import TIME_LIMIT
 from tocsin.functions import Function, registered
 from tocsin.lang import syntax
 from tocsin.lang.printer import print_pattern, print_query
-from tocsin.lang.syntax import Duration, OpenWindow, Query, conjuncts
+from tocsin.lang.staged_syntax import Statement
+from tocsin.lang.syntax import Duration, OpenWindow, Query, Span, conjuncts
 from tocsin.plan.bind_after_match import ClauseBinder
 from tocsin.plan.bind_consumption import Consuming, consuming
 from tocsin.plan.bind_continuity import with_continuity
+from tocsin.plan.bind_staged import bind_statement
 from tocsin.plan.block import Block, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_named, types_read
 from tocsin.plan.closure import Conditions, taken_apart
@@ -27,6 +29,8 @@ from tocsin.plan.outputs import check_step, check_variables, outputs_of, variabl
 from tocsin.plan.pattern_tree import Part, Site, Woven, outer_members, parts, sites
 from tocsin.plan.problems import Problems
 from tocsin.plan.rewrite import blocks_below
+from tocsin.plan.staged_check import check_together
+from tocsin.plan.staged_places import StatementPlaces
 from tocsin.plan.timeouts import beginnings, check_clauses, check_timeout
 from tocsin.plan.typer import unknown_attribute, variables
 from tocsin.plan.until import check_until
@@ -306,9 +310,9 @@ def schema_of(plan: Plan) -> dict[str, Field]:
 
 
 def bind_all(
-    queries: Sequence[Query], schema: Schema, functions: Mapping[str, Function] | None = None
+    queries: Sequence[Query | Statement], schema: Schema, functions: Mapping[str, Function] | None = None
 ) -> tuple[Plan, ...]:
-    """The plans of a file of queries; the name of an earlier one is an event type for the later ones.
+    """The plans of a file of queries and staged statements; the name of an earlier one is an event type for the later ones.
 
     Of several queries, one without a name is called by its place: `query 1`, `query 2`.
     """
@@ -319,14 +323,16 @@ def bind_all(
     broken: set[str] = set()
     plans: list[Plan] = []
     errors: list[QueryError] = []
+    check_together([each for each in queries if isinstance(each, Statement)])
     for number, query in enumerate(queries):
-        reads = types_read(query.pattern)
+        reads = read_by(query)
         later = {other.name for other in queries[number:] if other.name is not None}
         try:
             _check_names(query, later - schema.types.keys() - derived.keys(), taken)
             if reads.keys() & broken:
                 continue
-            plan = bind(query, _extended(schema, derived, reads), functions)
+            extended = _extended(schema, derived, reads)
+            plan = _bound(query, extended, functions)
         except QueryError as error:
             errors.append(error)
             broken |= {query.name} if query.name else set()
@@ -344,9 +350,20 @@ def bind_all(
     return tuple(plans)
 
 
-def _unread(query: Query, later: Sequence[Query]) -> tuple[str, ...]:
+def _bound(query: Query | Statement, schema: Schema, functions: Mapping[str, Function] | None) -> Plan:
+    return bind_statement(query, schema) if isinstance(query, Statement) else bind(query, schema, functions)
+
+
+def read_by(query: Query | Statement) -> dict[str, Span | None]:
+    """The types that a query or a statement mentions, each with its first place."""
+    if isinstance(query, Statement):
+        return {str(role.type): role.span for role in reversed(StatementPlaces(query).roles)}
+    return types_read(query.pattern)
+
+
+def _unread(query: Query | Statement, later: Sequence[Query | Statement]) -> tuple[str, ...]:
     """A hidden query that no later one reads does nothing."""
-    if not query.hidden or any(query.name in types_read(other.pattern) for other in later):
+    if not query.hidden or any(query.name in read_by(other) for other in later):
         return ()
     return (f"query {query.name} is HIDDEN and no later query reads it, so nobody sees its matches",)
 
@@ -355,14 +372,15 @@ def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads:
     """The schema with the matches of earlier queries; they are intervals, and beside them every eid is a text."""
     if not derived:
         return schema
-    schema = replace(schema, types={**schema.types, **derived}, matches=schema.matches | derived.keys())
+    mine = {name: fields for name, fields in derived.items() if name in reads}  # others may have x of another kind
+    schema = replace(schema, types={**schema.types, **mine}, matches=schema.matches | derived.keys())
     return replace(schema, intervals=True, eid=Kind.TEXT) if derived.keys() & set(reads) else schema
 
 
-def _check_names(query: Query, later: set[str], taken: Mapping[str, str]) -> None:
+def _check_names(query: Query | Statement, later: set[str], taken: Mapping[str, str]) -> None:
     """Refuse to read what comes later, and a name that means something else: `taken` says what."""
     problems = []
-    for type, span in types_read(query.pattern).items():
+    for type, span in read_by(query).items():
         if type in later:
             what = "its own matches" if type == query.name else f"the query {type}, which comes later"
             problems.append(Problem(f"the query reads {what}", span, None, "a query can read queries above it"))

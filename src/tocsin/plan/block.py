@@ -16,6 +16,7 @@ from tocsin.lang.syntax import Repeat
 from tocsin.plan.after_match import AfterMatch
 from tocsin.plan.consumption import Consumption
 from tocsin.plan.expr import Bound
+from tocsin.plan.staged_form import StagedForm
 from tocsin.schema import Field, Schema
 
 
@@ -263,6 +264,7 @@ class Plan:
     hidden: bool = False
     after: AfterMatch | None = None  # the clauses that choose among its matches
     consume: Consumption | None = None  # how it uses events up
+    staged: StagedForm | None = None  # a staged statement: its variable is the complex event itself
 
     @property
     def has_timeouts(self) -> bool:

@@ -11,6 +11,8 @@
 The query may stand in a file of its own, of which one query is asked: `query file=rules/theft.tocsin big_theft`. Times
 may be times (`Shelf@09:00`), and after a line `time-unit min` plain numbers are minutes (`testing/written_times`).
 
+A case of a staged statement expects rows instead (`testing/staged_cases`).
+
 Whoever can answer a query can be put to a case: `run_case(case, answer)`. The oracle is one such answer.
 """
 
@@ -21,11 +23,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import BEGINNING, Event
-from tocsin.lang.parser import parse_all
+from tocsin.lang.parser import parse_file
+from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import UNITS, Query
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.strategy import Strategy, parse_strategy
@@ -34,7 +37,10 @@ from tocsin.schema import Schema
 from tocsin.testing.harness import schema_of
 from tocsin.testing.notation import Item, Promise, events_of, find, history, times_in, write
 from tocsin.testing.oracle import composite, matches_of_all
+from tocsin.testing.staged_cases import FoundRow, defined_rows, is_staged, row_differences
 from tocsin.testing.written_times import WrittenTimes
+
+AnyQuery: TypeAlias = Query | Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +71,9 @@ class Case:
         """How the history writes its times."""
         return times_in(self.stream, self.unit)
 
-    def queries(self) -> tuple[Query, ...]:
+    def queries(self) -> tuple[AnyQuery, ...]:
         """The queries of the text, as far as the one that is asked."""
-        found = parse_all(self.query)
+        found = parse_file(self.query)
         names = [query.name for query in found]
         if self.name is None:
             return found
@@ -87,6 +93,7 @@ class FoundMatch:
     binding: tuple[tuple[str, tuple[Event, ...]], ...]
     op: int = 1
     kind: str = "match"
+    row: FoundRow | None = None  # where statements are asked, instead of a binding
 
     @property
     def events(self) -> list[Event]:
@@ -94,7 +101,7 @@ class FoundMatch:
 
 
 MICROSECONDS = "microseconds"  # an option that answers get where times are no ticks
-Answer: TypeAlias = Callable[[Sequence[Query], Sequence[Item], Mapping[str, str]], Iterable[FoundMatch]]
+Answer: TypeAlias = Callable[[Sequence[Any], Sequence[Item], Mapping[str, str]], Iterable[FoundMatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,11 +267,16 @@ def run_case(case: Case, answer: Answer, *, log: bool = False) -> Verdict:
         times, queries = case.times, case.queries()
         items = history(case.stream, times)
         options = case.options if times.are_ticks else {**case.options, MICROSECONDS: "yes"}
+        if is_staged(queries):  # the definition is asked only of what is well formed
+            bind_all(queries, replace(schema_of(events_of(items)), unit=unit_of(options)))
         found = list(answer(queries, items, options))
         if case.error is not None:
             schema = replace(schema_of(events_of(items)), unit=unit_of(options))
             bind_all(queries, schema)  # raises: what binding refuses has no answer
             return Verdict(case, (f"expected an error with {case.error!r}, but {len(found)} matches were found",))
+        if is_staged(queries):
+            rows = [change.row for change in found if change.row is not None]
+            return Verdict(case, tuple(row_differences(case.expected, rows, times)))
         problems = _differences(case, events_of(items), found, times, log=log)
         return Verdict(case, tuple(problems + _state_differences(case, getattr(answer, "state", None))))
     except TocsinError as error:
@@ -323,10 +335,13 @@ def _net(changes: list[tuple[int, str]]) -> Counter[str]:
     return +net
 
 
-def oracle_answer(queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
+def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
     """The answer of the definition: the matches of the last query, over the events that keep what `order=` says."""
+    if is_staged(queries):
+        return [FoundMatch((), row=row) for row in defined_rows(queries, admitted(items, options), unit_of(options))]
     events = events_of(admitted(items, options))
-    answers = list(zip(queries, matches_of_all(queries, events, unit=unit_of(options)).values(), strict=True))
+    plain = [each for each in queries if isinstance(each, Query)]
+    answers = list(zip(plain, matches_of_all(plain, events, unit=unit_of(options)).values(), strict=True))
     for query, found in answers[:-1]:
         events += [composite(query.name, match) for match in found if query.name is not None]
     by_eid = {event.eid: event for event in reversed(events)}
