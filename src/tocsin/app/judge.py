@@ -19,6 +19,7 @@ from tocsin.encode.objects import from_dicts
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import stored
+from tocsin.engine.kinds import COUNT
 from tocsin.engine.tables import variables
 from tocsin.errors import InputError, TocsinError, TocsinWarning
 from tocsin.events import Event
@@ -27,10 +28,12 @@ from tocsin.items import end
 from tocsin.lang.syntax import Query
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import Strategy, parse_strategy
+from tocsin.run.matches import Matches
 from tocsin.run.query import plans_of
 from tocsin.schema import RESULT_COLUMNS, Schema
-from tocsin.testing.cases import Case, FoundMatch, Verdict, oracle_answer, read_cases, run_case, unit_of
+from tocsin.testing.cases import Case, FoundMatch, Verdict, count_line, oracle_answer, read_cases, run_case, unit_of
 from tocsin.testing.notation import Item, Promise, events_of
+from tocsin.testing.oracle_count import counts_matches
 from tocsin.testing.staged_cases import FoundRow, is_staged
 
 COLUMNS = Columns(time="start", end="end", eid="eid")
@@ -95,7 +98,8 @@ class EngineUnderTest:
         plans_of(tuple(queries), schema)  # the SELECT of the last query must be right too
         if is_staged(queries):
             return self._rows(queries, schema, items, options)
-        bare = (*queries[:-1], replace(queries[-1], select=()))
+        counts = counts_matches(queries[-1])
+        bare = tuple(queries) if counts else (*queries[:-1], replace(queries[-1], select=()))
         if "order" in options:
             return self._answer(bare, schema, items, options, parse_strategy(options["order"], schema))
         ordered = all(one.end <= other.end for one, other in pairwise(events))
@@ -143,6 +147,8 @@ class EngineUnderTest:
                 for batch in changes:
                     if batch.stage < len(queries) - 1:
                         by_eid |= {event.eid: event for event in composites(queries[batch.stage], batch.table())}
+                    elif batch.kind == COUNT:
+                        found += [counted(queries[-1], row) for row in Matches([batch.table()])]
                     else:
                         found += [_found(row, by_eid) for row in binding_rows(batch.table())]
         return found
@@ -308,6 +314,13 @@ def binding_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
         }
 
 
+def counted(query: Query, row: Mapping[str, Any]) -> FoundMatch:
+    """A row of kind `count` as a case file has it."""
+    values = [value for name, value in row.items() if name not in RESULT_COLUMNS]
+    span = None if query.every is None else (row["start"], row["end"])
+    return FoundMatch((), int(row["op"]), COUNT, text=count_line(query, values, span))
+
+
 def _found(row: Mapping[str, Any], by_eid: Mapping[Any, Event]) -> FoundMatch:
     binding = tuple((name, tuple(by_eid[eid] for eid in eids)) for name, eids in row["eids"].items())
     return FoundMatch(binding, int(row["op"]), str(row["kind"]))
@@ -337,7 +350,7 @@ def settled(changes: list[FoundMatch]) -> list[FoundMatch]:
 
 def _identity(change: FoundMatch) -> Any:
     bound = tuple((name, tuple(str(event.eid) for event in events)) for name, events in change.binding)
-    return change.kind, bound
+    return change.kind, bound, change.text
 
 
 def _bag(answers: list[FoundMatch]) -> list[Any]:

@@ -136,7 +136,7 @@ class _Numbers:
     def column(self, places: Ints) -> Column:
         from tocsin.encode import loops
 
-        out = np.empty(len(places), np.float64 if self.field.kind is Kind.FLOAT else np.int64)
+        out: Any = np.empty(len(places), np.float64 if self.field.kind is Kind.FLOAT else np.int64)
         for at, begin, mine in self.pieces.spread(places):
             loops.gather(frozen(self.words[at]), places[mine], begin, out[mine])
         return Column(self.field.kind, out, None, self.field.scale)
@@ -228,7 +228,8 @@ class _Bounds:
         for at, begin, mine in self.pieces.spread(places):
             parts = places[mine], types[mine], ends[mine]
             count = loops.keep_within(frozen(self.words[at]), begin, self.low, self.high, self.asked, *parts)
-            for whole, part in zip((places, types, ends), parts, strict=True):
+            wholes: tuple[npt.NDArray[Any], ...] = (places, types, ends)
+            for whole, part in zip(wholes, parts, strict=True):
                 if kept != mine.start:
                     whole[kept : kept + count] = part[:count]
             kept += count

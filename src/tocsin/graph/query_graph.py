@@ -49,6 +49,7 @@ from tocsin.plan.limits import limits_of
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 from tocsin.select.after_match import clause_operators
 from tocsin.select.consuming import consuming
+from tocsin.select.counting import Counting
 from tocsin.spill.detector import Spilling
 from tocsin.staged.operator import refuse_corrections, staged_operator
 
@@ -61,6 +62,7 @@ class QueryGraph:
 
     `encode` makes items of rows. The changes of each query bear its number as `stage`; `late` of the changes are the
     places of items that came too late. `spill` is put around a detector that must keep a memory limit.
+    `live`: nobody knows when the input ends, so what is counted without EVERY is said after each push.
     """
 
     def __init__(
@@ -78,8 +80,10 @@ class QueryGraph:
         spill: Callable[[Detector, int], Operator] = Spilling,
         strings: Strings | None = None,
         soon: bool = False,
+        live: bool = False,
     ) -> None:
         self.plans, self._around, self._spill = tuple(plans), tuple(around), spill
+        self._live = live
         check_limit(order, memory_limit)
         self._limit = None if memory_limit is None else memory_limit // max(1, len(self.plans))
         self.order, self.schema, self._jit, self._soon = order, schema, jit, soon
@@ -191,6 +195,9 @@ class QueryGraph:
             for clause in clause_operators(operator, plan, self.functions, corrects=order.corrects, reach=reach):
                 self.remembering.append(clause)
                 operator = clause
+        if plan.counts is not None:
+            operator = Counting(operator, plan, self.functions, at_once=order.corrects, live=self._live)
+            self.remembering.append(operator)
         if plan.hidden:
             return operator
         if self._around and is_read:

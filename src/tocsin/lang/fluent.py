@@ -69,6 +69,7 @@ from tocsin.lang.syntax import (
     SkipClause,
     Unary,
     conjuncts,
+    with_group_names,
 )
 from tocsin.lang.tokens import ALLEN_NAMES, STRATEGIES
 
@@ -268,8 +269,9 @@ def call(function: str, *args: Value) -> FluentExpr:
     return FluentExpr(Call(_named(function).lower(), _nodes(args)))
 
 
-def count(what: str | FluentExpr) -> FluentExpr:
-    return _aggregate("count", what)
+def count(what: str | FluentExpr | None = None) -> FluentExpr:
+    """`count(b)`: how many members, or matches that have one; `count()` is `count(*)`: how many matches."""
+    return FluentExpr(Call("count", ())) if what is None else _aggregate("count", what)
 
 
 def count_distinct(what: str | FluentExpr) -> FluentExpr:
@@ -409,7 +411,7 @@ class _Whole:
         """Columns of the result: `select("s.tag", shelf="s.place", n=count("b"))`; a text is read as an expression."""
         items = [SelectItem(_read(expr)) for expr in exprs]
         items += [SelectItem(_read(expr), name) for name, expr in columns.items()]
-        return FluentQuery(replace(self._query(), select=tuple(items)))
+        return FluentQuery(with_group_names(replace(self._query(), select=tuple(items))))
 
     def consume(self, mode: str) -> FluentQuery:
         """What happens to events that stand in a match: "first", "recent", "chronicle", ... (docs/language.md)."""
@@ -460,6 +462,12 @@ class _Whole:
         groups = (per,) if isinstance(per, (str, FluentExpr)) else tuple(per)
         length = None if every is None else _window(every, {})
         return FluentQuery(replace(self._query(), limit=LimitClause(most, tuple(map(_grouping, groups)), length)))
+
+    def group_by(self, *groups: FluentExpr | str, every: int | str | timedelta | None = None) -> FluentQuery:
+        """Count matches: one row for each group, with `every` for each span of time; SELECT says what is counted."""
+        length = None if every is None else _window(every, {})
+        grouped = replace(self._query(), group=tuple(map(_grouping, groups)), every=length)
+        return FluentQuery(with_group_names(grouped))
 
     def named(self, name: str, *, hidden: bool = False) -> FluentQuery:
         """Give the query a name, which is an event type for later queries; a hidden one is only read by them."""

@@ -27,6 +27,7 @@ from tocsin.lang.syntax import (
     Query,
     SelectItem,
     children,
+    with_group_names,
 )
 from tocsin.lang.tokens import CLAUSES, LATER, STRATEGIES, Token
 
@@ -165,7 +166,7 @@ class _QueryReader(ClauseReader):
             self.recover(fault, 0)
             self.skip((";",), closers=False)
         query = self.constrained(Query(pattern or Leaf("?"), name, hidden=hidden))
-        query = self._clauses(query, start)
+        query = with_group_names(self._clauses(query, start))
         return None if pattern is None else replace(query, span=self.since(start), text=self.text)
 
     def _clauses(self, query: Query, start: Token) -> Query:
@@ -215,7 +216,7 @@ class _QueryReader(ClauseReader):
                 return replace(query, partition=tuple(self._separated(lambda: self.name("an attribute name"))))
             case "STRATEGY":
                 return replace(query, strategy=self._strategy())
-            case "AFTER" | "DISTINCT" | "LIMIT" | "CONSUME" | "CONTINUITY":
+            case "AFTER" | "DISTINCT" | "LIMIT" | "CONSUME" | "CONTINUITY" | "GROUP" | "EVERY":
                 return self.selection(clause, query)
         if self.is_op("*"):
             raise self.fault("* cannot be selected", hint="leave SELECT out to get every variable")

@@ -364,6 +364,8 @@ class Query:
     `between` is a window with two strict ends, in place of `within`.
     `strategy` sets the mark of every step that has none: `next` is FIRST, `strict` is NEXT, `any` and None are no mark.
 
+    `group` and `every`: GROUP BY and EVERY, where SELECT counts matches. A bare name is `Same((attr,))`, as in LIMIT.
+
     `timeout`: beginnings of a SEQ that no next step extended within the window are reported, too.
 
     `text` is what it was parsed from, kept only to show places in errors.
@@ -384,6 +386,8 @@ class Query:
     timeout: bool = False
     between: OpenWindow | None = None
     continuity: ContinuityClause | None = None
+    group: tuple[Expr, ...] = ()
+    every: Duration | None = None
     span: Span | None = _place()
     text: str = field(default="", compare=False, repr=False, kw_only=True)
 
@@ -391,6 +395,20 @@ class Query:
         from tocsin.lang.printer import print_query
 
         return print_query(self)
+
+
+def with_group_names(query: Query) -> Query:
+    """The query where SELECT names attributes of the key by themselves, as GROUP BY does."""
+    groups = {expr.attrs[0] for expr in query.group if isinstance(expr, Same) and len(expr.attrs) == 1}
+    if not groups:
+        return query
+    items = tuple(
+        replace(item, expr=Same((item.expr.name,), span=item.expr.span), name=item.name)
+        if isinstance(item.expr, Name) and item.expr.name in groups
+        else item
+        for item in query.select
+    )
+    return replace(query, select=items)
 
 
 # microseconds per unit; a bare number is ticks
@@ -435,6 +453,13 @@ def walk(node: object) -> Iterator[object]:
     yield node
     for child in children(node):
         yield from walk(child)
+
+
+def patterns_in(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern and all patterns below it, in the order of the text."""
+    yield pattern
+    for item in items_of(pattern):
+        yield from patterns_in(item)
 
 
 def items_of(pattern: Pattern) -> tuple[Pattern, ...]:

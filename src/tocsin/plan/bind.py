@@ -16,8 +16,9 @@ from tocsin.lang.syntax import Duration, OpenWindow, Query, Span, conjuncts
 from tocsin.plan.bind_after_match import ClauseBinder
 from tocsin.plan.bind_consumption import Consuming, consuming
 from tocsin.plan.bind_continuity import with_continuity
+from tocsin.plan.bind_counting import counted, over_matches
 from tocsin.plan.bind_staged import bind_statement
-from tocsin.plan.block import Block, Plan
+from tocsin.plan.block import Block, Output, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_named, types_read
 from tocsin.plan.closure import Conditions, taken_apart
 from tocsin.plan.draft import Draft, Drafter
@@ -83,12 +84,18 @@ def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) ->
     found, seen = variables_of(context.sites, hidden_variables(query.pattern), schema, outer_members(tree))
     if uses is not None:
         found, seen = uses.with_sets(found, seen)
-    outputs = outputs_of(query.select, found, seen, context.sites, context.functions, schema, problems)
+    counts = over_matches(query, {variable.name for variable in found if variable.repeated})
+    outputs: tuple[Output, ...] = ()
+    if not counts:
+        outputs = outputs_of(query.select, found, seen, context.sites, context.functions, schema, problems)
     check_step(query, found, outputs, problems)
     if not query.select:
         check_variables(query.pattern, found, problems)
     key = tuple(dict.fromkeys(attr for attr, _ in context.conditions.same))
-    after = ClauseBinder(query, key, found, seen, context.sites, context.functions, schema, problems).bound()
+    clauses = ClauseBinder(query, key, found, seen, context.sites, context.functions, schema, problems, count=counts)
+    after = clauses.bound()
+    if counts and after is not None:
+        after, outputs = counted(clauses, after)
     consume = None if uses is None else uses.bound(seen, schema, context.functions, problems, exceeds)
     _check_size(query, blocks, problems)
     problems.raise_any()
@@ -150,7 +157,9 @@ def _case_depth(node: object) -> int:
 
 def fingerprint(named_query: Query) -> str:
     """32 hex digits that identify what is detected: the canonical text without name, SELECT and choice of matches."""
-    plain = replace(named_query, name=None, hidden=False, select=(), skip=None, distinct=None, limit=None)
+    plain = replace(
+        named_query, name=None, hidden=False, select=(), skip=None, distinct=None, limit=None, group=(), every=None
+    )
     if plain.consume is not None and plain.consume.mode == "unrestricted":  # as without it
         plain = replace(plain, consume=None)
     text = print_query(plain)
@@ -312,7 +321,7 @@ def schema_of(plan: Plan) -> dict[str, Field]:
 def bind_all(
     queries: Sequence[Query | Statement], schema: Schema, functions: Mapping[str, Function] | None = None
 ) -> tuple[Plan, ...]:
-    """The plans of a file of queries and staged statements; the name of an earlier one is an event type for the later ones.
+    """The plans of a file of queries and staged statements; earlier names are event types for the later ones.
 
     Of several queries, one without a name is called by its place: `query 1`, `query 2`.
     """
@@ -321,6 +330,7 @@ def bind_all(
     taken = dict.fromkeys(titles.values(), "what a query without a name is called")
     taken |= dict.fromkeys(schema.types, "an event type")
     broken: set[str] = set()
+    counting: set[str] = set()
     plans: list[Plan] = []
     errors: list[QueryError] = []
     check_together([each for each in queries if isinstance(each, Statement)])
@@ -331,6 +341,7 @@ def bind_all(
             _check_names(query, later - schema.types.keys() - derived.keys(), taken)
             if reads.keys() & broken:
                 continue
+            _refuse_counts(query, reads, counting)
             extended = _extended(schema, derived, reads)
             plan = _bound(query, extended, functions)
         except QueryError as error:
@@ -344,6 +355,8 @@ def bind_all(
         plans.append(replace(plan, title=title, notes=plan.notes + _unread(query, queries[number + 1 :])))
         if query.name is not None:
             derived[query.name] = schema_of(plan)
+            if plan.counts is not None:
+                counting.add(query.name)
     if errors:
         raise QueryError([problem for error in errors if error.text == errors[0].text for problem in error.problems],
                          errors[0].text)  # fmt: skip
@@ -375,6 +388,16 @@ def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads:
     mine = {name: fields for name, fields in derived.items() if name in reads}  # others may have x of another kind
     schema = replace(schema, types={**schema.types, **mine}, matches=schema.matches | derived.keys())
     return replace(schema, intervals=True, eid=Kind.TEXT) if derived.keys() & set(reads) else schema
+
+
+def _refuse_counts(query: Query | Statement, reads: Mapping[str, Span | None], counting: Collection[str]) -> None:
+    """Rows of kind `count` are no events."""
+    for type, span in reads.items():
+        if type in counting:
+            hint = f"give {type} no aggregates in SELECT, and count in another query that reads it"
+            raise QueryError(
+                [Problem(f"{type} counts its matches, so no query can read them", span, None, hint)], query.text
+            )
 
 
 def _check_names(query: Query | Statement, later: set[str], taken: Mapping[str, str]) -> None:

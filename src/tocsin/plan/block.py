@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tocsin.lang.syntax import Repeat
-from tocsin.plan.after_match import AfterMatch
+from tocsin.plan.after_match import AfterMatch, Counting
 from tocsin.plan.consumption import Consumption
 from tocsin.plan.expr import Bound
 from tocsin.plan.staged_form import StagedForm
@@ -270,6 +270,11 @@ class Plan:
     def has_timeouts(self) -> bool:
         """Whether rows of kind `timeout` come, too."""
         return any(block.missing is not None for block in self.alternatives)
+
+    @property
+    def counts(self) -> Counting | None:
+        """What is counted, where the result has no matches but their number."""
+        return None if self.after is None else self.after.count
 
     @property
     def identity(self) -> str:

@@ -301,9 +301,10 @@ def _cross(places: StatementPlaces, role: Terminator, condition: StagedExpr) -> 
             hint = f"several events may open or close a context: write {shown}, or a condition of its own"
             yield Problem("a comparison with initiators needs an aggregate", part.span, hint=hint)
         elif isinstance(part, (AttrOf, Collection)) and isinstance(name := _named(part), str):
-            if name != role.called and not places.initiators(name):
-                hint = "such a condition compares initiators with the terminator"
-                yield Problem(f"{name} is no initiator", part.span, hint=hint)
+            if name == role.called or places.initiators(name):
+                continue
+            hint = "such a condition compares initiators with the terminator"
+            yield Problem(f"{name} is no initiator", part.span, hint=hint)
 
 
 def _named(part: AttrOf | Collection) -> str | None:
@@ -384,7 +385,8 @@ def notes_of_statement(statement: Statement) -> Iterator[str]:
             yield f"{statement.name}: AtMost holds at every stage until there are too many; <deferred> asks once"
     for term in statement.terms:
         if isinstance(term.after, Duration) and (term.which != "each" or term.number is not None):
-            yield f"{statement.name}: a duration closes the context that it is measured from; <{term.which}> says nothing"
+            what = "a duration closes the context that it is measured from"
+            yield f"{statement.name}: {what}; <{term.which}> says nothing"
     if places.mode == "immediate" and not places.is_group and _repeats(places):
         yield (
             f"{statement.name}: matches come again at every later stage; to get each once, consume events, "

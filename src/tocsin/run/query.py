@@ -332,7 +332,7 @@ class Query:
                 timer.check(found, strategy.late)
             return QueryGraph(
                 plans, found, columns, jit=jit, order=strategy, sources=named, memory_limit=as_bytes(memory_limit),
-                around=self.operators, soon=not compiles_first(),
+                around=self.operators, soon=not compiles_first(), live=True,
             )  # fmt: skip
 
         plans: tuple[Plan, ...] = ()

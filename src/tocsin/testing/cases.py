@@ -26,10 +26,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tocsin.errors import InputError, TocsinError
-from tocsin.events import BEGINNING, Event
+from tocsin.events import BEGINNING, Event, Value
 from tocsin.lang.parser import parse_file
+from tocsin.lang.printer import print_expr
 from tocsin.lang.staged_syntax import Statement
-from tocsin.lang.syntax import UNITS, Query
+from tocsin.lang.syntax import UNITS, Expr, Query, Same
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all
@@ -87,13 +88,14 @@ class Case:
 class FoundMatch:
     """One match, or one change (op -1 withdraws): each variable in the order of the text with its events.
 
-    A row of another kind is written with it: `timeout: a1 b2`.
+    A row of another kind is written with it: `timeout: a1 b2`. A row that counts is `text`: `count(*)=20`.
     """
 
     binding: tuple[tuple[str, tuple[Event, ...]], ...]
     op: int = 1
     kind: str = "match"
     row: FoundRow | None = None  # where statements are asked, instead of a binding
+    text: str = ""
 
     @property
     def events(self) -> list[Event]:
@@ -302,8 +304,35 @@ def _differences(
 
 
 def _written(change: FoundMatch, known: list[Event], times: WrittenTimes) -> str:
+    if change.kind == "count":
+        return change.text
     events = " ".join(write(event, known, times) for event in change.events)
     return events if change.kind == "match" else f"{change.kind}: {events}"
+
+
+def is_count(line: str) -> bool:
+    """Whether an expected line is a row that counts: `count(*)=20`, with EVERY `[0,9] count(*)=20`."""
+    return "=" in line.partition("{")[0]
+
+
+def count_line(query: Query, values: Sequence[Value], span: tuple[int, int] | None) -> str:
+    """A row that counts as it stands in a case file: its columns as they are written in the query."""
+    names = [item.name or _select_text(item.expr) for item in query.select]
+    told = " ".join(f"{name}={_told(value)}" for name, value in zip(names, values, strict=True))
+    return told if span is None else f"[{span[0]},{span[1]}] {told}"
+
+
+def _select_text(expr: Expr) -> str:
+    return expr.attrs[0] if isinstance(expr, Same) else print_expr(expr)
+
+
+def _told(value: Value) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+    return str(value)
 
 
 def _state_differences(case: Case, state: Mapping[str, Sequence[str]] | None) -> list[str]:
@@ -321,6 +350,8 @@ def _state_differences(case: Case, state: Mapping[str, Sequence[str]] | None) ->
 
 def _normal(line: str, known: list[Event], times: WrittenTimes) -> str:
     """An expected line with every event in its shortest spelling; braces around repetitions are optional."""
+    if is_count(line):
+        return " ".join(line.split())
     words = line.replace("{", " ").replace("}", " ").split()
     if words[:1] == ["timeout:"]:
         return f"timeout: {_normal(line.partition(':')[2], known, times)}"
@@ -345,6 +376,13 @@ def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: M
     for query, found in answers[:-1]:
         events += [composite(query.name, match) for match in found if query.name is not None]
     by_eid = {event.eid: event for event in reversed(events)}
+    if answers and any(match.group is not None for match in answers[-1][1]):
+        query, rows = answers[-1]
+        spans = [(row.start, row.end) if query.every is not None else None for row in rows]
+        texts = [
+            count_line(query, list((row.select or {}).values()), span) for row, span in zip(rows, spans, strict=True)
+        ]
+        return [FoundMatch((), kind="count", text=text) for text in texts]
     return [
         FoundMatch(
             tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding),

@@ -42,12 +42,13 @@ from tocsin.lang.syntax import (
     items_of,
     leaves_of,
     may_be_absent,
-    walk,
+    patterns_in,
 )
 from tocsin.testing.oracle_absence import Pause
 from tocsin.testing.oracle_after import CompletedMatch, chosen
 from tocsin.testing.oracle_consume import consumed, one_by_one, uses_up
 from tocsin.testing.oracle_copies import seen_by
+from tocsin.testing.oracle_count import counted_rows, counts_matches
 from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, ticks
 from tocsin.testing.oracle_marks import with_strategy
 from tocsin.testing.oracle_members import chosen_sets
@@ -76,6 +77,7 @@ class Match:
     """The visible variables in the order of the text with their eids, and the span and the times of their events.
 
     `step`: it is no match but the beginning of one, which this step did not extend (TIMEOUT).
+    `group`: it is no match but a row that counts matches: the values of its group, and the number of its span.
     """
 
     binding: Binding
@@ -84,6 +86,7 @@ class Match:
     select: dict[str, Value] | None = None
     times: Times = field(default=(), compare=False)
     step: str | None = None
+    group: tuple[tuple[Value, ...], int | None] | None = None
 
 
 def matches(
@@ -110,10 +113,25 @@ def matches(
     shown = frozenset(name for event in listed for name in event.attrs) | attributes
     if query.consume is not None and query.strategy is not None:
         raise UndefinedError("CONSUME and STRATEGY do not go together", hint="leave one of them out")
-    if query.continuity is not None and any(may_be_absent(node) for node in walk(query.pattern)):
+    if query.continuity is not None and any(map(may_be_absent, patterns_in(query.pattern))):
         raise UndefinedError("CONTINUITY and steps that may be absent do not go together")
     query = with_strategy(with_own(with_names(query), shown))
     readings = Readings(functions, unit, shown, queries, key, window, order, negation)
+    if counts_matches(query):
+        if query.timeout:
+            raise UndefinedError(
+                "TIMEOUT gives rows of its own, and this query counts matches", hint="write two queries"
+            )
+        return [
+            Match(
+                (),
+                row.start,
+                row.end,
+                dict(zip(column_names(query.select), row.select, strict=True)),
+                group=(row.group, row.span),
+            )
+            for row in counted_rows(query, completed(query, listed, readings), readings.reader)
+        ]
     answer = [each.match for each in completed(query, listed, readings)]
     for step, beginning in beginnings(query) if query.timeout else ():
         bare = replace(beginning, skip=None, distinct=None, limit=None)
@@ -233,7 +251,7 @@ def as_match(query: Query, block: Alternative, bound: Bound, reader: OracleEvalu
         tuple((var, tuple(event.eid for event in all_events([value]))) for var, value in seen.items()),
         min(event.start for event in events),
         max(event.end for event in events),
-        dict(columns(query.select, bound, reader)) or None,
+        None if counts_matches(query) else dict(columns(query.select, bound, reader)) or None,
         tuple((event.start, event.end) for event in all_events(seen.values())),
     )
 

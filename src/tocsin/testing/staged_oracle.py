@@ -151,10 +151,13 @@ class Detecting:
         self.statement, self.unit = statement, unit
         self.root = spots_of(statement.pattern)
         self.inits = statement.inits or (Initiator(),)
-        self.leaves = {spot.number: spot.node for spot in self.root.leaves()}
+        self.leaves: dict[int, LeafOperand] = {
+            spot.number: spot.node for spot in self.root.leaves() if isinstance(spot.node, LeafOperand)
+        }
         self.sources = {spot.spots[0].number for spot in self.root.all() if spot.operator == "After"}
-        outside = [each for each in (*self.inits, *statement.terms) if each.type is not None]
-        self.types = {str(role.type) for role in (*self.leaves.values(), *outside)}
+        others: list[Initiator | Terminator] = [*self.inits, *statement.terms]
+        outside = [each for each in others if each.type is not None]
+        self.types = {leaf.type for leaf in self.leaves.values()} | {str(each.type) for each in outside}
         pattern = statement.pattern
         self.mode = pattern.mode if isinstance(pattern, OperatorCall) and pattern.mode else "immediate"
         if is_deferred(self.root):
@@ -204,7 +207,8 @@ class Detecting:
 
     def stage(self, now: int, events: list[Event]) -> list[Event]:
         """What the statement finds at a stage, as events in canonical order."""
-        everyone = [*self.leaves.values(), *(each for each in (*self.inits, *self.statement.terms) if each.type)]
+        outside: list[Initiator | Terminator] = [*self.inits, *self.statement.terms]
+        everyone = [*self.leaves.values(), *(each for each in outside if each.type)]
         for role in everyone:
             for event in events:
                 key = self._values(self.statement.gkeys, role, event) if event.type == role.type else None
@@ -253,7 +257,7 @@ class Detecting:
                 event for event in self._roles(term, events, key) if all(threshold(each, event, now) for each in own)
             ]
             matching = [
-                each for each in still_open if acting and all(self._crosses(one, term, each, acting) for one in cross)
+                each for each in still_open if acting and all(self._crosses(one, each, acting) for one in cross)
             ]
             if matching:
                 chosen = {"new": matching[-1:], "old": matching[:1], "each-matching": matching}.get(
@@ -265,7 +269,7 @@ class Detecting:
     def _is_cross(self, condition: Any) -> bool:
         return any(part.__class__.__name__ == "AggregateOf" for part in parts(condition))
 
-    def _crosses(self, condition: Any, term: Terminator, context: Context, acting: list[Event]) -> bool:
+    def _crosses(self, condition: Any, context: Context, acting: list[Event]) -> bool:
         """A condition over the sets of events that opened a context and that would close it."""
 
         def lookup(node: Any) -> Any:
@@ -358,7 +362,7 @@ class Detecting:
 
     def _run(self, context: Context, local: Key, now: int, fires: dict[int, Any], *, final: bool) -> MatchRun:
         lists = {number: self._present(context, local, number, now) for number in self.leaves}
-        sst = lambda type: self.sst(type, now)  # noqa: E731
+        sst = lambda kind: self.sst(kind, now)  # noqa: E731
         return MatchRun(self.root, self.statement.where, now, context.opened, final, lists, fires, sst)
 
     def _detected(self, context: Context, run: MatchRun, key: Key, local: Key) -> list[tuple[int, dict[str, Any]]]:
@@ -475,7 +479,7 @@ def in_range(each: KeyRange, value: Any, key: PartitionKey) -> bool:
         return not any(in_range(other, value, key) for other in key.ranges if not other.is_rest)
     if each.between is not None:
         low, high = (literal.value for literal in each.between)
-        return bool(low <= value <= high)  # type: ignore[operator]
+        return bool(low <= value <= high)
     return value in [literal.value for literal in each.values]
 
 
