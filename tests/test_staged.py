@@ -16,7 +16,7 @@ import tocsin
 from tests.effort import examples
 from tocsin.app.cli import app
 from tocsin.app.judge import judge_case
-from tocsin.errors import QueryError, TocsinError
+from tocsin.errors import QueryError, TocsinError, TocsinWarning
 from tocsin.events import Event
 from tocsin.lang.parser import parse_file
 from tocsin.lang.staged_syntax import Statement
@@ -264,3 +264,26 @@ def test_commands(tmp_path: Path) -> None:
     assert '"k":7' in found.output.replace(" ", "")
     wrong = run(app, ["check", "CreateCE X Event And(A,"])
     assert wrong.exit_code == 2
+
+
+def test_a_changed_statement_starts_afresh() -> None:
+    session = tocsin.query(PAIR).stream()
+    session.push({"type": "A", "time": 1, "k": 7, "x": 1})
+    saved, closing = session.save(), {"type": "B", "time": 2, "k": 7, "x": 2}
+    changed = PAIR.replace("A<consume>", "A<rows 1>")
+    with pytest.raises(TocsinError, match="was changed"):
+        tocsin.query(changed).stream(state=saved, carry_over=True)
+    with pytest.warns(TocsinWarning, match="starts afresh"):
+        fresh = tocsin.query(changed).stream(state=saved, carry_over=True, accept_loss=True)
+    assert rows_of(fresh.push(closing)) + rows_of(fresh.close()) == []
+    beside = tocsin.query(f"{PAIR}; EVENT SEQ(A a, B b) WITHIN 5").stream(state=saved, carry_over=True)
+    found = rows_of(beside.push(closing)) + rows_of(beside.close())
+    assert ("Pair", 1, 2, 7, 2) in [row[:5] for row in found]
+
+
+def test_time_that_passes_fires_timers_of_a_live_statement() -> None:
+    session = tocsin.query("CreateCE Late Select A.k as k Event After(A, 10) GKey *.k").stream()
+    assert rows_of(session.push({"type": "A", "time": 1, "k": 7})) == []
+    assert rows_of(session.advance(10)) == []
+    assert rows_of(session.advance(11)) == [("Late", 1, 11, 7)]
+    assert rows_of(session.close()) == []

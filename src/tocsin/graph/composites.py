@@ -37,7 +37,9 @@ class Composites:
                 f"query {source.name!r} selects a column {min(clash)!r}, which every event has already",
                 hint=f"give it another name: SELECT ... AS my_{min(clash)}",
             )
-        carried = None if reader.staged is None else frozenset(wanted)  # a statement shows no events of others
+        carried = None  # a statement shows no events of others, so it gets what it reads of them
+        if reader.staged is not None:
+            carried = frozenset(dict(reader.staged.reads).get(str(source.name), ()))
         return Composites(source, Encoder(reader.schema, types, strings, PAYLOAD, wanted), carried)
 
     def items(self, changes: ChangeBatch) -> Items:

@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from tocsin.lang.staged_syntax import AttrOf, Compared, LeafOperand, StableTime, StagedExpr, Statement, TimeOf, parts
+from tocsin.lang.staged_syntax import (
+    ONLY,
+    AttrOf,
+    Compared,
+    LeafOperand,
+    StableTime,
+    StagedExpr,
+    Statement,
+    TimeOf,
+    parts,
+)
 from tocsin.plan.staged_places import conjuncts_of
 from tocsin.staged.bindings import Names, Run, end_of, for_every
 from tocsin.staged.event import ABSENT, TICK, Binding, Counted, EveryOne, StagedEvent, distinct, events_in
@@ -160,6 +170,7 @@ class Matcher:
         newest = leaf.quantifier.age == "new"
         equal = None if scan else self._equality(spot)
         ends = ends or (None if scan else self._end_equality(spot))
+        least = [] if scan else self._least_ends(spot)
         nobody = EventRun()
 
         def candidates(run: Run) -> Iterator[StagedEvent]:
@@ -170,6 +181,10 @@ class Matcher:
                     wanted = value(run)
                     events = (None if wanted is None else run.lists[number].with_value(attr, wanted)) or nobody
             low, high = (None, None) if ends is None else ends(run)
+            for each in least:
+                bound = each(run)
+                if bound is not None and (low is None or bound > low):
+                    low = bound
             return events.between(low, high, newest=newest)
 
         return candidates
@@ -200,6 +215,46 @@ class Matcher:
                     if own and isinstance(other, StableTime):
                         return lambda run: (run.now, run.now)
         return None
+
+    def _least_ends(self, spot: Spot) -> list[Value]:
+        """Where the events of a leaf end at the earliest, as far as what is bound before it tells.
+
+        Of conditions such as `start-ts(Both) > end-ts(A)`: what starts later also ends later, and so do its parts.
+        """
+        found: list[Value] = []
+        for conjunct in (each for several in self._homes.values() for each in several):
+            if not isinstance(conjunct, Compared) or conjunct.op not in (">", ">=", "<", "<="):
+                continue
+            later, earlier = (conjunct.left, conjunct.right)
+            if conjunct.op in ("<", "<="):
+                later, earlier = earlier, later
+            if not isinstance(later, TimeOf) or not isinstance(earlier, TimeOf) or earlier.which == "sst":
+                continue
+            if later.name in self._around(spot, later.which) and self._is_bound_before(spot, earlier.name):
+                found.append(_one_more(self.names.look_up(earlier), strictly=conjunct.op in (">", "<")))
+        return found
+
+    def _around(self, spot: Spot, which: str) -> set[str]:
+        """The names whose time is not after that of a leaf: its own, and of their start those that it is a part of."""
+        names = {spot.name} if self.names.spots[str(spot.name)] is spot else set()
+        for other in self.names.spots.values() if which == "start-ts" else ():
+            if other.operator in ("And", "Sequence", "Concurrent") and spot in self._parts(other):
+                names.add(other.name)
+        return {str(name) for name in names}
+
+    def _parts(self, spot: Spot) -> list[Spot]:
+        """The leaves that every match of a spot binds."""
+        if spot.leaf is not None:
+            return [spot]
+        below = spot.spots if spot.operator in ("And", "Sequence", "Concurrent", ONLY) else ()
+        return [leaf for each in below for leaf in self._parts(each)]
+
+    def _is_bound_before(self, spot: Spot, name: str) -> bool:
+        """Whether a name stands for single events that are bound when a leaf is."""
+        before = self.names.spots[name]
+        leaves = {leaf.number for leaf in before.leaves()}
+        plain = before.leaf is not None or leaves == {leaf.number for leaf in self._parts(before)}
+        return plain and before.number < spot.number and not leaves & (self._every | self._counted)
 
     def _chain(self, spot: Spot) -> Solver:
         """Sequence, And, Concurrent, and a leaf in parentheses: one operand after the other."""
@@ -408,6 +463,16 @@ def _whole_list(number: int, holds: Test) -> Solver:
         return done
 
     return solve
+
+
+def _one_more(time: Value, *, strictly: bool) -> Value:
+    """The earliest end that a bound allows; None: it says nothing."""
+
+    def least(run: Run) -> int | None:
+        found = time(run)
+        return None if found is None or found is ABSENT else int(found) + strictly
+
+    return least
 
 
 # --- small solvers -------------------------------------------------------------------------------------------------
