@@ -81,10 +81,10 @@ class ConsumedColumns(RemembersAll):
 
     def _take(self, items: Items) -> list[tuple[Ints, Ints]]:
         first, self.next = self.next, self.next + len(items)
-        bits = self._standing.bits(items)
+        rows, bits = self._standing.of(items)
         if self._plan.needs and not (seen := has_key(items, self._plan.needs)).all():
             bits[~seen] = 0
-        rows = np.flatnonzero(bits)
+            rows = rows[seen[rows]]
         if not len(rows):
             return []
         codes, end = self.keys.of(items, rows), np.ascontiguousarray(items.end)
