@@ -54,10 +54,10 @@ from tocsin.shards.time_slices import Slices, cut, margins
 from tocsin.shards.watermark import Slack
 from tocsin.spark.event_frame import EventFrame
 from tocsin.testing import harness
+from tocsin.testing.draw_consumption import consuming_query
 from tocsin.testing.draw_eids import with_eids
 from tocsin.testing.oracle import Match, matches, matches_of_all
 from tocsin.testing.shrink import shrunk
-from tocsin.testing.draw_consumption import consuming_query
 from tocsin.testing.strategies import SCHEMA, Pair, history, is_valid, pair, query
 
 CHUNKS, EACH = 24, 75  # 1,800 queries with one history each

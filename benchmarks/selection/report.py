@@ -13,7 +13,7 @@ def text(results: dict[str, Any]) -> str:
 def heading(results: dict[str, Any]) -> str:
     return (
         f"Million events per second of CPU, from {results['events']:,} encoded events in order to matches as columns;"
-        " ten types in equal parts, of which the query names three; a key has one event of each type in a window, about:"
+        " ten types in equal parts, of which the query names three; a window has about one of each type and key:"
     )
 
 

@@ -1,4 +1,4 @@
-"""The same in Polars, on one thread, where it can be said: all combinations by joins, FIRST by joins to the next time."""
+"""The same in Polars, on one thread, where it can be said: all combinations by joins, FIRST by the next time."""
 
 from __future__ import annotations
 

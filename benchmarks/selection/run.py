@@ -122,7 +122,7 @@ def progress(row: dict[str, Any]) -> str:
 
 def problems(rows: list[dict[str, Any]]) -> list[str]:
     """Arms that failed, and queries whose arms found different numbers of matches."""
-    wrong = [f"{row['ask']} ({row['who']}, {row['keys']} keys) failed: {row['error']}" for row in rows if "error" in row]
+    wrong = [f"{row['ask']}, {row['keys']} keys, {row['who']}: {row['error']}" for row in rows if "error" in row]
     found: dict[tuple[str, int], set[int]] = {}
     for row in rows:
         if "error" not in row:
