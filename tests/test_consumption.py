@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -127,3 +128,20 @@ def test_a_saved_mode_goes_on_compiled_or_plain(mode: str) -> None:
     found += [match["match_id"] for match in session.close()]
     assert sorted(found) == sorted(whole)
     assert whole
+
+
+@pytest.mark.parametrize("key", ["WHERE [key]", ""])
+def test_any_number_of_threads_and_a_limit_of_memory_change_nothing(key: str) -> None:
+    random = np.random.default_rng(7)
+    count = 6000
+    table = pa.table({
+        "type": np.array(list("ABC"))[random.integers(0, 3, count)],
+        "time": np.sort(random.integers(0, 900, count)),
+        "key": random.integers(0, 30, count),
+    })  # fmt: skip
+    for mode in ("first", "chronicle"):
+        query = tocsin.query(f"SEQ(A a, B b, C c) {key} WITHIN 60 CONSUME {mode}")
+        ways: list[dict[str, Any]] = [{"threads": 1}, {"threads": 3}, {"order": "slack(5)", "memory_limit": "64 MB"}]
+        found = [sorted(query.detect(table, jit=False, **way).table().column("match_id").to_pylist()) for way in ways]
+        assert found[0] == found[1] == found[2]
+        assert len(found[0]) > 20

@@ -50,6 +50,8 @@ class ConsumedColumns(RemembersAll):
         self.next = 0  # the number of the next event
         self.settled = BEGINNING  # every event that ends at or before this has been taken
         self.matches = 0
+        self._steps = (1 << len(plan.consume.steps)) - 1
+        self._rule = rule_of(plan, setting.functions)
         self._enough, self._enough_keys = MANY, MANY_KEYS
 
     def _fresh(self) -> ModeState:
@@ -81,26 +83,30 @@ class ConsumedColumns(RemembersAll):
 
     def _take(self, items: Items) -> list[tuple[Ints, Ints]]:
         first, self.next = self.next, self.next + len(items)
-        bits = self._standing.bits(items)
+        rows, bits = self._standing.of(items)
         if self._plan.needs and not (seen := has_key(items, self._plan.needs)).all():
             bits[~seen] = 0
-        rows = np.flatnonzero(bits)
+            rows = rows[seen[rows]]
         if not len(rows):
             return []
-        codes, end = self.keys.of(items, rows), np.ascontiguousarray(items.end)
-        ties = self.keys.tied(rows, codes, end)
+        codes, start, end = (
+            self.keys.of(items, rows),
+            np.ascontiguousarray(items.start),
+            np.ascontiguousarray(items.end),
+        )
+        ties = self.keys.arrange(rows, codes, bits, start, end, self._steps)
         if ties is not None:
             rows, codes = self._in_order(items, bits, rows, codes, np.flatnonzero(ties))
         self.payload.add(first, items, None if 4 * len(rows) > len(items) else bits != 0, int(end[-1]))
         self.state.room_for(self.keys.count)
-        return self.state.run(rows, codes, bits, np.ascontiguousarray(items.start), end, first)
+        return self.state.run(rows, codes, bits, start, end, first)
 
     def _in_order(self, items: Items, bits: Ints, rows: Ints, codes: Ints, at: Ints) -> tuple[Ints, Ints]:
-        """Events of one key and end: those that can stand for later steps first, then canonically, each once."""
+        """Events of one key, end, step and start: by their eids, each once."""
         tied = take(items, rows[at])
         named = AutoEids().named(tied)  # all that can be equal to them are among them
         assert named.eid_high is not None and named.eid_low is not None
-        steps = bits[rows[at]] & ((1 << len(self._consume.steps)) - 1)
+        steps = bits[rows[at]] & self._steps
         rank = -np.frexp(steps.astype(np.float64))[1]
         order = np.lexsort((named.eid_low, named.eid_high, tied.start, rank, codes[at], tied.end))
         places = at[np.lexsort((at, codes[at], tied.end))]
@@ -147,8 +153,10 @@ class ConsumedColumns(RemembersAll):
             self._forget_keys()
         if self.time.ended:
             self.payload.chunks = []
+        elif self._plan.within is not None:  # what waits began within a window, and shows nothing older
+            self.payload.tidy(self.settled - self._plan.within)
         elif self.payload.count > self._enough:
-            self._keep_used()
+            self._keep(self.state.used)
             self._enough = max(MANY, 2 * self.payload.count)
 
     def _forget_keys(self) -> None:
@@ -163,24 +171,22 @@ class ConsumedColumns(RemembersAll):
             self.keys.keep(alive)
         self._enough_keys = max(MANY_KEYS, 2 * self.keys.count)
 
-    def _keep_used(self) -> Ints:
-        """Keep the rows of the events that wait, with their eids: rows that are equal to them may go."""
-        used = self.state.used
+    def _keep(self, used: Ints) -> None:
+        """Keep the rows of some events, with their eids: rows that are equal to them may go."""
         if not len(used):
             self.payload.chunks = []
-            return used
+            return
         rows = self.payload.rows(used)
         high, low = rows.names
         table = rows.table
         names = [name for name in table.schema.names if name != "eid"]
         table = table.select(names).append_column("eid", rows.eids)
         self._keep_rows(one_batch(table), rows.types, rows.start, rows.end, high, low, used)
-        return used
 
     def _keep_rows(
         self, rows: pa.RecordBatch, types: Any, start: Ints, end: Ints, high: Ints, low: Ints, used: Ints
     ) -> None:
-        self.payload.chunks = [Chunk(0, rows, types, start, end, high, low, used)]
+        self.payload.chunks = [Chunk(0, rows, types, start, end, high, low, used, last_end=int(end.max()))]
         self.payload.has_eid = True
 
     @property
@@ -198,15 +204,17 @@ class ConsumedColumns(RemembersAll):
     def snapshot(self, since: int = 0) -> list[Part]:
         del since
         self._forget_keys()
-        begin = rule_of(self._plan, self._setting.functions).begin()
-        saved = [[key, self.state.plain(code)] for code, key in enumerate(self.keys.plain())]
+        rule, begin = self._rule, self._rule.begin()
+        waiting: Any = (rule.forget(self.state.plain(code), self.settled) for code in range(self.keys.count))
+        saved = [[key, state] for key, state in zip(self.keys.plain(), waiting, strict=True) if state != begin]
+        used = np.array(sorted({number for _, state in saved for number in rule.uses(state)}), np.int64)
         words = {
             "time": [self.time.clock, self.time.ended, self.time.guarantees],
             "counts": [self.next, self.settled, self.matches, 0, 0],
-            "keys": [each for each in saved if each[1] != begin],
+            "keys": saved,
             "open": [],
         }
-        used = self._keep_used()
+        self._keep(used)
         rows = self.payload.rows(used)
         own = (used, rows.types, rows.start, rows.end, *rows.names) if len(used) else (*[np.zeros(0, np.int64)] * 6,)
         arrays: dict[str, Any] = dict(zip(OWN, own, strict=True)) | AutoEids().saved()

@@ -43,7 +43,8 @@ class KeyCodes:
             return codes
         columns = [items.columns[attr] for attr in self._attrs]
         self._agree(tuple((column.kind, column.scale) for column in columns))
-        words = np.ascontiguousarray(np.stack([_words(column) for column in columns]))
+        parts = [np.ascontiguousarray(_words(column)) for column in columns]
+        words = parts[0].reshape(1, -1) if len(parts) == 1 else np.stack(parts)
         at = 0
         while True:
             at = self._find(at, rows, words, codes)
@@ -58,12 +59,15 @@ class KeyCodes:
         at, self.count = loop("codes_of", jit=self._jit)(at, len(rows), *views, self.count, last)
         return int(at)
 
-    def tied(self, rows: Ints, codes: Ints, end: Ints) -> Bools | None:
-        """Which rows end with another one of their key; None: none of them."""
+    def arrange(self, rows: Ints, codes: Ints, bits: Ints, start: Ints, end: Ints, steps: int) -> Bools | None:
+        """Put rows of one key and end into order, as far as steps and starts tell; which are equal. None: none are."""
         ties: Bools = np.zeros(len(rows), np.bool_)
-        arrays: tuple[Any, ...] = (rows, codes, end, self.seen, self._place, ties)
-        views = arrays if self._jit else tuple(array.data for array in arrays)
-        return ties if loop("tied", jit=self._jit)(len(rows), *views) else None
+        before: Ints = np.empty(len(rows), np.int64)
+        arrays: tuple[Any, ...] = (rows, codes, bits, start, end)
+        state: tuple[Any, ...] = (self.seen, self._place, before, ties)
+        if not self._jit:
+            arrays, state = (tuple(array.data for array in several) for several in (arrays, state))
+        return ties if loop("arrange", jit=self._jit)(len(rows), *arrays, steps, *state) else None
 
     def _grow(self) -> None:
         known, seen, place = self._known[: self.count], self.seen, self._place
@@ -84,7 +88,11 @@ class KeyCodes:
             room //= 2
         self._allocate(room)
         self.seen[: len(seen)] = seen
-        self._enter(known)
+        if self._saved:
+            self._saved = [key for key, stays in zip(self._saved, alive.tolist(), strict=True) if stays]
+            self.count = len(self._saved)
+        else:
+            self._enter(known)
 
     # --- values ---
 

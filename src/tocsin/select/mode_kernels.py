@@ -14,7 +14,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "combine": continuous.combine,
     "accumulate": cumulative.accumulate,
     "codes_of": keys.codes_of,
-    "tied": keys.tied,
+    "arrange": keys.arrange,
     "release": keys.release,
 }
 STATES = {"extend_slots": 3, "line_up": 4, "combine": 5, "accumulate": 5}  # arrays of the state that a mode takes
@@ -32,12 +32,12 @@ def _compiled(name: str) -> Callable[..., Any]:
 
     build: Any = types
     number, words, table = types.int64, types.int64[::1], types.int64[:, ::1]
-    read = build.Array(types.int64, 1, "C", readonly=True)
+    read, given = (build.Array(types.int64, dimensions, "C", readonly=True) for dimensions in (1, 2))
     batch = (number, number, words, words, words, read, read, number)
     arguments = {
-        "codes_of": (number, number, words, table, table, words, number, words),
+        "codes_of": (number, number, words, given, table, words, number, words),
         "release": (number, words, words, words, words, *[number] * 7),
-        "tied": (number, words, words, read, words, words, types.boolean[::1]),
+        "arrange": (number, words, words, words, read, read, number, words, words, words, types.boolean[::1]),
     }.get(name, (*batch, *[words] * STATES.get(name, 0)))
     function: Callable[..., Any] = njit(arguments, cache=True, nogil=True, error_model="numpy")(PLAIN[name])
     return function

@@ -77,13 +77,15 @@ class StandingColumns:
             scalars += [types.float64 if is_float else types.int64, types.boolean]
         build: Any = types
         columns = [build.Array(scalar, 1, "C", readonly=True) for scalar in scalars]
-        arguments = (types.int64, *columns, types.int64[::1], types.float64[::1], types.int64[::1])
+        words = types.int64[::1]
+        arguments = (types.int64, *columns, words, types.float64[::1], words, words)
         function: Callable[..., Any] = njit(arguments, nogil=True, error_model="numpy")(space["stand"])
         return function
 
-    def bits(self, items: Items) -> Ints:
-        """The bits of every row; 0 for those that the query does not read."""
-        text, found = self._text, np.zeros(len(items), np.int64)
+    def of(self, items: Items) -> tuple[Ints, Ints]:
+        """The rows that stand for anything, and the bits of every row; 0 for all others."""
+        text, count = self._text, len(items)
+        found, rows = np.empty(count, np.int64), np.empty(count, np.int64)
         columns: list[Any] = [items.types, items.start, items.end]
         made = {each.name: each for each in text.derived}
         for name in text.columns:
@@ -91,13 +93,10 @@ class StandingColumns:
             column = items.columns.get(name) if given is None else self._derived(given, items)
             columns += self._halves(column, len(items), is_float=text.columns[name][1])
         ints = [self._strings.code(value) if isinstance(value, str) else value for value in text.literals.ints]
-        state = [np.array(ints, np.int64), np.array(text.literals.floats or [0.0], np.float64), found]
+        state = [np.array(ints, np.int64), np.array(text.literals.floats or [0.0], np.float64), found, rows]
         arrays = [np.ascontiguousarray(column) for column in columns] + state
-        if self._jit:
-            self._kernel(len(items), *arrays)
-        else:
-            self._kernel(len(items), *(array.data for array in arrays))
-        return found
+        stand = self._kernel(count, *(arrays if self._jit else (array.data for array in arrays)))
+        return rows[:stand], found
 
     def _halves(self, column: Column | None, count: int, *, is_float: bool) -> tuple[Any, Any]:
         """The values of a column, and which are null; a single flag stands for a column without nulls."""
@@ -124,6 +123,7 @@ class _Source(Names):
         self.kinds: dict[str, tuple[Kind, int]] = {}
         emit = self.writer.emit
         with self.writer.indented():
+            emit("m = 0")
             emit("for i in range(n):")
             with self.writer.indented():
                 emit("ty = types[i]")
@@ -134,8 +134,12 @@ class _Source(Names):
                         with self.writer.indented():
                             self._type(mine)
                 emit("bits[i] = b")
+                emit("if b != 0:")
+                emit("    rows[m] = i")
+                emit("    m += 1")
+            emit("return m")
         names = [f"c{at}, v{at}" for at, _ in self.columns.values()]
-        head = f"def stand({', '.join(['n, types, start, end', *names, 'T, LF, bits'])}):"
+        head = f"def stand({', '.join(['n, types, start, end', *names, 'T, LF, bits, rows'])}):"
         flags = [f"    m{at} = len(v{at}) == n" for at, _ in self.columns.values()]
         self.source = "\n".join([head, *flags, *self.writer.lines]) + "\n"
 

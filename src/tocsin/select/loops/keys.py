@@ -43,20 +43,41 @@ def codes_of(
     return i, total
 
 
-def tied(count: int, rows: Array, codes: Array, end: Array, seen: Array, place: Array, ties: Array) -> int:
-    """Mark events that end with another one of their key; ends never fall. `seen` has the last end of each key."""
-    found = 0
+def arrange(
+    count: int, rows: Array, codes: Array, bits: Array, start: Array, end: Array,
+    steps: int, seen: Array, place: Array, before: Array, ties: Array,
+) -> int:  # fmt: skip
+    """Of one key and end, let events go first that can stand for later steps, then those that start earlier.
+
+    The ends never fall; `seen` has the last end of each key. Those that are equal in both are marked; how many pairs.
+    """
     for i in range(count):
         code = codes[i]
         e = end[rows[i]]
-        if seen[code] == e:
-            found += 1
-            ties[i] = True
-            ties[place[code]] = True
-        else:
-            seen[code] = e
+        before[i] = place[code] if seen[code] == e else NOBODY
+        seen[code] = e
         place[code] = i
-    return found
+        j = i
+        p = before[i]
+        while p != NOBODY:
+            mine, other = rows[j], rows[p]
+            x, y = bits[mine] & steps, bits[other] & steps
+            later = x & ~y > y  # the highest bit of x is above that of y
+            if not later and (y & ~x > x or start[mine] >= start[other]):
+                break
+            rows[j], rows[p] = other, mine
+            j = p
+            p = before[p]
+    pairs = 0
+    for i in range(count):
+        p = before[i]
+        if p != NOBODY:
+            x, y = bits[rows[i]] & steps, bits[rows[p]] & steps
+            if not (x & ~y > y or y & ~x > x) and start[rows[i]] == start[rows[p]]:
+                pairs += 1
+                ties[i] = True
+                ties[p] = True
+    return pairs
 
 
 def release(
