@@ -25,6 +25,7 @@ import pyarrow.json as arrow_json
 from tocsin.codec.arrow_stream import validated
 from tocsin.encode.arrow import Problems, is_instant
 from tocsin.encode.columns import Columns, arrow_type
+from tocsin.encode.late import LateFile
 from tocsin.encode.objects import from_dicts, shortened
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.encode.values import EXACT_FLOAT
@@ -47,6 +48,7 @@ FORMATS = {
     ".arrows": "arrow",
 }
 DEEP = 100
+LATE_ROWS = 1 << 16  # of a Parquet file, for which it is worth to read columns late
 HEAD = 1 << 15  # bytes of JSON lines that show which columns look like times
 BLOCK, LARGEST_BLOCK = 1 << 20, 1 << 26  # bytes of a text that a thread reads, and that kinds are inferred from
 COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
@@ -57,7 +59,7 @@ class FilePiece:
     """A piece of the input: its rows, what is already known to be wrong with them, and where each row came from.
 
     `original` returns a row as the file has it; None: the rows of the table were not changed. The kinds of columns in
-    `guessed` were inferred from their values.
+    `guessed` were inferred from their values. `late`: the file of columns that are read when they are needed.
     """
 
     table: pa.Table
@@ -65,6 +67,7 @@ class FilePiece:
     problems: Problems
     original: Callable[[int], Any] | None = None
     guessed: frozenset[str] = frozenset()
+    late: LateFile | None = None
 
 
 def find(path: str | os.PathLike[str]) -> list[Path]:
@@ -101,11 +104,17 @@ def _endings() -> str:
     return " ".join(FORMATS)
 
 
-def read(path: Path, columns: Columns, declared: Mapping[str, Field], bad: BadRows) -> FilePiece:
-    """Read one file. Rows that cannot be parsed at all are reported to `bad` at once."""
+def read(
+    path: Path, columns: Columns, declared: Mapping[str, Field], bad: BadRows, early: frozenset[str] | None = None
+) -> FilePiece:
+    """Read one file. Rows that cannot be parsed at all are reported to `bad` at once.
+
+    `early`: the columns that must be read now, if others may be read late.
+    """
     kind = _format(path)
     if kind is None:
         raise InputError(f"the format of {path} is unknown", hint=f"known endings: {_endings()} (also with .gz)")
+    late = None
     try:
         match kind:
             case "csv" | "tsv":
@@ -113,14 +122,20 @@ def read(path: Path, columns: Columns, declared: Mapping[str, Field], bad: BadRo
             case "jsonl":
                 return _read_jsonl(path, bad)
             case "parquet":
-                from pyarrow import parquet
-
-                table = validated(parquet.ParquetFile(path).read())
+                table, late = _read_parquet(path, early)
             case _:
                 table = _read_arrow(path)
     except (pa.ArrowException, pa.ArrowInvalid, OSError, EOFError, UnicodeDecodeError) as problem:
         _unreadable(path, kind, problem)
-    return FilePiece(table, lambda row: f"{path}, row {row + 1}", [])
+    return FilePiece(table, lambda row: f"{path}, row {row + 1}", [], late=late)
+
+
+def _read_parquet(path: Path, early: frozenset[str] | None) -> tuple[pa.Table, LateFile | None]:
+    """The rows of a file; if some columns are read late, the file that has them."""
+    file = LateFile(path)
+    if early is None or file.rows < LATE_ROWS or len(set(file.names)) < len(file.names):
+        return validated(file.file.read()), None
+    return file.table(early), file
 
 
 def _unreadable(path: Path, kind: str, problem: Exception) -> NoReturn:

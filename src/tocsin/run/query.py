@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from tocsin.compilers import compiles_first
 from tocsin.encode.checked import readable_texts
-from tocsin.encode.columns import Columns, infer_schema
+from tocsin.encode.columns import OPTIONAL, Columns, infer_schema
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import describe
@@ -36,6 +37,7 @@ from tocsin.plan.explain_staged import explain_staged
 from tocsin.plan.facts import horizon, waits_for_time
 from tocsin.plan.marks import reads_every_type
 from tocsin.plan.passes import optimize
+from tocsin.run.answers import Answers
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock, as_clock
 from tocsin.run.finite import run_as_it_comes, run_finite
@@ -48,10 +50,11 @@ from tocsin.run.schemas import check_unit, declare, schema_of
 from tocsin.run.session import Session, shown_counters
 from tocsin.run.split import Split, check_threads, thread_count
 from tocsin.run.stream_rows import StreamRows
-from tocsin.schema import Field, Kind, Schema
+from tocsin.schema import OWN, Field, Kind, Schema
 
 Order = str | Strategy
 Syntax: TypeAlias = DeclarativeQuery | Statement
+EARLY = frozenset((*OWN, "time", *OPTIONAL))  # columns that may have a role
 FINAL = ("in-order", "slack", "conservative")  # orders whose matches are never withdrawn
 
 
@@ -239,7 +242,12 @@ class Query:
         columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit, truncate=truncate)
         bad = bad_rows if isinstance(bad_rows, BadRows) else BadRows(bad_rows)
         declared = declared_schema(schema, self.schema, strict=strict)
-        given = open_input(events, columns, declared=declared_fields(declared), bad=bad)
+        early = (
+            frozenset(guessed_schema(self.queries).common)
+            | EARLY
+            | {role for role in (type, time, end, eid, source) if role}
+        )
+        given = open_input(events, columns, declared=declared_fields(declared), bad=bad, early=early)
         if declared is None and len(given):
             with ThreadTeam(thread_count(threads, len(given), jit=jit)) as team:
                 given.types(team)
@@ -255,6 +263,7 @@ class Query:
             )  # fmt: skip
 
         graph = make()
+        given.fill(graph.wanted, whole=strategy.kind != "in-order")
         shown = tuple(range(len(self.queries))) if all else self.answers
         enough = limit if strategy.kind in FINAL else None
         if strategy.kind == "in-order":
@@ -267,7 +276,8 @@ class Query:
         bad.write()
         counters = {**counted, "skipped": bad.count}
         notes, instant = notes_of(plans) + given.notes(graph.wanted), time_type(given)
-        matches = Matches(lambda: found.tables(instant), counters, notes, count=len(found) if found.is_final else None)
+        count = len(found) if found.is_final else None
+        matches = Matches(partial(_shown, given, found, instant), counters, notes, count=count)
         matches.counters["matches"] = len(matches)
         if limit is not None and len(matches) >= limit:
             notes = (*notes, f"the search ended with the first {limit:,} matches")
@@ -390,6 +400,11 @@ def explained(plan: Plan) -> str:
     if plan.staged is not None:
         return explain_staged(plan)
     return f"{explain(plan)}\n{describe(plan)}"
+
+
+def _shown(_: Input, found: Answers, time: pa.DataType | None) -> list[pa.Table]:
+    """The tables of matches; the input is kept until then, because some of its columns may be read only now."""
+    return found.tables(time)
 
 
 def notes_of(plans: Iterable[Plan]) -> tuple[str, ...]:
