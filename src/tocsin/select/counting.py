@@ -1,7 +1,8 @@
 """Counting matches one by one: the operator of a SELECT over matches, right for every query and in every order.
 
 Where answers are never retracted a match is counted when it is settled; where they are given at once, it counts at
-once, and no more when it is taken back. `select/prefix_counting` counts the matches of some queries without finding them.
+once, and no more when it is taken back. `select/prefix_counting` counts the matches of some queries without finding
+them.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Counting:
             raise TocsinError(
                 f"{matches:,} matches end at {rows} event{'s' * (rows > 1)}: too many to count them one by one",
                 detail=f"{why_not_counted(self._plan)}, so each match must be found",
-                hint="a shorter WITHIN, or conditions on single events and WHERE [key] only: then nothing is enumerated",
+                hint="a shorter WITHIN; or ask single events and the key only, then nothing is enumerated",
             )
         if matches > MANY:
             self._piece = max(LEAST_PIECE, min(self._piece, rows) // 4)

@@ -1,4 +1,4 @@
-"""Counting without enumerating: the operator of a query that the recurrence over prefixes carries (`plan/prefix_chain`).
+"""Counting without enumerating: the operator of a query that the recurrence carries (`plan/prefix_chain`).
 
 It stands behind `order/settled`, so events come in canonical order, whole ticks at once, and each once. A key keeps
 sums for its prefixes, or with a window its events; a match is never made.

@@ -1,4 +1,4 @@
-"""The recurrence over prefixes, in columns: how many chains of events end at each event, or the sum of a value over them.
+"""The recurrence over prefixes, in columns: how many chains end at each event, or the sum of a value over them.
 
 A chain takes one event of each step, each strictly later than the one before. Events stand by key and then by time;
 `weights` has for each step what an event counts there: 0 where it cannot stand, else 1, or a value that is added up.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -55,7 +56,7 @@ class KeyedTimes:
         begins, low = self.begins, self.times - width
         found = np.empty(len(self), np.int64)
         edges = [*np.unique(begins).tolist(), len(self)]
-        for first, last in zip(edges, edges[1:], strict=False):
+        for first, last in pairwise(edges):
             found[first:last] = first + np.searchsorted(self.times[first:last], low[first:last])
         return found
 
