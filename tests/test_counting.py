@@ -8,22 +8,27 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import tocsin
 from tests.effort import examples
+from tests.test_after_match import numbered, ways
 from tocsin.events import Event
 from tocsin.graph import query_graph
-from tocsin.lang.parser import parse
+from tocsin.lang.parser import parse, parse_all
 from tocsin.lang.printer import print_query
 from tocsin.lang.syntax import Query
+from tocsin.order.strategy import Strategy
 from tocsin.plan.prefix_chain import prefix_chain
 from tocsin.schema import Schema
 from tocsin.select import counting
+from tocsin.shards.watermark import Slack
 from tocsin.testing.agree import PLAIN, Bench, Trial
 from tocsin.testing.draw_counts import chain, points, with_counts
 from tocsin.testing.harness import Running
 from tocsin.testing.modes import driven
+from tocsin.testing.oracle import matches
 from tocsin.testing.strategies import SCHEMA, pair
 
 Rows = Counter[tuple[Any, ...]]
@@ -109,8 +114,8 @@ def test_a_stream_with_a_million_million_matches_answers() -> None:
     """4 steps of 2,000 events each: nobody could find these matches one by one."""
     events = [{"type": "ABCD"[at % 4], "time": at, "v": 1} for at in range(8000)]
     found = list(tocsin.query("EVENT SEQ(A a, B b, C c, D d) SELECT count(*) AS n, sum(b.v)").detect(events, jit=False))
-    matches = 2003 * 2002 * 2001 * 2000 // 24
-    assert [(row["n"], row["sum(b.v)"]) for row in found] == [(matches, matches)]
+    whole = 2003 * 2002 * 2001 * 2000 // 24
+    assert [(row["n"], row["sum(b.v)"]) for row in found] == [(whole, whole)]
     assert "recurrence" in str(tocsin.query("EVENT SEQ(A a, B b) SELECT count(*)").explain(events[:9]))
 
 
@@ -152,9 +157,9 @@ def test_a_session_goes_on_where_it_was_saved() -> None:
         assert {**whole, **dict(last)} == whole
 
 
+@pytest.mark.usefixtures("small")
 def test_too_many_matches_for_one_event_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "MOST", 10)
-    monkeypatch.setattr(counting, "MANY", 5)
     events = [{"type": "AB"[at > 20], "time": at, "v": at} for at in range(40)]
     with pytest.raises(tocsin.TocsinError, match="too many to count them one by one") as refused:
         tocsin.query("EVENT SEQ(A a, B b) WHERE a.v < b.v SELECT count(*)").detect(events, jit=False)
@@ -181,3 +186,52 @@ def test_python_says_the_same() -> None:
     built = seq(event("A", "a"), event("B", "b")).where("[id]").select("id", n=count(), v=sum_("b.v"))
     text = "EVENT SEQ(A a, B b) WHERE [id] SELECT id, count(*) AS n, sum(b.v) AS v GROUP BY id EVERY 1 h"
     assert str(built.group_by("id", every="1 h")) == str(parse(text))
+
+
+# --- shards -----------------------------------------------------------------------------------------------------------
+
+SHARDED = [
+    "EVENT SEQ(A a, B b, C c) WHERE [id] WITHIN 30 SELECT id, count(*) AS n, sum(b.v) AS s GROUP BY id",
+    "EVENT SEQ(A a, B b) WHERE [id] SELECT id, count(*) AS n, max(a.v) AS m GROUP BY id EVERY 20",
+    "EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 9 SELECT id, b.v AS v, count(*) AS n GROUP BY id, b.v",
+    "EVENT SEQ(A a, B b) WHERE [id] WITHIN 9 SELECT count(*) AS n, avg(b.v) AS m",
+    "EVENT SEQ(A a, B b) WHERE a.v < b.v WITHIN 9 SELECT count(*) AS n, min(b.v) AS m EVERY 10",
+]
+
+
+@pytest.mark.parametrize("name", ["slack", "conservative", "aggressive"])
+def test_counts_survive_every_accident_on_shards(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lost workers and attempts, replayed logs, several shards: what stands is what the oracle counts."""
+    pytest.importorskip("pyspark")
+    from tests import shard_support, test_shard_order
+
+    for constant in ("TAIL", "MERGED", "KEPT_ALIVE"):
+        monkeypatch.setattr(shard_support.module, constant, 2)
+    strategy = test_shard_order.STRATEGIES.get(name, Strategy())
+    chains = 0
+    for number in range(examples(40, least=5)):
+        random = Random(f"counts {name} {number}")
+        text = SHARDED[number % len(SHARDED)]
+        events = [replace(event, start=event.end) for event in numbered(random)]
+        frame = shard_support.frame_of(pa.string(), intervals=False)
+        asked = shard_support.ask(parse_all(text), frame, buckets=random.choice((1, 3)))
+        asked = test_shard_order.with_strategy(asked, strategy)
+        chains += not isinstance(prefix_chain(asked.plans[0]), str)
+        stream = shard_support.Stream(asked, Slack(4, strategy=strategy), random)
+        for batch in shard_support.cuts(shard_support.arranged(events, 4, random), random):
+            stream.batch([shard_support.row_of(event, frame) for event in batch])
+        stream.close()
+        standing, _, wrong = test_shard_order.net(stream.answers)
+        assert wrong is None
+        names = [output.name for output in asked.plans[0].outputs]
+        found = Counter(tuple(row[name] for name in names) for row in standing.matches)
+        rows = matches(parse(text), events)
+        assert found == Counter(tuple((row.select or {}).values()) for row in rows), (number, text)
+    assert chains
+
+
+@pytest.mark.parametrize(
+    ("clauses", "shards"), [("GROUP BY id", {"id"}), ("GROUP BY id, b.w", {"id"}), ("GROUP BY b.w", set()), ("", set())]
+)
+def test_what_is_counted_together_goes_to_one_shard(clauses: str, shards: set[str]) -> None:
+    assert ways(f"EVENT SEQ(A a, B b) WHERE [id] AND a.v = b.v WITHIN 5 SELECT count(*) {clauses}") == [shards]
