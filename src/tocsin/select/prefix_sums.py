@@ -122,11 +122,10 @@ def chains_within(events: KeyedTimes, weights: Sequence[Numbers], width: int) ->
     low, high, begins = events.since(width), events.ticks, events.begins
     sums: dict[tuple[int, int], tuple[Numbers, Numbers]] = {}  # of steps j..m: up to low, and up to high
     for first in range(last):
-        chain = weights[first]
+        total = running(weights[first])
         for step in range(first, last):
             if step > first:
-                chain = weights[step] * (total[high] - total[begins])  # noqa: F821 - of the step before
-            total = running(chain)
+                total = running(weights[step] * (total[high] - total[begins]))
             base = total[begins]
             sums[first, step] = (total[low] - base, total[high] - base)
     behind: dict[int, Numbers] = {}  # chains of the steps first..last - 1 that lie in the window

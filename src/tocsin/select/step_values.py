@@ -51,7 +51,11 @@ class StepValues:
         """For which events a condition is TRUE; asked of the wanted ones only."""
         match test:
             case Op(op, (Col(_, _, attr, kind) as col, Lit(value, other) as constant)) if (
-                op in COMPARED and attr in items.columns and kind in (Kind.INT, Kind.FLOAT) and kind is other
+                isinstance(value, int | float)
+                and op in COMPARED
+                and attr in items.columns
+                and kind in (Kind.INT, Kind.FLOAT)
+                and kind is other
             ):
                 column = items.columns[attr]
                 if column.kind is kind and (col.scale, constant.scale) == (0, 0) and not col.previous:
