@@ -44,12 +44,15 @@ from tocsin.order.release import Release
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
 from tocsin.plan.block import Plan, Variable
+from tocsin.plan.expr import Col, walk
 from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
 from tocsin.plan.limits import limits_of
+from tocsin.plan.prefix_chain import PrefixChain, prefix_chain
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 from tocsin.select.after_match import clause_operators
 from tocsin.select.consuming import consuming
 from tocsin.select.counting import Counting
+from tocsin.select.prefix_counting import prefix_counting
 from tocsin.spill.detector import Spilling
 from tocsin.staged.operator import refuse_corrections, staged_operator
 
@@ -179,6 +182,10 @@ class QueryGraph:
             setting = Setting(plan, self.functions, order.corrects, time, reader)
             operator = consuming(setting, jit=self._jit)
             self.remembering.append(operator)
+        elif (chain := counted_by(plan, order)) is not None:
+            time = replace(detector.time, guarantees={})
+            operator = prefix_counting(chain, Setting(plan, self.functions, False, time, reader), live=self._live)
+            self.remembering.append(operator)
         elif order.kind == "auto":
             every = types_of(plan)
             auto = Auto(plan, self.types, lambda held: self._detector(number, every if held else ()), order.expected)
@@ -187,15 +194,15 @@ class QueryGraph:
             operator = auto
         elif self._limit is not None and not order.sorts:  # in order, only a window is kept
             operator = self._spill(detector, self._limit)
-        if order.ordered:
+        if order.ordered and counted_by(plan, order) is None:
             operator = Release(operator, plan, self.functions)
         is_read = number in self._read
-        if plan.after is not None:
+        if plan.after is not None and counted_by(plan, order) is None:
             reach = replay_reach(self.plans) if is_read else 0
             for clause in clause_operators(operator, plan, self.functions, corrects=order.corrects, reach=reach):
                 self.remembering.append(clause)
                 operator = clause
-        if plan.counts is not None:
+        if plan.counts is not None and counted_by(plan, order) is None:
             operator = Counting(operator, plan, self.functions, at_once=order.corrects, live=self._live)
             self.remembering.append(operator)
         if plan.hidden:
@@ -447,4 +454,17 @@ def reads_of(plan: Plan, detector: Detector) -> tuple[str, ...]:
     """The attributes that the operator of a query reads: those of its detector, and those that a mode asks sets for."""
     if plan.staged is not None:
         return plan.staged.attrs
-    return detector.reads if plan.consume is None else tuple(sorted({*detector.reads, *plan.consume.attrs}))
+    if plan.consume is not None:
+        return tuple(sorted({*detector.reads, *plan.consume.attrs}))
+    if plan.counts is None:
+        return detector.reads
+    asked = {node.attr for expr in plan.counts.asked for node in walk(expr) if isinstance(node, Col)}
+    return tuple(sorted({*detector.reads, *asked}))
+
+
+def counted_by(plan: Plan, order: Strategy) -> PrefixChain | None:
+    """The chain whose prefixes are counted instead of matches; None: there are matches, or answers are corrected."""
+    if plan.counts is None or order.corrects:
+        return None
+    chain = prefix_chain(plan)
+    return None if isinstance(chain, str) else chain

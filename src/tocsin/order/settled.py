@@ -183,7 +183,7 @@ def _canonical(items: Items, key: tuple[str, ...]) -> Items:
     """Events in canonical order, each once, without those that were withdrawn; `items` are in order of arrival."""
     assert items.eid_high is not None and items.eid_low is not None
     same = [items.columns[attr].values for attr in key if attr in items.columns]
-    columns = [*same, items.eid_low, items.eid_high, items.start, items.end]
+    columns = [items.types, *same, items.eid_low, items.eid_high, items.start, items.end]
     order = np.lexsort(columns)  # equal ones stay in order of arrival
     begins = np.ones(len(order), np.bool_)
     begins[1:] = np.logical_or.reduce([np.diff(column[order]) != 0 for column in columns])

@@ -15,6 +15,7 @@ from tocsin.lang.syntax import (
     Exists,
     Expr,
     Leaf,
+    Maybe,
     Not,
     Or,
     Pattern,
@@ -261,7 +262,9 @@ def shows_nothing(pattern: Pattern, hidden: set[str], every: Callable[[Iterable[
     """Whether a match of a pattern may have no event that is shown; with `every=all`: whether none ever has one."""
     match pattern:
         case Leaf():
-            return pattern.var in hidden
+            return pattern.var in hidden or (pattern.may_be_absent and every is any)
+        case Maybe(inner):
+            return every is any or shows_nothing(inner, hidden, every)
         case Not():
             return True
         case Or(items):

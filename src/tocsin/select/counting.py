@@ -1,51 +1,44 @@
 """Counting matches one by one: the operator of a SELECT over matches, right for every query and in every order.
 
-Where answers are never retracted a match is counted when it is settled, and a row leaves when its span is complete, at
-the end, or (live, without EVERY) after each push as a correction of the one before. Where answers are given at once,
-rows are too, and each push corrects those that it changes.
+Where answers are never retracted a match is counted when it is settled; where they are given at once, it counts at
+once, and no more when it is taken back. `select/prefix_counting` counts the matches of some queries without finding
+them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeAlias
 
 from tocsin.codec import Part, as_number, as_numbers, decode, encode, nested, only_part, reading, within
+from tocsin.encode.merge import sliced
 from tocsin.engine.changes import ChangeBatch, Changes
-from tocsin.engine.counts import CountRow, CountRows
+from tocsin.engine.counts import CountRows
 from tocsin.engine.kinds import MATCH
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.texts import of_operators
-from tocsin.events import BEGINNING, END_OF_TIME
+from tocsin.errors import TocsinError
+from tocsin.events import BEGINNING
 from tocsin.functions import Function
 from tocsin.items import Ints, Items
 from tocsin.plan.after_match import Grouping, Total
 from tocsin.plan.block import Plan
 from tocsin.plan.expr import Bound
+from tocsin.plan.prefix_chain import why_not_counted
 from tocsin.schema import Kind
 from tocsin.select.after_match import normal
-from tocsin.select.totals import State, begin, counted, narrowed, one_nan, restored, result, saved
+from tocsin.select.count_table import CountTable, Key
+from tocsin.select.totals import counted, narrowed, one_nan
 
-Key: TypeAlias = tuple[tuple[Any, ...], int | None]  # the group as texts, and the number of the span
 Asked: TypeAlias = tuple[Any, ...]  # what the aggregates ask of one match
 
 
-@dataclass(slots=True)
-class Counted:
-    """What was counted of one group in one span.
-
-    shown   the values of GROUP BY
-    number  how many matches
-    given   the values of the row that stands; None if none was given
-    """
-
-    shown: Sequence[Any]
-    number: int
-    totals: list[State]
-    given: list[Any] | None = None
+MANY = 1 << 16  # matches of one push
+MOST = 1 << 26  # of the smallest one
+FIRST_PIECE, LEAST_PIECE = 1024, 8  # rows of one push
 
 
 class Counting:
@@ -61,14 +54,14 @@ class Counting:
         assert plan.counts is not None
         self.inner: tuple[Operator, ...] = (inner,)
         self._next, self._plan, self._functions = inner, plan, functions
-        self._counting, self.at_once, self._live = plan.counts, at_once, live
+        self._counting, self.at_once = plan.counts, at_once
+        self.table = CountTable(plan.counts, at_once=at_once, live=live)
         self._following = False
+        self._piece = FIRST_PIECE
         self._forget()
         self.given = self.retracted = 0
 
     def _forget(self) -> None:
-        self.groups: dict[Key, Counted] = {}
-        self._spans: dict[int, dict[Key, None]] = {}  # the groups of each span that is not complete
         self._open: dict[int, Counter[tuple[Key, Asked]]] = {}  # by end: matches that are not settled
         self._shown: dict[Key, Sequence[Any]] = {}  # of groups that have such matches only
         self._ends: list[int] = []
@@ -88,7 +81,21 @@ class Counting:
         """Count the matches that some items bring; answer with the rows that are known by then."""
         if items.single:  # the short way does not say how far time has passed
             items = items.copy()  # type: ignore[attr-defined]
+        if items.kinds is not None or len(items) <= self._piece:
+            return self._push(items)
+        said, late, at = Changes(), [], 0
+        while at < len(items):  # all matches of a push are in memory at once
+            piece = sliced(items, at, min(self._piece, len(items) - at))
+            some = self._push(piece)
+            late += [at + place for place in some.late]
+            at += len(piece)
+            said.add(some)
+        said.late = late
+        return said
+
+    def _push(self, items: Items) -> Changes:
         found = self._next.push(items)
+        self._resize(len(items), sum(map(len, found)))
         self.frontier = max(self.frontier, found.frontier)
         if self._following:  # these were counted before
             return Changes([], found.frontier, found.late)
@@ -97,7 +104,7 @@ class Counting:
             if batch.kind == MATCH and len(batch):
                 touched |= dict.fromkeys(self._take(batch))
         touched |= dict.fromkeys(self._settle())
-        rows = list(self._rows(touched))
+        rows = self.table.rows(touched, self.frontier)
         for row in rows:
             self.given += row.op > 0
             self.retracted += row.op < 0
@@ -105,6 +112,19 @@ class Counting:
         if rows:
             said.append(CountRows.of(self._plan, rows, self._functions))
         return Changes(said, self.frontier, found.late)
+
+    def _resize(self, rows: int, matches: int) -> None:
+        """Push fewer rows at once where they bring very many matches; refuse where one of them brings too many."""
+        if matches > MOST and rows <= LEAST_PIECE:
+            raise TocsinError(
+                f"{matches:,} matches end at {rows} event{'s' * (rows > 1)}: too many to count them one by one",
+                detail=f"{why_not_counted(self._plan)}, so each match must be found",
+                hint="a shorter WITHIN; or ask single events and the key only, then nothing is enumerated",
+            )
+        if matches > MANY:
+            self._piece = max(LEAST_PIECE, min(self._piece, rows) // 4)
+        elif matches < MANY // 16 and rows >= self._piece:
+            self._piece *= 2
 
     # --- counting ---------------------------------------------------------------------------------------------------
 
@@ -138,20 +158,11 @@ class Counting:
         for (key, values), times in matches.items():
             if not times:
                 continue
-            group = self.groups.get(key)
-            if group is None:
-                totals = [begin(total) for total in self._counting.totals]
-                group = self._begun(key, Counted(self._shown.pop(key), 0, totals))
+            group = self.table.group(key, self._shown.pop(key, ()))
             group.number += times
             for at, (total, value) in enumerate(zip(self._counting.totals, values, strict=True)):
                 state = counted(total, group.totals[at], value, times)
                 group.totals[at] = state if self.at_once else narrowed(total, state)
-
-    def _begun(self, key: Key, group: Counted) -> Counted:
-        self.groups[key] = group
-        if key[1] is not None:
-            self._spans.setdefault(key[1], {})[key] = None
-        return group
 
     def _keys(self, batch: ChangeBatch) -> list[Key]:
         """The group and the span of each match."""
@@ -159,52 +170,11 @@ class Counting:
         spans = [None] * len(batch) if every is None else (batch.span[1] // every).tolist()
         columns = [_group_column(batch, group) for group in self._counting.by]
         shown = list(zip(*columns, strict=True)) if columns else [()] * len(batch)
-        keys = [(tuple(map(_told, values)), span) for values, span in zip(shown, spans, strict=True)]
+        keys = [(tuple(map(normal, values)), span) for values, span in zip(shown, spans, strict=True)]
         for key, values in zip(keys, shown, strict=True):
-            if key not in self.groups:
+            if key not in self.table.groups:
                 self._shown.setdefault(key, values)
         return keys
-
-    # --- rows -------------------------------------------------------------------------------------------------------
-
-    def _rows(self, touched: Iterable[Key]) -> Iterator[CountRow]:
-        every, over = self._counting.every, self.frontier >= END_OF_TIME
-        if self.at_once or (every is None and self._live):
-            for key in sorted(touched, key=_place):
-                yield from self._corrected(key)
-        elif every is None and over:
-            for key in sorted(self.groups, key=_place):
-                yield from self._corrected(key)
-        if every is not None:
-            for span in sorted(span for span in self._spans if (span + 1) * every - 1 <= self.frontier):
-                for key in sorted(self._spans.pop(span), key=_place):
-                    if not self.at_once:
-                        yield from self._corrected(key)
-                    self.groups.pop(key, None)
-
-    def _corrected(self, key: Key) -> Iterator[CountRow]:
-        """The row of a group, where it differs from the one that stands."""
-        group = self.groups.get(key)
-        if group is None:
-            return
-        values = self._values(group) if group.number else None
-        if group.given is not None and _same(values, group.given):
-            return
-        if group.given is not None:
-            yield CountRow(-1, *key, group.given)
-        if values is not None:
-            yield CountRow(1, *key, values)
-        group.given = values
-        if values is None:
-            del self.groups[key]
-
-    def _values(self, group: Counted) -> list[Any]:
-        """What the columns of the result show."""
-        totals = iter(zip(self._counting.totals, group.totals, strict=True))
-        return [
-            result(*next(totals)) if isinstance(column, Total) else group.shown[column]
-            for column in self._counting.columns
-        ]
 
     # --- state ------------------------------------------------------------------------------------------------------
 
@@ -224,10 +194,7 @@ class Counting:
         words = {
             "frontier": self.frontier,
             "counts": [self.given, self.retracted],
-            "groups": [
-                [*key, each.shown, each.number, list(map(saved, each.totals)), each.given]
-                for key, each in self.groups.items()
-            ],
+            "groups": self.table.saved(),
             "open": [
                 [end, *key, self._shown.get(key, ()), values, times]
                 for end, matches in self._open.items()
@@ -248,12 +215,10 @@ class Counting:
         with reading("the saved counts"):
             self.frontier = as_number(stored["frontier"])
             self.given, self.retracted = as_numbers(stored["counts"])
-            for group, span, shown, number, totals, given in stored["groups"]:
-                states = [restored(*each) for each in zip(self._counting.totals, totals, strict=True)]
-                self._begun((tuple(group), span), Counted(tuple(shown), number, states, given))
+            self.table.restore(stored["groups"])
             for end, group, span, shown, values, times in stored["open"]:
                 key = (tuple(group), span)
-                if key not in self.groups:
+                if key not in self.table.groups:
                     self._shown.setdefault(key, tuple(shown))
                 self._open.setdefault(end, Counter())[key, tuple(map(one_nan, values))] += times
             self._ends = list(self._open)
@@ -291,16 +256,3 @@ def _group_column(batch: ChangeBatch, group: Grouping) -> list[Any]:
 
 def _told(value: Any) -> str | bool | None:
     return normal(value)
-
-
-def _place(key: Key) -> tuple[Any, ...]:
-    """Rows stand by span, then by group; null before values."""
-    group, span = key
-    return (span or 0, [(value is not None, str(value)) for value in group])
-
-
-def _same(one: Sequence[Any] | None, other: Sequence[Any]) -> bool:
-    """Whether two rows show the same; NaN is equal to itself."""
-    if one is None:
-        return False
-    return all(x == y or (x != x and y != y) for x, y in zip(one, other, strict=True))

@@ -56,6 +56,17 @@ def counted(total: Total, state: State, value: Any, times: int) -> State:
     return [one + other for one, other in zip(state, added, strict=True)]
 
 
+def merged(total: Total, one: State, other: State) -> State:
+    """What two states say together; the first may be changed in place."""
+    if total.function == "count":
+        return one + other
+    if total.function in ("min", "max"):
+        for value, times in other.items():
+            one[value] = one.get(value, 0) + times
+        return one
+    return [left + right for left, right in zip(one, other, strict=True)]
+
+
 def narrowed(total: Total, state: State) -> State:
     """The state once nothing of it is taken back: of the values of min and max, one."""
     if total.function not in ("min", "max") or len(state) < 2:

@@ -97,8 +97,13 @@ class Job:
     def of_shard(self, number: int) -> Shards:
         return next(each for each in self.shards if each.first <= number < each.first + each.count)
 
-    def graph(self, group: Group, units: Iterable[Unit], *, timed_ids: bool = True) -> tuple[QueryGraph, list[int]]:
-        """Build the query graph of some units of a group; also return the number of the plan behind each stage."""
+    def graph(
+        self, group: Group, units: Iterable[Unit], *, timed_ids: bool = True, live: bool = False
+    ) -> tuple[QueryGraph, list[int]]:
+        """Build the query graph of some units of a group; also return the number of the plan behind each stage.
+
+        `live`: of a stream, so that counts are said after each micro-batch.
+        """
         self.kernels.unpack()
         own = own_columns(group)
         plans = [replace(plan, timed_ids=timed_ids) for unit in units for plan in at_home(unit, own)]
@@ -113,6 +118,7 @@ class Job:
             memory_limit=self.memory_limit,
             functions=self.functions,
             around=self.around,
+            live=live,
         )
         graph.last = max(graph.last, self.last)
         return graph, numbers
