@@ -384,7 +384,8 @@ def notes_of_statement(statement: Statement) -> Iterator[str]:
             yield f"{statement.name}: AtMost holds at every stage until there are too many; <deferred> asks once"
     for term in statement.terms:
         if isinstance(term.after, Duration) and (term.which != "each" or term.number is not None):
-            yield f"{statement.name}: a duration closes the context that it is measured from; <{term.which}> says nothing"
+            said = f"a duration closes the context that it is measured from; <{term.which}> says nothing"
+            yield f"{statement.name}: {said}"
     if places.mode == "immediate" and not places.is_group and _repeats(places):
         yield (
             f"{statement.name}: matches come again at every later stage; to get each once, consume events, "

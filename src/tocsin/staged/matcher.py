@@ -24,6 +24,7 @@ from tocsin.lang.staged_syntax import (
 from tocsin.plan.staged_places import conjuncts_of
 from tocsin.staged.bindings import Names, Run, end_of, for_every
 from tocsin.staged.event import ABSENT, TICK, Binding, Counted, EveryOne, StagedEvent, distinct, events_in
+from tocsin.staged.join import new_join
 from tocsin.staged.operand_list import EventRun
 from tocsin.staged.spots import Spot
 from tocsin.staged.values import truth_of
@@ -77,10 +78,15 @@ class Matcher:
         self._run_holds = self._holds([0])
         self._possible = self._can_match(root)
         self._solve = self._solver(root, None)
+        self._join = new_join(root, list(conjuncts_of(statement.where)), self.names)
+        for number, attr in () if self._join is None else self._join.looked_up:
+            self.looked_up[number].add(attr)
 
     def matches(self, run: Run) -> list[Binding]:
-        """All matches, in the order in which they are found."""
+        """All matches."""
         if self._possible(run) and self._run_holds(run):
+            if self._join is not None:
+                return self._join.matches(run)
             self._solve(run, keeping(run, run.found), False)
         return run.found
 
