@@ -251,6 +251,11 @@ def test_corrections_are_refused() -> None:
             tocsin.query(PAIR).detect([{"type": "A", "time": 1, "k": 1, "x": 1}], order=order)
 
 
+def test_a_limit_of_memory_is_refused() -> None:
+    with pytest.raises(TocsinError, match="keeps in memory"):
+        tocsin.query(PAIR).stream(order="slack(5)", memory_limit="10 MB").push({"type": "A", "time": 1, "k": 1})
+
+
 def test_commands(tmp_path: Path) -> None:
     rules, data = tmp_path / "pair.tocsin", tmp_path / "events.csv"
     rules.write_text(PAIR)
