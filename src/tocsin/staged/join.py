@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 
 from tocsin.lang.staged_syntax import AttrOf, Compared, Logical, StableTime, StagedExpr, TimeOf, parts
 from tocsin.plan.staged_places import mode_of
-from tocsin.staged.bindings import Names, Run
+from tocsin.staged.bindings import DetectionRun, PatternNames
 from tocsin.staged.event import ABSENT, Binding, StagedEvent
 from tocsin.staged.operand_list import EventRun
-from tocsin.staged.spots import Spot
+from tocsin.staged.spots import PatternSpot
 from tocsin.staged.values import truth_of
 
-Test: TypeAlias = Callable[[Run], bool]
+Test: TypeAlias = Callable[[DetectionRun], bool]
 NOBODY = EventRun()
 
 
@@ -40,9 +40,9 @@ class Step:
     low: int | None
     high: int | None
     same: bool
-    tests: tuple[Callable[[Run], Any], ...]
+    tests: tuple[Callable[[DetectionRun], Any], ...]
 
-    def candidates(self, run: Run) -> Iterator[StagedEvent]:
+    def candidates(self, run: DetectionRun) -> Iterator[StagedEvent]:
         """The events that may stand here, given what is bound."""
         events = run.lists[self.number].all
         if self.equal is not None:
@@ -66,7 +66,9 @@ class Step:
 class NewJoin:
     """The searches of a pattern, one for each operand that may be the new one."""
 
-    def __init__(self, root: Spot, conjuncts: Sequence[StagedExpr], names: Names, news: Sequence[int]) -> None:
+    def __init__(
+        self, root: PatternSpot, conjuncts: Sequence[StagedExpr], names: PatternNames, news: Sequence[int]
+    ) -> None:
         self._names, self._root = names, root
         self._conjuncts = [
             (frozenset(names.spots[str(part.name)].number for part in _mentions(each)), each) for each in conjuncts
@@ -74,13 +76,13 @@ class NewJoin:
         self.looked_up: list[tuple[int, str]] = []
         self.searches = [self._search(at, news) for at in range(len(news))]
 
-    def matches(self, run: Run) -> list[Binding]:
+    def matches(self, run: DetectionRun) -> list[Binding]:
         """All matches with an event of the stage."""
         for steps in self.searches:
             self._walk(run, steps, 0)
         return run.found
 
-    def _walk(self, run: Run, steps: Sequence[Step], at: int) -> None:
+    def _walk(self, run: DetectionRun, steps: Sequence[Step], at: int) -> None:
         if at == len(steps):
             run.found.append(tuple(run.bound))
             return
@@ -134,7 +136,7 @@ class NewJoin:
         return None
 
 
-def new_join(root: Spot, conjuncts: Sequence[StagedExpr], names: Names) -> NewJoin | None:
+def new_join(root: PatternSpot, conjuncts: Sequence[StagedExpr], names: PatternNames) -> NewJoin | None:
     """The join of a pattern, if it is of the kind that can begin with what is new."""
     leaves = [spot.leaf for spot in root.spots]
     if root.operator not in ("And", "Sequence", "Concurrent") or mode_of(root.call) == "deferred":
@@ -162,7 +164,7 @@ def _is_sst(part: object) -> bool:
     return isinstance(part, TimeOf) and part.which == "sst"
 
 
-def _asked_to_be_new(node: StagedExpr, names: Names) -> list[int]:
+def _asked_to_be_new(node: StagedExpr, names: PatternNames) -> list[int]:
     """The operands of which a condition asks that one ends now; none if it says anything else."""
     match node:
         case Logical() if node.op == "OR":
