@@ -91,6 +91,8 @@ cluster-test: $(READY) ## a real Spark master with two workers on loopback, one 
 kafka-test: $(READY) ## topic to topic through a real Kafka broker on loopback (Maven brings it), the driver killed on the way
 	$(PY) -m pytest -q -m kafka tests/test_kafka.py
 
+bench bench-latency bench-spark bench-table bench-disorder soak fuzz attack: export TOCSIN_COMPILE_FIRST = 1 # measure what is compiled
+
 bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks/results/latest.json and the README
 	$(PY) -m benchmarks.run $(BENCH)
 	$(PY) -m benchmarks.paste

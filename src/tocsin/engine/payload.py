@@ -170,7 +170,8 @@ class LazyCodes:
         return len(self.codes)
 
     def __getitem__(self, at: Any) -> Codes:
-        return self.lookup[self.codes[at]]
+        found: Codes = self.lookup[self.codes[at]]
+        return found
 
 
 @dataclass(slots=True)
@@ -189,7 +190,13 @@ class WholeTable(Chunk):
     def sketches(self) -> Words:
         if self.sketched is None:
             at = np.flatnonzero(self.types[:] >= 0)
-            plain = self.rows.select([name for name, type in zip(self.rows.schema.names, self.rows.schema.types, strict=True) if is_plain(type)])
+            plain = self.rows.select(
+                [
+                    name
+                    for name, type in zip(self.rows.schema.names, self.rows.schema.types, strict=True)
+                    if is_plain(type)
+                ]
+            )
             self.sketched = np.sort(sketch(self.end[at], self.types[at], rows_at(plain, at)))
         return self.sketched
 

@@ -1,7 +1,8 @@
-"""The clauses that choose among matches: CONSUME, CONTINUITY, AFTER MATCH SKIP, DISTINCT BY and LIMIT.
+"""The clauses that choose among matches, or count them: CONSUME, CONTINUITY, SKIP, DISTINCT BY, LIMIT, GROUP BY, EVERY.
 
-Their words are words only where a clause can stand: AFTER before MATCH, DISTINCT before BY, LIMIT before a number,
-CONSUME before a mode, CONTINUITY before ALL and OF. Everywhere else they are names, as they have always been.
+Their words are words only where a clause can stand: AFTER before MATCH, DISTINCT and GROUP before BY, LIMIT and
+EVERY before a number, CONSUME before a mode, CONTINUITY before ALL and OF. Everywhere else they are names, as they have
+always been.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tocsin.lang.tokens import Token
 
 NEXT_CLAUSES = (
     "next can come WHERE, WITHIN, PARTITION BY, STRATEGY, CONTINUITY, CONSUME, AFTER MATCH SKIP, DISTINCT BY, LIMIT, "
-    "SELECT, or ; and another query"
+    "SELECT, GROUP BY, EVERY, or ; and another query"
 )
 SKIPS = "the forms are SKIP PAST LAST EVENT, SKIP TO NEXT EVENT, SKIP TO FIRST x and SKIP TO LAST x"
 
@@ -52,6 +53,11 @@ class ClauseReader(ConstraintReader):
                 return self.fault("DISTINCT needs BY behind it", hint="write DISTINCT BY a.x EVERY 10 min")
             case "LIMIT":
                 return self.fault("LIMIT needs a number behind it", hint="write LIMIT 5, or LIMIT 5 PER user EVERY 1 h")
+            case "GROUP":
+                return self.fault("GROUP needs BY behind it", hint="write SELECT user, count(*) GROUP BY user")
+            case "EVERY":
+                hint = "write SELECT count(*) EVERY 1 h, or put it behind DISTINCT BY or LIMIT"
+                return self.fault("EVERY needs a length of time behind it", hint=hint)
             case "CONSUME":
                 meant = similar(self.peek(), [name.upper() for name in MODES])
                 hint = f"did you mean {meant.lower()}?" if meant else f"the modes are {', '.join(MODES)}"
@@ -69,6 +75,10 @@ class ClauseReader(ConstraintReader):
                 return replace(query, skip=self._skip(start))
             case "DISTINCT":
                 return replace(query, distinct=self._distinct(start))
+            case "GROUP":
+                return replace(query, group=self._groups())
+            case "EVERY":
+                return replace(query, every=self.duration("the length of EVERY", "EVERY"))
             case "CONSUME":
                 return replace(query, consume=ConsumeClause(self.take().word.lower(), span=self.since(start)))
             case "CONTINUITY":
@@ -125,6 +135,13 @@ class ClauseReader(ConstraintReader):
                 per.append(self._grouping())
         every = self._every()
         return LimitClause(most, tuple(per), every, span=self.since(start))
+
+    def _groups(self) -> tuple[Expr, ...]:
+        self.take()  # BY: it was seen already
+        groups = [self._grouping()]
+        while self.accept_op(","):
+            groups.append(self._grouping())
+        return tuple(groups)
 
     def _grouping(self) -> Expr:
         """An expression over the events of a match; a name by itself is an attribute of the key."""

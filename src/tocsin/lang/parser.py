@@ -27,6 +27,7 @@ from tocsin.lang.syntax import (
     Query,
     SelectItem,
     children,
+    with_group_names,
 )
 from tocsin.lang.tokens import CLAUSES, LATER, STRATEGIES, Token
 
@@ -165,7 +166,7 @@ class _QueryReader(ClauseReader):
             self.recover(fault, 0)
             self.skip((";",), closers=False)
         query = self.constrained(Query(pattern or Leaf("?"), name, hidden=hidden))
-        query = self._clauses(query, start)
+        query = with_group_names(self._clauses(query, start))
         return None if pattern is None else replace(query, span=self.since(start), text=self.text)
 
     def _clauses(self, query: Query, start: Token) -> Query:
@@ -208,17 +209,25 @@ class _QueryReader(ClauseReader):
             case "WITHIN" if self.is_op("("):
                 return replace(query, between=self.open_window(self.take()))
             case "WITHIN":
-                return replace(query, within=self.duration("the window"))
+                within = self.duration("the window")
+                return replace(query, within=within, timeout=self._timeout() or query.timeout)
             case "PARTITION":
                 self.expect_word("BY", "after PARTITION")
                 return replace(query, partition=tuple(self._separated(lambda: self.name("an attribute name"))))
             case "STRATEGY":
                 return replace(query, strategy=self._strategy())
-            case "AFTER" | "DISTINCT" | "LIMIT" | "CONSUME" | "CONTINUITY":
+            case "AFTER" | "DISTINCT" | "LIMIT" | "CONSUME" | "CONTINUITY" | "GROUP" | "EVERY":
                 return self.selection(clause, query)
         if self.is_op("*"):
             raise self.fault("* cannot be selected", hint="leave SELECT out to get every variable")
         return replace(query, select=tuple(self._separated(self._select_item)))
+
+    def _timeout(self) -> bool:
+        """`TIMEOUT` behind the window, in any case: elsewhere it is a name."""
+        if self.token.kind == "name" and self.token.word == "TIMEOUT":
+            self.take()
+            return True
+        return False
 
     def _strategy(self) -> Literal["any", "next", "strict"]:
         """`any`, `next` or `strict`, in any case."""
@@ -261,6 +270,9 @@ class _QueryReader(ClauseReader):
             return self.fault(f"{token.word} inside a query", hint="separate queries with ;")
         if odd := self.odd_selection():
             return odd
+        if token.word == "TIMEOUT":
+            hint = "it stands behind the window: WITHIN 5 min TIMEOUT"
+            return self.fault("TIMEOUT without WITHIN before it", hint=hint)
         meant = similar(token, (*CLAUSES, *INFIX_WORDS))
         earlier = similar(before, CLAUSES) if before.word not in CLAUSES else None
         first = similar(start, ("EVENT", "QUERY")) if start and start.word not in ("EVENT", "QUERY") else None

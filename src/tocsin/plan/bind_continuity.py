@@ -32,6 +32,8 @@ from tocsin.lang.syntax import (
     Seq,
     items_of,
     leaves_of,
+    may_be_absent,
+    patterns_in,
 )
 from tocsin.plan.problems import Problems
 
@@ -64,17 +66,13 @@ def _is_sound(query: Query, bound: list[Leaf], problems: Problems) -> bool:
     elif repeated and not within:
         problem = "CONTINUITY needs single events at both ends of a pattern with a repetition"
         hint = "write SEQ(A a, B+ b, C c), or name the inner part with QUERY"
-    elif any(isinstance(item, Not) and item.lasting is not None for item in _all_items(query.pattern)):
+    elif any(isinstance(item, Not) and item.lasting is not None for item in patterns_in(query.pattern)):
         problem, hint = "CONTINUITY and FOR do not go together", "leave one of them out"
+    elif any(map(may_be_absent, patterns_in(query.pattern))):
+        problem, hint = "CONTINUITY and steps that may be absent do not go together", "write an OR of whole SEQs"
     if problem:
         problems.add(problem, clause.span, hint=hint)
     return not problem
-
-
-def _all_items(pattern: Pattern) -> Iterator[Pattern]:
-    yield pattern
-    for item in items_of(pattern):
-        yield from _all_items(item)
 
 
 def positive_leaves(pattern: Pattern) -> Iterator[Leaf]:
@@ -95,7 +93,7 @@ def forbidden_leaves(query: Query) -> list[Leaf]:
         of = Call("type", (Name(BETWEEN),))
         return [Leaf(ANY, BETWEEN, In(of, tuple(map(Literal, named)), negated=True), span=clause.span)]
     found = []
-    optional = any(isinstance(item, Or) for item in _all_items(query.pattern))
+    optional = any(isinstance(item, Or) for item in patterns_in(query.pattern))
     for number, type in enumerate(clause.types):
         name = BETWEEN * (number + 1)
         others: list[Expr] = []

@@ -12,6 +12,7 @@ from tocsin.plan.block import (
     Block,
     Enclosing,
     End,
+    Forbidden,
     From,
     LastEnd,
     Lasting,
@@ -83,7 +84,8 @@ class _Text:
         yield f"{called} (hidden: only later queries read its matches)" if plan.hidden else called
         for number, block in enumerate(plan.alternatives, 1):
             if len(plan.alternatives) > 1:
-                yield f"alternative {number} of {len(plan.alternatives)}"
+                late = "" if block.missing is None else f": rows of kind timeout, when {block.missing} does not come"
+                yield f"alternative {number} of {len(plan.alternatives)}{late}"
             yield from self._block(block, "  ")
         if plan.key:
             yield "key"
@@ -124,9 +126,13 @@ class _Text:
         if len(block.nest) > 1:
             yield f"{pad}loops     {' > '.join(self.names[leaf] for leaf in block.nest)}"
         for forbidden in block.forbidden:
-            what = "forbidden" if forbidden.breaks is None else f"ends the run {self.names[forbidden.breaks]}"
-            yield f"{pad}{what} in {self._scope(forbidden.scope)}"
+            yield f"{pad}{self._forbids(forbidden)} {self._scope(forbidden.scope)}"
             yield from self._block(forbidden.block, pad + "  ")
+
+    def _forbids(self, part: Forbidden) -> str:
+        if part.breaks is not None:
+            return f"ends the run {self.names[part.breaks]} in"
+        return "forbidden in" if part.ends is None else f"ends {self.names[part.ends]} in"
 
     def _leaf(self, leaf: Leaf) -> str:
         return " | ".join(self._alt(alt, leaf) for alt in leaf.alts) + _taking(leaf)

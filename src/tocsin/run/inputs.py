@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tocsin.encode.arrow import Problems, is_text, one_array
 from tocsin.encode.batch import HINTS, frame, spans, typeless
+from tocsin.encode.checked import checked
 from tocsin.encode.columns import Columns, kind_of
 from tocsin.encode.eids import eid_problems
 from tocsin.encode.objects import from_dicts
@@ -90,11 +91,11 @@ def as_table(events: Any, problems: Problems | None = None) -> pa.Table:
     """Events that are in memory, as a table. Data-frame libraries are recognised, never imported."""
     match events:
         case pa.Table():
-            return _plain_columns(events)
+            return _plain_columns(checked(events))
         case pa.RecordBatch():
-            return _plain_columns(pa.Table.from_batches([events]))
+            return _plain_columns(checked(pa.Table.from_batches([events])))
         case pa.RecordBatchReader():
-            return _plain_columns(events.read_all())
+            return _plain_columns(checked(events.read_all()))
         case Mapping():
             raise InputError("events is one dict", hint="give a list of events, or use stream().push(...)")
     library = type(events).__module__.partition(".")[0]

@@ -38,13 +38,14 @@ def _own(
 ) -> dict[str, pa.DataType]:
     """The variables or SELECT columns of one plan."""
     eid = pa.string() if columns.eid is None else rows.field(columns.eid).type
+    step = {"step": pa.string()} if plan.has_timeouts else {}
     if not plan.outputs:
-        return {
+        return step | {
             each.name: _variable(each, rows, pa.string() if names & set(each.types) else eid, instant)
             for each in plan.variables
             if not each.hidden
         }
-    found = {}
+    found = step
     for output in plan.outputs:
         expr = output.expr
         if isinstance(expr, Col) and expr.attr == EID:

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from tocsin.events import ANY, Event, Value
 from tocsin.lang.syntax import Attr, Between, Binary, Expr, Leaf, Query, Unary, walk
-from tocsin.testing.oracle_expr import OracleEvaluator, set_variables, variables
-from tocsin.testing.oracle_parts import Alternative, key_attributes, stepped_variables, var_of, within_block
+from tocsin.testing.oracle_expr import OracleEvaluator, set_variables, stepped_variables, variables
+from tocsin.testing.oracle_parts import Alternative, key_attributes, var_of, within_block
 
 Test: TypeAlias = tuple[str, str, tuple[Expr, ...]]  # the type and the variable of a leaf, its conditions on one event
 Rank: TypeAlias = tuple[int, object]
