@@ -173,7 +173,8 @@ class LazyCodes:
         return len(self.codes)
 
     def __getitem__(self, at: Any) -> Codes:
-        return self.lookup[self.codes[at]]
+        found: Codes = self.lookup[self.codes[at]]
+        return found
 
 
 @dataclass(slots=True)

@@ -68,6 +68,10 @@ def _range(column: Col, op: str, constant: Lit) -> Iterable[tuple[str, float, fl
     value = constant.value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return []
+    below: float
+    above: float
+    least: float
+    most: float
     if column.kind is Kind.INT and constant.kind is Kind.INT:
         below, above, least, most = value - 1, value + 1, LEAST, MOST
     elif column.kind is Kind.FLOAT and (constant.kind is Kind.FLOAT or abs(value) <= EXACT):
