@@ -28,7 +28,7 @@ MINUTES ?= 10
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-disorder soak fuzz attack mutate demo docs accept clean
+.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-selection bench-disorder soak fuzz attack mutate demo docs accept clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,10 @@ bench-spark: $(READY) ## Spark end to end against its floor, a self-join and Fli
 
 bench-table: $(READY) ## from a table to matches, beside DuckDB and Polars; BENCH=--quick for a short run
 	$(PY) -m benchmarks.table.run $(BENCH)
+	$(PY) -m benchmarks.paste
+
+bench-selection: $(READY) ## marks, clauses after a match and consumption modes, beside Polars; BENCH=--quick for a short run; docs/benchmarks.md
+	$(PY) -m benchmarks.selection.run $(BENCH)
 	$(PY) -m benchmarks.paste
 
 bench-disorder: $(READY) ## the papers' experiments on late events, and ours; BENCH=--quick for a short run; docs/experiments

@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, settings
 from tests.effort import examples, is_long
 from tests.slices import read_slice
 
+METER = pytest.StashKey[Any]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slice", metavar="NUMBER/OF", help="run only this slice of the tests, such as 0/8")
@@ -39,6 +41,17 @@ def pytest_configure(config: pytest.Config) -> None:
         "effort", max_examples=examples(100, least=20), deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("effort")
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        from tests import cpu_time
+
+        config.stash[METER] = cpu_time.begin()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if METER in config.stash:
+        from tests import cpu_time
+
+        cpu_time.tell(config.stash[METER], terminalreporter, limited=not is_long())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -57,8 +70,9 @@ def pytest_collection_finish() -> None:
     Numba makes so many small objects that looking through them was a sixth of the time of a compilation.
     """
     if os.environ["NUMBA_OPT"] == "1":
-        from tests import quick_compile
+        from tests import quick_analysis, quick_compile
 
+        quick_analysis.switch_on()
         quick_compile.switch_on()
     gc.collect()
     gc.freeze()

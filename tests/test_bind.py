@@ -189,7 +189,7 @@ def test_a_double_negation_and_other_shapes_that_only_the_fluent_api_can_write()
         "a side of REL cannot be negated": Rel(("before",), Not(a), b),
         "unknown relation befor": Rel(("befor",), a, b),
         "REL needs at least one relation": Rel((), a, b),
-        "a repetition needs at least one event": Seq((a, SyntaxLeaf("B", "b", repeat=Repeat(0, None)), c)),
+        "this repetition allows no event": Seq((a, SyntaxLeaf("B", "b", repeat=Repeat(0, 0)), c)),
         "no number is at least 3 and at most 2": Seq((a, SyntaxLeaf("B", "b", repeat=Repeat(3, 2)), c)),
     }
     for message, pattern in wrong.items():

@@ -397,7 +397,7 @@ def bindings(found: Any, names: Sequence[str]) -> Counter[Binding]:
     """Matches as the oracle names them, with their signs added up."""
     total: Counter[Binding] = Counter()
     for match in found:
-        shown = [(name, match[name]) for name in names if match.get(name) is not None]
+        shown = [(name, match[name]) for name in names if match.get(name)]
         listed = [(name, value if isinstance(value, list) else [value]) for name, value in shown]
         total[tuple((name, tuple(each["eid"] for each in several)) for name, several in listed)] += match["op"]
     return total

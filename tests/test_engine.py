@@ -23,8 +23,8 @@ from tocsin.plan.bind import bind_all
 from tocsin.testing.agree import COMPILED, PLAIN, Bench, Trial
 from tocsin.testing.cases import Answer, Case, FoundMatch, read_cases, run_case
 from tocsin.testing.corpus import measured
-from tocsin.testing.harness import schema_of
-from tocsin.testing.modes import EVERY, Mode, run
+from tocsin.testing.harness import Harness, schema_of
+from tocsin.testing.modes import EVERY, Mode, driven
 from tocsin.testing.notation import Item, events_of
 from tocsin.testing.oracle import composite, matches
 from tocsin.testing.shrink import shrunk
@@ -191,12 +191,14 @@ def engine_answer(mode: Mode) -> Answer:
         events = events_of(items)
         bind_all(queries, schema_of(events))
         for each in queries[:-1]:
-            events += [composite(str(each.name), match) for match in matches(each, events)]
+            events += [composite(str(each.name), match) for match in matches(each, events) if match.step is None]
         by_eid = {event.eid: event for event in reversed(events)}
-        found = run(queries[-1], events, mode)
+        said = driven(Harness(queries[-1], schema_of(events)), events, mode)
         return [
-            FoundMatch(tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in binding), count)
-            for binding, count in found.items()
+            FoundMatch(tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in binding), op, batch.kind)
+            for batches in said.answers
+            for batch in batches
+            for op, binding in batch.bindings()
         ]
 
     return answer

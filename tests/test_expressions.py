@@ -325,6 +325,9 @@ OF_SETS: list[tuple[str, str, bool | None]] = [
     ("min, max of text", "min(b.s) = 'B'", T), ("min, max of text", "max(b.s) < a.s", F), ("min, max of text", "max(b.s) = 'b'", T),
     ("first, last", "first(b.i) = 4", T), ("first, last", "last(b.s) = 'x'", U), ("first, last", "last(b.i) < first(b.i)", T),
     ("first, last", "first(b.s) > a.s", T), ("first, last", "last(b.d) = 2.25", T),
+    ("b[n].v", "b[1].i = first(b.i)", T), ("b[n].v", "b[-1].i < b[1].i", T), ("b[n].v", "b[4].i = 0", U), ("b[n].v", "b[-3].i = 4", T),
+    ("b[n].v", "b[-4].i IS NULL", T), ("b[n].v", "b[-1].d = last(b.d)", T), ("count(b)", "count(distinct b.i) = 2", T),
+    ("count(b)", "count(distinct b.ni) = 0", T),
 ]
 # fmt: on
 
@@ -357,9 +360,9 @@ def test_aggregates(row: str, condition: str, truth: bool | None) -> None:
 
 @pytest.mark.jit
 @pytest.mark.slow
-@pytest.mark.parametrize("at", some([0, 10, 20]))
+@pytest.mark.parametrize("at", some([0, 11, 22]))
 def test_compiled_aggregates(at: int) -> None:
-    group = OF_SETS[at : at + 10]
+    group = OF_SETS[at : at + 11]
     expected = [truth for _, _, truth in group]
     assert set_truths([condition for _, condition, _ in group], Mode(jit=True), expected) == expected
 

@@ -25,6 +25,7 @@ LAYERS = (
     "order",
     "spill",
     "select",
+    "staged",
     "graph",
     "shards",
     "run",

@@ -293,7 +293,7 @@ def test_plans_mean_what_the_oracle_says_whatever_passes_are_off(start: int) -> 
             continue
         some = frozenset(step.__name__ for step in PASSES if random.random() < 0.4)
         history = list({event.eid: event for event in strategies.history(random, query, most=9)}.values())
-        wanted = {match.binding for match in matches(query, history)}
+        wanted = {(match.step, match.binding) for match in matches(query, history)}
         for each in (plan, optimize(plan), optimize(plan, some)):
             assert naive_matches(each, history) == wanted, (seed, str(query), some)
         judged += 1

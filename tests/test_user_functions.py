@@ -357,7 +357,8 @@ def test_the_names_of_the_language_are_not_for_users() -> None:
     from tocsin.lang.syntax import AGGREGATES
     from tocsin.plan.calls import BUILT_IN
 
-    assert {*BUILT_IN, *AGGREGATES, "start", "end", "type", "eid"} == OURS
+    called = {name for name in (*BUILT_IN, *AGGREGATES) if name.isidentifier()}  # the others are no names
+    assert {*called, "start", "end", "type", "eid"} == OURS
 
 
 @pytest.mark.parametrize("jit", BOTH)

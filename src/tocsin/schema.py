@@ -77,7 +77,7 @@ class Schema:
 
         A type that never comes has the attributes of the others, so that what is asked of it keeps its kind.
         """
-        own = self.fields_of(ANY).get(attr) if type == ANY else self.types.get(type, {}).get(attr)
+        own = self._of_any(attr) if type == ANY else self.types.get(type, {}).get(attr)
         own = own or self.common.get(attr)
         if own is not None:
             return own
@@ -93,6 +93,11 @@ class Schema:
             return {**self.common, **self.types.get(type, {})}
         each = {name: replace(known, nullable=True) for fields in self._input() for name, known in fields.items()}
         return {**self.common, **each}
+
+    def _of_any(self, attr: str) -> Field | None:
+        """The attribute of ANY that some type of the input has of its own, as `fields_of` has it."""
+        found = next((fields[attr] for fields in reversed(self._input()) if attr in fields), None)
+        return None if found is None else replace(found, nullable=True)
 
     def _input(self) -> list[Mapping[str, Field]]:
         return [fields for type, fields in self.types.items() if type not in self.matches]

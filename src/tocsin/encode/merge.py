@@ -254,7 +254,7 @@ def stacked(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         return batches[0]
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     if any(batch.schema != batches[0].schema for batch in batches):
-        tables = [_plain(table) for table in tables]
+        tables = [without_dictionaries(table) for table in tables]
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -276,8 +276,8 @@ def with_text_eids(items: Items, strings: Strings) -> Items:
     return replaced(items, columns={**items.columns, EID: encode_column(texts, Field(EID, Kind.TEXT), strings)})
 
 
-def _plain(table: pa.Table) -> pa.Table:
-    """Without dictionaries, which cannot be joined when they differ."""
+def without_dictionaries(table: pa.Table) -> pa.Table:
+    """The table with plain columns: dictionaries that differ cannot be joined, nor one with a plain column."""
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             table = table.set_column(place, field.name, table.column(place).cast(field.type.value_type))

@@ -136,7 +136,7 @@ class _Numbers:
     def column(self, places: Ints) -> Column:
         from tocsin.encode import loops
 
-        out: npt.NDArray[Any] = np.empty(len(places), np.float64 if self.field.kind is Kind.FLOAT else np.int64)
+        out: Any = np.empty(len(places), np.float64 if self.field.kind is Kind.FLOAT else np.int64)
         for at, begin, mine in self.pieces.spread(places):
             loops.gather(frozen(self.words[at]), places[mine], begin, out[mine])
         return Column(self.field.kind, out, None, self.field.scale)
@@ -225,11 +225,11 @@ class _Bounds:
         from tocsin.encode import loops
 
         kept = 0
-        columns: tuple[npt.NDArray[Any], ...] = (places, types, ends)
         for at, begin, mine in self.pieces.spread(places):
             parts: tuple[npt.NDArray[Any], ...] = (places[mine], types[mine], ends[mine])
             count = loops.keep_within(frozen(self.words[at]), begin, self.low, self.high, self.asked, *parts)
-            for whole, part in zip(columns, parts, strict=True):
+            wholes: tuple[npt.NDArray[Any], ...] = (places, types, ends)
+            for whole, part in zip(wholes, parts, strict=True):
                 if kept != mine.start:
                     whole[kept : kept + count] = part[:count]
             kept += count

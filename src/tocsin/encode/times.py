@@ -20,9 +20,7 @@ _PER_MICRO = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _MICROS_PER_DAY = 86_400_000_000
 
 
-def ticks(
-    array: pa.Array, what: str, *, truncate: bool = False, survey: Survey | None = None
-) -> tuple[Ints, Problems]:
+def ticks(array: pa.Array, what: str, *, truncate: bool = False, survey: Survey | None = None) -> tuple[Ints, Problems]:
     """Convert a column of times to int64 ticks; also return masks of the unusable rows, each with a reason."""
     type = array.type
     problems: Problems = []

@@ -214,7 +214,7 @@ class Branch:
         self.T[rt.CLOCK] = self.detector.time.clock
         self.T[rt.ORDERED] = int(self.detector.ordered)
         self.T[rt.SLACK] = self.detector.time.slack
-        self.T[rt.IMMEDIATE] = int(self.detector.time.immediate)
+        self.T[rt.IMMEDIATE] = int(self.detector.time.immediate and self.block.missing is None)
         self.T[rt.CERTAIN] = int(self.detector.time.final)
         self.T[rt.HORIZON] = BEGINNING
         self.T[rt.TOP] = leaves
@@ -269,7 +269,8 @@ class Branch:
 
     def _guarantees(self, program: Program) -> tuple[list[int], list[int]]:
         """For each local type what answers may rely on: what was promised, and how far it lags behind the clock."""
-        released = [self.detector.time.released(type) for type in program.types]
+        waits = self.block.missing is not None  # that a step is missing is said when it is certain
+        released = [self.detector.time.released(type, waits=waits) for type in program.types]
         return [time for time, _ in released], [lag for _, lag in released]
 
     def _lend(self, jit: bool | None = None) -> None:

@@ -71,6 +71,7 @@ class ChangeBatch:
     known     for each type up to when its events were guaranteed to be complete: what an answer needs beyond that, it
               owes (`debt`); None: all of them are settled
     stage     the number of the query in its graph
+    step      of kind "timeout": the step that did not come
     """
 
     plan: Plan
@@ -83,6 +84,7 @@ class ChangeBatch:
     kind: str = MATCH
     known: Mapping[str, int] | None = None
     stage: int = 0
+    step: str | None = None
 
     def __len__(self) -> int:
         return len(self.op)
@@ -140,7 +142,7 @@ class ChangeBatch:
         """128 bits per change: the query without SELECT, and for each variable the eid and the times of its event."""
         lanes: Words = np.empty((2, len(self)), np.uint64)
         for lane in (0, 1):
-            lanes[lane] = text_word(self.plan.fingerprint + chr(lane + 1))
+            lanes[lane] = text_word(named_by(self) + chr(lane + 1))
         for index in self.visible:
             word = text_word(self.plan.variables[index].name)
             seeds = np.array([[word], [(word + 1) & MASK64]], np.uint64)
@@ -231,6 +233,10 @@ class ChangeBatch:
             rows.append((int(self.op[i]), tuple(bound)))
         return rows
 
+    def eids(self, index: int) -> pa.Array:
+        """The eids of the events of a variable that is not repeated."""
+        return self._eids(self.fixed[index])
+
     def _eids(self, numbers: Ints) -> pa.Array:
         """The eids of events, null where there is none."""
         return self.rows.eids.take(pa.array(np.maximum(self.rows.at(numbers), 0), mask=numbers < 0))
@@ -248,6 +254,8 @@ class ChangeBatch:
             "end": pa.array(end, pa.int64()).cast(timed),
             "settled_at": pa.array(self.known_at, pa.int64()).cast(timed),
         }
+        if self.plan.has_timeouts:
+            columns["step"] = pa.array([self.step] * len(self), pa.string())
         if self.plan.outputs:
             columns |= {output.name: self.selected(output) for output in self.plan.outputs}
         else:
@@ -332,6 +340,11 @@ class Changes:
         self.frontier = more.frontier
 
 
+def named_by(changes: ChangeBatch) -> str:
+    """What the ids of changes begin with: the query, and the step that did not come."""
+    return changes.plan.fingerprint + ("" if changes.step is None else f" {changes.step}")
+
+
 def one_batch(pieces: Sequence[ChangeBatch]) -> ChangeBatch:
     """Changes of one query and kind, one after the other; event numbers mean the same in all of them."""
     first = pieces[0]
@@ -345,7 +358,9 @@ def one_batch(pieces: Sequence[ChangeBatch]) -> ChangeBatch:
         repeated[index] = Members(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), events)
     op = np.concatenate([piece.op for piece in pieces])
     known = np.concatenate([piece.known_at for piece in pieces])
-    return ChangeBatch(first.plan, op, known, fixed, repeated, first.payload, first.functions, first.kind)
+    return ChangeBatch(
+        first.plan, op, known, fixed, repeated, first.payload, first.functions, first.kind, step=first.step
+    )
 
 
 QUIET = Changes()  # nothing has changed; shared, so nobody may write to it
@@ -420,14 +435,14 @@ class _ChangeRow(Row):
         first, last = int(members.offsets[self.at]), int(members.offsets[self.at + 1])
         if agg.arg is None:
             return [True] * (last - first)
-        row = _MemberRow(self, agg.leaf)
+        row = _ChangedMember(self, agg.leaf)
         values = []
         for row.at in range(first, last):
             values.append(evaluate(agg.arg, row, self.changes.functions))
         return values
 
 
-class _MemberRow(Row):
+class _ChangedMember(Row):
     """One member of a repetition inside an aggregate."""
 
     def __init__(self, whole: _ChangeRow, index: int) -> None:

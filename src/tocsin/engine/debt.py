@@ -43,7 +43,8 @@ class Times:
         if isinstance(end, Lasting) and set(end.leaves) <= set(self.ends):
             return _most([self.ends[leaf] for leaf in end.leaves]) + end.by
         first = _least(list(self.starts.values()))
-        return np.full_like(first, END_OF_TIME) if self.within is None else first + self.within
+        behind = end.by if isinstance(end, Lasting) else 0  # FOR, counted from where the last member may end
+        return np.full_like(first, END_OF_TIME) if self.within is None else first + self.within + behind
 
     def first(self, end: End) -> Ints | int:
         """The first tick of a scope, where fixed events bound it."""
@@ -87,6 +88,8 @@ def owed_by(changes: ChangeBatch, known: Mapping[str, int]) -> dict[str, Ints]:
     """The debt of each answer of a batch."""
     total: dict[str, Ints] = {}
     for block in changes.plan.alternatives:
+        if block.missing != changes.step:
+            continue
         times, mine = _bound_times(changes, block)
         if not mine.any():
             continue

@@ -22,6 +22,7 @@ from tocsin.engine import snapshot as saved
 from tocsin.engine import texts
 from tocsin.engine.branch import NOBODY, Answers, Branch, reads_eids
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes, Members, no_changes, one_batch
+from tocsin.engine.kinds import MATCH, TIMEOUT
 from tocsin.engine.ledger import Ledger
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.payload import Payload, View, distinct
@@ -121,10 +122,10 @@ class Detector:
             said.add(self._said(self._push_rows(run) if are_rows else self._hear(run)))
         return said
 
-    def _said(self, batch: ChangeBatch) -> Changes:
-        return Changes([] if batch is self._nothing or not len(batch.op) else [batch], self.frontier)
+    def _said(self, batches: list[ChangeBatch]) -> Changes:
+        return Changes([batch for batch in batches if len(batch.op)], self.frontier)
 
-    def _push_rows(self, items: Items) -> ChangeBatch:
+    def _push_rows(self, items: Items) -> list[ChangeBatch]:
         """Feed events and withdrawals."""
         self._open(items)
         first, before, count = self.next, self.time.clock, len(items)
@@ -140,7 +141,7 @@ class Detector:
             self._keep(items, first, accepted)
         if items.kinds is not None and items.kinds.any():
             self.withdrawn = self.next
-        changes = self._nothing if raw == self._silence else self._changes(raw)
+        changes = [] if raw == self._silence else self._changes(raw)
         if self.eager or first >> 4 != self.next >> 4:  # not after each of many small pushes
             self._forget()
         return changes
@@ -172,7 +173,7 @@ class Detector:
             self._forget()
         return changes
 
-    def _hear(self, items: Items) -> ChangeBatch:
+    def _hear(self, items: Items) -> list[ChangeBatch]:
         """Take in what is said of time; answer with what is certain now, though no event came."""
         assert items.kinds is not None
         self.begins += int(np.count_nonzero(items.kinds == ItemKind.BEGIN))
@@ -204,7 +205,9 @@ class Detector:
         if self._prompt:
             return time.clock - 1
         passed = min(
-            min(time.open_from(branch.program.types, time.clock), branch.first_waiting) - 1 for branch in self.branches
+            min(time.open_from(branch.program.types, time.clock), branch.first_waiting) - 1
+            for branch in self.branches
+            if branch.block.missing is None
         )
         within = self.plan.within
         if not (self.ordered or time.final):  # an event may still correct a match that ended a window before it
@@ -217,7 +220,8 @@ class Detector:
     @cached_property
     def _prompt(self) -> bool:
         """Whether every match is given as soon as its last event comes."""
-        return self.ordered and not self._hides and not any(branch.program.waits for branch in self.branches)
+        found = [branch for branch in self.branches if branch.block.missing is None]
+        return self.ordered and not self._hides and not any(branch.program.waits for branch in found)
 
     @cached_property
     def _overhang(self) -> int:
@@ -267,14 +271,21 @@ class Detector:
 
     # --- from event numbers to changes -----------------------------------------------------------------------------
 
-    def _changes(self, raw: list[Answers | None]) -> ChangeBatch:
-        """What the branches say, together."""
+    def _changes(self, raw: list[Answers | None]) -> list[ChangeBatch]:
+        """What the branches say: matches together, and for each step the beginnings that it did not extend."""
         found = [(branch, *answers) for branch, answers in zip(self.branches, raw, strict=True) if answers is not None]
         if not found:
-            return self._nothing
+            return []
         asked = [branch.mentioned(*answers) for branch, *answers in found] if self.payload.has_singles else []
         view = self.payload.view([numbers for each in asked for numbers in each])
-        changes = one_batch([self._bound(view, *each) for each in found])
+        by_step: dict[str | None, list[ChangeBatch]] = {}
+        for branch, *answers in found:
+            by_step.setdefault(branch.block.missing, []).append(self._bound(view, branch, *answers))
+        return [self._together(pieces) for pieces in by_step.values()]
+
+    def _together(self, pieces: list[ChangeBatch]) -> ChangeBatch:
+        """What several branches say of one kind, each visible binding once."""
+        changes = one_batch(pieces)
         if self.ledger is not None:
             changes = self.ledger.settle(changes)
         if self._merges and not is_sorted(changes.known_at):  # as one event after another would show them
@@ -282,9 +293,10 @@ class Detector:
         if not self.ordered:
             changes.known = {type: self.time.guaranteed(type, self.time.clock) for type in self.all_types}
         settled = (self.ordered or self.time.final) and not self.withdrawn  # then nothing is ever taken back
-        gained = len(changes) if settled else int(np.count_nonzero(changes.op > 0))
-        self.matches += gained
-        self.retracted += len(changes) - gained
+        if changes.kind == MATCH:
+            gained = len(changes) if settled else int(np.count_nonzero(changes.op > 0))
+            self.matches += gained
+            self.retracted += len(changes) - gained
         return changes
 
     def _bound(self, view: View, branch: Branch, columns: Ints, members: Ints) -> ChangeBatch:
@@ -301,7 +313,10 @@ class Detector:
             repeated[index] = Members(np.zeros(count + 1, np.int64), NOBODY)
         for index, at in branch.repeated.items():
             repeated[index] = _ragged(columns[at], columns[at + 1], members)
-        return ChangeBatch(self.plan, columns[0].astype(np.int8), columns[1], fixed, repeated, view, self.functions)
+        step = branch.block.missing
+        kind = MATCH if step is None else TIMEOUT
+        ops = columns[0].astype(np.int8)
+        return ChangeBatch(self.plan, ops, columns[1], fixed, repeated, view, self.functions, kind, step=step)
 
     # --- housekeeping ---------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tocsin.encode.content import auto_eid, row_hash, text_word
-from tocsin.engine.changes import ChangeBatch
+from tocsin.engine.changes import ChangeBatch, named_by
 from tocsin.engine.tables import YEAR_9999
 from tocsin.events import MASK64, TIME_LIMIT, eid_number, mix
 from tocsin.plan.expr import Col
@@ -28,7 +28,13 @@ Show = Callable[[int], Any]  # a time as the user sees it
 def can_be_dicts(changes: ChangeBatch, time: pa.DataType | None) -> bool:
     """Whether the changes can be shown without Arrow; `time`: how the input had its times."""
     view = changes.payload
-    if not view.alone or view.source is None or len(changes) > FEW or not view.source.is_shown_as_read:
+    if (
+        changes.plan.counts is not None
+        or not view.alone
+        or view.source is None
+        or len(changes) > FEW
+        or not view.source.is_shown_as_read
+    ):
         return False
     zone = time.tz if time is not None and pa.types.is_timestamp(time) else None
     return zone in (None, "UTC") and all(_is_plain(changes, output.expr) for output in changes.plan.outputs)
@@ -130,6 +136,8 @@ class _Shown:
             "end": show(end),
             "settled_at": None if self.has_years and known >= YEAR_9999 else show(known),
         }
+        if self.plan.has_timeouts:
+            found["step"] = self.changes.step
         if self.plan.outputs:
             return found | {output.name: self._selected(output.expr, at) for output in self.plan.outputs}
         for index, events in bound.items():
@@ -150,7 +158,7 @@ class _Shown:
         """`ChangeBatch.identity` of one change."""
         plan, lanes = self.plan, []
         for lane in (0, 1):
-            total = text_word(plan.fingerprint + chr(lane + 1))
+            total = text_word(named_by(self.changes) + chr(lane + 1))
             for index, events in bound.items():
                 seed = text_word(plan.variables[index].name) + lane
                 word = sum(event.word(seed, timed=plan.timed_ids) for event in events)

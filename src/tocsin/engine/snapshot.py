@@ -16,6 +16,7 @@ import pyarrow as pa
 from tocsin.codec import Part, as_number, as_numbers_by_name, decode, encode, reading
 from tocsin.encode.batch import Encoder, one_batch
 from tocsin.encode.content import Words, content_hash, mixed, words_of
+from tocsin.encode.merge import without_dictionaries
 from tocsin.encode.stored import RowReader, without_nulls
 from tocsin.encode.times import ticks
 from tocsin.engine.ledger import Ledger
@@ -260,7 +261,10 @@ def _read_events(part: Part, query: str | None) -> SavedEvents:
 def _fitting(reader: RowReader, events: Sequence[SavedEvents]) -> list[Items]:
     """The saved events in canonical order, each once, as this reader reads them."""
     try:
-        rows = one_batch(pa.concat_tables([each.rows for each in events], promote_options="permissive"))
+        tables = [each.rows for each in events]
+        if any(table.schema != tables[0].schema for table in tables):
+            tables = list(map(without_dictionaries, tables))
+        rows = one_batch(pa.concat_tables(tables, promote_options="permissive"))
         high, low = np.concatenate([each.high for each in events]), np.concatenate([each.low for each in events])
         at = _in_order(rows, high, low)
         rows = without_nulls(rows.take(pa.array(at)))

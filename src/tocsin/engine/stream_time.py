@@ -76,14 +76,17 @@ class StreamTime:
         """Which events of a batch come too late, given their ends."""
         return too_late(self.clock, self.slack, ends)
 
-    def released(self, type: str) -> tuple[int, int]:
-        """What answers may rely on about a type: all to come end after a time, or after the clock less a lag."""
+    def released(self, type: str, *, waits: bool = False) -> tuple[int, int]:
+        """What answers may rely on about a type: all to come end after a time, or after the clock less a lag.
+
+        `waits`: of an answer that is never given before its time.
+        """
         if self.ended:
             return rt.FAR, 1
         promised = self.guarantees.get(type, BEGINNING)
         if type in self.hold:
             return promised, min(self.slack + 1, rt.UNLIMITED)
-        return (rt.FAR if self.immediate else promised), 1
+        return (rt.FAR if self.immediate and not waits else promised), 1
 
     def relied_upon(self) -> dict[str, int]:
         """For each type up to when answers take its events to be complete."""

@@ -18,6 +18,7 @@ from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import in_time, join, parted, runs, take, with_text_eids
 from tocsin.encode.stored import RowReader, stored_rows
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes
+from tocsin.engine.kinds import MATCH
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.texts import joined, of_operators, of_rows
 from tocsin.errors import StateError
@@ -155,7 +156,7 @@ class Stages:
         if are_rows:
             stage.held.append(self._named(items))
         for number, composites in stage.sources.items():
-            stage.held += [composites.items(batch) for batch in before[number] if len(batch)]
+            stage.held += [composites.items(batch) for batch in before[number] if len(batch) and batch.kind == MATCH]
         return self._feed_in_order(stage, ended) if self.ordered else self._feed_all(stage, items, are_rows, ended)
 
     def _named(self, items: Items) -> Items:
@@ -265,7 +266,7 @@ class Stages:
         """Give answers that are owed to the queries that read them; they are pushed with what comes next."""
         for batch in owed:
             for stage in self.stages:
-                if batch.stage in stage.sources:
+                if batch.stage in stage.sources and batch.kind == MATCH:
                     stage.held.append(stage.sources[batch.stage].items(batch))
 
 

@@ -40,6 +40,7 @@ from tocsin.lang.syntax import (
     CaseWhen,
     Comparison,
     ConsumeClause,
+    ContinuityClause,
     DistinctClause,
     Duration,
     Endpoint,
@@ -53,8 +54,10 @@ from tocsin.lang.syntax import (
     LimitClause,
     Literal,
     Marked,
+    Maybe,
     Name,
     Not,
+    OpenWindow,
     Or,
     Pattern,
     Query,
@@ -66,6 +69,7 @@ from tocsin.lang.syntax import (
     SkipClause,
     Unary,
     conjuncts,
+    with_group_names,
 )
 from tocsin.lang.tokens import ALLEN_NAMES, STRATEGIES
 
@@ -265,8 +269,9 @@ def call(function: str, *args: Value) -> FluentExpr:
     return FluentExpr(Call(_named(function).lower(), _nodes(args)))
 
 
-def count(what: str | FluentExpr) -> FluentExpr:
-    return _aggregate("count", what)
+def count(what: str | FluentExpr | None = None) -> FluentExpr:
+    """`count(b)`: how many members, or matches that have one; `count()` is `count(*)`: how many matches."""
+    return FluentExpr(Call("count", ())) if what is None else _aggregate("count", what)
 
 
 def count_distinct(what: str | FluentExpr) -> FluentExpr:
@@ -383,10 +388,14 @@ class _Whole:
         minutes: float = 0,
         hours: float = 0,
         days: float = 0,
+        timeout: bool = False,
     ) -> FluentQuery:
-        """`within(10)` counts ticks; `within("12 h")`, `within(hours=12)` and a timedelta are lengths of time."""
+        """`within(10)` counts ticks; `within("12 h")`, `within(hours=12)` and a timedelta are lengths of time.
+
+        `timeout`: rows of kind "timeout" say which beginnings no next step extended in that time.
+        """
         given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
-        return FluentQuery(replace(self._query(), within=_window(window, given)))
+        return FluentQuery(replace(self._query(), within=_window(window, given), timeout=timeout))
 
     def strategy(self, name: str) -> FluentQuery:
         """Mark every step that has no mark of its own: "next" is FIRST, "strict" is NEXT, "any" is none."""
@@ -402,13 +411,22 @@ class _Whole:
         """Columns of the result: `select("s.tag", shelf="s.place", n=count("b"))`; a text is read as an expression."""
         items = [SelectItem(_read(expr)) for expr in exprs]
         items += [SelectItem(_read(expr), name) for name, expr in columns.items()]
-        return FluentQuery(replace(self._query(), select=tuple(items)))
+        return FluentQuery(with_group_names(replace(self._query(), select=tuple(items))))
 
     def consume(self, mode: str) -> FluentQuery:
         """What happens to events that stand in a match: "first", "recent", "chronicle", ... (docs/language.md)."""
         if mode not in MODES:
             raise TocsinError(f"{mode!r} is not a consumption mode", hint=f"the modes are {', '.join(MODES)}")
         return FluentQuery(replace(self._query(), consume=ConsumeClause(mode)))
+
+    def longer_and_shorter(self, more: int | str | timedelta, less: int | str | timedelta) -> FluentQuery:
+        """A window with two strict ends, `WITHIN (more, less)`: between them lies the length of a match."""
+        window = OpenWindow(Duration(0) if more == 0 else _window(more, {}), _window(less, {}))
+        return FluentQuery(replace(self._query(), between=window))
+
+    def continuity(self, *types: str) -> FluentQuery:
+        """Nothing of these types comes between first and last; without types, nothing that is not named."""
+        return FluentQuery(replace(self._query(), continuity=ContinuityClause(types)))
 
     def skip_past_last_event(self) -> FluentQuery:
         """After a match, drop those that start before it ends: no two overlap."""
@@ -444,6 +462,12 @@ class _Whole:
         groups = (per,) if isinstance(per, (str, FluentExpr)) else tuple(per)
         length = None if every is None else _window(every, {})
         return FluentQuery(replace(self._query(), limit=LimitClause(most, tuple(map(_grouping, groups)), length)))
+
+    def group_by(self, *groups: FluentExpr | str, every: int | str | timedelta | None = None) -> FluentQuery:
+        """Count matches: one row for each group, with `every` for each span of time; SELECT says what is counted."""
+        length = None if every is None else _window(every, {})
+        grouped = replace(self._query(), group=tuple(map(_grouping, groups)), every=length)
+        return FluentQuery(with_group_names(grouped))
 
     def named(self, name: str, *, hidden: bool = False) -> FluentQuery:
         """Give the query a name, which is an event type for later queries; a hidden one is only read by them."""
@@ -515,6 +539,10 @@ class FluentPattern(_Whole):
         """`LAST`: no later event could stand in its place."""
         return FluentPattern(Marked("LAST", self.node))
 
+    def maybe(self) -> FluentPattern:
+        """`MAYBE`: the matches with it, and those without it."""
+        return FluentPattern(Maybe(self.node))
+
 
 class EventPattern(FluentPattern):
     """A leaf. Here `where` is the predicate at the leaf; wrap it in `query(...)` for the WHERE clause."""
@@ -523,6 +551,14 @@ class EventPattern(FluentPattern):
         super().__init__(leaf)
         self.leaf = leaf
 
+    def optional(self) -> EventPattern:
+        """`B?`: each event that qualifies; nothing only if there is none."""
+        return EventPattern(replace(self.leaf, optional=True))
+
+    def star(self) -> EventPattern:
+        """`B*`: all events that qualify; nothing if there is none."""
+        return EventPattern(replace(self.leaf, repeat=Repeat(0, None)))
+
     def plus(self) -> EventPattern:
         """Once or more."""
         return EventPattern(replace(self.leaf, repeat=Repeat(1, None)))
@@ -530,6 +566,14 @@ class EventPattern(FluentPattern):
     def times(self, least: int, most: int | None = None, *, or_more: bool = False) -> EventPattern:
         """`times(3)` exactly, `times(2, 4)` from 2 to 4, `times(2, or_more=True)` at least 2."""
         return EventPattern(replace(self.leaf, repeat=Repeat(least, None if or_more else most or least)))
+
+    def until(self, end: FluentExpr | str | EventPattern) -> EventPattern:
+        """`UNTIL`: the repetition ends before the first of its events for which a condition is TRUE, or another event.
+
+        `event("B", "b").plus().until("b.v > 3")`, `...until(event("A", "a").where("a.v > 3"))`.
+        """
+        leaf = end.leaf if isinstance(end, EventPattern) else Leaf(self.leaf.type, self.leaf.var, _read(end))
+        return EventPattern(replace(self.leaf, until=leaf))
 
     def where(self, *predicates: FluentExpr | str) -> EventPattern:  # type: ignore[override]
         return EventPattern(replace(self.leaf, where=_joined(self.leaf.where, predicates)))

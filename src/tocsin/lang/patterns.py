@@ -1,7 +1,7 @@
 """Patterns: SEQ, AND, OR, EXISTS, ISEQ, REL, negations and leaves, in every form that the papers print.
 
     (A a : p)   (A a) : p   ∃c: q   ∃x.q   SEQ(A; B)   SEQ((A, B))   OR(P|Q)   Rel[..](..)   BEFORE(A, B)
-    endpoints: A.ts   A^-   A-   start(a)
+    CON(A, B)   DIS(A, B)   NEG(A)   endpoints: A.ts   A^-   A-   start(a)
 
 What a pattern means is not judged here (see the binder); only what cannot be written down as nodes is refused.
 """
@@ -26,6 +26,7 @@ from tocsin.lang.syntax import (
     Iseq,
     Leaf,
     Marked,
+    Maybe,
     Not,
     Or,
     Pattern,
@@ -34,7 +35,18 @@ from tocsin.lang.syntax import (
     Seq,
     Span,
 )
-from tocsin.lang.tokens import ALLEN_NAMES, ANY_WORD, CLAUSES, KEYWORDS, LATER, MARKS, OPERATORS, Token
+from tocsin.lang.tokens import (
+    ALLEN_NAMES,
+    ANY_WORD,
+    CLAUSES,
+    CONSTRAINTS,
+    KEYWORDS,
+    LATER,
+    MARKS,
+    OPERATORS,
+    OTHER_NAMES,
+    Token,
+)
 
 ENDPOINTS = {"ts": "start", "start": "start", "te": "end", "end": "end"}
 
@@ -63,15 +75,47 @@ class PatternReader(ExpressionReader):
 
     def _item(self, host: str) -> Pattern | _Several:
         start = self.token
-        if self.accept_op("!") or self.accept_word("NOT"):
+        if self.accept_op("!") or self.accept_word("NOT") or self._accept_neg():
             return self._negation(host, start)
         if self._mark_at(self.at):
-            return self._marked(host)
+            return self._maybe(host) if self.token.text == "MAYBE" else self._marked(host)
         found = self._positive(host)
+        if self.is_op("+", "*", "?", "{"):
+            self._refuse_group(found, start)
         found = self._with_predicates(found, start) if self.is_op(":") else found
+        if self._until_at(self.at):
+            found = self._until(found, start)
         if self._lasts_at(self.at) and host not in ("!", "EXISTS"):
             self._refuse_lasting()
         return found
+
+    def _accept_neg(self) -> bool:
+        """`NEG(C c)` is `!(C c)`; NEG by itself is a name."""
+        found = self._is_form(self.at, "NEG")
+        self.at += found
+        return found
+
+    def _is_form(self, index: int, *words: str) -> bool:
+        """Whether one of the words of Gu 2011 stands here, with a bracket behind it."""
+        token = self.tokens[index]
+        return token.kind == "name" and token.word in words and self._is_op_at(index + 1, "(")
+
+    def _refuse_group(self, found: Pattern | _Several, start: Token) -> None:
+        """`(SEQ(A a, B b))+ g`: only the events of a leaf are repeated."""
+        written = self.text[self.token.span.start :][:1]
+        if not self.accept_op("?"):
+            self._repeat()
+        if self._is_name_at(self.at):
+            self._variable()
+        if isinstance(found, Leaf) and found.repeat is None and not found.optional:
+            hint = f"write {found.type or ANY_WORD}{'{2}' if written == '{' else written} {found.var or ''}".rstrip()
+            self.note(Problem("a repetition is written after the type", self.since(start), hint=hint))
+        else:
+            detail = "only events of one type are repeated, or the matches of a query, which are events of its name"
+            hint = "name the inner pattern: QUERY g EVENT SEQ(A a, B b) ...; and repeat its name: SEQ(C c, g+ g, D d)"
+            if written == "?":
+                hint = "write MAYBE before it: SEQ(C c, MAYBE SEQ(A a, B b), D d)"
+            self.note(Problem("a group cannot be repeated", self.since(start), detail, hint))
 
     def _negation(self, host: str, start: Token) -> Pattern:
         doubled = self.last if host == "!" else None
@@ -88,6 +132,41 @@ class PatternReader(ExpressionReader):
         self.level -= 1
         lasting = self._lasting() if self._lasts_at(self.at) else None
         return Not(inner, lasting, span=self.since(start))
+
+    def _until_at(self, index: int) -> bool:
+        """Whether UNTIL with something behind it stands here; by itself it is a name."""
+        token = self.tokens[index]
+        if token.kind != "name" or token.text != "UNTIL":
+            return False
+        return not self.is_separator(index + 1) and self.tokens[index + 1].text != "UNTIL"
+
+    def _until(self, found: Pattern | _Several, start: Token) -> Pattern | _Several:
+        """`B+ b UNTIL b.v > 3`, `B+ b UNTIL A a : a.v > 3`, `B+ b UNTIL A`."""
+        word = self.take()
+        if not isinstance(found, Leaf) or found.repeat is None:
+            hint = "it ends a repetition: SEQ(A a, B+ b UNTIL b.v > 3, C c)"
+            self.note(Problem("UNTIL stands behind a repetition only", word.span, hint=hint))
+            self.skip((",", ";"))
+            return found
+        begin = self.token
+        if not self._is_event_at(self.at):
+            until = Leaf(found.type, found.var, self.expr(), span=self.since(begin))
+        else:
+            type = self.type_name()
+            name = self._variable() if self._is_name_at(self.at) else None
+            where = self.expr() if self.accept_op(":") else None
+            until = Leaf(type, name, where, span=self.since(begin))
+        return replace(found, until=until, span=self.since(start))
+
+    def _is_event_at(self, index: int) -> bool:
+        """Whether `A a`, `A : c` or `A` stands here, and no condition."""
+        first = self.tokens[index]
+        if first.kind not in ("name", "quoted") or first.word in KEYWORDS:
+            return False
+        after = self._after_dots(index)
+        if self.is_separator(after):
+            return after == index + 1 or first.text not in self.variables
+        return self._is_name_at(after)
 
     def _lasts_at(self, index: int) -> bool:
         """Whether `FOR 5 min` stands here; FOR by itself is a name."""
@@ -126,6 +205,8 @@ class PatternReader(ExpressionReader):
         known = len(self.problems)
         if self._mark_at(self.at):
             hint = "choose one of them; NEXT is the stricter one"
+            if self.token.text == "MAYBE":
+                hint = f"write MAYBE {start.text}"
             self.note(Problem(f"a second mark, {self.token.text}", self.token.span, hint=hint))
         elif self.is_op("!") or self.is_word("NOT"):
             hint = "mark the item behind it: a negation says by itself that nothing of a kind comes between"
@@ -133,7 +214,7 @@ class PatternReader(ExpressionReader):
         self.deeper()
         inner = self.item(host)
         self.level -= 1
-        if isinstance(inner, (Not, Marked)):
+        if isinstance(inner, (Not, Marked, Maybe)):
             return inner  # that was refused
         alone = host == "query" and isinstance(inner, Leaf) and inner.repeat is not None
         if host != "SEQ" and not alone and len(self.problems) == known:
@@ -141,13 +222,29 @@ class PatternReader(ExpressionReader):
             self.note(Problem(f"{mark} cannot stand {_under(host)}", start.span, hint=hint))
         return Marked(_MARKS[mark], inner, of, span=self.since(start))
 
+    def _maybe(self, host: str) -> Pattern:
+        """`MAYBE item`, `MAYBE FIRST item`."""
+        start = self.take()
+        if host != "SEQ":
+            hint = "it stands before an item of SEQ that has another one: SEQ(A a, MAYBE B b)"
+            self.note(Problem(f"MAYBE cannot stand {_under(host)}", start.span, hint=hint))
+        if self._mark_at(self.at) and self.token.text == "MAYBE":
+            self.note(Problem("a second MAYBE", self.token.span, hint="one says already that the item may be missing"))
+        elif self.is_op("!") or self.is_word("NOT"):
+            hint = "with it and without it, every match would be there: leave out both"
+            self.note(Problem("MAYBE cannot stand before a negation", start.span, hint=hint))
+        self.deeper()
+        inner = self.item(host)
+        self.level -= 1
+        return inner if isinstance(inner, (Not, Maybe)) else Maybe(inner, span=self.since(start))
+
     def _of(self) -> tuple[str, ...]:
         """`OF (C, D)` behind NEXT: the types that must not come between."""
         if self.token.kind != "name" or self.token.text != "OF" or not self._is_op_at(self.at + 1, "("):
             return ()
         start = self.take()
         self.take()
-        found = self.list_of(")", self._type)
+        found = self.list_of(")", self.type_name)
         if not found:
             self.note(Problem("NEXT OF needs at least one type", self.since(start), hint="write NEXT OF (C, D) B b"))
         if ANY in found:
@@ -161,6 +258,10 @@ class PatternReader(ExpressionReader):
             return self._group(host)
         if token.word in ("SEQ", "AND", "OR"):
             return self._operator(self.take(), token.word)
+        if before_list and token.word in OTHER_NAMES and token.kind == "name":
+            return self._operator(self.take(), OTHER_NAMES[token.word])
+        if self._is_form(self.at, *CONSTRAINTS):
+            return self.constraint(host)
         if token.word == "EXISTS":
             return self._exists()
         if token.word == "ISEQ":
@@ -172,6 +273,10 @@ class PatternReader(ExpressionReader):
         if before_list and token.kind == "name" and token.word not in KEYWORDS:
             return self._misspelt_operator()
         return self._leaf()
+
+    def constraint(self, host: str) -> Pattern:
+        """A constraint of Gu 2011 around a pattern (see `lang/constraints`)."""
+        raise NotImplementedError
 
     # --- operators ---
 
@@ -266,18 +371,23 @@ class PatternReader(ExpressionReader):
 
     def _leaf(self) -> Leaf:
         start = self.token
-        type = self._type()
+        type = self.type_name()
+        optional = self.accept_op("?")
         repeat = self._repeat()
+        if optional and repeat is not None:
+            hint = "B* is none or more, B{0,3} none to three"
+            self.note(Problem("? does not combine with a repetition", self.since(start), hint=hint))
         variable = None
         if self._is_name_at(self.at):
             variable = self._variable()
         self.variables.add(variable or type or ANY_WORD)
-        leaf = Leaf(type, variable, None, repeat, span=self.since(start))
-        if variable and self.is_op("+", "{"):
-            raise self.fault("a repetition is written after the type", hint=f"write {type}+ {variable}")
+        leaf = Leaf(type, variable, None, repeat, optional, span=self.since(start))
+        if variable and self.is_op("+", "{", "*", "?"):
+            hint = f"write {type}{self.token.text if self.token.text != '{' else '+'} {variable}"
+            raise self.fault("a repetition is written after the type", hint=hint)
         return leaf
 
-    def _type(self) -> str:
+    def type_name(self) -> str:
         """A type, with dots if it has parts: `SUPPLIER.WAREHOUSE`."""
         token = self.token
         if token.kind not in ("name", "quoted"):
@@ -302,8 +412,8 @@ class PatternReader(ExpressionReader):
         start = self.token
         if self.accept_op("+"):
             return Repeat(1, None)
-        if self.is_op("*"):
-            raise self.fault("a part that may be missing cannot be repeated", hint="B+ repeats once or more")
+        if self.accept_op("*"):
+            return Repeat(0, None)
         if not self.accept_op("{"):
             return None
         least = self._times()
@@ -311,8 +421,8 @@ class PatternReader(ExpressionReader):
         if self.accept_op(","):
             most = None if self.is_op("}") else self._times()
         self.expect_op("}", "after the numbers of repetitions")
-        if least < 1 or (most is not None and most < least):
-            detail = "at least 1 event is repeated, and the second number is not smaller than the first"
+        if most == 0 or (most is not None and most < least):
+            detail = "at least 1 event must be allowed, and the second number is not smaller than the first"
             self.note(Problem("this repetition is impossible", self.since(start), detail))
         return Repeat(least, most)
 
@@ -336,6 +446,8 @@ class PatternReader(ExpressionReader):
         if self._mark_at(index):  # FIRST(b.v) is an expression, FIRST (B b) is not
             return not self._is_op_at(index + 1, "(") or self._item_at(index + 2)
         first = tokens[index]
+        if self._is_form(index, *OTHER_NAMES, *CONSTRAINTS, "NEG"):
+            return self._item_at(index + 2)
         if first.word in OPERATORS or _is_numbered_rel(first, tokens[index + 1 if first.kind != "end" else index]):
             return True
         if first.kind not in ("name", "quoted") or first.word in KEYWORDS:
@@ -343,14 +455,17 @@ class PatternReader(ExpressionReader):
         after = self._after_dots(index)
         if self._is_op_at(after, "("):
             return bool(_allen(first)) and self.is_separator(self._after_bracket(after))
-        if self._is_op_at(after, "+"):
+        if self._is_op_at(after, "+", "*", "?"):
             return self.is_separator(after + 1) or (self._is_name_at(after + 1) and self.is_separator(after + 2))
         if self.is_separator(after):
             return after == index + 1 or first.text not in self.variables  # a.flag is an attribute, A.B a type
         return self._is_name_at(after) or self._is_op_at(after, "{")
 
     def is_separator(self, index: int) -> bool:
-        return self.ends_here(index) or self._is_op_at(index, ",", ";", ":", ")", "|") or self._lasts_at(index)
+        return self.ends_here(index) or self._is_op_at(index, ",", ";", ":", ")", "|") or self._ends_leaf(index)
+
+    def _ends_leaf(self, index: int) -> bool:
+        return self._lasts_at(index) or self._until_at(index)
 
     def _is_op_at(self, index: int, *ops: str) -> bool:
         return self.tokens[index].kind == "op" and self.tokens[index].text in ops
@@ -358,7 +473,7 @@ class PatternReader(ExpressionReader):
     def _is_name_at(self, index: int) -> bool:
         token = self.tokens[index]
         named = token.kind == "name" and token.word not in KEYWORDS and not self.selects_at(index)
-        return token.kind == "quoted" or (named and not self._lasts_at(index))
+        return token.kind == "quoted" or (named and not self._lasts_at(index) and not self._until_at(index))
 
     def _after_dots(self, index: int) -> int:
         while self._is_op_at(index + 1, ".") and self.tokens[index + 2].kind in ("name", "quoted"):

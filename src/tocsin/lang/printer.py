@@ -28,6 +28,7 @@ from tocsin.lang.syntax import (
     Like,
     Literal,
     Marked,
+    Maybe,
     Name,
     Not,
     Or,
@@ -60,7 +61,12 @@ def print_query(query: Query) -> str:
     if query.where is not None:
         lines.append(f"WHERE {print_expr(query.where)}")
     if query.within is not None:
-        lines.append(f"WITHIN {_duration(query.within)}")
+        lines.append(f"WITHIN {_duration(query.within)}{' TIMEOUT' if query.timeout else ''}")
+    if query.between is not None:
+        lines.append(f"WITHIN ({_duration(query.between.more)}, {_duration(query.between.less)})")
+    if query.continuity is not None:
+        types = ", ".join(map(_type, query.continuity.types))
+        lines.append(f"CONTINUITY OF ({types})" if types else "CONTINUITY ALL")
     if query.strategy is not None:
         lines.append(f"STRATEGY {query.strategy}")
     if query.partition:
@@ -68,9 +74,18 @@ def print_query(query: Query) -> str:
     if query.consume is not None:
         lines.append(f"CONSUME {query.consume.mode}")
     lines += print_selection(query)
-    if query.select:
-        lines.append(f"SELECT {', '.join(_select_item(item) for item in query.select)}")
+    lines += print_counting(query)
     return "\n".join(lines)
+
+
+def print_counting(query: Query) -> list[str]:
+    """The clauses that say what is counted."""
+    lines = [f"SELECT {', '.join(_select_item(item) for item in query.select)}"] if query.select else []
+    if query.group:
+        lines.append(f"GROUP BY {', '.join(map(_grouping, query.group))}")
+    if query.every is not None:
+        lines.append(f"EVERY {_duration(query.every)}")
+    return lines
 
 
 def print_selection(query: Query) -> list[str]:
@@ -114,6 +129,8 @@ def print_pattern(pattern: Pattern) -> str:
         case Marked(mark, inner, of):
             types = f" OF ({', '.join(map(_type, of))})" if of else ""
             return f"{mark}{types} {print_pattern(inner)}"
+        case Maybe(inner):
+            return f"MAYBE {print_pattern(inner)}"
         case Seq(items):
             return f"SEQ({_patterns(items)})"
         case And(items):
@@ -135,10 +152,22 @@ def _patterns(items: tuple[Pattern, ...]) -> str:
 
 
 def _leaf(leaf: Leaf) -> str:
-    text = _type(leaf.type) + _repeat(leaf.repeat)
+    text = _type(leaf.type) + ("?" if leaf.optional else "") + _repeat(leaf.repeat)
     if leaf.var is not None:
         text += f" {_name(leaf.var)}"
-    return text if leaf.where is None else f"({text} : {print_expr(leaf.where)})"
+    if leaf.where is not None:
+        text += f" : {print_expr(leaf.where)}"
+    if leaf.until is not None:
+        text += f" UNTIL {_until(leaf, leaf.until)}"
+    return text if leaf.where is None and leaf.until is None else f"({text})"
+
+
+def _until(leaf: Leaf, until: Leaf) -> str:
+    """What ends a repetition: a condition on its own events, or an event."""
+    if (until.type, until.var) == (leaf.type, leaf.var) and until.where is not None:
+        return print_expr(until.where)
+    text = _type(until.type) + ("" if until.var is None else f" {_name(until.var)}")
+    return text if until.where is None else f"{text} : {print_expr(until.where)}"
 
 
 def _type(type: str) -> str:
@@ -152,6 +181,8 @@ def _repeat(repeat: Repeat | None) -> str:
     match repeat:
         case None:
             return ""
+        case Repeat(0, None):
+            return "*"
         case Repeat(1, None):
             return "+"
         case Repeat(least, None):
@@ -202,6 +233,8 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"{_dotted(variable)}.{_word(name)}", ATOM
         case Call(syntax.MEMBER, (Attr(variable, name), Literal(number))):
             return f"{_dotted(variable)}[{number}].{_word(name)}", ATOM
+        case Call("count", ()):
+            return "count(*)", ATOM
         case Call(syntax.DISTINCT, args):
             return f"count(distinct {_exprs(args)})", ATOM
         case Call(function, args):
@@ -281,7 +314,7 @@ def _duration(duration: Duration) -> str:
 
 
 def _select_item(item: SelectItem) -> str:
-    text = print_expr(item.expr)
+    text = _grouping(item.expr)
     return text if item.name is None else f"{text} AS {_name(item.name)}"
 
 

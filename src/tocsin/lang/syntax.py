@@ -6,7 +6,7 @@ The parser, the fluent API and the printer all speak in these nodes; so does the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from typing import Literal as Choice
@@ -153,7 +153,7 @@ PREV = "prev"  # `prev(b.v)`: of the member before; a conjunct with it is asked 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """`+` is Repeat(1, None), `{3}` is Repeat(3, 3), `{2,}` is Repeat(2, None)."""
+    """`+` is Repeat(1, None), `{3}` is Repeat(3, 3), `{2,}` is Repeat(2, None), `*` is Repeat(0, None)."""
 
     least: int
     most: int | None
@@ -161,12 +161,24 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """`Type [repeat] [var] [: where]`; the type ANY takes every event of the input."""
+    """`Type [repeat] [var] [: where] [UNTIL ...]`; the type ANY takes every event of the input.
+
+    `optional` is `Type? var`. `until` ends a repetition: of `UNTIL A a : c` it is the leaf `A a : c`, of `UNTIL c` a
+    leaf with the type and the variable of the repetition.
+    """
 
     type: str
     var: str | None = None
     where: Expr | None = None
     repeat: Repeat | None = None
+    optional: bool = False
+    until: Leaf | None = None
+
+    @property
+    def may_be_absent(self) -> bool:
+        """Whether it is `B?`, `B*` or `B{0,m}`."""
+        return self.optional or (self.repeat is not None and self.repeat.least == 0)
+
     span: Span | None = _place()
 
 
@@ -190,6 +202,14 @@ class Marked:
     mark: Choice["NEXT", "FIRST", "LAST", "EACH", "EACH NEXT"]
     pattern: Pattern
     of: tuple[str, ...] = ()
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """`MAYBE item`, an item of SEQ: the matches with it, and those without it."""
+
+    pattern: Pattern
     span: Span | None = _place()
 
 
@@ -259,7 +279,7 @@ class Rel:
     span: Span | None = _place()
 
 
-Pattern: TypeAlias = "Leaf | Not | Marked | Seq | And | Or | Exists | Iseq | Rel"
+Pattern: TypeAlias = "Leaf | Not | Marked | Maybe | Seq | And | Or | Exists | Iseq | Rel"
 
 ALLEN = (
     "before", "after", "during", "contain", "meet", "met by", "overlap", "overlapped by",
@@ -318,10 +338,35 @@ class ConsumeClause:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenWindow:
+    """`WITHIN (more, less)`: the last end minus the first start is longer than the one and shorter than the other."""
+
+    more: Duration
+    less: Duration
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuityClause:
+    """`CONTINUITY OF (C, D)`: between first and last no event of these types that is not bound.
+
+    Without types, `CONTINUITY ALL`: no event of a type that the pattern does not name.
+    """
+
+    types: tuple[str, ...] = ()
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """One query. `hidden`: only later queries read its matches, they are not reported.
 
+    `between` is a window with two strict ends, in place of `within`.
     `strategy` sets the mark of every step that has none: `next` is FIRST, `strict` is NEXT, `any` and None are no mark.
+
+    `group` and `every`: GROUP BY and EVERY, where SELECT counts matches. A bare name is `Same((attr,))`, as in LIMIT.
+
+    `timeout`: beginnings of a SEQ that no next step extended within the window are reported, too.
 
     `text` is what it was parsed from, kept only to show places in errors.
     """
@@ -338,6 +383,11 @@ class Query:
     distinct: DistinctClause | None = None
     limit: LimitClause | None = None
     consume: ConsumeClause | None = None
+    timeout: bool = False
+    between: OpenWindow | None = None
+    continuity: ContinuityClause | None = None
+    group: tuple[Expr, ...] = ()
+    every: Duration | None = None
     span: Span | None = _place()
     text: str = field(default="", compare=False, repr=False, kw_only=True)
 
@@ -345,6 +395,20 @@ class Query:
         from tocsin.lang.printer import print_query
 
         return print_query(self)
+
+
+def with_group_names(query: Query) -> Query:
+    """The query where SELECT names attributes of the key by themselves, as GROUP BY does."""
+    groups = {expr.attrs[0] for expr in query.group if isinstance(expr, Same) and len(expr.attrs) == 1}
+    if not groups:
+        return query
+    items = tuple(
+        replace(item, expr=Same((item.expr.name,), span=item.expr.span), name=item.name)
+        if isinstance(item.expr, Name) and item.expr.name in groups
+        else item
+        for item in query.select
+    )
+    return replace(query, select=items)
 
 
 # microseconds per unit; a bare number is ticks
@@ -391,18 +455,45 @@ def walk(node: object) -> Iterator[object]:
         yield from walk(child)
 
 
+def patterns_in(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern and all patterns below it, in the order of the text."""
+    yield pattern
+    for item in items_of(pattern):
+        yield from patterns_in(item)
+
+
 def items_of(pattern: Pattern) -> tuple[Pattern, ...]:
     """The patterns directly below a pattern."""
     match pattern:
         case Seq(items) | And(items) | Or(items):
             return items
-        case Not(inner) | Exists(_, inner) | Marked(_, inner):
+        case Not(inner) | Exists(_, inner) | Marked(_, inner) | Maybe(inner):
             return (inner,)
         case Iseq(_, leaves):
             return leaves
         case Rel(_, left, right):
             return (left, right)
     return ()
+
+
+def rebuilt(pattern: Pattern, items: Sequence[Pattern]) -> Pattern:
+    """The pattern with other patterns directly below it."""
+    match pattern:
+        case Seq() | And() | Or():
+            return replace(pattern, items=tuple(items))
+        case Not() | Exists() | Marked() | Maybe():
+            return replace(pattern, pattern=items[0])
+        case Iseq():
+            return replace(pattern, leaves=tuple(items))  # type: ignore[arg-type]
+        case Rel():
+            return replace(pattern, left=items[0], right=items[1])  # type: ignore[arg-type]
+    return pattern
+
+
+def may_be_absent(item: Pattern) -> bool:
+    """Whether an item of SEQ need not come: `B?`, `B*`, `B{0,m}`, with or without a mark, and MAYBE."""
+    inner = item.pattern if isinstance(item, Marked) else item
+    return isinstance(inner, Maybe) or (isinstance(inner, Leaf) and inner.may_be_absent)
 
 
 def leaves_of(pattern: Pattern) -> tuple[Leaf, ...]:
@@ -431,16 +522,16 @@ def _named(pattern: Pattern, declared: frozenset[str], taken: frozenset[str]) ->
             while name in declared or name in taken:
                 number += 1
                 name = f"{called}_{number}"
-            return replace(pattern, var=name), taken | {name}
+            return replace(pattern, var=name, until=_named_until(pattern, name)), taken | {name}
         case Leaf():
-            return pattern, taken
+            return replace(pattern, until=_named_until(pattern, str(pattern.var))), taken
         case Or(items):
             done = [_named(item, declared, taken) for item in items]
             return replace(pattern, items=tuple(p for p, _ in done)), frozenset().union(*(names for _, names in done))
         case Seq(items) | And(items):
             new, taken = _named_all(items, declared, taken)
             return replace(pattern, items=new), taken
-        case Not(inner) | Exists(_, inner) | Marked(_, inner):
+        case Not(inner) | Exists(_, inner) | Marked(_, inner) | Maybe(inner):
             inner, taken = _named(inner, declared, taken)
             return replace(pattern, pattern=inner), taken
         case Iseq(_, leaves):
@@ -450,6 +541,15 @@ def _named(pattern: Pattern, declared: frozenset[str], taken: frozenset[str]) ->
             (left, right), taken = _named_all((left, right), declared, taken)  # type: ignore[assignment]
             return replace(pattern, left=left, right=right), taken
     raise AssertionError(pattern)
+
+
+def _named_until(leaf: Leaf, name: str) -> Leaf | None:
+    """What ends a repetition, with a variable: that of the repetition, or its own, which nobody else sees."""
+    until = leaf.until
+    if until is None or until.var is not None:
+        return until
+    same = leaf.var is None and until.type == leaf.type
+    return replace(until, var=name if same else until.type or "ANY")
 
 
 def _named_all(

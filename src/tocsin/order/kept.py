@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from tocsin.codec import decode, encode, reading
 from tocsin.encode.batch import one_batch
 from tocsin.engine.changes import ChangeBatch, Members
+from tocsin.engine.kinds import TIMEOUT
 from tocsin.engine.payload import Chunk, View
 from tocsin.functions import Function
 from tocsin.items import Ints
@@ -34,6 +36,10 @@ def packed(kept: Sequence[tuple[ChangeBatch, int]]) -> bytes:
         "known_at": np.concatenate([batch.known_at for batch in batches]),
         "fixed": np.concatenate([_fixed(*each) for each in zip(batches, shifts, strict=True)], axis=1),
     }
+    steps = sorted({batch.step for batch in batches if batch.step is not None})
+    arrays["step"] = np.concatenate(
+        [np.full(len(batch), -1 if batch.step is None else steps.index(batch.step), np.int64) for batch in batches]
+    )
     repeated = sorted({index for batch in batches for index in batch.repeated})
     for index in repeated:
         members = [_members(batch, index, shift) for batch, shift in zip(batches, shifts, strict=True)]
@@ -42,7 +48,7 @@ def packed(kept: Sequence[tuple[ChangeBatch, int]]) -> bytes:
     own = [(batch.rows.types, batch.rows.start, batch.rows.end, *batch.rows.names) for batch in batches]
     arrays |= {name: np.concatenate(column) for name, column in zip(OWN, zip(*own, strict=True), strict=True)}
     events = pa.concat_tables([_shown(batch) for batch in batches], promote_options="permissive")
-    return encode(KIND, {"count": len(kept), "repeated": repeated}, {"events": events}, arrays)
+    return encode(KIND, {"count": len(kept), "repeated": repeated, "steps": steps}, {"events": events}, arrays)
 
 
 def _by_batch(kept: Sequence[tuple[ChangeBatch, int]]) -> tuple[list[ChangeBatch], Ints]:
@@ -77,6 +83,23 @@ def unpacked(data: bytes, plan: Plan, functions: Mapping[str, Function]) -> Chan
         return ChangeBatch(plan, arrays["op"], arrays["known_at"], fixed, repeated, view, functions).pick(
             arrays["order"]
         )
+
+
+def unpacked_by_step(data: bytes, plan: Plan, functions: Mapping[str, Function]) -> list[ChangeBatch]:
+    """The changes again: the matches, and for each step the beginnings that it did not extend."""
+    whole = unpacked(data, plan, functions)
+    if whole is None:
+        return []
+    stored = decode(data, KIND, "the saved changes")
+    with reading("the saved changes"):
+        steps = [str(step) for step in stored.words.get("steps", [])]
+        if not steps:
+            return [whole]
+        codes = stored.arrays["step"][stored.arrays["order"]]
+        found = [whole.pick(np.flatnonzero(codes < 0))]
+        for code, step in enumerate(steps):
+            found.append(replace(whole.pick(np.flatnonzero(codes == code)), kind=TIMEOUT, step=step))
+        return found
 
 
 def _shifted(places: Ints, by: int) -> Ints:

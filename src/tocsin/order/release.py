@@ -19,7 +19,7 @@ from tocsin.engine.snapshot import answer_names
 from tocsin.engine.texts import of_operators
 from tocsin.functions import Function
 from tocsin.items import Bools, Ints, Items
-from tocsin.order.kept import packed, unpacked
+from tocsin.order.kept import packed, unpacked_by_step
 from tocsin.plan.block import Plan
 
 
@@ -75,10 +75,10 @@ class Release:
 
     def restore(self, parts: Iterable[Part]) -> None:
         parts = list(parts)
-        waiting = unpacked(only_part("release", parts).data, self._plan, self._functions)
+        waiting = unpacked_by_step(only_part("release", parts).data, self._plan, self._functions)
         self._next.restore(within("inner", parts))
         self.waiting = []
-        self.wait([] if waiting is None else [waiting])
+        self.wait(waiting)
 
 
 def _keys(batch: ChangeBatch) -> list[tuple[int, ...]]:

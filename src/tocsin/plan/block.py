@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tocsin.lang.syntax import Repeat
-from tocsin.plan.after_match import AfterMatch
+from tocsin.plan.after_match import AfterMatch, Counting
 from tocsin.plan.consumption import Consumption
 from tocsin.plan.expr import Bound
+from tocsin.plan.staged_form import StagedForm
 from tocsin.schema import Field, Schema
 
 
@@ -167,11 +168,13 @@ class Forbidden:
 
     `breaks`: it forbids nothing, but a repetition (this leaf) ends before the member in front of which a match of it
     lies in the open gap behind the member before. Its scope is that of the repetition.
+    `ends`: it forbids nothing, but the gap of this repeated leaf ends where the first match of it starts (UNTIL).
     """
 
     block: Block
     scope: Scope
     breaks: int | None = None
+    ends: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +194,13 @@ class Block:
     forbidden: tuple[Forbidden, ...] = ()
     scopes: tuple[tuple[int, Scope], ...] = ()
     nest: tuple[int, ...] = ()
+    missing: str | None = None  # of an alternative that TIMEOUT makes: the step that did not come
     early: bool = True  # test each predicate and forbidden block as soon as its leaves are bound, or all at the end
+
+    @property
+    def negations(self) -> tuple[Forbidden, ...]:
+        """The forbidden parts that reject a match."""
+        return tuple(part for part in self.forbidden if part.ends is None and part.breaks is None)
 
     def leaf(self, id: int) -> Leaf:
         return next(leaf for leaf in self.leaves if leaf.id == id)
@@ -255,6 +264,17 @@ class Plan:
     hidden: bool = False
     after: AfterMatch | None = None  # the clauses that choose among its matches
     consume: Consumption | None = None  # how it uses events up
+    staged: StagedForm | None = None  # a staged statement: its variable is the complex event itself
+
+    @property
+    def has_timeouts(self) -> bool:
+        """Whether rows of kind `timeout` come, too."""
+        return any(block.missing is not None for block in self.alternatives)
+
+    @property
+    def counts(self) -> Counting | None:
+        """What is counted, where the result has no matches but their number."""
+        return None if self.after is None else self.after.count
 
     @property
     def identity(self) -> str:

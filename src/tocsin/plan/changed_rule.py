@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from tocsin.plan.block import Alt, Block, Forbidden, Leaf, Plan
+from tocsin.plan.block import Alt, Block, Leaf, Plan
 from tocsin.plan.explain import condition
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, walk
 from tocsin.plan.facts import horizon, types_of
@@ -213,7 +213,7 @@ def _inside(inner: Interval, outer: Interval) -> bool:
 
 def _shape(block: Block) -> Block:
     """A block without its conditions, the names of its variables, its loops and the bounds of its repetitions."""
-    inner = tuple(Forbidden(_shape(each.block), each.scope, each.breaks) for each in block.forbidden)
+    inner = tuple(replace(each, block=_shape(each.block)) for each in block.forbidden)
     plain = tuple(
         Leaf(
             leaf.id,
@@ -223,7 +223,7 @@ def _shape(block: Block) -> Block:
         )
         for leaf in block.leaves
     )
-    return Block(plain, block.order, (), inner, block.scopes)
+    return Block(plain, block.order, (), inner, block.scopes, missing=block.missing)
 
 
 def _anonymous(expr: Bound, *, everywhere: bool = False) -> Bound:

@@ -26,6 +26,7 @@ from tocsin.lang.syntax import (
 )
 from tocsin.plan.endpoints import Edge, Graph, comparison_edges
 from tocsin.plan.marks import check_marks
+from tocsin.plan.optional import check_optional
 from tocsin.plan.pattern_tree import Site
 from tocsin.plan.problems import Problems, listed, suggestion
 from tocsin.schema import Schema
@@ -42,6 +43,7 @@ def check_pattern(query: Query, problems: Problems) -> None:
     for leaf in leaves:
         _check_repeat(leaf, problems)
     check_marks(query.pattern, problems)
+    check_optional(query.pattern, problems)
     shown = set(_targets(query.pattern))
     for var in sorted(hidden_variables(query.pattern) & shown):
         problems.add(f"{var} is hidden by EXISTS in one branch of OR and shown in another", query.pattern.span)
@@ -79,10 +81,15 @@ def types_read(pattern: Pattern) -> dict[str, Span | None]:
     return found
 
 
+def types_named(pattern: Pattern) -> dict[str, None]:
+    """The types of the leaves of a pattern, and of what ends its repetitions."""
+    return dict.fromkeys(node.type for node in walk(pattern) if isinstance(node, Leaf))
+
+
 def _check_repeat(leaf: Leaf, problems: Problems) -> None:
     match leaf.repeat:
-        case Repeat(least, _) if least < 1:
-            problems.add("a repetition needs at least one event", leaf.span, hint="the smallest is {1,}, written +")
+        case Repeat(least, most) if least < 0 or most == 0:
+            problems.add("this repetition allows no event", leaf.span, hint="B* is none or more, B{0,3} none to three")
         case Repeat(least, most) if most is not None and most < least:
             problems.add(f"no number is at least {least} and at most {most}", leaf.span, hint=f"{{{most},{least}}}")
 

@@ -42,6 +42,7 @@ from tocsin.plan.pattern_tree import (
     Bag,
     Chain,
     Gathered,
+    Gone,
     Part,
     Region,
     Related,
@@ -50,6 +51,7 @@ from tocsin.plan.pattern_tree import (
     Woven,
     choices,
     count_choices,
+    gone_in,
     lasting_in,
     spots,
 )
@@ -57,6 +59,7 @@ from tocsin.plan.problems import Problems
 from tocsin.schema import Kind, Schema
 
 MOST_ALTERNATIVES = 64
+EVERYWHERE = Scope(Enclosing(), Enclosing())
 
 
 @dataclass(eq=False, slots=True)
@@ -77,6 +80,7 @@ class Draft:
     breaks: int | None = None  # of those: for what ends a run, the repetition
     takings: dict[int, Taking] = field(default_factory=dict)  # of repetitions with a mark
     gaps: dict[int, Scope] = field(default_factory=dict)  # of those: all that lies between their neighbours
+    gone: dict[str, str] = field(default_factory=dict)  # variables of items that are absent here, and how
 
     @property
     def fixed(self) -> list[int]:
@@ -89,6 +93,13 @@ class Draft:
     @property
     def repeated(self) -> list[int]:
         return [id for spot, id in self.leaves.items() if spot.repeat is not None]
+
+    def longer_than(self, ticks: int) -> None:
+        """Ask that the last end lies more than so long behind the first start."""
+        ids = tuple(self.leaves.values())
+        end, start = (Time(ids[0], which) if len(ids) == 1 else Reach(ids, which) for which in ("end", "start"))
+        length = Op("-", (end, start), Kind.INT, nullable=False)
+        self.predicates.append(Op(">", (length, Lit(ticks, Kind.INT)), Kind.BOOL, nullable=False))
 
     def path(self) -> list[Draft]:
         """The blocks around this one and itself, outermost first."""
@@ -123,6 +134,7 @@ class Drafter:
 
     def _draft(self, part: Part, region: Region, parent: Draft | None) -> Draft:
         draft = Draft(region, parent)
+        draft.gone = {var: gone.how for gone in gone_in(part) for var in gone.vars}
         for spot in spots(part):
             draft.leaves[spot] = self._next
             self._next += 1
@@ -146,8 +158,11 @@ class Drafter:
             yield from self.alternatives(absent.part, absent, parent)
             return
         for spot in absent.spots:
-            yield Draft(Absent(spot, absent.mark.span), parent, {spot: self._next}, sought=absent)
+            draft = Draft(Absent(spot, absent.mark.span), parent, {spot: self._next}, sought=absent)
             self._next += 1
+            for sought in absent.inside:
+                draft.forbidden += [(end, EVERYWHERE) for end in self._children(sought, draft)]
+            yield draft
 
 
 class _Placer:
@@ -170,10 +185,16 @@ class _Placer:
             case Gathered():
                 self._gathered(part, low, far if part.from_left else high, parent)
             case Spot() if part.repeat is not None:
-                self.draft.scopes[self.draft.leaves[part]] = self._closed(low, high, parent)
+                scope = self._closed(low, high, parent)
+                self.draft.scopes[self.draft.leaves[part]] = scope
+                if (until := Sought.until(part)) is not None:
+                    self.absences.append((until, scope, ()))
             case Absent():
                 beside = self._ids(parent) if isinstance(parent, Bag) else ()
                 self.absences.append((part, self._closed(low, high, parent), beside))
+            case Gone():
+                if part.sought is not None:
+                    self.absences.append((part.sought, self._closed(low, high, parent), ()))
             case Sought():
                 self._check_next(part, low)
                 self.absences.append((part, self._closed(low, high, parent), ()))
@@ -201,7 +222,7 @@ class _Placer:
             self.place(item, begins, ends, chain, Before(bounding) if bounding else far)
             if ids[number]:
                 self._behind(None if begins is low else begins, ids[number])
-                begins = After(ids[number], self._delay(item, behind=isinstance(ends, Before)))
+                begins = After(ids[number], max(1, self._delay(item, behind=isinstance(ends, Before))))
         fixed = set(self.draft.fixed)
         anchored = [kept for mine in ids if (kept := [id for id in mine if id in fixed])]
         for earlier, later in pairwise(anchored):
@@ -231,12 +252,12 @@ class _Placer:
         self.draft.predicates.append(Op("<=", (over, Reach(fixed, "start")), Kind.BOOL, nullable=False))
 
     def _delay(self, part: Part, *, behind: bool) -> int:
-        """How many ticks behind the end of a part the next gap begins: more than one if it ends with a FOR.
+        """How many ticks behind the end of a part the next gap begins, if the part ends with a FOR; else 0.
 
         `behind`: a step comes behind it.
         """
         if isinstance(part, Chain):
-            delay = 1
+            delay = 0
             for item in reversed(part.items):
                 if self._ids(item):
                     return max(delay, self._delay(item, behind=behind))
@@ -244,14 +265,14 @@ class _Placer:
                     delay = max(delay, self._ticks(item.lasting))
         if behind and isinstance(part, Bag | Related):
             for item in part.items if isinstance(part, Bag) else (part.left,):
-                if self._delay(item, behind=True) > 1:
+                if self._delay(item, behind=True):
                     self.drafter.problems.add(
                         "FOR at the end of a part of AND, with a step behind it",
                         next(absent.span for absent in lasting_in(item)),
                         detail="the step would have to wait for that part only, and not for the whole AND",
                         hint="leave FOR out, or put the SEQ with it at the end of the pattern",
                     )
-        return 1
+        return 0
 
     def _ticks(self, length: syntax.Duration) -> int:
         try:
@@ -288,6 +309,8 @@ class _Placer:
             self.draft.order.append(Order(Point(head, "end"), Point(last, "start")))
         if part.breaks is not None:
             self.breaks.append((part.breaks, id))
+        if (until := Sought.until(part.spot)) is not None:
+            self.absences.append((until, closed if head is None else Scope(From(head), closed.high), ()))
 
     def _check_next(self, part: Sought, low: End | None) -> None:
         if part.mark.mark == "NEXT" and low is None:
@@ -299,7 +322,7 @@ class _Placer:
             )
 
     def _ids(self, part: Part | None) -> tuple[int, ...]:
-        if part is None or isinstance(part, Absent | Sought):
+        if part is None or isinstance(part, Absent | Sought | Gone):
             return ()
         return tuple(self.draft.leaves[spot] for spot in spots(part))
 

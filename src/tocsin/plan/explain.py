@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from tocsin.plan.after_match import Counting
 from tocsin.plan.block import (
     After,
     Alt,
@@ -12,6 +13,7 @@ from tocsin.plan.block import (
     Block,
     Enclosing,
     End,
+    Forbidden,
     From,
     LastEnd,
     Lasting,
@@ -29,6 +31,7 @@ from tocsin.plan.consumption import described
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User, leaves
 from tocsin.plan.facts import horizon, memory, reads, terminal_types, waits
 from tocsin.plan.kinds import as_written
+from tocsin.plan.prefix_chain import prefix_chain
 from tocsin.plan.rewrite import all_leaves
 from tocsin.schema import TYPE, Kind
 
@@ -83,7 +86,8 @@ class _Text:
         yield f"{called} (hidden: only later queries read its matches)" if plan.hidden else called
         for number, block in enumerate(plan.alternatives, 1):
             if len(plan.alternatives) > 1:
-                yield f"alternative {number} of {len(plan.alternatives)}"
+                late = "" if block.missing is None else f": rows of kind timeout, when {block.missing} does not come"
+                yield f"alternative {number} of {len(plan.alternatives)}{late}"
             yield from self._block(block, "  ")
         if plan.key:
             yield "key"
@@ -99,7 +103,7 @@ class _Text:
             f"{_type(type)}({', '.join(sorted(attrs))})" if attrs else _type(type)
             for type, attrs in reads(plan).items()
         )
-        for output in plan.outputs:
+        for output in () if plan.counts is not None else plan.outputs:
             yield f"select    {_expr(output.expr, {i: v.name for i, v in enumerate(plan.variables)})} AS {output.name}"
         if plan.consume is not None:
             yield from described(plan.consume)
@@ -124,9 +128,13 @@ class _Text:
         if len(block.nest) > 1:
             yield f"{pad}loops     {' > '.join(self.names[leaf] for leaf in block.nest)}"
         for forbidden in block.forbidden:
-            what = "forbidden" if forbidden.breaks is None else f"ends the run {self.names[forbidden.breaks]}"
-            yield f"{pad}{what} in {self._scope(forbidden.scope)}"
+            yield f"{pad}{self._forbids(forbidden)} {self._scope(forbidden.scope)}"
             yield from self._block(forbidden.block, pad + "  ")
+
+    def _forbids(self, part: Forbidden) -> str:
+        if part.breaks is not None:
+            return f"ends the run {self.names[part.breaks]} in"
+        return "forbidden in" if part.ends is None else f"ends {self.names[part.ends]} in"
 
     def _leaf(self, leaf: Leaf) -> str:
         return " | ".join(self._alt(alt, leaf) for alt in leaf.alts) + _taking(leaf)
@@ -200,12 +208,34 @@ def _after(plan: Plan) -> Iterator[str]:
     after = plan.after
     if after is None:
         return
+    if after.count is not None:
+        yield from _counting(plan, after.count)
+    if not (after.skip or after.distinct or after.limit):
+        return
     key = f"for each {', '.join(after.attrs)}" if after.attrs else "over all matches, since the query has no key"
-    for line in after.lines:
+    for line in after.lines[: len(after.lines) - len(_counted(after.lines))]:
         limits = line.startswith("LIMIT")
         among = "over all matches, since there is no PER" if limits and not (after.limit and after.limit.per) else key
         yield f"after     {line}" + ("" if limits and after.limit and after.limit.per else f"  -- {among}")
     yield "          in order of completion; an answer waits until no match before it can come or go"
+
+
+def _counted(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Of the clauses those that say what is counted."""
+    first = next((at for at, line in enumerate(lines) if line.startswith(("SELECT", "GROUP", "EVERY"))), len(lines))
+    return lines[first:]
+
+
+def _counting(plan: Plan, count: Counting) -> Iterator[str]:
+    """What is counted, and whether matches are found for that."""
+    assert plan.after is not None
+    among = "for each group" if count.by else "over all matches"
+    yield f"counts    {' '.join(_counted(plan.after.lines))}  -- {among}"
+    chain = prefix_chain(plan)
+    if isinstance(chain, str):
+        yield f"          one by one: {chain}"
+    else:
+        yield "          by a recurrence over prefixes, without finding a match; one by one where answers are corrected"
 
 
 # --- expressions ------------------------------------------------------------------------------------------------

@@ -11,7 +11,22 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tocsin.events import ANY
-from tocsin.lang.syntax import And, Exists, Leaf, Marked, Not, Or, Pattern, Query, Rel, Seq, items_of, leaves_of, walk
+from tocsin.lang.syntax import (
+    And,
+    Exists,
+    Leaf,
+    Marked,
+    Maybe,
+    Not,
+    Or,
+    Pattern,
+    Query,
+    Rel,
+    Seq,
+    items_of,
+    leaves_of,
+    walk,
+)
 from tocsin.plan.problems import Problems
 
 
@@ -41,7 +56,7 @@ def _marked(pattern: Pattern, mark: Literal["NEXT", "FIRST"]) -> Pattern:
             )
         case And(items) | Or(items):
             return replace(pattern, items=tuple(_marked(item, mark) for item in items))
-        case Exists(_, inner) | Marked(_, inner):
+        case Exists(_, inner) | Marked(_, inner) | Maybe(inner):
             return replace(pattern, pattern=_marked(inner, mark))
         case Rel(_, left):
             return replace(pattern, left=_marked(left, mark))
@@ -54,13 +69,15 @@ def _begins(item: Pattern, mark: str) -> bool:
 
 
 def _step(item: Pattern, mark: Literal["NEXT", "FIRST"], later: bool) -> Pattern:
+    if isinstance(item, Maybe):
+        return replace(item, pattern=_step(item.pattern, mark, later))
     inner = _marked(item, mark)
     return inner if isinstance(item, Not | Marked) or not later else Marked(mark, inner, span=item.span)
 
 
 def reads_every_type(query: Query) -> bool:
     """Whether a query must see events of all types: it has a leaf ANY, or a NEXT that does not say of what."""
-    strict = query.strategy == "strict"
+    strict = query.strategy == "strict" or (query.continuity is not None and not query.continuity.types)
     marks = (node for node in walk(query.pattern) if isinstance(node, Marked))
     nexts = (node for node in marks if node.mark in ("NEXT", "EACH NEXT") and not node.of)
     return strict or any(leaf.type == ANY for leaf in leaves_of(query.pattern)) or any(True for _ in nexts)
@@ -74,7 +91,7 @@ def check_marks(pattern: Pattern, problems: Problems, host: Pattern | None = Non
     if isinstance(pattern, Marked):
         _check_mark(pattern, host, problems)
     for item in items_of(pattern):
-        check_marks(item, problems, pattern)
+        check_marks(item, problems, host if isinstance(pattern, Maybe) else pattern)
 
 
 def _check_mark(marked: Marked, host: Pattern | None, problems: Problems) -> None:
@@ -91,7 +108,7 @@ def _check_mark(marked: Marked, host: Pattern | None, problems: Problems) -> Non
     elif not isinstance(host, Seq):
         hint = "its neighbours say where it looks: SEQ(A a, FIRST B b)"
         problems.add(f"{mark} stands before an item of SEQ only", marked.span, hint=hint)
-    elif isinstance(inner, Not | Marked):
+    elif isinstance(inner, Not | Marked | Maybe):
         problems.add("one mark stands before a positive item", marked.span, hint="leave out what is too much")
     elif mark != "NEXT" and None in (found := list(_choices(inner))):
         problems.add(

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import fields, replace
 from typing import Any
 
-from tocsin.lang.syntax import Attr, Call, Endpoint, Exists, Expr, Name, Pattern, Query, Span, leaves_of, named
+from tocsin.lang.syntax import Attr, Call, Endpoint, Exists, Expr, Leaf, Name, Pattern, Query, Span, leaves_of, named
 from tocsin.plan.problems import Problems, listed, suggestion
 from tocsin.schema import OWN, Schema
 
@@ -22,7 +22,7 @@ def resolve(query: Query, schema: Schema, problems: Problems) -> Query:
     """The query with a variable at every leaf, and every mention spelt as that variable."""
     full = named(query)
     book = _Book(query.pattern, full.pattern, schema, problems)
-    spelt: Query = _renamed(full, book.look)
+    spelt: Query = _renamed(full, book.look, book.own)
     return _with_own(spelt, schema, problems)
 
 
@@ -81,11 +81,12 @@ class _Book:
             if old.var is None and new.var is not None and new.var not in names:
                 names.append(new.var)
         self.all = {leaf.var for leaf in leaves_of(full) if leaf.var}
+        self.own: set[str] = set()  # of what ends the repetition at hand
         self.schema = schema
         self.problems = problems
 
     def look(self, name: str, span: Span | None) -> str:
-        if name in self.declared:
+        if name in self.declared or name in self.own:
             return name
         if len(self.unnamed.get(name, ())) > 1:
             self._ambiguous(name, span)
@@ -130,9 +131,18 @@ def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
     return found
 
 
-def _renamed(node: Any, rename: Rename) -> Any:
-    """Return the syntax tree with every mention of a variable replaced by its new name."""
+def _renamed(node: Any, rename: Rename, own: set[str] | None = None) -> Any:
+    """Return the syntax tree with every mention of a variable replaced by its new name.
+
+    `own`: names that are known where a condition of UNTIL stands, and only there.
+    """
     match node:
+        case Leaf(until=Leaf()) if own is not None:
+            assert node.until is not None
+            own.add(str(node.until.var))
+            until = _renamed(node.until, rename)
+            own.clear()
+            return replace(_renamed(replace(node, until=None), rename), until=until)
         case Attr(var):
             return replace(node, var=rename(var, node.span))
         case Name(name):
@@ -141,10 +151,11 @@ def _renamed(node: Any, rename: Rename) -> Any:
             return replace(node, var=rename(var, node.span))
         case Exists(variables, pattern):
             spelt = tuple(rename(var, node.span) for var in variables)
-            return replace(node, vars=spelt, pattern=_renamed(pattern, rename))
+            return replace(node, vars=spelt, pattern=_renamed(pattern, rename, own))
         case tuple():
-            return tuple(_renamed(member, rename) for member in node)
+            return tuple(_renamed(member, rename, own) for member in node)
     if isinstance(node, Span) or not hasattr(node, "__dataclass_fields__"):
         return node
-    changes = {item.name: _renamed(getattr(node, item.name), rename) for item in fields(node) if item.name != "span"}
+    kept = [item.name for item in fields(node) if item.name != "span"]
+    changes = {name: _renamed(getattr(node, name), rename, own) for name in kept}
     return replace(node, **changes)

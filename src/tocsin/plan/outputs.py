@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tocsin.functions import Function
 from tocsin.lang.printer import print_expr
-from tocsin.lang.syntax import Attr, Name, Pattern, SelectItem, Span, leaves_of
+from tocsin.lang.syntax import Attr, Name, Pattern, Query, Same, SelectItem, Span, leaves_of
 from tocsin.plan.block import Output, Variable
 from tocsin.plan.pattern_tree import Site
 from tocsin.plan.problems import Problems
@@ -48,7 +48,7 @@ def outputs_of(
     """The bound SELECT list."""
     hidden = {variable.name for variable in found if variable.hidden}
     typer = Typer(schema, functions, seen, problems, shows=True)
-    names = _names(items, problems)
+    names = column_names(items, problems)
     outputs = []
     for item, name in zip(items, names, strict=True):
         span = item.expr.span or item.span
@@ -78,7 +78,7 @@ def outputs_of(
     return tuple(outputs)
 
 
-def _names(items: tuple[SelectItem, ...], problems: Problems) -> list[str]:
+def column_names(items: tuple[SelectItem, ...], problems: Problems) -> list[str]:
     """AS name, else the attribute, else variable_attribute where that clashes, else the expression as text."""
     short = Counter(item.name or (item.expr.name if isinstance(item.expr, Attr) else None) for item in items)
     taken: set[str] = set()
@@ -106,6 +106,14 @@ def check_variables(pattern: Pattern, found: tuple[Variable, ...], problems: Pro
             _taken(leaf.var, leaf.span, problems, f"give the variable another name: {leaf.type or 'ANY'} my_{leaf.var}")
 
 
+def check_step(query: Query, found: tuple[Variable, ...], outputs: tuple[Output, ...], problems: Problems) -> None:
+    """With TIMEOUT every row has a column `step`."""
+    shown = {output.name for output in outputs} or {variable.name for variable in found if not variable.hidden}
+    if query.timeout and "step" in shown:
+        place = next((leaf.span for leaf in leaves_of(query.pattern) if leaf.var == "step"), query.span)
+        _taken("step", place, problems, "give it another name; `step` says which step was missing")
+
+
 def _taken(name: str, span: Span | None, problems: Problems, hint: str) -> None:
     problems.add(f"a result has a column {name} already", span, hint=hint)
 
@@ -114,4 +122,6 @@ def _plain(item: SelectItem, short: Counter[str | None]) -> str:
     match item.expr:
         case Attr(var, attr):
             return attr if short[attr] == 1 else f"{var}_{attr}"
+        case Same((attr,)):
+            return attr
     return print_expr(item.expr)

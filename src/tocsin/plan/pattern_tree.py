@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tocsin.events import ANY
 from tocsin.lang import syntax
-from tocsin.lang.syntax import And, Exists, Iseq, Marked, Not, Or, Pattern, Rel, Seq, Span
+from tocsin.lang.syntax import And, Exists, Iseq, Marked, Maybe, Not, Or, Pattern, Rel, Seq, Span
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -64,6 +64,17 @@ class Sought:
 
     mark: Marked
     spots: tuple[Spot, ...]
+    ends: Spot | None = None  # the repetition that it ends (UNTIL); else it is forbidden
+    inside: tuple[Sought, ...] = ()  # of an absent repetition: what would have ended it before
+
+    @staticmethod
+    def until(spot: Spot) -> Sought | None:
+        """What ends a repetition, if it says so."""
+        (leaf, *_) = spot.leaves
+        if leaf.until is None:
+            return None
+        end = syntax.Leaf(leaf.until.type, f"{leaf.var}'until", span=leaf.until.span)
+        return Sought(Marked("NEXT", leaf, span=leaf.until.span), (Spot((end,)),), spot)
 
     @staticmethod
     def of(mark: Marked) -> Sought:
@@ -97,6 +108,18 @@ class Gathered:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Gone:
+    """An item that may be absent, where it is: its variables are null, and of `B?` and `B*` no event qualifies.
+
+    `how` is "maybe", "optional" or "repeated".
+    """
+
+    vars: tuple[str, ...]
+    how: str
+    sought: Sought | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Woven:
     """ISEQ"""
 
@@ -114,7 +137,7 @@ class Related:
     right: Spot
 
 
-Part: TypeAlias = "Spot | Chain | Bag | Fork | Absent | Sought | Gathered | Woven | Related"
+Part: TypeAlias = "Spot | Chain | Bag | Fork | Absent | Sought | Gathered | Gone | Woven | Related"
 Region: TypeAlias = Absent | None  # None is the root
 
 
@@ -180,16 +203,39 @@ def parts(pattern: Pattern, mergeable: Mergeable, *, behind: bool = False) -> Pa
 
 
 def _chain(items: tuple[Pattern, ...], mergeable: Mergeable, behind: bool) -> Chain:
+    """The steps of a SEQ. Where an item that may be absent stands first, a repetition behind it begins as it is there.
+
+    `behind`: something positive stands to the left of the SEQ.
+    """
     found: list[Part] = []
-    for item in items:
+    for number, item in enumerate(items):
+        rest = items[number + 1 :]
+        if syntax.may_be_absent(item) and not behind and any(map(_has_marked_repetition, rest)):
+            there = (*_steps(_there(item), mergeable, behind), *_chain(rest, mergeable, True).items)
+            gone = (_gone(item, behind), *_chain(rest, mergeable, False).items)
+            return Chain((*found, Fork((Chain(there), Chain(gone)))))
         found += _steps(item, mergeable, behind)
         behind = behind or not isinstance(item, Not)
     return Chain(tuple(found))
 
 
+def _has_marked_repetition(item: Pattern) -> bool:
+    return any(isinstance(node, Marked) and _is_repetition(node.pattern) for node in syntax.walk(item))
+
+
+def _is_repetition(pattern: Pattern) -> bool:
+    return isinstance(pattern, syntax.Leaf) and pattern.repeat is not None
+
+
 def _steps(item: Pattern, mergeable: Mergeable, behind: bool) -> tuple[Part, ...]:
-    """An item of SEQ, with what its mark looks for before it, or behind it for LAST."""
-    if not isinstance(item, Marked) or (isinstance(item.pattern, syntax.Leaf) and item.pattern.repeat is not None):
+    """An item of SEQ, with what its mark looks for before it, or behind it for LAST.
+
+    An item that may be absent is a choice: it is there, or it is gone.
+    """
+    if syntax.may_be_absent(item):
+        there = _steps(_there(item), mergeable, behind)
+        return (Fork((there[0] if len(there) == 1 else Chain(there), _gone(item, behind))),)
+    if not isinstance(item, Marked) or _is_repetition(item.pattern):
         return (parts(item, mergeable, behind=behind),)
     step, sought = parts(item.pattern, mergeable, behind=behind), Sought.of(item)
     return (step, sought) if item.mark == "LAST" else (sought, step)
@@ -202,8 +248,9 @@ def gathered(mark: Marked, leaf: syntax.Leaf, repeat: syntax.Repeat, *, behind: 
     """
     if mark.mark == "LAST":
         return Gathered(Spot((leaf,)), "last", None, None, None)
-    head = None if behind else Spot((replace(leaf, var=f"{leaf.var}'first", repeat=None),))
-    last = Spot((replace(leaf, var=f"{leaf.var}'last", repeat=None),))
+    one = replace(leaf, repeat=None, until=None)
+    head = None if behind else Spot((replace(one, var=f"{leaf.var}'first"),))
+    last = Spot((replace(one, var=f"{leaf.var}'last"),))
     breaks = Sought.of(mark) if mark.mark in ("NEXT", "EACH NEXT") else None
     each = mark.mark in ("EACH", "EACH NEXT")
     if head is not None and repeat.most == 1:
@@ -215,6 +262,42 @@ def gathered(mark: Marked, leaf: syntax.Leaf, repeat: syntax.Repeat, *, behind: 
     alone = Spot((replace(leaf, repeat=syntax.Repeat(1, 1)),))
     more = Spot((replace(leaf, repeat=syntax.Repeat(2, repeat.most)),))
     return Fork((Gathered(alone, "first", head, head, breaks), Gathered(more, "first", head, last, breaks)))
+
+
+def _there(item: Pattern) -> Pattern:
+    """An item that may be absent, where it is not."""
+    match item:
+        case Maybe(inner):
+            return inner
+        case Marked(_, inner):
+            return replace(item, pattern=_there(inner))
+        case syntax.Leaf(repeat=None):
+            return replace(item, optional=False)
+        case syntax.Leaf(repeat=syntax.Repeat(_, most)):
+            return replace(item, repeat=syntax.Repeat(1, most))
+    raise AssertionError(item)
+
+
+def _gone(item: Pattern, behind: bool) -> Gone:
+    if isinstance(item, Maybe):
+        return Gone(tuple(str(leaf.var) for leaf in syntax.leaves_of(item)), "maybe")
+    (leaf,) = syntax.leaves_of(item)
+    single = replace(leaf, repeat=None, optional=False, until=None)
+    how = "optional" if leaf.repeat is None else "repeated"
+    before = [Sought.until(Spot((leaf,)))]
+    if behind and how == "repeated" and isinstance(item, Marked) and item.mark in ("NEXT", "EACH NEXT"):
+        before.append(Sought.of(item))  # a run begins next to its left neighbour, or is empty
+    sought = Sought.of(Marked("LAST", single, span=leaf.span))
+    return Gone((str(leaf.var),), how, replace(sought, inside=tuple(each for each in before if each is not None)))
+
+
+def gone_in(part: Part) -> Iterator[Gone]:
+    """The items that are absent in a part whose choices are made, not those inside negations."""
+    if isinstance(part, Gone):
+        yield part
+    elif not isinstance(part, Absent):
+        for item in below(part):
+            yield from gone_in(item)
 
 
 def _negated(pattern: Pattern, mergeable: Mergeable) -> Part:
@@ -306,7 +389,7 @@ def count_choices(part: Part) -> int:
     match part:
         case Fork(items):
             return sum(count_choices(item) for item in items)
-        case Spot() | Absent() | Sought() | Gathered() | Woven():
+        case Spot() | Absent() | Sought() | Gathered() | Gone() | Woven():
             return 1
     return prod(count_choices(item) for item in below(part))
 

@@ -5,7 +5,7 @@ A wrong operand is reported and replaced by NULL, so that the rest of the expres
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -84,6 +84,12 @@ def set_variables(expr: Expr) -> frozenset[str]:
     """The variables inside aggregates, start() and end(): of a repetition, there the whole set is asked."""
     calls = (node for node in walk(expr) if isinstance(node, Call) and node.function in (*AGGREGATES, "start", "end"))
     return frozenset().union(*(variables(call) for call in calls))
+
+
+def stepped_variables(expr: Expr, functions: Container[str]) -> frozenset[str]:
+    """The variables inside prev(): the condition is asked of the whole set, from each member to the next."""
+    calls = (node for node in walk(expr) if isinstance(node, Call) and node.function == PREV)
+    return frozenset().union(*(variables(call) for call in calls)) if PREV not in functions else frozenset()
 
 
 def member_variables(expr: object) -> frozenset[str]:

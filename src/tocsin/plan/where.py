@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from tocsin.functions import Function
+from tocsin.lang import syntax
 from tocsin.lang.syntax import Expr, Span, conjuncts
 from tocsin.plan.block import Alt, Block, Forbidden, Leaf
 from tocsin.plan.closure import (
@@ -27,6 +28,7 @@ from tocsin.plan.expr import Bound, Col, given, leaves
 from tocsin.plan.fold import FALSE, TRUE, never_true
 from tocsin.plan.gathered import of_outer_members
 from tocsin.plan.marks import Neighbours
+from tocsin.plan.optional import asked_elsewhere, check_beside_negated, is_dropped
 from tocsin.plan.pattern_tree import Absent, Site, Spot, chained
 from tocsin.plan.problems import Problems
 from tocsin.plan.sought import SoughtFiller
@@ -44,6 +46,7 @@ class Context:
     conditions: Conditions
     problems: Problems
     around: Mapping[str, Neighbours] = field(default_factory=dict)
+    optional: Mapping[str, str] = field(default_factory=dict)  # variables of items that may be absent, and how
 
 
 # --- rules that hold for the query as a whole ----------------------------------------------------------------------
@@ -56,6 +59,7 @@ def check_mentions(context: Context) -> None:
             _check_leaf_mentions(site, context)
     for conjunct in context.conditions.conjuncts:
         _check_siblings(conjunct, context)
+        check_beside_negated(conjunct, context.optional, context.sites, context.conditions, context.problems)
 
 
 def _check_leaf_mentions(site: Site, context: Context) -> None:
@@ -104,10 +108,13 @@ def filled(root: Draft, context: Context) -> Block | None:
         filler.leaf_predicates()
         filler.equalities(classes)
         filler.where()
-    marks = {draft: blocks[draft.parent].sought(draft) for draft in drafts if draft.sought and draft.parent}
-    for draft, mark in marks.items():
-        assert draft.parent is not None
-        mark.fill(blocks[draft.parent].owned(), classes)
+    marks: dict[Draft, SoughtFiller] = {}
+    for draft in drafts:
+        if draft.sought is not None and draft.parent is not None:
+            around = draft.parent if draft.parent.sought is None else draft.parent.parent
+            assert around is not None
+            marks[draft] = mark = blocks[around].sought(draft)
+            mark.fill(blocks[around].owned(mark.stands_for), classes)
     return _block(root, {**blocks, **marks})
 
 
@@ -129,7 +136,8 @@ def _block(draft: Draft, fillers: Mapping[Draft, _Filler | SoughtFiller]) -> Blo
     forbidden = []
     for child, scope in draft.forbidden:
         if (block := _block(child, fillers)) is not None:
-            forbidden.append(Forbidden(block, scope, child.breaks))
+            ends = None if child.sought is None or child.sought.ends is None else draft.leaves.get(child.sought.ends)
+            forbidden.append(Forbidden(block, scope, child.breaks, ends))
     predicates = (*draft.predicates, *filler.predicates)
     return Block(
         leaves,
@@ -173,10 +181,14 @@ class _Filler:
 
     def leaf_predicates(self) -> None:
         for spot, id in self.draft.leaves.items():
-            found = [self._alt(Alt(leaf.type, str(leaf.var)), id, conjuncts(leaf.where)) for leaf in spot.leaves]
+            found = [self._alt(Alt(leaf.type, str(leaf.var)), id, self._asked(leaf)) for leaf in spot.leaves]
             if all(alt.where == (FALSE,) for alt in found):
                 self._die(f"nothing can be {' or '.join(str(leaf.var) for leaf in spot.leaves)}")
             self.alts[spot] = tuple(found)
+
+    def _asked(self, leaf: syntax.Leaf) -> tuple[Expr, ...]:
+        """What is written at a leaf; conditions on an optional step are asked of what could have stood for it."""
+        return tuple(expr for expr in conjuncts(leaf.where) if not asked_elsewhere(expr, self.draft.gone))
 
     def _alt(self, alt: Alt, id: int, written: tuple[Expr, ...]) -> Alt:
         """The alternative with its own predicates; if they can never be TRUE it stays, so that its variable is null."""
@@ -205,7 +217,8 @@ class _Filler:
 
     def equalities(self, classes: list[tuple[list[Member], Span | None]]) -> None:
         for group in written_classes(self.context.conditions):
-            pairs = combinations([member.vars[0] for member in group], 2)
+            there = [member.vars[0] for member in group if member.vars[0] not in self.draft.gone]
+            pairs = combinations(there, 2)
             if any(None in (self.names.get(x), self.names.get(y)) and self._owns({x, y}) for x, y in pairs):
                 self._die("a variable that it compares is null here")
         for group, span in classes:
@@ -215,14 +228,17 @@ class _Filler:
 
     def where(self) -> None:
         for conjunct in self.context.conditions.conjuncts:
-            if self._owns(variables(conjunct)):
+            if self._owns(variables(conjunct)) and not is_dropped(conjunct, self.draft.gone):
                 bound = self._condition(conjunct)
                 if as_equality(conjunct) is None:
                     self._add(bound)
 
-    def owned(self) -> list[Expr]:
-        """The conjuncts of WHERE that this block asks."""
-        return [conjunct for conjunct in self.context.conditions.conjuncts if self._owns(variables(conjunct))]
+    def owned(self, looked_for: str | None) -> list[Expr]:
+        """The conjuncts of WHERE that this block asks, of an event that could stand for `looked_for`, too."""
+        gone = {var: how for var, how in self.draft.gone.items() if var != looked_for}
+        dropped = asked_elsewhere if looked_for in self.draft.gone else is_dropped  # in a negated part, null is asked
+        conditions = self.context.conditions.conjuncts
+        return [each for each in conditions if self._owns(variables(each)) and not dropped(each, gone)]
 
     def sought(self, draft: Draft) -> SoughtFiller:
         """Who fills the block of an event that a mark in this block looks for."""

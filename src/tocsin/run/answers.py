@@ -23,9 +23,7 @@ WORTH_A_THREAD = 1 << 15  # matches
 class Answers:
     """The changes of some queries of a graph; `view`: all events that it (and others like it) were given, if plain."""
 
-    def __init__(
-        self, graph: QueryGraph, shown: Sequence[int], view: View | None = None, threads: int = 1
-    ) -> None:
+    def __init__(self, graph: QueryGraph, shown: Sequence[int], view: View | None = None, threads: int = 1) -> None:
         self._graph, self._threads, self._view = graph, threads, view
         self._batches: dict[int, list[ChangeBatch]] = {stage: [] for stage in shown}
 
@@ -56,7 +54,7 @@ class Answers:
         batches = self._batches[stage]
         if not batches:
             return with_times(self._graph.nothing(stage).table(), time)
-        if self._view is None or self._graph.copies.chose or len({batch.kind for batch in batches}) > 1:
+        if self._view is None or self._graph.copies.chose or len({(batch.kind, batch.step) for batch in batches}) > 1:
             return with_times(net(joined([batch.table() for batch in batches])), time)
         whole = in_order(replace(one_batch(batches), payload=self._view), waits=self._graph.waits)
         threads = max(1, min(self._threads, len(whole) // WORTH_A_THREAD))
@@ -82,4 +80,3 @@ def in_order(batch: ChangeBatch, *, waits: bool) -> ChangeBatch:
     keys = [last, batch.known_at]
     order = np.lexsort([*batch.fixed[::-1], *keys] if waits else keys)
     return batch if is_sorted(order) else batch.pick(order)
-

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tocsin.encode.checked import readable_texts
+from tocsin.engine.counts import with_whole_numbers
 from tocsin.engine.tables import HEAD, joined
 from tocsin.run.show import html_table, text_table
 
@@ -53,7 +54,7 @@ class Matches:
         for table in self._tables:
             for batch in table.to_batches(max_chunksize=4096):
                 with readable_texts():
-                    matches = batch.to_pylist()
+                    matches = with_whole_numbers(batch.to_pylist(), table.schema)
                 yield from matches
 
     def __repr__(self) -> str:

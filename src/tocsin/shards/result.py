@@ -38,13 +38,14 @@ def _own(
 ) -> dict[str, pa.DataType]:
     """The variables or SELECT columns of one plan."""
     eid = pa.string() if columns.eid is None else rows.field(columns.eid).type
+    step = {"step": pa.string()} if plan.has_timeouts else {}
     if not plan.outputs:
-        return {
+        return step | {
             each.name: _variable(each, rows, pa.string() if names & set(each.types) else eid, instant)
             for each in plan.variables
             if not each.hidden
         }
-    found = {}
+    found = step
     for output in plan.outputs:
         expr = output.expr
         if isinstance(expr, Col) and expr.attr == EID:
@@ -106,6 +107,11 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
         whole = table.column(place).combine_chunks()
         if isinstance(whole, pa.ChunkedArray):
             whole = whole.chunk(0) if whole.num_chunks == 1 else pa.concat_arrays(whole.chunks)
+        if pa.types.is_decimal(whole.type) and pa.types.is_integer(field.type):
+            raise TocsinError(
+                f"{field.name} is a whole number beyond 64 bits, and its column on Spark has 64",
+                hint="count less: GROUP BY, EVERY or a shorter WITHIN; embedded, whole numbers have no limit",
+            )
         arrays.append(as_type(whole, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -23,6 +23,7 @@ from tocsin.testing.modes import EVERY, Mode, driven
 from tocsin.testing.oracle import Binding, Match
 
 Shown: TypeAlias = tuple[int, int, dict[str, Any]]
+Answered: TypeAlias = tuple[str | None, Binding]  # the missing step of a timeout, and what is bound
 
 NAMES = tuple(step.__name__ for step in PASSES)
 
@@ -88,7 +89,7 @@ class Bench(Harness):
 
     def disagreement(self, events: Sequence[Event], trials: Sequence[Trial] = PLAIN) -> str | None:
         """What the first trial that disagrees does; None if all agree."""
-        expected = {match.binding: match for match in self.oracle(events)}
+        expected = {(match.step, match.binding): match for match in self.oracle(events)}
         for trial in trials:
             try:
                 problem = self.problem(trial, events, expected)
@@ -98,15 +99,15 @@ class Bench(Harness):
                 return f"{trial.name}: {problem}"
         return None
 
-    def problem(self, trial: Trial, events: Sequence[Event], expected: Mapping[Binding, Match]) -> str | None:
+    def problem(self, trial: Trial, events: Sequence[Event], expected: Mapping[Answered, Match]) -> str | None:
         """What one trial does wrong."""
         return mistake(driven(self, trial.arranged(events), trial.mode), trial.mode, expected)
 
 
-def mistake(run: Running, mode: Mode, expected: Mapping[Binding, Match]) -> str | None:
+def mistake(run: Running, mode: Mode, expected: Mapping[Answered, Match]) -> str | None:
     """What a run has said that is wrong."""
-    net: Counter[Binding] = Counter()
-    shown: dict[Binding, Shown] = {}
+    net: Counter[Answered] = Counter()
+    shown: dict[Answered, Shown] = {}
     for op, binding, row in log(run):
         net[binding] += op
         shown[binding] = row
@@ -123,13 +124,17 @@ def mistake(run: Running, mode: Mode, expected: Mapping[Binding, Match]) -> str 
     return next((each for each in wrong if each is not None), None)
 
 
-def log(run: Running) -> Iterator[tuple[int, Binding, Shown]]:
+def log(run: Running) -> Iterator[tuple[int, Answered, Shown]]:
     """Every change in turn: its sign, its binding, its span and SELECT columns."""
     for batch in (batch for step in run.answers for batch in step):
         starts, ends = (end.tolist() for end in batch.span)
         columns = {out.name: batch.selected(out).to_pylist() for out in batch.plan.outputs}
         for at, (op, binding) in enumerate(batch.bindings()):
-            yield op, binding, (starts[at], ends[at], {name: column[at] for name, column in columns.items()})
+            yield (
+                op,
+                (batch.step, binding),
+                (starts[at], ends[at], {name: column[at] for name, column in columns.items()}),
+            )
 
 
 def difference(match: Match, shown: Shown) -> str | None:

@@ -26,6 +26,7 @@ from tocsin.lang.syntax import (
     Leaf,
     Like,
     Marked,
+    Maybe,
     Name,
     Not,
     Or,
@@ -39,10 +40,11 @@ from tocsin.lang.syntax import (
     items_of,
     leaves_of,
     named,
+    rebuilt,
     walk,
 )
-from tocsin.testing.draw_patterns import rebuilt
 from tocsin.testing.oracle import Match, matches
+from tocsin.testing.oracle_marks import with_strategy
 
 NOTHING = "Nothing_of_this_type"
 
@@ -100,7 +102,7 @@ def happenings(query: Query, events: list[Event]) -> Iterator[str]:
 
 def without_violations(query: Query) -> Query:
     """The query with negated parts that never occur, and without marks that reject a match."""
-    full = named(query)
+    full = with_strategy(named(query))  # a mark also says where a repetition begins
     return replace(full, pattern=_emptied(full.pattern, negated=False), strategy=None)
 
 
@@ -110,7 +112,7 @@ def _emptied(pattern: Pattern, *, negated: bool) -> Pattern:
     if isinstance(pattern, Marked):
         inner = _emptied(pattern.pattern, negated=negated)
         if not (isinstance(inner, Leaf) and inner.repeat is not None):
-            return inner
+            return inner  # before what may be absent, a mark says nothing more
         weaker: Choice["EACH", "FIRST"] = "EACH" if pattern.mark.startswith("EACH") else "FIRST"
         return replace(pattern, mark=weaker if pattern.mark != "LAST" else "LAST", pattern=inner, of=())
     negated = negated or isinstance(pattern, Not)
@@ -141,6 +143,7 @@ PATTERNS = {
     Rel: "REL",
     Not: "negation",
     Marked: "mark",
+    Maybe: "MAYBE",
 }
 EXPRESSIONS = {
     In: "IN", Between: "BETWEEN", Like: "LIKE", IsNull: "IS NULL", CaseWhen: "CASE", Same: "[attr]", Unary: "NOT or -",

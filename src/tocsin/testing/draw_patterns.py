@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -10,6 +10,8 @@ from tocsin.events import ANY
 from tocsin.lang.syntax import (
     ALLEN,
     And,
+    Attr,
+    Binary,
     Comparison,
     Duration,
     Endpoint,
@@ -17,7 +19,9 @@ from tocsin.lang.syntax import (
     Expr,
     Iseq,
     Leaf,
+    Literal,
     Marked,
+    Maybe,
     Not,
     Or,
     Pattern,
@@ -26,6 +30,7 @@ from tocsin.lang.syntax import (
     Seq,
     items_of,
     leaves_of,
+    rebuilt,
 )
 
 DRAWN_DEPTH = 3
@@ -59,6 +64,8 @@ class Sketcher:
         self.few_types = random.random() < 0.3
         self.marks = random.random() < 0.3  # with marks and ANY
         self.timed = random.random() < 0.15  # with FOR behind negations
+        self.optional = random.random() < 0.15  # with items that may be absent
+        self.untils = random.random() < 0.15  # with UNTIL behind repetitions
 
     def root(self) -> Pattern:
         pick = self.random.random()
@@ -105,7 +112,26 @@ class Sketcher:
             many = self.random.choice(REPEATS)
             self.repetitions[region] = self.repetitions.get(region, 0) + self.random.choice((1, 2, 2))
         self.variables.append(DrawnVariable(name, type, region, many is not None))
-        return Leaf(type, name, None, many)
+        leaf = Leaf(type, name, None, many)
+        return replace(leaf, until=self.until(leaf)) if many is not None and self.untils else leaf
+
+    def until(self, leaf: Leaf) -> Leaf | None:
+        """What ends a repetition: a condition on its own events, or an event, sometimes one that says no more."""
+        if self.random.random() < 0.2:
+            return None
+        if self.random.random() < 0.4:
+            self.mentioned.append(str(leaf.var))
+            return Leaf(leaf.type, leaf.var, self.about(str(leaf.var)))
+        name = f"u{len(self.variables)}"
+        return Leaf(self.random.choice("ABCD"), name, self.about(name) if self.random.random() < 0.6 else None)
+
+    def about(self, name: str) -> Expr:
+        others = [var.name for var in self.variables[:-1] if not var.region and not var.repeated]
+        if others and self.random.random() < 0.4:
+            other = self.random.choice(others)
+            self.mentioned.append(other)
+            return Binary(self.random.choice((">", "<=", "<>")), Attr(name, "v"), Attr(other, "v"))
+        return Binary(self.random.choice((">", "=", "<")), Attr(name, "v"), Literal(self.random.choice((0, 1, 2))))
 
     # --- SEQ and AND ------------------------------------------------------------------------------------------------
 
@@ -122,14 +148,27 @@ class Sketcher:
             if not kind:
                 items.append(self.negation(depth - 1, region))
             elif at == anchor:
-                items.append(self.leaf(region, repeat=False))
+                kept = self.leaf(region, repeat=False)
+                items.append(kept)
             else:
                 items.append(self.pattern(depth - 1, region, repeat=repeat))
         if self.random.random() >= 0.68:
             return And(tuple(items))
         if self.timed:
             items = list(map(self.lasting, items))
+        if self.optional:
+            items = [item if item is kept else self.absent(item) for item in items]
         return Seq(tuple(map(self.marked, items)) if self.marks else tuple(items))
+
+    def absent(self, item: Pattern) -> Pattern:
+        """The item; a positive one perhaps such that it may be absent."""
+        if isinstance(item, Not) or self.random.random() < 0.4:
+            return item
+        if isinstance(item, Leaf) and self.random.random() < 0.7:
+            if item.repeat is None:
+                return replace(item, optional=True)
+            return replace(item, repeat=Repeat(0, item.repeat.most))
+        return Maybe(item)
 
     def lasting(self, item: Pattern) -> Pattern:
         """The item; a negation perhaps for a time only."""
@@ -141,6 +180,8 @@ class Sketcher:
         """The item, perhaps with a mark that may stand before it (but NEXT also where nothing is before it)."""
         if isinstance(item, Not) or self.random.random() < 0.45:
             return item
+        if isinstance(item, Maybe):
+            return replace(item, pattern=self.marked(item.pattern))
         repeated = isinstance(item, Leaf) and item.repeat is not None
         leaves = item.items if isinstance(item, Or) else (item,)
         single = all(isinstance(leaf, Leaf) and leaf.repeat is None for leaf in leaves)
@@ -222,20 +263,6 @@ class Sketcher:
         for at in alone:
             self.variables[at] = replace(self.variables[at], name=self.variables[at].type)
         return _renamed(pattern, names)
-
-
-def rebuilt(pattern: Pattern, items: Sequence[Pattern]) -> Pattern:
-    """The pattern with other patterns directly below it."""
-    match pattern:
-        case Seq() | And() | Or():
-            return replace(pattern, items=tuple(items))
-        case Not() | Exists() | Marked():
-            return replace(pattern, pattern=items[0])
-        case Iseq():
-            return replace(pattern, leaves=tuple(items))  # type: ignore[arg-type]
-        case Rel():
-            return replace(pattern, left=items[0], right=items[1])  # type: ignore[arg-type]
-    return pattern
 
 
 def _renamed(pattern: Pattern, names: Mapping[str, str]) -> Pattern:

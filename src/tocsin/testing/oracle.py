@@ -38,16 +38,21 @@ from tocsin.lang.syntax import (
     Rel,
     SelectItem,
     Seq,
+    conjuncts,
     items_of,
     leaves_of,
+    may_be_absent,
+    patterns_in,
 )
 from tocsin.testing.oracle_absence import Pause
 from tocsin.testing.oracle_after import CompletedMatch, chosen
 from tocsin.testing.oracle_consume import consumed, one_by_one, uses_up
 from tocsin.testing.oracle_copies import seen_by
+from tocsin.testing.oracle_count import counted_rows, counts_matches
 from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, ticks
 from tocsin.testing.oracle_marks import with_strategy
 from tocsin.testing.oracle_members import chosen_sets
+from tocsin.testing.oracle_optional import NoEvent
 from tocsin.testing.oracle_parts import (
     Alternative,
     MarkedGap,
@@ -60,6 +65,7 @@ from tocsin.testing.oracle_parts import (
     with_names,
     with_own,
 )
+from tocsin.testing.oracle_timeouts import beginnings
 
 Binding: TypeAlias = tuple[tuple[str, tuple[Eid, ...]], ...]
 Times: TypeAlias = tuple[tuple[int, int], ...]
@@ -68,13 +74,19 @@ Bound: TypeAlias = dict[str, Event | tuple[Event, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The visible variables in the order of the text with their eids, and the span and the times of their events."""
+    """The visible variables in the order of the text with their eids, and the span and the times of their events.
+
+    `step`: it is no match but the beginning of one, which this step did not extend (TIMEOUT).
+    `group`: it is no match but a row that counts matches: the values of its group, and the number of its span.
+    """
 
     binding: Binding
     start: int
     end: int
     select: dict[str, Value] | None = None
     times: Times = field(default=(), compare=False)
+    step: str | None = None
+    group: tuple[tuple[Value, ...], int | None] | None = None
 
 
 def matches(
@@ -101,30 +113,97 @@ def matches(
     shown = frozenset(name for event in listed for name in event.attrs) | attributes
     if query.consume is not None and query.strategy is not None:
         raise UndefinedError("CONSUME and STRATEGY do not go together", hint="leave one of them out")
+    if query.continuity is not None and any(map(may_be_absent, patterns_in(query.pattern))):
+        raise UndefinedError("CONTINUITY and steps that may be absent do not go together")
     query = with_strategy(with_own(with_names(query), shown))
-    width = None if query.within is None else ticks(query.within, unit)
-    plain = one_by_one(query)
-    reader, blocks = OracleEvaluator(functions, unit, shown), take_apart(plain)
-    seen = seen_by(query, blocks, listed, reader, key)
-    judge = Judge(seen, reader, width, window, order, negation, key=key_attributes(query), queries=queries)
+    readings = Readings(functions, unit, shown, queries, key, window, order, negation)
+    if counts_matches(query):
+        if query.timeout:
+            raise UndefinedError(
+                "TIMEOUT gives rows of its own, and this query counts matches", hint="write two queries"
+            )
+        return [
+            Match(
+                (),
+                row.start,
+                row.end,
+                dict(zip(column_names(query.select), row.select, strict=True)),
+                group=(row.group, row.span),
+            )
+            for row in counted_rows(query, completed(query, listed, readings), readings.reader)
+        ]
+    answer = [each.match for each in completed(query, listed, readings)]
+    for step, beginning in beginnings(query) if query.timeout else ():
+        bare = replace(beginning, skip=None, distinct=None, limit=None)
+        answer += [as_timeout(query, step, each, readings.reader) for each in completed(bare, listed, readings)]
+    return sorted(answer, key=lambda match: (match.end, match.start, repr(match.binding), match.times))
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """The keyword arguments of `matches`."""
+
+    functions: Mapping[str, Callable[..., Any]]
+    unit: str | None
+    attributes: frozenset[str]
+    queries: frozenset[str]
+    key: Mapping[str, Sequence[str]]
+    window: str
+    order: str
+    negation: str
+
+    @property
+    def reader(self) -> OracleEvaluator:
+        return OracleEvaluator(self.functions, self.unit, self.attributes)
+
+
+def completed(query: Query, events: list[Event], given: Readings) -> list[CompletedMatch]:
+    """The matches of a query in which every name is resolved, with what they bind."""
+    width = widest(query, given.unit)
+    reader, blocks = given.reader, take_apart(one_by_one(query))
+    seen = seen_by(query, blocks, events, reader, given.key)
+    judge = Judge(
+        seen, reader, width, given.window, given.order, given.negation, key=key_attributes(query), queries=given.queries
+    )
     found: dict[tuple[Binding, Times], CompletedMatch] = {}
     for block in blocks:
         if not block.fixed:
             raise UndefinedError("a repetition is bounded on neither side", hint="it needs a plain event beside it")
         for bound in judge.found(block, {}, None) if not uses_up(query) else ():
+            if not long_enough(query, bound, given.unit) or judge.interrupted(query, bound):
+                continue
             match = as_match(query, block, bound, judge.reader)
             found.setdefault(
                 (match.binding, match.times), CompletedMatch(shown_events(query, block, bound), bound, match)
             )
     if uses_up(query):
-        for bound in consumed(query, key_attributes(query), seen, reader, width, judge.takes):
+        exceeds = None if query.between is None else ticks(query.between.more, given.unit)
+        for bound in consumed(query, key_attributes(query), seen, reader, width, judge.takes, exceeds):
             match = as_match(query, blocks[0], bound, reader)
             found[match.binding, match.times] = CompletedMatch(shown_events(query, blocks[0], bound), bound, match)
     kept = list(found.values())
     if query.skip or query.distinct or query.limit:
         kept = chosen(query, key_attributes(query), kept, judge.reader)
-    answer: list[Match] = [each.match for each in kept]
-    return sorted(answer, key=lambda match: (match.end, match.start, repr(match.binding), match.times))
+    return kept
+
+
+def as_timeout(query: Query, step: str, beginning: CompletedMatch, reader: OracleEvaluator) -> Match:
+    """A beginning that nothing extended; SELECT shows what is bound."""
+    match: Match = beginning.match
+    return replace(match, step=step, select=dict(columns(query.select, beginning.bound, reader)) or None)
+
+
+def widest(query: Query, unit: str | None) -> int | None:
+    """The longest that a match may last; a window with strict ends admits one tick less than its end says."""
+    given = [] if query.within is None else [ticks(query.within, unit)]
+    given += [] if query.between is None else [ticks(query.between.less, unit) - 1]
+    return min(given, default=None)
+
+
+def long_enough(query: Query, bound: Bound, unit: str | None) -> bool:
+    """Whether a match is longer than the lower end of a window with strict ends."""
+    start, end = span(all_events(bound.values()))
+    return query.between is None or end - start > ticks(query.between.more, unit)
 
 
 def matches_of_all(queries: Sequence[Query], events: Iterable[Event], **readings: Any) -> dict[str | int, list[Match]]:
@@ -139,7 +218,7 @@ def matches_of_all(queries: Sequence[Query], events: Iterable[Event], **readings
         if query.name is not None:
             names.add(query.name)
             selected |= set(column_names(query.select))
-            history += composites(query.name, answer)
+            history += composites(query.name, [match for match in answer if match.step is None])
     return answers
 
 
@@ -172,7 +251,7 @@ def as_match(query: Query, block: Alternative, bound: Bound, reader: OracleEvalu
         tuple((var, tuple(event.eid for event in all_events([value]))) for var, value in seen.items()),
         min(event.start for event in events),
         max(event.end for event in events),
-        dict(columns(query.select, bound, reader)) or None,
+        None if counts_matches(query) else dict(columns(query.select, bound, reader)) or None,
         tuple((event.start, event.end) for event in all_events(seen.values())),
     )
 
@@ -349,6 +428,20 @@ class Judge:
         start = min(event.start for event in all_events(own[var] for var in pause.right))
         return all(end + ticks(length, self.reader.unit) <= start for length in pause.lengths)
 
+    def interrupted(self, query: Query, bound: Bound) -> bool:
+        """Whether an event that CONTINUITY forbids lies between the first end and the last start of a match."""
+        clause, held = query.continuity, all_events(bound.values())
+        if clause is None:
+            return False
+        named = {leaf.type for leaf in leaves_of(query.pattern)}
+        low, high = min(event.end for event in held) + 1, max(event.start for event in held) - 1
+        return any(
+            inside([event], low, high) and self.of_key(event, bound) and not any(event is each for each in held)
+            for event in self.events
+            if (any(self.takes(type, event) for type in clause.types) if clause.types else
+                self.takes(ANY, event) and event.type not in named)
+        )  # fmt: skip
+
     # --- repetition ------------------------------------------------------------------------------------------------
 
     def with_members(self, block: Alternative, above: Bound, plain: Bound, bounds: Bounds) -> Iterator[Bound]:
@@ -368,29 +461,54 @@ class Judge:
         """The sets of members that a repetition can have beside what is bound: one, unless its mark makes several."""
         repeat, marked, bound = repetition.leaf.repeat, repetition.place.marked, above | own
         assert repeat is not None
-        low, high = self.scope(repetition.place, own, bounds)
+        low, high = self.until(repetition.leaf, bound, self.scope(repetition.place, own, bounds))
         qualifying = sorted(self.members(repetition, bound, held, (low, high)), key=Event.order)
         if repetition.head is not None:
             head = own[repetition.head]
             assert isinstance(head, Event)
-            if not self.qualifies(repetition, head, bound):
+            if not self.qualifies(repetition, head, bound) or self.is_end(repetition.leaf, head, bound):
                 return
             qualifying = [head, *qualifying]
 
         def apart(before: Event | None, event: Event) -> bool:
             if before is None and repetition.head is not None:
                 return False
-            step = 1 if self.order == "<" else 0
-            since = low if before is None else before.end + step
-            return any(
-                inside([other], since, event.start - step) and self.of_key(other, bound) and self.is_next(marked, other)
-                for other in self.events
-            )
+            return self.parted(marked, low if before is None else before.end + self.step, event, bound)
 
         yield from chosen_sets(None if marked is None else marked.mark, repeat, qualifying, apart)
 
+    @property
+    def step(self) -> int:
+        """How far an event must lie behind another that it follows."""
+        return 1 if self.order == "<" else 0
+
+    def parted(self, marked: Marked | None, since: int, event: Event, bound: Bound) -> bool:
+        """Whether something that NEXT forbids lies between a moment and an event."""
+        return any(
+            inside([other], since, event.start - self.step)
+            and self.of_key(other, bound)
+            and self.is_next(marked, other)
+            for other in self.events
+        )
+
     def qualifies(self, repetition: Repetition, event: Event, bound: Bound) -> bool:
         return all(self.reader.true(expr, bound | {repetition.var: event}) for expr in repetition.membership)
+
+    def until(self, leaf: Leaf, bound: Bound, gap: tuple[int, int]) -> tuple[int, int]:
+        """The gap of a repetition, up to the least start of an event in it that ends it."""
+        low, high = gap
+        ending = [event.start for event in self.events if inside([event], *gap) and self.is_end(leaf, event, bound)]
+        return low, min([high, *(start - 1 for start in ending)])
+
+    def is_end(self, leaf: Leaf, event: Event, bound: Bound) -> bool:
+        """Whether an event ends a repetition, wherever it lies."""
+        end = leaf.until
+        return (
+            end is not None
+            and self.takes(end.type, event)
+            and self.of_key(event, bound)
+            and all(self.reader.true(expr, bound | {str(end.var): event}) for expr in conjuncts(end.where))
+        )
 
     def members(self, repetition: Repetition, bound: Bound, held: list[Event], scope: tuple[int, int]) -> list[Event]:
         """All events of the type in the gap that nobody holds and for which, one by one, every conjunct is TRUE."""
@@ -408,7 +526,21 @@ class Judge:
     def violated(self, block: Alternative, bound: Bound, bounds: Bounds) -> bool:
         if self.negation == "all":
             return bool(block.negations) and self.all_occur(block.negations, bound, bounds, {})
-        return any(True for negation in block.negations for _ in self.occurrences(negation, bound, bounds))
+        held = [bound[var] for var in block.fixed]
+        return any(True for negation in block.negations for _ in self.breaches(negation, bound, bounds, held))
+
+    def breaches(
+        self, negation: Negation, bound: Bound, bounds: Bounds, held: list[Event | tuple[Event, ...]]
+    ) -> Iterator[Bound]:
+        """The matches of a negated part; of a set that is absent, only events that nobody holds are members."""
+        item = negation.place.item
+        for found in self.occurrences(negation, bound, bounds):
+            if isinstance(item, NoEvent) and item.is_set:
+                (event,) = all_events(found.values())
+                low, _ = self.scope(negation.place, bound, bounds)
+                if any(event is other for other in held) or self.parted(item.run, low, event, bound):
+                    continue
+            yield found
 
     # --- marks -----------------------------------------------------------------------------------------------------
 
@@ -446,6 +578,8 @@ class Judge:
         """The matches of a negated part in its gap."""
         low, high = self.scope(negation.place, bound, bounds)
         low = max(low, after)
+        if isinstance(negation.place.item, NoEvent):
+            low, high = self.until(negation.place.item.leaf, bound, (low, high))
         for alternative in negation.alternatives:
             yield from self.found(alternative, bound, Bounds(low, high, high))
 

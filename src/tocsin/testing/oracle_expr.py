@@ -218,6 +218,12 @@ def names(nodes: Iterator[object]) -> Iterator[str]:
                 yield var
 
 
+def stepped_variables(expr: Expr) -> frozenset[str]:
+    """The variables of prev() in a conjunct: it is asked of the set, and is no condition of membership."""
+    steps = (node for node in walk(expr) if isinstance(node, Call) and node.function == PREV)
+    return frozenset().union(*(variables(step) for step in steps))
+
+
 def bare_variables(expr: object) -> frozenset[str]:
     """The variables mentioned outside aggregates and outside start() and end(): there one member is meant."""
     match expr:

@@ -15,6 +15,7 @@ from tocsin.lang.syntax import (
     Expr,
     Leaf,
     Marked,
+    Maybe,
     Not,
     Or,
     Pattern,
@@ -72,14 +73,16 @@ def _with_marks(pattern: Pattern, mark: str) -> Pattern:
                 inner = _with_marks(item, mark)
                 if not isinstance(item, Not):
                     may = not is_first or (mark == "NEXT" and is_repetition(item))
-                    if may and not isinstance(item, Marked):
+                    if may and isinstance(inner, Maybe) and not isinstance(inner.pattern, Marked):
+                        inner = replace(inner, pattern=Marked(mark, inner.pattern))  # type: ignore[arg-type]
+                    elif may and not isinstance(item, Marked | Maybe):
                         inner = Marked(mark, inner)  # type: ignore[arg-type]
                     is_first = False
                 made.append(inner)
             return replace(pattern, items=tuple(made))
         case And(items) | Or(items):
             return replace(pattern, items=tuple(_with_marks(item, mark) for item in items))
-        case Exists(_, inner) | Marked(_, inner):
+        case Exists(_, inner) | Marked(_, inner) | Maybe(inner):
             return replace(pattern, pattern=_with_marks(inner, mark))
         case Rel(_, left):
             return replace(pattern, left=_with_marks(left, mark))
@@ -95,7 +98,7 @@ def check_marks(pattern: Pattern, host: Pattern | None = None) -> None:
             raise UndefinedError(f"{pattern.mark} stands before a repetition in a SEQ")
         if not isinstance(host, Seq):
             raise UndefinedError(f"{pattern.mark} stands before an item of SEQ only")
-        if isinstance(pattern.pattern, (Not, Marked)):
+        if isinstance(pattern.pattern, (Not, Marked, Maybe)):
             raise UndefinedError("one mark stands before a positive item")
         looked = tuple(_choices(pattern.pattern)) if pattern.mark != "NEXT" else ()
         if any(leaf is None for leaf in looked):
@@ -103,7 +106,7 @@ def check_marks(pattern: Pattern, host: Pattern | None = None) -> None:
         if looked and any(leaf.repeat for leaf in leaves_of(pattern)):
             raise UndefinedError(f"{pattern.mark} cannot stand before an OR with a repetition")
     for item in items_of(pattern):
-        check_marks(item, pattern)
+        check_marks(item, host if isinstance(pattern, Maybe) else pattern)
 
 
 def is_repetition(pattern: Pattern | None) -> bool:

@@ -7,11 +7,10 @@ says: `FIRST A{n,m} a` stands for `A a1, FIRST A{n-1,m-1} a`, all members togeth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tocsin.events import Event
-from tocsin.lang.syntax import And, Exists, Leaf, Marked, Not, Or, Pattern, Rel, Repeat, Seq
-from tocsin.testing.oracle_marks import is_repetition
+from tocsin.lang.syntax import And, Leaf, Marked, Not, Pattern, Repeat, Seq, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,26 +22,20 @@ class Headed(And):
         return str(self.items[0].var)  # type: ignore[union-attr]
 
 
-def with_heads(pattern: Pattern, *, behind: bool = False) -> Pattern:
-    """The pattern with a leaf for the first member of each marked repetition that has nothing positive to its left."""
-    match pattern:
-        case Marked(mark, Leaf() as leaf) if is_repetition(leaf) and mark != "LAST" and not behind:
-            return replace(pattern, pattern=Headed((Leaf(leaf.type, f"{leaf.var}'s first"), leaf)))
-        case Seq(items):
-            made: list[Pattern] = []
-            for item in items:
-                made.append(with_heads(item, behind=behind))
-                behind = behind or not isinstance(item, Not)
-            return replace(pattern, items=tuple(made))
-        case And(items) | Or(items):
-            return replace(pattern, items=tuple(with_heads(item, behind=behind) for item in items))
-        case Not(inner):
-            return replace(pattern, pattern=with_heads(inner))
-        case Exists(_, inner) | Marked(_, inner):
-            return replace(pattern, pattern=with_heads(inner, behind=behind))
-        case Rel(_, left):
-            return replace(pattern, left=with_heads(left, behind=behind))
-    return pattern
+def first_place(repetition: Pattern) -> Headed:
+    """A repetition with nothing positive to its left, beside a leaf for its first member."""
+    assert isinstance(repetition, Leaf)
+    return Headed((Leaf(repetition.type, head_of(repetition)), repetition))
+
+
+def head_of(repetition: Leaf) -> str:
+    return f"{repetition.var}'s first"
+
+
+def heads(pattern: Pattern) -> frozenset[str]:
+    """The variables of all first members that may get a leaf of their own."""
+    marked = (node.pattern for node in walk(pattern) if isinstance(node, Marked))
+    return frozenset(head_of(leaf) for leaf in marked if isinstance(leaf, Leaf) and leaf.repeat is not None)
 
 
 def repetition_in(pattern: Pattern) -> Leaf | None:

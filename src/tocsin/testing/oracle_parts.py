@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from tocsin.events import ANY
 from tocsin.lang.syntax import (
-    PREV,
+    AGGREGATES,
     And,
     Attr,
     Binary,
@@ -37,13 +37,24 @@ from tocsin.lang.syntax import (
     conjuncts,
     items_of,
     leaves_of,
+    may_be_absent,
     named,
     walk,
 )
 from tocsin.testing.oracle_absence import Pause, check_lasting, lengths_before, pauses
-from tocsin.testing.oracle_expr import OWN, UndefinedError, bare_variables, set_variables, variables
-from tocsin.testing.oracle_marks import Decided, Look, Sides, check_marks, counts_for, looked_for, sides_of
-from tocsin.testing.oracle_members import Headed, from_left, repetition_in, steps_of, with_heads
+from tocsin.testing.oracle_expr import OWN, UndefinedError, bare_variables, set_variables, stepped_variables, variables
+from tocsin.testing.oracle_marks import (
+    Decided,
+    Look,
+    Sides,
+    check_marks,
+    counts_for,
+    is_repetition,
+    looked_for,
+    sides_of,
+)
+from tocsin.testing.oracle_members import Headed, first_place, from_left, heads, repetition_in, steps_of
+from tocsin.testing.oracle_optional import NoEvent, check_optional, gone, there
 
 Key: TypeAlias = tuple[str, str]  # (variable, attribute)
 
@@ -157,9 +168,20 @@ def take_apart(query: Query) -> tuple[Alternative, ...]:
     check_mentions(query)
     check_marks(query.pattern)
     check_lasting(query.pattern)
-    query = replace(query, pattern=with_heads(query.pattern))
+    check_optional(query.pattern)
+    check_until(query.pattern)
     around = Above(sides=dict(sides_of(query.pattern)))
-    return blocks(query.pattern, closed(query), around, windowed=query.within is not None)
+    return blocks(query.pattern, closed(query), around, windowed=query.within is not None or query.between is not None)
+
+
+def check_until(pattern: Pattern) -> None:
+    """UNTIL ends a repetition, and asks single events."""
+    for leaf in leaves_of(pattern):
+        if leaf.until is not None:
+            if leaf.repeat is None:
+                raise UndefinedError("UNTIL stands behind a repetition only")
+            if any(isinstance(node, Call) and node.function in AGGREGATES for node in walk(leaf.until)):
+                raise UndefinedError("UNTIL cannot use an aggregate")
 
 
 def blocks(pattern: Pattern, given: tuple[Conjunct, ...], above: Above, *, windowed: bool) -> tuple[Alternative, ...]:
@@ -169,7 +191,12 @@ def blocks(pattern: Pattern, given: tuple[Conjunct, ...], above: Above, *, windo
 
 
 def block(
-    chosen: Pattern, parted: frozenset[str], given: tuple[Conjunct, ...], above: Above, *, windowed: bool
+    chosen: Pattern,
+    parted: frozenset[str],
+    given: tuple[Conjunct, ...],
+    above: Above,
+    *,
+    windowed: bool,
 ) -> Alternative:
     places = tuple(places_in(chosen, None, None, under_and=False, path=()))
     repeated = [place for place in places if isinstance(place.item, Leaf)]
@@ -179,8 +206,14 @@ def block(
     sets = variables_of(leaf for leaf in leaves if leaf.repeat is not None)
     fixed = variables_of(leaves) - sets
     own = Above(above.fixed | fixed, above.repeated | sets, above.sides)
-    mine, below = shared_out(given, places, parted - variables_of(leaves), own)
-    mine += tuple(Conjunct(expr) for leaf in leaves for expr in conjuncts(leaf.where))
+    skipped = frozenset[str]().union(*(node.without for node in within_block(chosen) if isinstance(node, ChosenSeq)))
+    mine, below = shared_out(given, places, parted - variables_of(leaves), skipped, own)
+    at_leaves = tuple(Conjunct(expr) for leaf in leaves for expr in conjuncts(leaf.where))
+    optional = tuple(place for place in places if isinstance(place.item, NoEvent))
+    asked, inside = shared_out(at_leaves, optional, frozenset(), frozenset(), own)
+    mine += asked
+    for place, more in inside.items():
+        below[place] += more
     predicates, membership = by_member(mine, sets, own, above)
     return Alternative(
         chosen,
@@ -281,29 +314,63 @@ def mentioned(name: str, spelt: Mapping[str, str]) -> str:
 # --- alternatives --------------------------------------------------------------------------------------------------
 
 
-def alternatives(pattern: Pattern) -> Iterator[Pattern]:
-    """Every way to choose one branch of each OR; the insides of negations keep theirs."""
+def alternatives(pattern: Pattern, *, behind: bool = False) -> Iterator[Pattern]:
+    """Every way to choose one branch of each OR; the insides of negations keep theirs.
+
+    `behind`: something positive of the block stands to its left.
+    """
     match pattern:
         case Or(items):
             if any(isinstance(item, Not) for item in items):
                 raise UndefinedError("a negation cannot stand directly under OR")
             for item in items:
-                yield from alternatives(item)
-        case Seq(items) | And(items):
-            if all(isinstance(item, Not) for item in items):
-                raise UndefinedError("SEQ and AND need at least one positive item")
-            for chosen in product(*(tuple(alternatives(item)) for item in items)):
+                yield from alternatives(item, behind=behind)
+        case Seq(items) | And(items) if all(isinstance(item, Not) for item in items):
+            raise UndefinedError("SEQ and AND need at least one positive item")
+        case Seq(items):
+            yield from (ChosenSeq(chosen, without=without) for chosen, without in sequences(items, behind))
+        case And(items):
+            for chosen in product(*(tuple(alternatives(item, behind=behind)) for item in items)):
                 yield replace(pattern, items=chosen)
         case Exists(_, inner):
-            yield from (replace(pattern, pattern=chosen) for chosen in alternatives(inner))
+            yield from (replace(pattern, pattern=chosen) for chosen in alternatives(inner, behind=behind))
         case Rel(_, left, _):
-            yield from (replace(pattern, left=chosen) for chosen in alternatives(left))
+            yield from (replace(pattern, left=chosen) for chosen in alternatives(left, behind=behind))
+        case Marked(mark, inner, of) if is_repetition(inner):
+            held = inner if behind or mark == "LAST" else first_place(inner)
+            yield Decided(mark, held, of, whole=held)
         case Marked(mark, inner, of):
-            yield from (Decided(mark, chosen, of, whole=inner) for chosen in alternatives(inner))
+            yield from (Decided(mark, chosen, of, whole=inner) for chosen in alternatives(inner, behind=behind))
         case Not(Not()):
             raise UndefinedError("a negation of a negation", hint="negate a SEQ that holds the inner negation")
         case _:
             yield pattern
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSeq(Seq):
+    """A SEQ of which every choice is made; `without`: the variables of its MAYBE items that are absent."""
+
+    without: frozenset[str] = frozenset()
+
+
+def sequences(items: tuple[Pattern, ...], behind: bool) -> Iterator[tuple[tuple[Pattern, ...], frozenset[str]]]:
+    """The ways to choose for all items of a SEQ, one after the other, with the variables of absent MAYBE items."""
+    if not items:
+        yield (), frozenset()
+    for way in ways(items[0], behind) if items else ():
+        own = variables_of(leaves_of(items[0])) if not way else frozenset()
+        now = behind or any(not isinstance(part, Not) for part in way)
+        yield from (((*way, *more), own | without) for more, without in sequences(items[1:], now))
+
+
+def ways(item: Pattern, behind: bool) -> Iterator[tuple[Pattern, ...]]:
+    """The ways in which an item stands in its SEQ; one that may be absent also is."""
+    if may_be_absent(item):
+        yield from ((chosen,) for chosen in alternatives(there(item), behind=behind))
+        yield gone(item, behind)
+    else:
+        yield from ((chosen,) for chosen in alternatives(item, behind=behind))
 
 
 def within_block(pattern: Pattern) -> Iterator[Pattern]:
@@ -468,7 +535,7 @@ def closed(query: Query) -> tuple[Conjunct, ...]:
     """The conjuncts of WHERE with the equalities among attributes closed transitively; `[attr]` opened."""
     written = [expr for expr in conjuncts(query.where) if not isinstance(expr, Same)]
     equal = {frozenset(pair) for expr in written if (pair := equality(expr))}
-    everyone = sorted(variables_of(leaves_of(query.pattern)))
+    everyone = sorted(variables_of(leaves_of(query.pattern)) | heads(query.pattern))
     same = {
         frozenset(((one, attr), (other, attr)))
         for attr in key_attributes(query)
@@ -514,21 +581,30 @@ def classes(pairs: Iterable[frozenset[Key]]) -> list[frozenset[Key]]:
 
 
 def shared_out(
-    given: tuple[Conjunct, ...], places: tuple[Surroundings, ...], parted: frozenset[str], own: Above
+    given: tuple[Conjunct, ...],
+    places: tuple[Surroundings, ...],
+    parted: frozenset[str],
+    skipped: frozenset[str],
+    own: Above,
 ) -> tuple[tuple[Conjunct, ...], dict[Surroundings, tuple[Conjunct, ...]]]:
     """The given conjuncts split into those of this block and those that move into one of its negated parts.
 
     `parted` are variables of negated parts in branches that were not chosen: their conjuncts moved away with them.
+    `skipped` are variables of MAYBE items that are absent: conjuncts over them are dropped, unless they moved.
     """
     inside = {place: variables_of(leaves_of(place.item)) for place in places if isinstance(place.item, Not)}
     mine: list[Conjunct] = []
     below: dict[Surroundings, tuple[Conjunct, ...]] = dict.fromkeys(inside, ())
     known = (own.fixed | own.repeated).union(*inside.values())
     for conjunct in given:
-        parts = [place for place in inside if conjunct.variables & inside[place]]
+        parts = [place for place in inside if asked_of(place, conjunct) & inside[place]]
         if conjunct.soft and not conjunct.variables <= known:
             continue
+        if any(is_absent_set(place) and stepped_variables(conjunct.expr) & inside[place] for place in inside):
+            continue
         if len(parts) > 1:
+            if all(isinstance(place.item, NoEvent) for place in parts):
+                continue
             if not conjunct.kin & own.fixed:
                 raise UndefinedError(
                     "a predicate relates variables of two negated parts",
@@ -536,9 +612,18 @@ def shared_out(
                 )
         elif parts:
             below[parts[0]] += (conjunct,)
-        elif not conjunct.variables & (parted - known):
+        elif not conjunct.variables & (parted - known) and not conjunct.variables & skipped:
             mine.append(conjunct)
     return tuple(mine), below
+
+
+def asked_of(place: Surroundings, conjunct: Conjunct) -> frozenset[str]:
+    """The variables by which a conjunct belongs to a negated part; of an absent set it is asked once, by aggregates."""
+    return bare_variables(conjunct.expr) if is_absent_set(place) else conjunct.variables
+
+
+def is_absent_set(place: Surroundings) -> bool:
+    return isinstance(place.item, NoEvent) and place.item.is_set
 
 
 def by_member(
@@ -562,12 +647,6 @@ def by_member(
         else:
             once.append(conjunct.expr)
     return tuple(once), membership
-
-
-def stepped_variables(expr: Expr) -> frozenset[str]:
-    """The variables of prev() in a conjunct: it is asked of the set, and is no condition of membership."""
-    steps = (node for node in walk(expr) if isinstance(node, Call) and node.function == PREV)
-    return frozenset().union(*(variables(step) for step in steps))
 
 
 def check_declarations(chosen: Pattern, above: Above) -> None:

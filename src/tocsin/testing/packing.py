@@ -28,15 +28,16 @@ from tocsin.lang.syntax import (
     items_of,
     leaves_of,
     named,
+    rebuilt,
     walk,
 )
 from tocsin.plan.check import types_read
 from tocsin.plan.marks import reads_every_type
 from tocsin.run.schema_from_query import guessed_schema
 from tocsin.schema import Field, Kind
-from tocsin.testing.draw_patterns import rebuilt
 from tocsin.testing.harness import schema_of
 from tocsin.testing.oracle import matches_of_all
+from tocsin.testing.oracle_consume import sets_of
 
 PART = "part"  # the number of a case, for queries that read every type
 Answer: TypeAlias = frozenset[tuple[str, tuple[Eid, ...]]]  # one match: each variable with its eids
@@ -123,8 +124,10 @@ def _renamed(attrs: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
 def _variables(query: Query, matches: set[str]) -> dict[str, str]:
     """Numbers for names, so that all queries share few columns; sets and matches of other queries have their own."""
     found: dict[str, str] = {}
+    sets = sets_of(query)
     for leaf in leaves_of(query.pattern):
-        kind = f"{'match_' if leaf.type in matches else ''}{'set_' if leaf.repeat is not None else ''}"
+        is_set = leaf.repeat is not None or leaf.var in sets
+        kind = f"{'match_' if leaf.type in matches else ''}{'set_' if is_set else ''}"
         found.setdefault(str(leaf.var), f"{kind}v{len(found)}")
     return found
 

@@ -18,6 +18,7 @@ from tocsin.lang.syntax import (
     Iseq,
     Leaf,
     Marked,
+    Maybe,
     Not,
     Or,
     Pattern,
@@ -26,8 +27,8 @@ from tocsin.lang.syntax import (
     children,
     conjuncts,
     items_of,
+    rebuilt,
 )
-from tocsin.testing.draw_patterns import rebuilt
 from tocsin.testing.draw_predicates import all_of
 
 Fails: TypeAlias = Callable[[Query, Sequence[Event]], bool]
@@ -77,7 +78,7 @@ def simpler_events(event: Event) -> Iterator[Event]:
         yield replace(event, attrs={other: value for other, value in event.attrs.items() if other != name})
 
 
-def simpler_queries(query: Query) -> Iterator[Query]:
+def _fewer_clauses(query: Query) -> Iterator[Query]:
     if query.select:
         yield replace(query, select=())
         for at in range(len(query.select)):
@@ -86,12 +87,22 @@ def simpler_queries(query: Query) -> Iterator[Query]:
         yield replace(query, partition=query.partition[1:])
     if query.within is not None:
         yield replace(query, within=None)
+    if query.timeout:
+        yield replace(query, timeout=False)
     if query.strategy is not None:
         yield replace(query, strategy=None)
+    if query.between is not None:
+        yield replace(query, between=None)
+    if query.continuity is not None:
+        yield replace(query, continuity=None)
+
+
+def simpler_queries(query: Query) -> Iterator[Query]:
+    yield from _fewer_clauses(query)
     for where in _fewer(query.where):
         yield replace(query, where=where)
     for pattern in simpler_patterns(query.pattern):
-        if not isinstance(pattern, Not | Marked):
+        if not isinstance(pattern, Not | Marked | Maybe):
             yield replace(query, pattern=pattern)
     if query.select:
         for at, item in enumerate(query.select):
@@ -112,10 +123,7 @@ def _fewer(where: Expr | None) -> Iterator[Expr | None]:
 def simpler_patterns(pattern: Pattern) -> Iterator[Pattern]:
     """A part instead of the whole, a part less, a simpler part."""
     if isinstance(pattern, Leaf):
-        if pattern.repeat is not None:
-            yield replace(pattern, repeat=None)
-        for where in _fewer(pattern.where):
-            yield replace(pattern, where=where)
+        yield from _simpler_leaves(pattern)
         return
     if isinstance(pattern, Not) and pattern.lasting is not None:
         yield replace(pattern, lasting=None)
@@ -129,8 +137,21 @@ def simpler_patterns(pattern: Pattern) -> Iterator[Pattern]:
             yield replace(pattern, order=pattern.order[:at] + pattern.order[at + 1 :])
     for at, item in enumerate(items):
         for simpler in simpler_patterns(item):
-            if not (isinstance(simpler, Not | Marked) and not isinstance(pattern, Seq | And)):
+            if not (isinstance(simpler, Not | Marked | Maybe) and not isinstance(pattern, Seq | And)):
                 yield rebuilt(pattern, [*items[:at], simpler, *items[at + 1 :]])
+
+
+def _simpler_leaves(pattern: Leaf) -> Iterator[Pattern]:
+    if pattern.repeat is not None:
+        yield replace(pattern, repeat=None)
+    if pattern.until is not None:
+        yield replace(pattern, until=None)
+        for where in _fewer(pattern.until.where) if pattern.until.var != pattern.var else ():
+            yield replace(pattern, until=replace(pattern.until, where=where))
+    if pattern.optional:
+        yield replace(pattern, optional=False)
+    for where in _fewer(pattern.where):
+        yield replace(pattern, where=where)
 
 
 def simpler_exprs(expr: Any) -> Iterator[Any]:

@@ -67,7 +67,9 @@ def spots_of(pattern: StagedPattern, counter: list[int] | None = None) -> Spot:
 
 def is_deferred(spot: Spot) -> bool:
     node = spot.node
-    return isinstance(node, OperatorCall) and (node.mode or ("deferred" if node.operator == "Not" else "")) == "deferred"
+    return (
+        isinstance(node, OperatorCall) and (node.mode or ("deferred" if node.operator == "Not" else "")) == "deferred"
+    )
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class MatchRun:
     final: bool
     lists: Mapping[int, list[Event]]
     fires: Mapping[int, Any] = field(default_factory=dict)
-    sst: Callable[[str], int] = lambda type: 0
+    sst: Callable[[str], int] = lambda _: 0
 
     def matches(self) -> list[Binding]:
         """All matches, in the order in which they are found."""
@@ -126,7 +128,7 @@ class MatchRun:
             self._homes.setdefault(home, []).append(conjunct)
         found: list[Binding] = []
         if self._hold([0], {}):
-            self.solve(self.root, {}, lambda binding: found.append(binding) is None)
+            self.solve(self.root, {}, lambda binding: found.append(binding) is None)  # type: ignore[func-returns-value]
         return found
 
     # --- the operators ---
@@ -227,7 +229,9 @@ class MatchRun:
             found: list[Binding] = []
             self.solve(operand, binding, lambda one, found=found: found.append(one) is None)  # type: ignore[misc]
             weight = getattr(operand.node, "weight", None)
-            total += (1 if weight is None else weight) * sum(len(list(self._singles(operand.leaves(), one))) for one in found)
+            total += (1 if weight is None else weight) * sum(
+                len(list(self._singles(operand.leaves(), one))) for one in found
+            )
             for each in operand.all():
                 bound = [one[each.number] for one in found if one.get(each.number, ABSENT) is not ABSENT]
                 if each in operand.leaves():
@@ -272,7 +276,9 @@ class MatchRun:
 
     def _singles(self, leaves: list[Spot], binding: Binding) -> Iterator[Binding]:
         """The binding with each choice of one member for every `all` among some leaves."""
-        every = {leaf.number: binding[leaf.number].events for leaf in leaves if isinstance(binding.get(leaf.number), All)}
+        every = {
+            leaf.number: binding[leaf.number].events for leaf in leaves if isinstance(binding.get(leaf.number), All)
+        }
         for choice in product(*every.values()):
             yield {**binding, **dict(zip(every, choice, strict=True))}
 
@@ -311,5 +317,3 @@ def events_in(bound: Any) -> tuple[Event, ...]:
 def distinct(events: Iterable[Event]) -> tuple[Event, ...]:
     """Each event once, in canonical order."""
     return tuple(sorted({id(event): event for event in events}.values(), key=Event.order))
-
-

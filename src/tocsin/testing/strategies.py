@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tocsin.errors import QueryError
 from tocsin.events import Event, Value
-from tocsin.lang.syntax import Duration, Leaf, Not, Pattern, Query, items_of, leaves_of
+from tocsin.lang.syntax import Duration, Exists, Leaf, Not, Pattern, Query, Seq, items_of, leaves_of, rebuilt
 from tocsin.plan.bind import bind
 from tocsin.schema import Field, Kind, Schema
 from tocsin.testing.corpus import without_violations
-from tocsin.testing.draw_patterns import DRAWN_LEAVES, Sketcher, dressed, rebuilt
+from tocsin.testing.draw_patterns import DRAWN_LEAVES, Sketcher, dressed
 from tocsin.testing.draw_predicates import Speaker
 from tocsin.testing.oracle import matches
 
@@ -77,7 +77,9 @@ def any_query(random: Random, *, leaves: int = DRAWN_LEAVES, loose: bool = False
     pattern = _without_names(random, pattern, mentioned)
     within = Duration(random.choice((1, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10))) if random.random() < 0.75 else None
     strategy = random.choice(("next", "strict", "any")) if sketcher.marks and random.random() < 0.15 else None
-    return Query(pattern, where=where, within=within, partition=partition, select=select, strategy=strategy)  # type: ignore[arg-type]
+    drawn = Query(pattern, where=where, within=within, partition=partition, select=select, strategy=strategy)  # type: ignore[arg-type]
+    waits = isinstance(pattern, Seq | Exists) and within is not None and random.random() < 0.15
+    return replace(drawn, timeout=True) if waits and (loose or is_valid(replace(drawn, timeout=True))) else drawn
 
 
 def is_valid(drawn: Query, schema: Schema = SCHEMA) -> bool:

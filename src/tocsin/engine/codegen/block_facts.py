@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tocsin.lang.syntax import MEMBER
-from tocsin.plan.block import Block, LastEnd, Lasting, Scope, Until, WindowHigh, leaves_of_scope
+from tocsin.plan.block import Block, Forbidden, LastEnd, Lasting, Scope, Until, WindowHigh, leaves_of_scope
 from tocsin.plan.expr import Agg
 
 
@@ -43,3 +43,8 @@ def earlier_first(block: Block) -> tuple[int, ...] | None:
         done.append(ready)
         del waiting[ready]
     return tuple(done)
+
+
+def ending(block: Block, leaf: int) -> list[Forbidden]:
+    """What ends the gap of a repeated leaf before its time (UNTIL)."""
+    return [part for part in block.forbidden if part.ends == leaf]

@@ -35,7 +35,7 @@ class Certainty:
 
     def write_certainties(self) -> None:
         """The functions of all forbidden blocks, inner ones first."""
-        for part in self.layout.root.forbidden:
+        for part in self.layout.root.negations:
             if self.is_rough(part.block):
                 continue
             for block in list(blocks_below(part.block))[::-1]:

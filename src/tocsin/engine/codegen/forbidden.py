@@ -67,10 +67,9 @@ class ForbiddenBlocks:
     def _finish_inner(self, block: Block, fail: str) -> None:
         fixed = tuple(leaf.id for leaf in block.fixed)
         self.members.repetitions(block, fixed, root=False, fail=fail)
-        for part in block.forbidden:
-            if part.breaks is None:
-                self.emit(f"if {self.violation(part, 'excl')} != 0:")
-                self.emit(f"    {fail}")
+        for part in block.negations:
+            self.emit(f"if {self.violation(part, 'excl')} != 0:")
+            self.emit(f"    {fail}")
 
     def violation(self, part: Forbidden, excl: str, name: str = "violated") -> str:
         """The call that looks for a violation of one forbidden part."""

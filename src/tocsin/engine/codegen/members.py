@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tocsin.engine.codegen import taken
-from tocsin.engine.codegen.block_facts import looks_back, scope_leaves
+from tocsin.engine.codegen.block_facts import ending, looks_back, scope_leaves
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
 from tocsin.engine.codegen.source import NEVER_NULL, SourceText
@@ -109,6 +109,8 @@ class MemberSets:
         low, high = self.levels.ends(dict(block.scopes)[id])
         self.emit(f"lo_{id} = {low}")
         self.emit(f"hi_{id} = {high}")
+        for part in ending(block, id):
+            self._ends_before(part, leaf)
         self.emit(f"d_{id} = {self.levels.buffer(id)}")
         taken.count(self, block, leaf, fixed)
         self.emit(f"n_{id} = 0")
@@ -136,8 +138,9 @@ class MemberSets:
             tests.append(f"({self.source.word(id, 1)} == {self.source.word(taking.head, 1)} or {after})")
         elif self.layout.shape.intervals:
             tests.append(after)
+        own = {taking.head, taking.last} | taken.last_members(block)
         tests += [f"{self.source.word(id, 1)} != {self.source.word(other, 1)}" for other in fixed
-                  if self.layout.overlap(id, other) and other not in (taking.head, taking.last)]  # fmt: skip
+                  if self.layout.overlap(id, other) and other not in own]  # fmt: skip
         self.source.test(" and ".join(tests), "continue")
         self.source.tests((p for p in block.predicates if id in bare_leaves(p)), "continue")
 
@@ -145,6 +148,34 @@ class MemberSets:
         """The word of a stored event that says if it is a member of the set at hand; empty if nobody asks."""
         kept = self.layout.stored[id].get(("", "$member"))
         return "" if kept is None else self.source.kept(kept, f"i_{id}")
+
+    def _ends_before(self, part: Forbidden, leaf: Leaf) -> None:
+        """UNTIL: the gap of a repetition ends where the first event starts that ends it; top_7 is where it ended.
+
+        That event lies wholly in the gap, which may reach beyond a last member that is known. A first member that is
+        known ends its own repetition if the condition is TRUE for it: then nothing begins there.
+        """
+        (ender,) = part.block.leaves
+        id, end, head = leaf.id, ender.id, (leaf.taking or TAKES_ALL).head
+        first = f"lo_{id}" if head is None else self.source.time_of(head, "end")
+        last = self.levels.end(part.scope.high, "high") if self.layout.shape.intervals else f"hi_{id}"
+        self.emit(f"d_{end} = {self.levels.buffer(end)}")
+        self.emit(f"top_{id} = {last}")
+        ends = f"D[4 * d_{end} + 1], D[4 * d_{end} + 2], {first}, top_{id}"
+        self.emit(f"i_{end}, b_{end} = between(H, {self.layout.words}, {ends})")
+        self.source.loop(end, f"b_{end}")
+        tests = [f"{self.source.word(end, 1)} != excl"]
+        after = f"{self.source.word(end, self.layout.row_start)} >= lo_{id}"
+        if head is not None:
+            tests.append(f"({self.source.word(end, 1)} == {self.source.word(head, 1)} or {after})")
+        elif self.layout.shape.intervals:
+            tests.append(after)
+        self.source.test(" and ".join(tests), "continue")
+        self.source.tests(part.block.predicates, "continue")
+        self.emit(f"hi_{id} = min(hi_{id}, {self.source.word(end, self.layout.row_start)} - 1)")
+        if not self.layout.shape.intervals:
+            self.lines(f"top_{id} = hi_{id}", "break")  # they are sorted
+        self.source.writer.depth -= 1
 
     def _write_member(self, id: int) -> None:
         self.emit("if write != 0:")

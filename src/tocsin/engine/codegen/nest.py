@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tocsin.engine.codegen import taken
-from tocsin.engine.codegen.block_facts import reaches_ahead, scope_leaves
+from tocsin.engine.codegen.block_facts import ending, reaches_ahead, scope_leaves
 from tocsin.engine.codegen.certainty import Certainty
 from tocsin.engine.codegen.forbidden import ForbiddenBlocks
 from tocsin.engine.codegen.layout import Layout
@@ -43,12 +43,11 @@ class Nest:
     @property
     def is_judged(self) -> bool:
         """Whether a complete binding needs more than its own predicates."""
-        return self.layout.waits or bool(self.layout.root.repeated) or any(self._late(part) for part in self._parts)
-
-    @property
-    def _parts(self) -> list[Forbidden]:
-        """What is forbidden; what only ends a run is looked for with its members."""
-        return [part for part in self.layout.root.forbidden if part.breaks is None]
+        return (
+            self.layout.waits
+            or bool(self.layout.root.repeated)
+            or any(self._late(part) for part in self.layout.root.negations)
+        )
 
     def _late(self, part: Forbidden) -> bool:
         """A forbidden part that can be judged only when the binding is complete."""
@@ -99,7 +98,7 @@ class Nest:
                 self.emit("if write == 0 and T[ENDED] == 0 and T[IMMEDIATE] == 0 and until >= T[CLOCK]:")
                 self.emit(f"    return {WAITS}, until, total")
             self.members.sets(root, f"return {FAILS}, 0, 0")
-            for part in self._parts:
+            for part in root.negations:
                 if self._late(part):
                     self.emit(f"if {self.forbidden.violation(part, 'excl')} != 0:")
                     self.emit(f"    return {FAILS}, 0, 0")
@@ -107,7 +106,7 @@ class Nest:
         self.emit("")
 
     def _tell_sets_apart(self) -> None:
-        """total: what differs where the members do. Without marks an event makes sets larger or nothing else."""
+        """total: what differs where the members do. Where nothing cuts a set, an event makes it larger or nothing."""
         root = self.layout.root
         if not taken.is_signed(root):
             self.emit(f"total = {' + '.join(f'n_{leaf.id}' for leaf in root.repeated) or '0'}")
@@ -128,23 +127,26 @@ class Nest:
             breaks = [each for part in root.forbidden if part.breaks == leaf.id for each in part.block.leaves]
             unseen = f"max(lo_{leaf.id}, {self.certainty.guaranteed([leaf, *breaks])} + 1)"
             self.lines(f"if {unseen} <= hi_{leaf.id}:", f"    until = max(until, hi_{leaf.id})")
+            for part in ending(root, leaf.id):
+                unseen = f"max(lo_{leaf.id}, {self.certainty.guaranteed(part.block.leaves)} + 1)"
+                self.lines(f"if {unseen} <= top_{leaf.id}:", f"    until = max(until, top_{leaf.id})")
         if root.repeated:
             self.lines("if until > -FAR:", "    T[WATCHED] = -1", f"    return {WAITS}, until, total")
         for leaf in root.repeated:
             self.lines(f"mn = min(mn, rs_{leaf.id})", f"mx = max(mx, re_{leaf.id})")
         self.members.sets(root, f"return {FAILS}, 0, 0")
-        for part in self._parts:
+        for part in root.negations:
             known = "" if self._late(part) else "known == 0 and "
             self.lines(f"if {known}{self.certainty.will_be_violated(part, 'excl')}:", f"    return {FAILS}, 0, 0")
         searched = [
             part
-            for part in self._parts
+            for part in root.negations
             if not self.certainty.is_rough(part.block) and not self.certainty.is_single(part.block)
         ]
         self.lines("open = False", *(["until = FAR"] if searched else []))
         for part in searched:
             self.emit(f"until = min(until, {self.levels.end(part.scope.low, 'low')})")
-        for part in self._parts:
+        for part in root.negations:
             self.emit(f"if {self.certainty.may_be_violated(part, 'excl')}:")
             with self.source.writer.indented():
                 self.emit("open = True")
@@ -167,7 +169,10 @@ class Nest:
         for _, scope in self.layout.root.scopes:
             if reaches_ahead(scope):
                 self.emit(f"until = max(until, {self.levels.end(scope.high, 'high')})")
-        for part in self.layout.root.forbidden:
+        for part in self.layout.root.forbidden if self.layout.shape.intervals else ():
+            if part.ends is not None and reaches_ahead(part.scope):
+                self.emit(f"until = max(until, {self.levels.end(part.scope.high, 'high')})")
+        for part in self.layout.root.negations:
             if reaches_ahead(part.scope) or overhangs(part.block)[1]:
                 self.emit(f"until = max(until, {self.certainty.last_tick(part)})")
 
@@ -276,7 +281,7 @@ class Nest:
 
     def _early_forbidden(self, level: int) -> None:
         """Forbidden parts whose leaves are bound at this level: q is the status with v, p the one without it."""
-        parts = [part for part in self._parts if self._forbidden_level(part) == level]
+        parts = [part for part in self.layout.root.negations if self._forbidden_level(part) == level]
         if not parts:
             if self.layout.changeable:
                 self.emit(f"q_{level} = {f'q_{level - 1}' if level else 'q'}")

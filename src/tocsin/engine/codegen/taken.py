@@ -19,7 +19,13 @@ BITS = 0x3FFFFFFFFFFFFFFF
 
 def is_signed(block: Block) -> bool:
     """Whether sets of equal size may differ with and without an event: then they are told apart by a sum over them."""
-    return any(leaf.taking is not None for leaf in block.repeated)
+    return any(leaf.taking is not None for leaf in block.repeated) or any(x.ends is not None for x in block.forbidden)
+
+
+def last_members(block: Block) -> set[int]:
+    """The leaves that hold nothing but a last member: another repetition may take that event, and then has it first."""
+    found = (leaf.taking for leaf in block.repeated if leaf.taking is not None)
+    return {each.last for each in found if each.last is not None and each.last != each.head}
 
 
 def signed(total: str, number: str) -> str:

@@ -66,7 +66,7 @@ def _shortened(scope: Scope, graph: Graph, fixed: list[int]) -> Scope:
     """Only the leaves that can be the last, or the first, of an end of a scope."""
     low, high = scope.low, scope.high
     if isinstance(low, After) and len(low.leaves) > 1:
-        low = After(_undominated(low.leaves, graph, fixed, last=True))
+        low = replace(low, leaves=_undominated(low.leaves, graph, fixed, last=True))
     if isinstance(high, Before) and len(high.leaves) > 1:
         high = Before(_undominated(high.leaves, graph, fixed, last=False))
     return Scope(low, high)
