@@ -1,4 +1,4 @@
-"""Paste the results of the last runs into the README, between their markers, so that no number is written by hand."""
+"""Paste the results of the last runs into pages, between their markers, so that no number is written by hand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.report import text
+from benchmarks.selection.report import text as selection_text
 from benchmarks.spark.report import text as spark_text
 from benchmarks.table.report import text as table_text
 
@@ -17,6 +18,8 @@ START, END = "<!-- bench:start -->", "<!-- bench:end -->"
 TABLE_RESULTS = ROOT / "benchmarks" / "results" / "table.json"
 TABLE = "<!-- bench-table:start -->", "<!-- bench-table:end -->"
 SPARK = "<!-- bench-spark:start -->", "<!-- bench-spark:end -->"
+SELECTION_RESULTS = ROOT / "benchmarks" / "results" / "selection.json"
+SELECTION = "<!-- bench-selection:start -->", "<!-- bench-selection:end -->"
 NOTHING = "No results yet: `make bench` measures and fills this place."
 
 
@@ -40,9 +43,16 @@ def renewed(page: str) -> str:
     return pasted(page, table, *TABLE)
 
 
+def renewed_selection(page: str) -> str:
+    """The page of benchmarks with the last results of the selection benchmark."""
+    found = selection_text(json.loads(SELECTION_RESULTS.read_text())) if SELECTION_RESULTS.exists() else NOTHING
+    return pasted(page, found, *SELECTION)
+
+
 def main() -> int:
-    readme = ROOT / "README.md"
-    readme.write_text(renewed(readme.read_text()))
+    for name, made in (("README.md", renewed), ("docs/benchmarks.md", renewed_selection)):
+        page = ROOT / name
+        page.write_text(made(page.read_text()))
     return 0
 
 

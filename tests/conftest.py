@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, settings
 from tests.effort import examples, is_long
 from tests.slices import read_slice
 
+METER = pytest.StashKey[Any]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slice", metavar="NUMBER/OF", help="run only this slice of the tests, such as 0/8")
@@ -30,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     what other processes that tests start compile with; in our own it is still less (`tests/quick_compile.py`).
     """
     cache = os.environ.setdefault("TOCSIN_CACHE", str(config.rootpath / ".cache" / "kernels"))
+    os.environ.setdefault("TOCSIN_COMPILE_FIRST", "1")  # else short tests would meet plain bodies only
     level = os.environ.setdefault("NUMBA_OPT", "3" if is_long() else "1")
     if level != "3":
         os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(cache) / f"numba-{level}"))
@@ -38,6 +41,17 @@ def pytest_configure(config: pytest.Config) -> None:
         "effort", max_examples=examples(100, least=20), deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("effort")
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        from tests import cpu_time
+
+        config.stash[METER] = cpu_time.begin()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if METER in config.stash:
+        from tests import cpu_time
+
+        cpu_time.tell(config.stash[METER], terminalreporter, limited=not is_long())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -434,7 +434,7 @@ def _shown_wrongly(asked: Asked, row: Row, match: Match) -> str | None:
         return problem
     if plan.outputs or any(name in plan_types(plan) for name in (each.name for each in asked.plans)):
         return None
-    shown = [(var.name, row[var.name]) for var in plan.variables if not var.hidden and row[var.name] is not None]
+    shown = [(var.name, row[var.name]) for var in plan.variables if not var.hidden and row[var.name] not in (None, [])]
     eids = [(name, [each["eid"] for each in (value if isinstance(value, list) else [value])]) for name, value in shown]
     unnamed = asked.frame.columns.eid is None
     mine = [(name, [name_of(eid) if unnamed else eid for eid in each]) for name, each in match.binding]

@@ -7,6 +7,8 @@ from benchmarks import hand, rivals
 from benchmarks.disorder.baselines.arms import SOUND
 from benchmarks.disorder.baselines.engine import log, net
 from benchmarks.disorder.workload import Load
+from benchmarks.selection import load as selection_load
+from benchmarks.selection import rivals as selection_rivals
 from benchmarks.spark import data
 from benchmarks.table import rivals as table_rivals
 from benchmarks.table.load import ASKS
@@ -41,3 +43,16 @@ def test_the_arms_of_the_table_benchmark_agree(tmp_path) -> None:
         rows += [{"who": "", "query": name, "source": "", "found": each} for each in found]
     assert wrong(rows) == []
     assert wrong([*rows, {**rows[0], "found": (0, 0, 0)}]) != []
+
+
+def test_the_arms_of_the_selection_benchmark_agree() -> None:
+    made = stream(small(WORKLOADS["W1-100"], keys=6, window=20, per_tick=3), 1500, seed=4)
+    found = {
+        name: len(tocsin.query(ask.text(20)).detect(data.as_rows(made), jit=False))
+        for name, ask in selection_load.ASKS.items()
+    }
+    for name, ask in selection_load.ASKS.items():
+        assert found[name] > 0, name
+        if ask.polars is not None:
+            assert selection_rivals.polars(ask.polars, 20, made)() == found[name], name
+    assert found["CONSUME first"] < found["all combinations"]

@@ -184,7 +184,7 @@ def test_numbers_of_the_readme_are_pasted():
     assert paste.renewed(readme) == readme, "run `python -m benchmarks.paste`"
 
 
-@pytest.mark.parametrize(("letter", "last"), [("R", 129), ("N", 82), ("O", 71), ("D", 32)])
+@pytest.mark.parametrize(("letter", "last"), [("R", 129), ("N", 82), ("O", 71), ("D", 32), ("P", 117)])
 def test_every_feature_of_the_papers_has_its_row(letter, last):
     rows = re.findall(
         rf"^\| {letter}(\d+)(?:-{letter}(\d+))? \|", (ROOT / "docs" / "papers.md").read_text(), re.MULTILINE

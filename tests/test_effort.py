@@ -94,6 +94,8 @@ def test_one_worker_gets_all_of_a_group(pytester: pytest.Pytester, monkeypatch: 
     pytester.makepyfile("\n".join(lines))
     done = pytester.runpytest_subprocess("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
     done.assert_outcomes(passed=60)
+    if Path("/proc/self/stat").exists():
+        done.stdout.fnmatch_lines(["* s of CPU time in all processes"])
     workers = {kind: (pytester.path / kind).read_text().split() for kind in ("spark", "plain")}
     assert (len(workers["spark"]), len(set(workers["spark"]))) == (30, 1)
     assert len(workers["plain"]) == 30

@@ -6,8 +6,11 @@ import csv
 import gzip
 import json
 import math
+import random
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -17,9 +20,13 @@ import pyarrow.parquet
 import pytest
 
 import tocsin
+from tests.effort import examples
 from tocsin.encode.columns import Columns
+from tocsin.encode.late import LateFile
 from tocsin.errors import InputError, QueryError
+from tocsin.run import files
 from tocsin.run.bad_rows import BadRows
+from tocsin.run.csv_kinds import has_leading_zeros
 from tocsin.run.files import find, parse_line
 from tocsin.run.inputs import in_time_order, open_input, usable
 
@@ -648,3 +655,171 @@ def test_infinity_that_is_written_as_such_is_read(tmp_path):
     path = tmp_path / "e.jsonl"
     path.write_text('{"type":"A","time":1,"v":Infinity}\n')
     assert len(tocsin.query("EVENT A a WHERE a.v > 1e308").detect(path, jit=False)) == 1
+
+
+# --- files in blocks -----------------------------------------------------------------------------------------------
+
+FIELDS: dict[str, tuple[str, ...]] = {
+    "int": ("1", "-2", "30", ""),
+    "late float": ("1", "2", "3", "4", "5", "6", "7", "8", "9", "0.5"),
+    "code": ("7", "8", "007", "0x10"),
+    "time": ("2026-03-05 09:07:00", "2026-03-05 10:00:00.5", "2026-03-06"),
+    "large": ("1", "9007199254740993", "99999999999999999999", "0.5"),
+    "truth": ("true", "False", "", "1"),
+    "text": ("a", "ü", '"two\nlines"', '"a ""quote"""', " b", "-0", "+ 05", "- 1"),
+}
+
+
+def read_in_blocks(path: Path, block: int, monkeypatch: pytest.MonkeyPatch, **more: Any) -> tuple[Any, ...]:
+    """What a file says if it is read in blocks of so many bytes: rows, kinds, and what is wrong with which rows."""
+    monkeypatch.setattr(files, "BLOCK", block)
+    monkeypatch.setattr(files, "HEAD", block // 2)
+    bad = BadRows("kept in memory")
+    piece = files.read(path, Columns(**more), {}, bad)
+    wrong = [(mask.tolist(), reason) for mask, reason in piece.problems]
+    places = [piece.place(row) for row in range(piece.table.num_rows)]
+    return piece.table.to_pylist(), piece.table.schema, wrong, places, bad.kept
+
+
+def test_a_csv_file_means_the_same_in_blocks_of_any_size(tmp_path, monkeypatch):
+    for seed in range(examples(150, least=15)):
+        draw = random.Random(seed)
+        kinds = draw.sample(sorted(FIELDS), 3)
+        lines = ["type,time,x,y,z"]
+        for at in range(draw.choice((1, 20, 60))):
+            pools = [FIELDS[kind][: draw.choice((2, 9))] if at < 20 else FIELDS[kind] for kind in kinds]
+            lines.append(",".join(["A", str(at), *(draw.choice(pool) for pool in pools)]))
+            if draw.random() < 0.02:
+                lines.append("too,short")
+        path = tmp_path / f"{seed}.csv"
+        path.write_text("\n".join(lines) + draw.choice(("", "\n", "\n\n")), encoding="utf-8")
+        whole = read_in_blocks(path, 1 << 26, monkeypatch)
+        assert read_in_blocks(path, draw.choice((40, 200, 1000)), monkeypatch) == whole
+
+
+def test_json_lines_mean_the_same_in_blocks_of_any_size(tmp_path, monkeypatch):
+    values = (1, 2.5, None, "x", "2026-03-05T09:07:00", "2026-03-05", True, 2**53 + 1, "ü\n", [1], {"a": None})
+    for seed in range(examples(150, least=15)):
+        draw = random.Random(seed)
+        few, more = draw.sample(values, 2), draw.sample(values, 3)
+        lines = []
+        for at in range(draw.choice((1, 20, 60))):
+            row = {"type": "A", "time": at, "x": draw.choice(few if at < 30 else more)}
+            row |= {"late": draw.choice(more)} if at > 10 else {}
+            lines.append(draw.choice(("", " ")) * (draw.random() < 0.1) + json.dumps(row))
+            if draw.random() < 0.02:
+                lines.append(draw.choice(("", "null", "{", " ", "[1]")))
+        path = tmp_path / f"{seed}.jsonl"
+        path.write_text("\n".join(lines) + draw.choice(("", "\n", "\n\n")), encoding="utf-8")
+        whole = read_in_blocks(path, 1 << 26, monkeypatch)
+        assert read_in_blocks(path, draw.choice((40, 200, 1000)), monkeypatch) == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "are_there"),
+    [
+        ("a\n007\n", True),
+        ("a\n2026-03-05 09:07:00\n", False),
+        ("a,b\n1,-05\n", True),
+        ("a\n- 05\n", True),
+        ("a\n10.05\n", False),
+    ],
+)
+def test_leading_zeros_are_looked_for_where_fields_begin(text, are_there):
+    assert has_leading_zeros(text.encode()) is are_there
+
+
+# --- columns that are read late ------------------------------------------------------------------------------------
+
+LATE_QUERIES = (
+    "EVENT SEQ(A a, B b) WHERE [k] AND b.v > a.v WITHIN 9",
+    "EVENT SEQ(A a, B+ b, C c) WHERE [k] WITHIN 9",
+    "EVENT SEQ(A a, !B b, C c) WITHIN 3 SELECT a.note AS note, c.extra + 1 AS more",
+    "QUERY p EVENT SEQ(A a, B b) WITHIN 3 SELECT b.extra AS extra; EVENT SEQ(p x, C c) WHERE x.extra > 4 WITHIN 9",
+    "EVENT SEQ(A a, C c) WHERE [k] WITHIN 9 AFTER MATCH SKIP PAST LAST EVENT",
+    "EVENT A a WHERE a.v > 100",
+)
+
+
+def wide_table(draw: random.Random, count: int) -> pa.Table:
+    """Events with columns that few queries read, some of them with nulls; some events are equal, some unsorted."""
+    times = sorted(draw.randrange(count) for _ in range(count))
+    columns = {
+        "type": [draw.choice("AABCD") for _ in times],
+        "time": times,
+        "k": [draw.choice("xyz") for _ in times],
+        "v": [draw.randrange(5) for _ in times],
+        "note": [draw.choice(("ü", "long " * 9, "")) for _ in times],
+        "extra": [draw.randrange(9) for _ in times],
+        "real": [draw.choice((0.5, -0.0)) for _ in times],
+        "when": pa.array([draw.randrange(9) for _ in times], pa.timestamp("ms")),
+        "some": [draw.choice((None, 1)) for _ in times],
+        "many": pa.array([[1]] * count),
+        "huge": pa.array([2**63 + draw.randrange(3) for _ in times], pa.uint64()),
+    }
+    if draw.random() < 0.3:
+        columns["time"][draw.randrange(count)] = None
+    if draw.random() < 0.3:
+        columns["eid"] = [f"e{draw.randrange(count)}" for _ in times]
+    table = pa.table(columns)
+    return table.take(draw.sample(range(count), count)) if draw.random() < 0.3 else table
+
+
+@pytest.mark.parametrize("text", LATE_QUERIES)
+def test_columns_that_are_read_late_change_nothing(text, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LATE_ROWS", 1)
+    for seed in range(examples(60, least=6)):
+        draw = random.Random(f"{text}{seed}")
+        table = wide_table(draw, 60)
+        path = tmp_path / f"{seed}.parquet"
+        pyarrow.parquet.write_table(
+            table, path, row_group_size=draw.choice((7, 100)), write_statistics=draw.random() < 0.9
+        )
+        order = "in-order" if draw.random() < 0.8 else "aggressive(60)"
+        way: dict[str, Any] = {"order": order, "bad_rows": "skip", "jit": False, "time_unit": "us"}
+        query = tocsin.query(text)
+        one, late = query.detect(table, **way), query.detect(path, threads=draw.choice((1, 2)), **way)
+        assert late.counters == one.counters
+        assert late.table().schema == one.table().schema
+        assert list(late) == list(one)
+
+
+def late_file(tmp_path, count=100):
+    path = tmp_path / "events.parquet"
+    rows = [{"type": "AB"[at % 2], "time": at, "note": f"n{at}"} for at in range(count)]
+    pyarrow.parquet.write_table(pa.Table.from_pylist(rows), path, row_group_size=10)
+    return path
+
+
+def test_what_nobody_looks_at_is_never_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LATE_ROWS", 1)
+    read: list[int] = []
+    group = LateFile._read
+    monkeypatch.setattr(LateFile, "_read", lambda self, at: read.append(at) or group(self, at))
+    found = tocsin.query("EVENT SEQ(A a, B b) WHERE a.time = 40 WITHIN 1").detect(
+        late_file(tmp_path), time_unit="us", jit=False
+    )
+    assert len(found) == 1 and read == []
+    assert [match["b"]["note"] for match in found] == ["n41"]
+    assert read == [4]
+
+
+def test_a_file_that_changes_before_it_was_read_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LATE_ROWS", 1)
+    path = late_file(tmp_path)
+    found = tocsin.query("EVENT SEQ(A a, B b) WITHIN 1").detect(path, time_unit="us", jit=False)
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(InputError, match="has changed while it was read"):
+        found.table()
+    path.unlink()
+    with pytest.raises(InputError, match="cannot be read as parquet"):
+        found.table()
+
+
+def test_a_bad_row_is_shown_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LATE_ROWS", 1)
+    path = tmp_path / "events.parquet"
+    pyarrow.parquet.write_table(pa.table({"type": ["A", None], "time": [1, 2], "note": ["x", "shown"]}), path)
+    kept = tmp_path / "bad.jsonl"
+    assert len(tocsin.query("EVENT A a").detect(path, bad_rows=kept, time_unit="us", jit=False)) == 1
+    assert "shown" in kept.read_text()

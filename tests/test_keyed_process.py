@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from random import Random
 from typing import Any
@@ -25,6 +26,7 @@ from tocsin.items import ItemKind, Items, end, tick
 from tocsin.order.keyed_process import KeyedProcess
 from tocsin.order.settled import Settled
 from tocsin.order.strategy import parse_strategy
+from tocsin.plan.block import Plan
 from tocsin.run.query import plans_of
 from tocsin.schema import Field, Kind, Schema
 
@@ -48,11 +50,18 @@ class Delivery:
 Piece = list[Delivery] | tuple[str | None, int]  # a batch, or a word about time
 
 
+@cache
+def planned(text: str, kind: Kind) -> tuple[Plan, ...]:
+    """Plans and their kernels are made once, and used by every graph."""
+    return plans_of(tocsin.query(text).queries, SCHEMA[kind])
+
+
 def graph(order: str, kind: Kind = Kind.INT, rule: Pairing | None = None, text: str = PAIRS) -> QueryGraph:
     schema = SCHEMA[kind]
-    plans = plans_of(tocsin.query(text).queries, schema)
-    around = [rule or Pairing()]
-    return QueryGraph(plans, schema, Columns(eid="eid"), jit=False, order=parse_strategy(order, schema), around=around)
+    return QueryGraph(
+        planned(text, kind), schema, Columns(eid="eid"), jit=False, order=parse_strategy(order, schema),
+        around=[rule or Pairing()],
+    )  # fmt: skip
 
 
 def history(random: Random, count: int = 30, kind: Kind = Kind.INT) -> list[Event]:

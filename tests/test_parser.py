@@ -508,7 +508,7 @@ def test_expressions(text, expected):
         ("A a SELECT *", "* cannot be selected", "*", "leave SELECT out"),
         ("A a SELECT a.x b", "expected AS", "b", "write AS b"),
         ("A a PARTITION k", "expected BY after PARTITION", "k", None),
-        ("A a SELECT count(*)", "* cannot be counted", "*", "count(b)"),
+        ("A a SELECT sum(*)", "sum of * means nothing", "*", "count(*)"),
         ("SEQ(A, WHERE)", "found the keyword WHERE", "WHERE", "`WHERE`"),
         ("SEQ(A a WHERE a.x = 1)", "expected ',' or ')', found WHERE", "WHERE", "(A a : a.x = 1)"),
         ("EVENT A EVENT B", "EVENT inside a query", "EVENT", "separate queries with ;"),

@@ -54,6 +54,7 @@ from tocsin.shards.time_slices import Slices, cut, margins
 from tocsin.shards.watermark import Slack
 from tocsin.spark.event_frame import EventFrame
 from tocsin.testing import harness
+from tocsin.testing.draw_consumption import consuming_query
 from tocsin.testing.draw_eids import with_eids
 from tocsin.testing.oracle import Match, matches, matches_of_all
 from tocsin.testing.shrink import shrunk
@@ -322,6 +323,15 @@ def test_a_match_with_reasons_in_two_shards_is_said_once() -> None:
         answers = told(asked, events, 3, Random(number))
         assert len(answers.matches) == 1
         assert disagreement(asked, events, answers) is None
+
+
+@pytest.mark.parametrize("number", range(examples(150, least=8)))
+def test_shards_agree_about_modes(number: int) -> None:
+    """Events are used up key by key, wherever a key is; without one, all in one place."""
+    random = Random(f"modes {number}")
+    asked = consuming_query(random)
+    events = history(random, asked)
+    assert problem([asked], events, number) is None, in_small(asked, events, number)
 
 
 @pytest.mark.parametrize("number", range(examples(150, least=12)))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -14,10 +16,11 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import tocsin
 from tests.effort import examples
-from tocsin.encode import row_types, survey, text_numbers, whole
+from tocsin.encode import rehearsal, row_types, survey, text_numbers, whole
 from tocsin.encode.row_types import RowTypes
 from tocsin.encode.text_numbers import TextNumbers, numbered_column
 from tocsin.encode.thread_team import ThreadTeam
@@ -233,6 +236,24 @@ def test_a_column_is_numbered_by_many_threads_as_by_one():
     assert RowTypes.of(column).occurring() == ["0", "1", "2", "3", "4", "5", "6", "x"]
 
 
+@pytest.mark.jit
+def test_all_loops_are_rehearsed():
+    """What a run over tables of many kinds calls was compiled by the rehearsal before."""
+    from tocsin.encode import loops
+
+    rehearsal.rehearse()
+    before = {name: list(value.signatures) for name, value in vars(loops).items() if hasattr(value, "signatures")}
+    draw = random.Random(1)
+    for layout in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
+        for eids_too in (False, True):
+            table = in_layout(drawn(draw, 60), layout, draw, eids=eids_too)
+            for threads in (1, 3):
+                tocsin.query("EVENT SEQ(A a, C c) WHERE c.v > 2 WITHIN 3").detect(table, threads=threads, jit=False)
+                tocsin.query(QUERIES[0]).detect(table, threads=threads, jit=False)
+    after = {name: list(value.signatures) for name, value in vars(loops).items() if hasattr(value, "signatures")}
+    assert after == before
+
+
 def test_offsets_that_lie_and_texts_that_are_none_are_refused():
     offsets = np.array([0, 2, 4], np.int32)
     broken = pa.StringArray.from_buffers(2, pa.py_buffer(offsets), pa.py_buffer(b"abcd"))
@@ -267,7 +288,7 @@ def test_matches_are_counted_before_a_table_is_made():
 
 
 INTERRUPTED = """
-import sys, time
+import sys, threading
 import numpy as np, pyarrow as pa, tocsin
 count = 3_000_000
 draw = np.random.default_rng(1)
@@ -275,22 +296,125 @@ table = pa.table({
     "type": pa.DictionaryArray.from_arrays(draw.integers(0, 2, count), ["A", "B"]),
     "time": np.arange(count), "k": draw.integers(0, 50, count),
 })
-query = tocsin.query("EVENT SEQ(A a, B b, A c, B d) WHERE [k] AND a.k < 0 AND d.k > b.k WITHIN 4000")
-print("ready", flush=True)
+query = tocsin.query("EVENT SEQ(A a, B b, A c, B d) WHERE a.k + b.k + c.k + d.k < 0 WITHIN 400")
+begun = []
+def watch(rows, matches):
+    if not begun and rows:
+        begun.append(print("begun", flush=True))
 try:
-    query.detect(table, threads=2)
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
+    query.detect(table, threads=THREADS, watch=watch)
+except KeyboardInterrupt as stop:
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("tocsin_")]
+    print(*stop.__notes__, left, flush=True)
 """
 
 
 @pytest.mark.jit
-def test_an_interrupt_stops_all_threads():
-    child = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("threads", "compile_first"),
+    [(2, "1"), pytest.param(1, "1", marks=pytest.mark.long), pytest.param(2, "0", marks=pytest.mark.long)],
+)
+def test_an_interrupt_stops_all_threads_and_says_how_far_they_came(threads, compile_first):
+    """A row takes about a millisecond, so the whole table would take an hour."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED.replace("THREADS", str(threads))],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TOCSIN_COMPILE_FIRST": compile_first},
+    )
     assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(3)
+    assert child.stdout.readline() == "begun\n"
+    time.sleep(0.3)
     child.send_signal(signal.SIGINT)
+    began = time.monotonic()
     out, _ = child.communicate(timeout=60)
     assert child.returncode == 0
-    assert out in ("interrupted\n", "")  # a machine that is quick enough has found everything by then
+    assert re.fullmatch(r"stopped after [0-9,]+ of 3,000,000 rows, with 0 matches \[\]\n", out)
+    assert time.monotonic() - began < 5  # under a second, on a machine that does nothing else
+
+
+def test_chunks_grow_while_they_are_quick_and_shrink_at_once(monkeypatch):
+    monkeypatch.setattr(pace, "ROWS_PER_CHUNK", 512)
+    clock = [0.0]
+    monkeypatch.setattr(pace, "perf_counter", lambda: clock[0])
+    sizes, seconds_per_row = [], 1e-9
+    for first, last in pace.Pace().chunks(0, 2_000_000):
+        sizes.append(last - first)
+        clock[0] += (last - first) * (seconds_per_row if first < 1_000_000 else 1e-4)
+    assert sizes[:3] == [512, 1024, 2048]
+    assert max(sizes) == pace.MOST_ROWS
+    slow = [size for size, begin in zip(sizes, itertools.accumulate([0, *sizes]), strict=False) if begin > 1_000_000]
+    assert all(size * 1e-4 <= pace.LONG for size in slow[1:])
+    assert sum(sizes) == 2_000_000
+
+
+# --- columns that somebody made by hand ----------------------------------------------------------------------------
+
+
+def made(count: int, offsets: np.ndarray, data: bytes, layout: pa.DataType) -> pa.Array:
+    """A column over these very offsets: they can be changed behind Arrow's back, which looks at their ends only."""
+    return pa.Array.from_buffers(layout, count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+@pytest.mark.parametrize("role", ["type", "k", "nobody reads it"])
+@pytest.mark.parametrize(("layout", "width"), [(pa.string(), np.int32), (pa.large_string(), np.int64)])
+@pytest.mark.parametrize("lie", [-5, 10**9])
+def test_offsets_that_lie_are_refused_wherever_they_stand(role, layout, width, lie):
+    count = 40
+    for place in (1, 20, 39, 40):
+        offsets = np.arange(0, 2 * count + 1, 2).astype(width)
+        odd = made(count, offsets, b"ab" * count, layout)
+        table = pa.table({"type": ["A", "B"] * 20, "time": list(range(count)), "k": ["x"] * count} | {role: odd})
+        offsets[place] = lie
+        with pytest.raises(InputError, match=f"the column '{role}' is broken"):
+            tocsin.query("EVENT SEQ(A a, B b) WHERE [k] WITHIN 9").detect(table, jit=False)
+
+
+@pytest.mark.parametrize("layout", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+@pytest.mark.parametrize("role", ["type", "k", "nobody reads it"])
+def test_texts_that_are_no_utf_8_are_refused_when_they_are_read(role, layout):
+    odd = made(2, np.array([0, 2, 4], np.int32), b"\xff\xfeab", pa.string())
+    odd = odd.cast(layout) if not pa.types.is_dictionary(layout) else pa.DictionaryArray.from_arrays([0, 0], odd)
+    columns = {"type": ["A", "B"], "time": [1, 2], "k": ["x", "x"]}
+    with pytest.raises(InputError, match="not valid UTF-8"):
+        list(tocsin.query("EVENT SEQ(A a, B b) WHERE [k] WITHIN 9").detect(pa.table(columns | {role: odd}), jit=False))
+
+
+def test_indices_that_lie_are_refused():
+    outside = pa.DictionaryArray.from_arrays(pa.array([0, 5], pa.int32()), pa.array(["x"]), safe=False)
+    table = pa.table({"type": ["A", "B"], "time": [1, 2], "k": outside})
+    with pytest.raises(InputError, match="the column 'k' is broken"):
+        tocsin.query("EVENT SEQ(A a, B b) WHERE [k] WITHIN 9").detect(table, jit=False)
+
+
+def test_a_slice_of_a_column_with_a_lie_elsewhere_is_fine():
+    offsets = np.array([0, 10**9, 1, 2], np.int32)
+    table = pa.table(
+        {"type": ["A", "B"], "time": [1, 2], "k": made(3, offsets, b"xx", pa.string()).slice(2, 1).take([0, 0])}
+    )
+    assert len(tocsin.query("EVENT SEQ(A a, B b) WHERE [k] WITHIN 9").detect(table, jit=False)) == 1
+
+
+def test_a_parquet_file_that_was_cut_or_holed_is_refused(tmp_path):
+    whole = tmp_path / "whole.parquet"
+    parquet.write_table(
+        pa.table({"type": ["A", "B"] * 5000, "time": range(10_000), "k": map(str, range(10_000))}), whole
+    )
+    raw = whole.read_bytes()
+    for content in (b"", raw[:3], raw[: len(raw) // 2], raw[:-4], raw[:200] + bytes(4000) + raw[4200:]):
+        path = tmp_path / "broken.parquet"
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="cannot be read as parquet"):
+            tocsin.query("EVENT SEQ(A a, B b) WHERE [k] WITHIN 9").detect(path, jit=False)
+
+
+def test_a_key_of_several_kinds_is_refused_with_its_name(tmp_path):
+    query = tocsin.query("EVENT SEQ(A a, B b) WHERE [k] WITHIN 9")
+    parquet.write_table(pa.table({"type": ["A"], "time": [1], "k": ["x"]}), tmp_path / "1.parquet")
+    parquet.write_table(pa.table({"type": ["B"], "time": [2], "k": [7]}), tmp_path / "2.parquet")
+    with pytest.raises(InputError, match="do not have the same columns") as told:
+        query.detect(tmp_path, jit=False)
+    assert "k" in str(told.value)
+    with pytest.raises(TocsinError, match="'k' is int here and text elsewhere"):
+        query.detect([{"type": "A", "time": 1, "k": "x"}, {"type": "B", "time": 2, "k": 7}], jit=False)

@@ -25,9 +25,13 @@ Process = tuple[int, int]  # id and start time, since ids are used again
 
 @dataclass(slots=True)
 class Meter:
-    """`with Meter() as meter:` ... `meter.cpu()` is the CPU time of this process and its descendants, in seconds."""
+    """`with Meter() as meter:` ... `meter.cpu()` is the CPU time of this process and its descendants, in seconds.
+
+    With `adopts` descendants whose parent died become children of this process; else they are lost from that moment on.
+    """
 
     interval_s: float = INTERVAL_S
+    adopts: bool = True
     _seen: dict[Process, int] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -35,7 +39,8 @@ class Meter:
 
     def __enter__(self) -> Self:
         if PROC.joinpath("self", "stat").exists():
-            ctypes.CDLL(None).prctl(BECOME_SUBREAPER, 1, 0, 0, 0)
+            if self.adopts:
+                ctypes.CDLL(None).prctl(BECOME_SUBREAPER, 1, 0, 0, 0)
             self._thread = threading.Thread(target=self._watch, daemon=True)
             self._thread.start()
         return self

@@ -40,7 +40,7 @@ def demonstrate(folder: Path, *, things: int, thefts: int, seed: int, jit: bool,
 
 
 def _embedded(events: Path, found: list[Matches], *, jit: bool) -> Iterator[str]:
-    way = "is compiled (a moment of patience the first time)" if jit else "runs as plain Python"
+    way = "answers at once, and is compiled meanwhile" if jit else "runs as plain Python"
     yield f"3. the query {way}, and every event is looked at ..."
     began = time.perf_counter()
     found.append(query(QUERY).detect(events, eid="eid", jit=jit))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,11 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tocsin.codec import pack, unpack
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import stored
+from tocsin.engine.kinds import COUNT
 from tocsin.engine.tables import variables
 from tocsin.errors import InputError, TocsinError, TocsinWarning
 from tocsin.events import Event
@@ -25,10 +28,13 @@ from tocsin.items import end
 from tocsin.lang.syntax import Query
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import Strategy, parse_strategy
+from tocsin.run.matches import Matches
 from tocsin.run.query import plans_of
-from tocsin.schema import Schema
-from tocsin.testing.cases import Case, FoundMatch, Verdict, oracle_answer, read_cases, run_case, unit_of
+from tocsin.schema import RESULT_COLUMNS, Schema
+from tocsin.testing.cases import Case, FoundMatch, Verdict, count_line, oracle_answer, read_cases, run_case, unit_of
 from tocsin.testing.notation import Item, Promise, events_of
+from tocsin.testing.oracle_count import counts_matches
+from tocsin.testing.staged_cases import FoundRow, is_staged
 
 COLUMNS = Columns(time="start", end="end", eid="eid")
 ENGINES = ("embedded", "spark")
@@ -90,7 +96,10 @@ class EngineUnderTest:
         events = events_of(items)
         schema = open_schema(rows(events, options))
         plans_of(tuple(queries), schema)  # the SELECT of the last query must be right too
-        bare = (*queries[:-1], replace(queries[-1], select=()))
+        if is_staged(queries):
+            return self._rows(queries, schema, items, options)
+        counts = counts_matches(queries[-1])
+        bare = tuple(queries) if counts else (*queries[:-1], replace(queries[-1], select=()))
         if "order" in options:
             return self._answer(bare, schema, items, options, parse_strategy(options["order"], schema))
         ordered = all(one.end <= other.end for one, other in pairwise(events))
@@ -100,6 +109,24 @@ class EngineUnderTest:
             if _bag(answers[0]) != _bag(answers[1]):
                 raise TocsinError("the engine answers differently to input in order and in any order")
         return answers[0]
+
+    def _rows(
+        self, queries: Sequence[Any], schema: Schema, items: Sequence[Item], options: Mapping[str, str]
+    ) -> list[FoundMatch]:
+        """The rows of the last query, in every way that must agree: whole, event by event, over restarts."""
+        schema = replace(schema, intervals=any(event.start < event.end for event in events_of(items)))
+        order = parse_strategy(options.get("order", "conservative"), schema)
+        ways = [(order, items, None, False), (order, items, 1, True)]
+        if "order" not in options:
+            in_order = sorted(items, key=lambda item: getattr(item, "end", getattr(item, "time", 0)))
+            ways += [(Strategy(), in_order, None, False), (Strategy(), in_order, 1, True)]
+        answers = [staged_rows(tuple(queries), schema, *way, options) for way in ways]
+        if any(Counter(map(repr, each)) != Counter(map(repr, answers[0])) for each in answers):
+            raise TocsinError(
+                "the engine answers differently if events come in other pieces, or over restarts",
+                detail="; ".join(sorted({str(each) for each in answers})),
+            )
+        return [FoundMatch((), row=row) for row in answers[0]]
 
     def _answer(
         self,
@@ -120,6 +147,8 @@ class EngineUnderTest:
                 for batch in changes:
                     if batch.stage < len(queries) - 1:
                         by_eid |= {event.eid: event for event in composites(queries[batch.stage], batch.table())}
+                    elif batch.kind == COUNT:
+                        found += [counted(queries[-1], row) for row in Matches([batch.table()])]
                     else:
                         found += [_found(row, by_eid) for row in binding_rows(batch.table())]
         return found
@@ -145,6 +174,58 @@ class EngineUnderTest:
             yield graph.push(end())
 
 
+def staged_rows(
+    queries: tuple[Any, ...], schema: Schema, order: Strategy, items: Sequence[Item], size: int | None, restarts: bool,
+    options: Mapping[str, str],
+) -> list[FoundRow]:  # fmt: skip
+    """The rows of the last query of a graph; after each push it may be saved, and another one goes on."""
+
+    def fresh() -> QueryGraph:
+        return QueryGraph(plans_of(queries, schema), schema, COLUMNS, order=order)
+
+    graph, found = fresh(), []
+    whole = rows([item for item in items if isinstance(item, Event)], options)
+    for step in _pushes(items, size):
+        pushed = graph.encode(whole.slice(*step)) if isinstance(step, tuple) else None
+        changes = graph.push(graph.guarantee(step.type, step.time, step.source) if pushed is None else pushed)  # type: ignore[union-attr]
+        found += [row for batch in changes if batch.stage == len(queries) - 1 for row in _plain_rows(batch.table())]
+        if restarts:
+            parts = unpack(pack(graph.snapshot()))
+            graph = fresh()
+            graph.restore(parts)
+    last = graph.push(end())
+    return found + [row for batch in last if batch.stage == len(queries) - 1 for row in _plain_rows(batch.table())]
+
+
+def _pushes(items: Sequence[Item], size: int | None) -> Iterator[tuple[int, int] | Promise]:
+    """First row and number of rows of each batch, and the promises between them."""
+    at = waiting = 0
+    for item in items:
+        if isinstance(item, Event):
+            waiting += 1
+        if waiting and (waiting == size or isinstance(item, Promise)):
+            yield at, waiting
+            at, waiting = at + waiting, 0
+        if isinstance(item, Promise):
+            yield item
+    if waiting:
+        yield at, waiting
+
+
+def _plain_rows(table: pa.Table) -> Iterator[FoundRow]:
+    """Start, end and values of each row; times are ticks."""
+    instants = [name for name, type in zip(table.schema.names, table.schema.types, strict=True) if is_time(type)]
+    for name in instants:
+        table = table.set_column(table.schema.names.index(name), name, table.column(name).cast(pa.int64()))
+    names = [name for name in table.schema.names if name not in RESULT_COLUMNS]
+    for row in table.to_pylist():
+        yield row["start"], row["end"], tuple(row[name] for name in names if not isinstance(row[name], dict))
+
+
+def is_time(type: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type))
+
+
 class SparkUnderTest:
     """Answers cases with Spark on this machine: as a batch, or with `order=` as a stream that ends.
 
@@ -160,6 +241,8 @@ class SparkUnderTest:
 
         if any(isinstance(item, Promise) for item in items):
             raise InputError("promises cannot be given to Spark", hint="leave out engine=spark for this stream")
+        if is_staged(queries):
+            raise InputError("staged statements do not run on Spark yet", hint="leave out engine=spark")
         events = events_of(items)
         bare = (*queries[:-1], replace(queries[-1], select=()))
         batch = rows(events, options)
@@ -231,6 +314,13 @@ def binding_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
         }
 
 
+def counted(query: Query, row: Mapping[str, Any]) -> FoundMatch:
+    """A row of kind `count` as a case file has it."""
+    values = [value for name, value in row.items() if name not in RESULT_COLUMNS]
+    span = None if query.every is None else (row["start"], row["end"])
+    return FoundMatch((), int(row["op"]), COUNT, text=count_line(query, values, span))
+
+
 def _found(row: Mapping[str, Any], by_eid: Mapping[Any, Event]) -> FoundMatch:
     binding = tuple((name, tuple(by_eid[eid] for eid in eids)) for name, eids in row["eids"].items())
     return FoundMatch(binding, int(row["op"]), str(row["kind"]))
@@ -260,7 +350,7 @@ def settled(changes: list[FoundMatch]) -> list[FoundMatch]:
 
 def _identity(change: FoundMatch) -> Any:
     bound = tuple((name, tuple(str(event.eid) for event in events)) for name, events in change.binding)
-    return change.kind, bound
+    return change.kind, bound, change.text
 
 
 def _bag(answers: list[FoundMatch]) -> list[Any]:

@@ -16,8 +16,8 @@ from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock
 from tocsin.run.files import find
 from tocsin.run.matches import Matches
-from tocsin.run.progress import summary, watching
 from tocsin.run.pace import FIRST_CHUNK
+from tocsin.run.progress import summary, watching
 from tocsin.run.query import Query
 from tocsin.run.sinks import json_line, write_file, write_matches
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tocsin.encode.arrow import BadRowError, Problems, is_text, marks, without_null_entries
 from tocsin.encode.columns import OPTIONAL, Columns, arrow_type, field_of
 from tocsin.encode.eids import eids
+from tocsin.encode.late import LateType
 from tocsin.encode.survey import Survey
 from tocsin.encode.times import read_texts, ticks
 from tocsin.encode.values import as_dictionary, dictionary_codes, encode_column, looked_up, nothing, same_memory
@@ -224,6 +225,9 @@ class Encoder:
         """A column as every payload has it; nulls where the batch lacks it."""
         place = -1 if batch is None else batch.schema.get_field_index(name)
         array = None if batch is None or place < 0 else batch.column(place)
+        if array is not None and isinstance(array.type, LateType):
+            self.shape.setdefault(role, array.type.real)
+            return array
         type = self.shape.get(role)
         if type is None:
             known = self.fields.get(role, Field(role, Kind.TEXT))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tocsin.encode.arrow import is_instant, is_text
+from tocsin.encode.late import real_schema
 from tocsin.errors import InputError
 from tocsin.schema import OWN, Field, Kind, Schema
 
@@ -95,7 +96,7 @@ def infer_schema(schema: pa.Schema, columns: Columns, types: Iterable[str] | Non
 
     Columns that no expression can read (lists, structs, binary) are no attributes; a query that names one is refused.
     """
-    columns = columns.resolve(schema.names)
+    schema, columns = real_schema(schema), columns.resolve(schema.names)
     names = columns.attributes(schema.names)
     known = [field_of(schema.field(name)) for name in names]
     return Schema(

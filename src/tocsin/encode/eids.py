@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tocsin.compilers import Loops
 from tocsin.encode.arrow import Problems, integers, is_text, marks, one_array
 from tocsin.errors import InputError
+from tocsin.events import text_hash
 from tocsin.items import Ints
+
+MANY = 1 << 12  # texts that are worth the compiled loop
+FEW, LONG = 16, 64  # so many texts, or texts of more bytes, are hashed one by one without it
+FNV_BASIS, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 
 
 def eid_problems(column: pa.ChunkedArray) -> Problems:
@@ -56,7 +64,8 @@ def hash_texts(array: pa.Array) -> tuple[Ints, Ints]:
     if rows:
         _, offsets, data = array.buffers()
         raw = np.frombuffer(data if data is not None and data.size else bytes(1), np.uint8)  # read-only, one signature
-        _hash_kernel()(np.frombuffer(offsets, np.int64)[array.offset : array.offset + rows + 1], raw, high, low)
+        places = np.frombuffer(offsets, np.int64)[array.offset : array.offset + rows + 1]
+        (_hash_kernel() if HASHING.are_worth(rows, MANY) else hash_rows_plainly)(places, raw, high, low)
         if array.null_count:
             gone = marks(pc.is_null(array))
             high[gone] = low[gone] = 0
@@ -65,7 +74,39 @@ def hash_texts(array: pa.Array) -> tuple[Ints, Ints]:
 
 def prepare_hashing() -> None:
     """Compile or load the loop of `hash_texts` now."""
-    hash_texts(pa.array(["eid"]))
+    number = np.zeros(1, np.int64)
+    _hash_kernel()(_read_only(np.zeros(2, np.int64)), _read_only(np.zeros(1, np.uint8)), number, number.copy())
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
+
+def hash_rows_plainly(offsets: Ints, data: npt.NDArray[np.uint8], high: Ints, low: Ints) -> None:
+    """What the compiled loop does, for as long as it is not there: long texts by themselves, others byte by byte."""
+    lengths = np.diff(offsets)
+    rows = np.flatnonzero(lengths <= (LONG if len(lengths) > FEW else -1))
+    for row in np.flatnonzero(lengths > LONG).tolist() if len(lengths) > FEW else range(len(lengths)):
+        text = data[offsets[row] : offsets[row + 1]].tobytes()
+        high[row] = int.from_bytes(text[:8].ljust(8, b"\0"), "big") - 2**63
+        low[row] = text_hash(text)
+    if not len(rows):
+        return
+    first, left = offsets[rows], lengths[rows]
+    value, prefix = np.full(len(rows), FNV_BASIS, np.uint64), np.zeros(len(rows), np.uint64)
+    for at in range(max(8, int(left.max(initial=0)))):
+        more = np.flatnonzero(left > at)
+        byte = data[first[more] + at].astype(np.uint64)
+        value[more] = (value[more] ^ byte) * FNV_PRIME
+        if at < 8:
+            prefix[more] |= byte << np.uint64(8 * (7 - at))
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    value ^= value >> np.uint64(31)
+    value[value == 0] = 1
+    high[rows] = (prefix ^ np.uint64(0x8000000000000000)).view(np.int64)
+    low[rows] = value.view(np.int64)
 
 
 @lru_cache(maxsize=1)
@@ -93,3 +134,6 @@ def _hash_rows(offsets: Any, data: Any, high: Any, low: Any) -> None:
         value = value ^ (value >> np.uint64(31))
         high[row] = np.int64(prefix ^ np.uint64(0x8000000000000000))
         low[row] = np.int64(value) if value != 0 else np.int64(1)
+
+
+HASHING = Loops(prepare_hashing, Path(__file__), _hash_rows.__name__)

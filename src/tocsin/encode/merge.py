@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.arrow import one_array
+from tocsin.encode.late import with_values
 from tocsin.encode.values import encode_column, nothing
 from tocsin.items import NO_SOURCE, ROWS, Bools, Column, Ints, ItemKind, Items, Strings, is_sorted
 from tocsin.schema import EID, Field, Kind
@@ -34,6 +35,7 @@ def rows_at(base: pa.RecordBatch | pa.Table, places: Ints) -> pa.RecordBatch:
     found = base.take(pa.array(places))
     if isinstance(found, pa.RecordBatch):
         return found
+    found = with_values(found)
     return pa.RecordBatch.from_arrays([one_array(column) for column in found.columns], schema=found.schema)
 
 

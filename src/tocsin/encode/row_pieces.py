@@ -1,4 +1,4 @@
-"""Stretches of a table as Items, one after the other: rows that matter to nobody are dropped before they are encoded."""
+"""Stretches of a table as Items, one after the other: rows that matter to nobody are dropped before encoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from tocsin.encode.arrow import is_text, one_array
 from tocsin.encode.batch import Encoder
 from tocsin.encode.merge import Rearranged
-from tocsin.encode.text_numbers import TextNumbers
+from tocsin.encode.text_numbers import TextNumbers, frozen
 from tocsin.encode.values import dictionary_codes, nothing
 from tocsin.encode.whole import UsableRows, source_of
 from tocsin.errors import InputError
@@ -43,7 +43,7 @@ class RowPieces:
         rows, count = self._rows, last - first
         places, types, ends = np.empty(count, np.int64), np.empty(count, np.int32), np.empty(count, np.int64)
         read = left = loops.read_rows(
-            rows.types.codes[first:last], self._lookup, rows.end[first:last], first, places, types, ends
+            rows.types.codes[first:last], self._lookup, frozen(rows.end[first:last]), first, places, types, ends
         )
         for bounds in self._bounds:
             left = bounds.keep(places[:left], types[:left], ends[:left])
@@ -81,16 +81,8 @@ def _gathered(values: npt.NDArray[Any], places: Ints, shift: int) -> npt.NDArray
     from tocsin.encode import loops
 
     out = np.empty(len(places), values.dtype)
-    loops.gather(_frozen(values), places, shift, out)
+    loops.gather(frozen(values), places, shift, out)
     return out
-
-
-def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same values read-only, as Arrow gives them, so that a loop is compiled once."""
-    if values.flags.writeable:
-        values = values.view()
-        values.flags.writeable = False
-    return values
 
 
 def _words(column: pa.ChunkedArray, kind: Kind) -> list[npt.NDArray[Any]] | None:
@@ -144,9 +136,9 @@ class _Numbers:
     def column(self, places: Ints) -> Column:
         from tocsin.encode import loops
 
-        out = np.empty(len(places), np.float64 if self.field.kind is Kind.FLOAT else np.int64)
+        out: Any = np.empty(len(places), np.float64 if self.field.kind is Kind.FLOAT else np.int64)
         for at, begin, mine in self.pieces.spread(places):
-            loops.gather(_frozen(self.words[at]), places[mine], begin, out[mine])
+            loops.gather(frozen(self.words[at]), places[mine], begin, out[mine])
         return Column(self.field.kind, out, None, self.field.scale)
 
 
@@ -186,7 +178,7 @@ class _Coded:
         out = np.empty(len(places), np.int64)
         for at, begin, mine in self._pieces.spread(places):
             chunk = self._pieces.chunks[at]
-            indices = _frozen(chunk.indices.to_numpy(zero_copy_only=False))
+            indices = frozen(chunk.indices.to_numpy(zero_copy_only=False))
             if not loops.look_up_at(self._codes(at, chunk), indices, places[mine], begin, out[mine]):
                 raise InputError(
                     f"the column {self._name!r} is broken: its indices point outside of its dictionary",
@@ -234,9 +226,10 @@ class _Bounds:
 
         kept = 0
         for at, begin, mine in self.pieces.spread(places):
-            parts = places[mine], types[mine], ends[mine]
-            count = loops.keep_within(_frozen(self.words[at]), begin, self.low, self.high, self.asked, *parts)
-            for whole, part in zip((places, types, ends), parts, strict=True):
+            parts: tuple[npt.NDArray[Any], ...] = (places[mine], types[mine], ends[mine])
+            count = loops.keep_within(frozen(self.words[at]), begin, self.low, self.high, self.asked, *parts)
+            wholes: tuple[npt.NDArray[Any], ...] = (places, types, ends)
+            for whole, part in zip(wholes, parts, strict=True):
                 if kept != mine.start:
                     whole[kept : kept + count] = part[:count]
             kept += count

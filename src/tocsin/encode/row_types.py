@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.arrow import is_text, marks, plain
+from tocsin.encode.rehearsal import loops_are_worth
 from tocsin.encode.text_numbers import AT_ONCE, numbered_names
 from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.items import Bools, Codes, Ints
@@ -33,7 +34,7 @@ class RowTypes:
             return _from_dictionaries(column)
         if not is_text(column.type):
             column = column.cast(pa.string())
-        if len(column) < MANY:
+        if not loops_are_worth(len(column), MANY):
             return _from_dictionaries(column.dictionary_encode())
         names, codes = numbered_names(column, workers)
         return cls(tuple(names), codes, all_occur=True)
@@ -57,7 +58,7 @@ class RowTypes:
     def read(self, codes: Codes, workers: ThreadTeam = ALONE) -> Ints:
         """The rows whose type is read: the code of its name is not negative; `codes` has one for each name."""
         wanted = np.append(codes >= 0, False)
-        if len(self.codes) < MANY:
+        if not loops_are_worth(len(self.codes), MANY):
             return np.flatnonzero(wanted[self.codes])
         from tocsin.encode import loops
 

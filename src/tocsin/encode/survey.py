@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from tocsin.encode.rehearsal import loops_are_worth
 from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.items import Ints, is_sorted
 
@@ -23,7 +24,7 @@ class Survey:
 
     def ends(self, values: Ints) -> tuple[int, int]:
         """The smallest and the largest number; there must be one."""
-        if len(values) < MANY:
+        if not loops_are_worth(len(values), MANY):
             return int(values.min()), int(values.max())
         from tocsin.encode import loops
 

@@ -127,11 +127,11 @@ class FewNames:
                 if status == loops.LIES:
                     raise _broken()
                 out[row] = self.all.number(array.slice(row, 1))[0]
-                self._learn(array, int(offsets[row]), int(offsets[row + 1]), data, int(out[row]))
+                self._learn(int(offsets[row]), int(offsets[row + 1]), data, int(out[row]))
                 row += 1
         out[row:] = self.all.number(array.slice(row))
 
-    def _learn(self, array: pa.Array, first: int, last: int, data: Any, number: int) -> None:
+    def _learn(self, first: int, last: int, data: Any, number: int) -> None:
         """Put a text into the small table, if it is short and its place is free."""
         from tocsin.encode import loops
 
@@ -158,14 +158,15 @@ def text_buffers(array: pa.Array) -> tuple[Any, Any, Any]:
         places = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
     raw = np.frombuffer(data, np.uint8) if data is not None and data.size else NO_BITS
     bits = np.frombuffer(valid, np.uint8) if valid is not None and array.null_count else NO_BITS
-    return places, _frozen(raw), _frozen(bits)
+    return frozen(places), frozen(raw), frozen(bits)
 
 
-def _frozen(array: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The same bytes read-only, so that the loop is compiled once."""
-    array = array.view()
-    array.flags.writeable = False
-    return array
+def frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same values read-only, as Arrow gives them, so that a loop is compiled once."""
+    if values.flags.writeable:
+        values = values.view()
+        values.flags.writeable = False
+    return values
 
 
 def numbered_column(

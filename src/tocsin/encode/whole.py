@@ -15,6 +15,7 @@ from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
 from tocsin.encode.eids import eids
 from tocsin.encode.merge import Rearranged
+from tocsin.encode.rehearsal import loops_are_worth
 from tocsin.encode.row_types import RowTypes
 from tocsin.encode.text_numbers import numbered_column
 from tocsin.encode.thread_team import ALONE, ThreadTeam
@@ -108,7 +109,7 @@ class _Taken:
     def texts(self, field: Field) -> Column:
         """An attribute that is text; many are read piece by piece, where they are, without a dictionary of all."""
         source = source_of(self.rows, field)
-        if source is None or not is_text(source.type) or len(self.places) < MANY_TEXTS:
+        if source is None or not is_text(source.type) or not loops_are_worth(len(self.places), MANY_TEXTS):
             return self.column(field)
         texts, numbers = numbered_column(source, self.places, self.workers)
         codes = np.append(self.encoder.strings.codes(texts), NO_TEXT)[numbers]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ from tocsin.engine.codegen import WITHDRAWN, Program, Shape, generate
 from tocsin.engine.derive import derived_column
 from tocsin.engine.purge import Purger
 from tocsin.engine.runtime import CLOCK, DONE, HORIZON, MARKED, MEM_N, NULLS, OUT_N, RELEVANT, WAITING
+from tocsin.engine.tiers import FEW_ROWS, Tiers
 from tocsin.errors import InputError, LimitError
 from tocsin.events import ANY, BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Column, Ints, ItemKind, Items
@@ -48,6 +50,7 @@ class Branch:
         self.detector, self.block = detector, block
         self.library = rt.library(False)
         self._kernel: kernels.Kernel | None = None
+        self._tiers: Tiers | None = None  # None: there is one body only
         self._nullable: list[str] = []  # attributes that may be null
         self.program = self._generate(eids=True)
         self.accepted = 0
@@ -172,6 +175,14 @@ class Branch:
             return kernels.compiled(program, detector.functions)
         return kernels.plain(program, detector.functions, detector.strings)
 
+    @property
+    def _is_tiered(self) -> bool:
+        """Whether the plain body answers until the other is compiled; not where user functions are compiled in.
+
+        Those can be compiled in this process only, and what is wrong with them is told at once.
+        """
+        return self.is_compiled and self.detector.soon and not self.program.asked
+
     def compile_ahead(self, *, eids: bool) -> list[str]:
         """Compile the kernel that input with or without eids needs; the modules that hold it on disk."""
         kernel = self._compile(self._generate(eids=eids))
@@ -186,16 +197,21 @@ class Branch:
         if kernel is None:
             self.program = self._generate(eids=bool(self.detector.eids))
             self._nullable = [name for name in self.program.marks if name != WITHDRAWN]
-            kernel = self._kernel = self._compile(self.program)
+            if self._is_tiered:
+                self._tiers = Tiers(self.program, self.detector.functions, self.detector.strings)
+                kernel = self._kernel = self._tiers.plain
+            else:
+                kernel = self._kernel = self._compile(self.program)
         if not self._ready:
             self.library = rt.library(kernel.jit)
-            self._allocate(self.program, kernel.jit)
+            self._allocate(self.program, roomy=self.is_compiled)
+            self._lend(kernel.jit)
             self._lender = None
             self._ready = True
         return kernel
 
-    def _allocate(self, program: Program, jit: bool) -> None:
-        places, rows, dense, keys = (16384, 16384, 16384, 1024) if jit else (64, 64, 2, 8)
+    def _allocate(self, program: Program, *, roomy: bool) -> None:
+        places, rows, dense, keys = (16384, 16384, 16384, 1024) if roomy else (64, 64, 2, 8)
         leaves, types = len(program.leaf_ids), self.detector.types
         local = [self._local(program, type) for type in types]
         self.T = self._control(program, local)
@@ -219,7 +235,6 @@ class Branch:
         self.MEM = np.zeros(4 * rows if program.repeated else 1, np.int64)
         self.LF = np.array(program.floats or (0.0,), np.float64)
         self.RK = np.zeros(1, np.int64)
-        self._lend(jit)
 
     def _local(self, program: Program, type: str) -> int:
         """The number of a type in the kernel: its own, that of ANY, or -1 if no leaf takes it."""
@@ -299,24 +314,77 @@ class Branch:
 
     def push(self, items: Items, first: int) -> Answers | None:
         """Feed a batch; its answers, if there are any."""
-        kernel = self.prepare()
-        run, batch = self._run_with(kernel, items, self._columns(items))
-        self._rank()
+        kernel, columns = self.prepare(), self._columns(items)
+        run = self._runner(kernel, items, columns, first) if self._tiers is None else None
         words, count = self.words, len(items)
         before = words[RELEVANT]
         for begin in range(0, count, CHUNK):
             if kernel.settle is not None or not self.detector.ordered:  # else the kernel does it
                 self._set_horizon()
-            self._run(run, begin, min(begin + CHUNK, count), first, batch)
+            stop = min(begin + CHUNK, count)
+            if run is not None:
+                run(begin, stop)
+            else:
+                self._run_in_tiers(items, columns, first, begin, stop)
             if words[WAITING] or words[rt.ASIDE]:
-                self._settle(kernel)
+                self._settle(self.prepare())
             if begin + CHUNK < count and withdrawals(items) is None:
                 self.tidy()
         self.accepted = words[RELEVANT] - before
         return self._answers()
 
+    def _runner(
+        self, kernel: kernels.Kernel, items: Items, columns: dict[str, Column], first: int
+    ) -> Callable[[int, int], None]:
+        """Feeds rows of a batch to a body, from one row to another."""
+        run, batch = self._run_with(kernel, items, columns)
+        self._rank()
+        return lambda begin, stop: self._run(run, begin, stop, first, batch)
+
+    def _run_in_tiers(self, items: Items, columns: dict[str, Column], first: int, begin: int, stop: int) -> None:
+        """Feed rows of a batch to the best body that there is, few at once until that is compiled."""
+        tiers, careful = self._tiers, withdrawals(items) is not None or self._has_nulls(columns)
+        used: kernels.Kernel | None = None
+        run: Callable[[int, int], None] | None = None
+        while begin < stop:
+            kernel = self._kernel if tiers is None else self._choose(tiers, stop - begin, careful=careful)
+            assert kernel is not None
+            if run is None or kernel is not used:
+                used, run = kernel, self._runner(kernel, items, columns, first)
+            if kernel.jit:
+                run(begin, stop)
+                return
+            upto, began = min(begin + FEW_ROWS, stop), perf_counter()
+            run(begin, upto)
+            if tiers is not None:
+                tiers.worked(upto - begin, perf_counter() - began)
+            begin = upto
+
+    def _choose(self, tiers: Tiers, rows: int, *, careful: bool) -> kernels.Kernel:
+        """The body for the next rows; the state is lent to it."""
+        kernel = tiers.best(rows, careful=careful or bool(self.words[NULLS]))
+        if kernel is not self._kernel:
+            self._kernel, self._lender = kernel, None
+        if kernel.jit != self._jit:
+            self.library, self._ranked = rt.library(kernel.jit), -1
+            self._lend(kernel.jit)
+        if tiers.is_final:
+            self._tiers = None
+        return kernel
+
     def push_one(self, one: OneRow, number: int) -> Answers | None:
         """Feed one event that lies in the memory of the last one."""
+        if self._tiers is None:
+            return self._push_one(one, number)
+        self.prepare()
+        tiers, began = self._tiers, perf_counter()
+        kernel = self._choose(tiers, 1, careful=bool(one.nulls))
+        found = self._push_one(one, number)
+        if not kernel.jit:
+            tiers.worked(1, perf_counter() - began)
+        return found
+
+    def _push_one(self, one: OneRow, number: int) -> Answers | None:
         if self._lender is not one:
             self._borrow(one)
         program, words = self.program, self.words

@@ -233,6 +233,10 @@ class ChangeBatch:
             rows.append((int(self.op[i]), tuple(bound)))
         return rows
 
+    def eids(self, index: int) -> pa.Array:
+        """The eids of the events of a variable that is not repeated."""
+        return self._eids(self.fixed[index])
+
     def _eids(self, numbers: Ints) -> pa.Array:
         """The eids of events, null where there is none."""
         return self.rows.eids.take(pa.array(np.maximum(self.rows.at(numbers), 0), mask=numbers < 0))
@@ -431,14 +435,14 @@ class _ChangeRow(Row):
         first, last = int(members.offsets[self.at]), int(members.offsets[self.at + 1])
         if agg.arg is None:
             return [True] * (last - first)
-        row = _MemberRow(self, agg.leaf)
+        row = _ChangedMember(self, agg.leaf)
         values = []
         for row.at in range(first, last):
             values.append(evaluate(agg.arg, row, self.changes.functions))
         return values
 
 
-class _MemberRow(Row):
+class _ChangedMember(Row):
     """One member of a repetition inside an aggregate."""
 
     def __init__(self, whole: _ChangeRow, index: int) -> None:

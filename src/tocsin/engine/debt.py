@@ -43,8 +43,8 @@ class Times:
         if isinstance(end, Lasting) and set(end.leaves) <= set(self.ends):
             return _most([self.ends[leaf] for leaf in end.leaves]) + end.by
         first = _least(list(self.starts.values()))
-        beyond = end.by if isinstance(end, Lasting) else 0  # of members that are not known yet
-        return np.full_like(first, END_OF_TIME) if self.within is None else first + self.within + beyond
+        behind = end.by if isinstance(end, Lasting) else 0  # FOR, counted from where the last member may end
+        return np.full_like(first, END_OF_TIME) if self.within is None else first + self.within + behind
 
     def first(self, end: End) -> Ints | int:
         """The first tick of a scope, where fixed events bound it."""

@@ -47,6 +47,7 @@ class Detector:
     immediate  an absence at the end of a pattern is answered at once, and corrected
     by_type    forget by the guarantees of each type, and not only of all together
     eager      forget after every push, and not only when it is worth the time
+    soon       kernels are compiled by another process, and their plain bodies answer until then
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class Detector:
         functions: Mapping[str, Function] | None = None,
         by_type: bool = True,
         eager: bool = False,
+        soon: bool = False,
     ) -> None:
         self.plan, self.types, self.strings, self.jit, self.ordered = plan, types, strings, jit, ordered
+        self.soon = soon
         slack = 0 if ordered else rt.UNLIMITED if late is None else late
         self.time = StreamTime(types, ordered, slack, frozenset(hold), immediate)
         self.by_type, self.eager = by_type, eager

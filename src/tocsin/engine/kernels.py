@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, ModuleType
@@ -19,6 +20,7 @@ from tocsin.engine.codegen import Program
 from tocsin.engine.evaluate import STRICT
 from tocsin.engine.module_cache import (
     COMPILING,
+    DIGESTS,
     cache_folder,
     check_code,
     code_files,
@@ -26,6 +28,7 @@ from tocsin.engine.module_cache import (
     module_name,
     note_code,
 )
+from tocsin.engine.private_folder import private_folder
 from tocsin.errors import FunctionError
 from tocsin.functions import Function
 from tocsin.items import Strings
@@ -50,13 +53,15 @@ def exports(source: str) -> tuple[str, ...]:
 class Kernel:
     """The entry points of a program; `settle` is None if no answer ever waits.
 
-    `careful` takes rows with nulls and withdrawals, `run` is faster and knows neither.
+    `careful` takes rows with nulls and withdrawals, `run` is faster and knows neither; not `whole`: `careful` is not
+    compiled yet.
     """
 
     run: Callable[..., int]
     careful: Callable[..., int]
     settle: Callable[..., int] | None
     jit: bool
+    whole: bool = True
 
 
 def plain(program: Program, functions: Mapping[str, Function], strings: Strings) -> Kernel:
@@ -85,15 +90,21 @@ def _body(source: str) -> str:
     return bounds.checked(source) if bounds.ON else source
 
 
-def compiled(program: Program, functions: Mapping[str, Function]) -> Kernel:
-    """Compile the source of a program with Numba."""
+def compiled(program: Program, functions: Mapping[str, Function], *, careful: bool = True) -> Kernel:
+    """Compile the source of a program with Numba; not `careful`: without what only rows with nulls need."""
     with COMPILING:
         if program.asked:
             return _in_memory(program, functions)
         try:
-            return _from_disk(program)
+            return _from_disk(program, careful=careful)
         except OSError:
             return _in_memory(program, functions)
+
+
+def compile_to_disk(program: Program, careful: bool) -> None:
+    """Have the machine code of a program on disk, for another process; nothing where it cannot be kept there."""
+    with suppress(OSError), COMPILING:
+        _from_disk(program, careful=careful)
 
 
 def _paired(function: Function) -> Callable[..., tuple[Any, bool]]:
@@ -206,27 +217,48 @@ def _text(program: Program) -> str:
     return HEADER.format(imports=imports) + _body(program.source)
 
 
-def _from_disk(program: Program) -> Kernel:
-    text, known = _text(program), True
-    name = module_name(PREFIX, text, runtime.source().encode())
+def _module_text(program: Program) -> tuple[str, str]:
+    """The name of the module of a program, and its text."""
+    text = _text(program)
+    return module_name(PREFIX, text, runtime.source().encode()), text
+
+
+def is_on_disk(program: Program) -> bool:
+    """Whether a program was compiled before; found out without Numba, which takes long to import."""
+    try:
+        return (private_folder() / f"{_module_text(program)[0]}{DIGESTS}").exists()
+    except OSError:
+        return False
+
+
+def _from_disk(program: Program, *, careful: bool) -> Kernel:
+    import numba  # noqa: F401 - from now on the names of modules are what they will be in every process
+
+    name, text = _module_text(program)
     with cache_folder(name) as folder:
         runtime.library(True)
         module = from_disk(folder, name, text)
-        if not module.__dict__["kernel"].signatures:  # else this process has it already
+        missing = [entry for entry in _entries(vars(module), careful=careful) if not vars(module)[entry].signatures]
+        known = True
+        if missing:  # else this process has it already
             check_code(module, runtime.code_folder(module))
-            known = _is_cached(module)
+            known = _is_cached(module, missing)
         if not known:
             runtime.compile_library()
-        kernel = _typed(module.__dict__, program, known=known)
+        kernel = _typed(module.__dict__, program, known=known, careful=careful)
         if not known:
             note_code(module, runtime.code_folder(module))
         return kernel
 
 
-def _is_cached(module: ModuleType) -> bool:
+def _entries(space: Mapping[str, Any], *, careful: bool) -> list[str]:
+    """The entry points of a kernel by name."""
+    return [name for name in ("kernel", "settle", "careful") if name in space and (careful or name != "careful")]
+
+
+def _is_cached(module: ModuleType, entries: Sequence[str]) -> bool:
     """Whether Numba has all machine code of a kernel on disk; then nothing that it calls need be compiled or loaded."""
     files = [path.name for path in code_files(module.__name__, runtime.code_folder(module))]
-    entries = [name for name in ("kernel", "careful", "settle") if name in vars(module)]
     return all(any(file.startswith(f"{module.__name__}.{name}-") for file in files) for name in entries)
 
 
@@ -254,7 +286,7 @@ def _compiled_here(program: Program, functions: Mapping[str, Function]) -> Kerne
     return _typed(space, program)
 
 
-def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False) -> Kernel:
+def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False, careful: bool = True) -> Kernel:
     """Compile every function of a program for its one signature, inner ones first; or load it all from disk."""
     from numba import types
 
@@ -275,10 +307,11 @@ def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False) -
             _compile(space[name], [letters[letter] for letter in arguments])
     kernel = _kernel(space, jit=True)
     _compile(kernel.run, signature(program))
-    if kernel.careful is not kernel.run:
-        _compile(kernel.careful, signature(program, careful=True))
     if kernel.settle is not None:
         _compile(kernel.settle, state_signature())
+    kernel.whole = careful or kernel.careful is kernel.run
+    if careful and kernel.careful is not kernel.run:
+        _compile(kernel.careful, signature(program, careful=True))
     return kernel
 
 

@@ -35,6 +35,7 @@ class RowKind:
 
 MATCH = "match"
 TIMEOUT = "timeout"
+COUNT = "count"
 ROW_KINDS: tuple[RowKind, ...] = (
     RowKind(MATCH, "bindings", "query, variables, eids, times", True, True, "0.1", "the pattern was found"),
     RowKind(TIMEOUT, "prefix", "query, step, variables, eids, times", True, False, "0.2",
@@ -47,7 +48,7 @@ ROW_KINDS: tuple[RowKind, ...] = (
         "unconfirmed", "bindings", "query, variables, eids, times", True, False, "later", "lost events may refute it"
     ),
     RowKind("violated", "details", "constraint, key", False, False, "later", "a trace broke its constraint"),
-    RowKind("count", "details", "", False, False, "later", "how many matches there were, without the matches"),
+    RowKind(COUNT, "bindings", "query, group, span", True, False, "0.2", "what SELECT counts of a group"),
     RowKind("late", "details", "", False, False, "0.1", "an event that came too late (Spark; embedded: Session.late)"),
     RowKind("bad", "details", "", False, False, "0.1", "a row that cannot be used (Spark, bad_rows='keep')"),
     RowKind("metrics", "details", "", False, False, "0.1", "what a shard counted in a micro-batch (Spark)"),

@@ -28,7 +28,13 @@ Show = Callable[[int], Any]  # a time as the user sees it
 def can_be_dicts(changes: ChangeBatch, time: pa.DataType | None) -> bool:
     """Whether the changes can be shown without Arrow; `time`: how the input had its times."""
     view = changes.payload
-    if not view.alone or view.source is None or len(changes) > FEW or not view.source.is_shown_as_read:
+    if (
+        changes.plan.counts is not None
+        or not view.alone
+        or view.source is None
+        or len(changes) > FEW
+        or not view.source.is_shown_as_read
+    ):
         return False
     zone = time.tz if time is not None and pa.types.is_timestamp(time) else None
     return zone in (None, "UTC") and all(_is_plain(changes, output.expr) for output in changes.plan.outputs)

@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -56,11 +57,17 @@ _entered: dict[str, Path] = {}
 
 def module_name(prefix: str, text: str, *beside: bytes) -> str:
     """The name of the module of a text: a hash of the text, of what it goes with, and of the versions."""
-    import numba
-
-    level = str(getattr(numba.config, "OPT", 3)).encode()  # how far Numba optimises: its own cache does not tell
-    parts = (text.encode(), *beside, numba.__version__.encode(), sys.version.encode(), level)
+    version, level = _numba_facts()  # how far Numba optimises, its own cache does not tell
+    parts = (text.encode(), *beside, version.encode(), sys.version.encode(), level.encode())
     return prefix + hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
+
+
+def _numba_facts() -> tuple[str, str]:
+    """The version of Numba, and how far it optimises; what it will say, if it is not imported yet."""
+    numba = sys.modules.get("numba")
+    if numba is None or not hasattr(numba, "njit"):  # another thread may just be importing it
+        return version("numba"), os.environ.get("NUMBA_OPT", "3").replace("max", "3")
+    return numba.__version__, str(int(getattr(numba.config, "OPT", 3)))
 
 
 def from_disk(folder: Path, name: str, text: str) -> ModuleType:

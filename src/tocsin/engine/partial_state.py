@@ -114,7 +114,7 @@ def another(detector: Detector) -> Detector:
     """
     made = Detector(
         detector.plan, detector.types, detector.strings, jit=detector.jit, ordered=False, hold=detector.time.hold,
-        immediate=detector.time.immediate, functions=detector.functions,
+        immediate=detector.time.immediate, functions=detector.functions, soon=detector.soon,
     )  # fmt: skip
     made.ledger = None
     made.eids = detector.eids

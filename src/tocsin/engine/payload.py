@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.content import Words, auto_eids, content_hash, is_plain, occurrences, sketch
+from tocsin.encode.late import with_values
 from tocsin.encode.merge import Rearranged, rows_at, stacked
 from tocsin.items import Codes, Ints, Items, is_sorted
 
@@ -86,7 +87,9 @@ class Chunk:
     @property
     def batch(self) -> pa.RecordBatch:
         """What is shown of all rows."""
-        return self.rows if self.order is None else rows_at(self.rows, self.order)
+        if self.order is not None:
+            return rows_at(self.rows, self.order)
+        return with_values(self.rows) if isinstance(self.rows, pa.Table) else self.rows
 
     def numbers(self, rows: Ints) -> Ints:
         return self.first + (rows if self.kept is None else self.kept[rows])
@@ -170,7 +173,8 @@ class LazyCodes:
         return len(self.codes)
 
     def __getitem__(self, at: Any) -> Codes:
-        return self.lookup[self.codes[at]]
+        found: Codes = self.lookup[self.codes[at]]
+        return found
 
 
 @dataclass(slots=True)
@@ -189,13 +193,8 @@ class WholeTable(Chunk):
     def sketches(self) -> Words:
         if self.sketched is None:
             at = np.flatnonzero(self.types[:] >= 0)
-            plain = self.rows.select(
-                [
-                    name
-                    for name, type in zip(self.rows.schema.names, self.rows.schema.types, strict=True)
-                    if is_plain(type)
-                ]
-            )
+            plain = with_values(self.rows)
+            plain = plain.select([field.name for field in plain.schema if is_plain(field.type)])
             self.sketched = np.sort(sketch(self.end[at], self.types[at], rows_at(plain, at)))
         return self.sketched
 

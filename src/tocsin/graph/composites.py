@@ -27,6 +27,7 @@ class Composites:
 
     source: Plan
     encoder: Encoder
+    wanted: frozenset[str] | None = None  # the columns that are carried along; None: all, as results show them
 
     @staticmethod
     def of(source: Plan, reader: Plan, types: tuple[str, ...], strings: Strings, wanted: tuple[str, ...]) -> Composites:
@@ -36,15 +37,19 @@ class Composites:
                 f"query {source.name!r} selects a column {min(clash)!r}, which every event has already",
                 hint=f"give it another name: SELECT ... AS my_{min(clash)}",
             )
-        return Composites(source, Encoder(reader.schema, types, strings, PAYLOAD, wanted))
+        carried = None  # a statement shows no events of others, so it gets what it reads of them
+        if reader.staged is not None:
+            carried = frozenset(dict(reader.staged.reads).get(str(source.name), ()))
+        return Composites(source, Encoder(reader.schema, types, strings, PAYLOAD, wanted), carried)
 
     def items(self, changes: ChangeBatch) -> Items:
         """The events of a batch of answers."""
         count, encoder = len(changes), self.encoder
         start, end = changes.span
-        names = changes.match_id
+        names = changes.match_id if changes.plan.staged is None else changes.eids(0)  # which order equal times
         high, low, _ = eids(names)
-        selected = {output.name: changes.selected(output) for output in self.source.outputs}
+        outputs = (output for output in self.source.outputs if self.wanted is None or output.name in self.wanted)
+        selected = {output.name: changes.selected(output) for output in outputs}
         rows = pa.RecordBatch.from_arrays(list(selected.values()), list(selected)) if selected else None
         columns = encoder.attributes(rows, count)
         if EID in columns:

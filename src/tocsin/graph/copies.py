@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.codec import Part, as_number, as_numbers_by_name, decode, encode, only_part
+from tocsin.compilers import compiles_first
 from tocsin.encode.content import content_hash
 from tocsin.encode.merge import as_events, join, runs, sliced, take
 from tocsin.encode.stored import RowReader, stored_rows
@@ -136,7 +137,7 @@ class Copies:
     def _push_rows(self, items: Items) -> Changes:
         if items.eid_high is None or not len(items):
             return self._next.push(items)
-        if self.jit and not self._ready:  # so that nothing is compiled in mid-stream
+        if self.jit and not self._ready and compiles_first():  # so that nothing is compiled in mid-stream
             self._ready = True
             EidTable.of([sliced(items, 0, 0)])
         events = self._in_order(items) if self.ordered else self._in_any_order(items)

@@ -24,11 +24,11 @@ from tocsin.encode.row_pieces import RowPieces
 from tocsin.encode.stored import RowReader
 from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.encode.whole import UsableRows, encode_whole
-from tocsin.engine.changes import ChangeBatch, Changes, no_changes
+from tocsin.engine.changes import QUIET, ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
 from tocsin.errors import StateError
-from tocsin.events import ANY
+from tocsin.events import ANY, BEGINNING
 from tocsin.functions import Function, registered
 from tocsin.graph.carry_over import CarryOver, waiting_in
 from tocsin.graph.composites import Composites, check_kinds
@@ -36,20 +36,25 @@ from tocsin.graph.copies import Copies
 from tocsin.graph.stages import Stage, Stages
 from tocsin.graph.tap import Tap
 from tocsin.graph.texts import TextMemory
-from tocsin.items import NO_SOURCE, Ints, ItemKind, Items, Strings, control
+from tocsin.items import NO_SOURCE, Ints, ItemKind, Items, Strings, control, guarantee
 from tocsin.order.auto import Auto
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
-from tocsin.plan.block import Plan
+from tocsin.plan.block import Plan, Variable
+from tocsin.plan.expr import Col, walk
 from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
 from tocsin.plan.limits import limits_of
+from tocsin.plan.prefix_chain import PrefixChain, prefix_chain
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 from tocsin.select.after_match import clause_operators
 from tocsin.select.consuming import consuming
+from tocsin.select.counting import Counting
+from tocsin.select.prefix_counting import prefix_counting
 from tocsin.spill.detector import Spilling
+from tocsin.staged.operator import refuse_corrections, staged_operator
 
 MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, where memory is limited
 NEVER = 1 << 62
@@ -60,6 +65,7 @@ class QueryGraph:
 
     `encode` makes items of rows. The changes of each query bear its number as `stage`; `late` of the changes are the
     places of items that came too late. `spill` is put around a detector that must keep a memory limit.
+    `live`: nobody knows when the input ends, so what is counted without EVERY is said after each push.
     """
 
     def __init__(
@@ -76,14 +82,19 @@ class QueryGraph:
         around: Sequence[Around] = (),
         spill: Callable[[Detector, int], Operator] = Spilling,
         strings: Strings | None = None,
+        soon: bool = False,
+        live: bool = False,
     ) -> None:
         self.plans, self._around, self._spill = tuple(plans), tuple(around), spill
+        self._live = live
         check_limit(order, memory_limit)
         self._limit = None if memory_limit is None else memory_limit // max(1, len(self.plans))
-        self.order, self.schema, self._jit = order, schema, jit
+        self.order, self.schema, self._jit, self._soon = order, schema, jit, soon
         self.strings = Strings() if strings is None else strings
         self.functions = registered() if functions is None else functions
         self.seen = self.relevant = self.keyless = 0
+        self.last = BEGINNING  # where the last event ends
+        self._timed = any(plan.staged is not None for plan in self.plans)  # statements have timers
         self._taps: dict[int, Tap] = {}
         self.autos: list[Auto] = []  # strategies that choose by themselves
         self.remembering: list[Remembering] = []  # operators that know more than the events tell
@@ -140,10 +151,10 @@ class QueryGraph:
         """A new detector for a query, whose answers wait for guarantees about the types in `hold`."""
         order, above = self.order, {str(self.plans[at].name) for at in self._sources(number)}
         return Detector(
-            self.plans[number], self.types, self.strings, jit=self._jit, ordered=order.sorts,
+            filter_of(self.plans[number]), self.types, self.strings, jit=self._jit, ordered=order.sorts,
             late=None if above or order.sorts else order.late,  # matches come as late as they like
             hold={*hold, *above} if hold else (), immediate=order.immediate, functions=self.functions,
-            by_type=order.kind != "auto",  # what one strategy no longer needs, the other may
+            soon=self._soon, by_type=order.kind != "auto",  # what one strategy no longer needs, the other may
         )  # fmt: skip
 
     def _stage(self, number: int, detector: Detector) -> Stage:
@@ -161,10 +172,19 @@ class QueryGraph:
         """What a query is made of: its detector, what the strategy puts around it, and around that what users put."""
         plan, order = self.plans[number], self.order
         operator: Operator = detector
-        if plan.consume is not None:
+        if plan.staged is not None:
+            refuse_corrections(plan, order.corrects)
+            time = replace(detector.time, guarantees={})
+            operator = staged_operator(Setting(plan, self.functions, order.corrects, time, reader))
+            self.remembering.append(operator)
+        elif plan.consume is not None:
             time = replace(detector.time, guarantees={})
             setting = Setting(plan, self.functions, order.corrects, time, reader)
             operator = consuming(setting, jit=self._jit)
+            self.remembering.append(operator)
+        elif (chain := counted_by(plan, order)) is not None:
+            time = replace(detector.time, guarantees={})
+            operator = prefix_counting(chain, Setting(plan, self.functions, False, time, reader), live=self._live)
             self.remembering.append(operator)
         elif order.kind == "auto":
             every = types_of(plan)
@@ -174,14 +194,17 @@ class QueryGraph:
             operator = auto
         elif self._limit is not None and not order.sorts:  # in order, only a window is kept
             operator = self._spill(detector, self._limit)
-        if order.ordered:
+        if order.ordered and counted_by(plan, order) is None:
             operator = Release(operator, plan, self.functions)
         is_read = number in self._read
-        if plan.after is not None:
+        if plan.after is not None and counted_by(plan, order) is None:
             reach = replay_reach(self.plans) if is_read else 0
             for clause in clause_operators(operator, plan, self.functions, corrects=order.corrects, reach=reach):
                 self.remembering.append(clause)
                 operator = clause
+        if plan.counts is not None and counted_by(plan, order) is None:
+            operator = Counting(operator, plan, self.functions, at_once=order.corrects, live=self._live)
+            self.remembering.append(operator)
         if plan.hidden:
             return operator
         if self._around and is_read:
@@ -205,7 +228,7 @@ class QueryGraph:
         )  # fmt: skip
         inner: Operator = self.copies
         if order.kind == "slack":
-            inner = Sort(inner, order, reader, tells=self.waits or operator.chained)
+            inner = Sort(inner, order, reader, tells=self.waits or operator.chained or self._timed)
         guarantees = Guarantees(tuple(type for type in self.types if type not in composite), set(sources))
         slack = 0 if order.kind == "in-order" else None if order.kind == "slack" else order.late
         return Lateness(
@@ -253,6 +276,8 @@ class QueryGraph:
         """Feed all queries. Items that do not fit together are refused, and nothing has changed."""
         if items.single:
             self.seen += 1
+            if self._timed:
+                self.last = max(self.last, int(items.end[0]))
             if items.is_known:  # type: ignore[attr-defined]  # `single` says that it is a LentRow
                 self.relevant += 1
                 if self._keys is not None and (items.nulls or self._real_keys):  # type: ignore[attr-defined]
@@ -261,16 +286,25 @@ class QueryGraph:
             items.check()
             if items.has_rows:
                 self._see(items)
+        before = self._last_timers(items) if self._timed else QUIET
         changes = self.intake.push(items)
+        if before.batches:
+            changes = Changes([*before.batches, *changes.batches], changes.frontier, changes.late)
         if self.strings.added > self._texts.enough:
             self._texts.forget(self)
         return changes
+
+    def _last_timers(self, items: Items) -> Changes:
+        """Before the end: time has come as far as the last event, and the timers of statements fire until then."""
+        ends = not items.single and items.kinds is not None and ItemKind.END in items.kinds
+        return self.intake.push(guarantee(self.last)) if ends and self.last > BEGINNING else QUIET
 
     def _see(self, items: Items) -> None:
         if not self.seen:
             self._compile_ahead(eids=items.eid_high is not None)
         rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
         self.seen += len(items.types[rows])
+        self.last = max(self.last, int(items.end[rows].max(initial=BEGINNING)))
         self.relevant += int(np.count_nonzero(items.types[rows] >= 0))
         if self._keys is not None:
             self.keyless += self._keys.count(items)
@@ -280,10 +314,12 @@ class QueryGraph:
 
         Those are queries that read matches, which have eids; all behind a sort; and a strategy that is not chosen yet.
         """
+        if self._soon:  # nothing waits for a compiler
+            return
         if self.queries.chained:
             prepare_hashing()
         for number, stage in enumerate(self.stages):
-            if not stage.sources and self.order.kind not in ("slack", "auto"):
+            if stage.plan.staged is not None or (not stage.sources and self.order.kind not in ("slack", "auto")):
                 continue
             for detector in self.detectors(number):
                 ranked = eids or bool(stage.sources) or any(branch.needs_order for branch in detector.branches)
@@ -319,7 +355,7 @@ class QueryGraph:
         """Whether an event that nobody reads changes nothing but the clock."""
         first = self.plans[0]
         alone = len(self.plans) == 1 and not self._around and first.after is None and first.consume is None
-        return alone and not self.waits and self.order.kind == "in-order"
+        return alone and first.staged is None and not self.waits and self.order.kind == "in-order"
 
     @property
     def wanted(self) -> Mapping[str, Field]:
@@ -362,6 +398,7 @@ class QueryGraph:
 
     def snapshot(self, since: int = 0) -> list[Part]:
         words = {"order": self._described, "seen": self.seen, "relevant": self.relevant, "keyless": self.keyless}
+        words["last"] = self.last
         words["copies"] = True  # a state of 0.2 does not say which events may still come again
         return [Part("graph", 0, encode("graph", words)), *nested("intake", self.intake.snapshot(since))]
 
@@ -375,6 +412,7 @@ class QueryGraph:
         old = QueryGraph(
             plans, self.schema, self.encoder.columns, jit=self._jit, order=order, memory_limit=limit,
             functions=self.functions, around=self._around, spill=self._spill,
+            soon=self._soon,
         )  # fmt: skip
         old.restore(parts)
         before.waiting = {stage.plan.identity: waiting_in(stage.operator) for stage in old.stages}
@@ -401,8 +439,32 @@ class QueryGraph:
         self.intake.restore(within("intake", parts))
         self.seen, self.relevant = as_number(words["seen"]), as_number(words["relevant"])
         self.keyless = as_number(words.get("keyless", 0))
+        self.last = as_number(words.get("last", BEGINNING))
+
+
+def filter_of(plan: Plan) -> Plan:
+    """The plan from which a detector is made; of a statement, which has none, a filter of its types."""
+    if plan.staged is None:
+        return plan
+    variables = tuple(Variable(type, (type,), ()) for type in types_of(plan))
+    return replace(plan, variables=variables, outputs=())
 
 
 def reads_of(plan: Plan, detector: Detector) -> tuple[str, ...]:
     """The attributes that the operator of a query reads: those of its detector, and those that a mode asks sets for."""
-    return detector.reads if plan.consume is None else tuple(sorted({*detector.reads, *plan.consume.attrs}))
+    if plan.staged is not None:
+        return plan.staged.attrs
+    if plan.consume is not None:
+        return tuple(sorted({*detector.reads, *plan.consume.attrs}))
+    if plan.counts is None:
+        return detector.reads
+    asked = {node.attr for expr in plan.counts.asked for node in walk(expr) if isinstance(node, Col)}
+    return tuple(sorted({*detector.reads, *asked}))
+
+
+def counted_by(plan: Plan, order: Strategy) -> PrefixChain | None:
+    """The chain whose prefixes are counted instead of matches; None: there are matches, or answers are corrected."""
+    if plan.counts is None or order.corrects:
+        return None
+    chain = prefix_chain(plan)
+    return None if isinstance(chain, str) else chain

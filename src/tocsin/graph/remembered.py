@@ -10,17 +10,20 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from tocsin.compilers import Loops
 from tocsin.encode.merge import stacked, take
 from tocsin.events import BEGINNING, MASK64
 from tocsin.items import Ints, Items
 
 Key: TypeAlias = tuple[int, int, int, int, int]  # type, start, end, and the two numbers of the eid
 MANY = 256  # rows at once that are worth the compiled loop
+WORTH = 1 << 12  # rows at once that are worth compiling it
 NOBODY = -1
 HIGH, END = 0x1B873593CC9E2D51, 0x2545F4914F6CDD1D  # odd factors that spread bits
 
@@ -60,7 +63,7 @@ class Remembered:
 
     def add(self, items: Items) -> list[Again]:
         """Take rows in; return the events among them that have come before, or come more than once."""
-        if self._names is not None and self.jit and len(items) >= MANY:
+        if self._names is not None and self.jit and len(items) >= MANY and SEARCH.are_worth(len(items), WORTH):
             self._table = EidTable.of(self.pieces)
             self._names = None
         begin = self.count
@@ -147,7 +150,7 @@ class EidTable:
             self.columns = [np.concatenate([old, np.zeros(room - len(old), old.dtype)]) for old in self.columns]
         for mine, given in zip(self.columns, key_columns(items), strict=True):
             mine[begin : self.count] = given
-        search = compiled_search()
+        search = compiled_search()  # tables are made only where it is ready
         if 2 * self.count > len(self.slots):
             self.slots = np.full(1 << (4 * self.count).bit_length(), NOBODY, np.int64)
             search(*self.columns, 0, begin, self.slots, False, np.empty(begin, np.int64))
@@ -178,7 +181,7 @@ def repeated_in_ticks(items: Items, *, jit: bool) -> list[Again]:
     edges = np.flatnonzero(end[1:] != end[:-1])
     if len(edges) == len(end) - 1:  # no two rows end together
         return []
-    if not jit or len(items) < MANY:
+    if not jit or len(items) < MANY or not SEARCH.are_worth(len(items), WORTH):
         return Remembered(jit=False).add(items)
     longest = int(np.diff(np.concatenate(([-1], edges, [len(end) - 1]))).max())
     slots = np.full(1 << (4 * longest).bit_length(), NOBODY, np.int64)
@@ -241,3 +244,12 @@ def _search(
                 slot = (slot + 1) & mask
         i += 1
     return found
+
+
+def prepare_search() -> None:
+    """Compile or load the loop of the table now."""
+    one = np.zeros(1, np.int64)
+    compiled_search()(np.zeros(1, np.int32), one, one, one, one, 0, 0, one, False, one)
+
+
+SEARCH = Loops(prepare_search, Path(__file__), _search.__name__)

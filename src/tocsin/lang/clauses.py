@@ -1,7 +1,8 @@
-"""The clauses that choose among matches: CONSUME, AFTER MATCH SKIP, DISTINCT BY and LIMIT.
+"""The clauses that choose among matches, or count them: CONSUME, CONTINUITY, SKIP, DISTINCT BY, LIMIT, GROUP BY, EVERY.
 
-Their words are words only where a clause can stand: AFTER before MATCH, DISTINCT before BY, LIMIT before a number,
-CONSUME before a mode. Everywhere else they are names, as they have always been.
+Their words are words only where a clause can stand: AFTER before MATCH, DISTINCT and GROUP before BY, LIMIT and
+EVERY before a number, CONSUME before a mode, CONTINUITY before ALL and OF. Everywhere else they are names, as they have
+always been.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tocsin.errors import Problem
+from tocsin.lang.constraints import ConstraintReader
 from tocsin.lang.cursor import ReadError, shown, similar
-from tocsin.lang.patterns import PatternReader
 from tocsin.lang.syntax import (
     MODES,
     ConsumeClause,
@@ -26,13 +27,13 @@ from tocsin.lang.syntax import (
 from tocsin.lang.tokens import Token
 
 NEXT_CLAUSES = (
-    "next can come WHERE, WITHIN, PARTITION BY, STRATEGY, CONSUME, AFTER MATCH SKIP, DISTINCT BY, LIMIT, SELECT, "
-    "or ; and another query"
+    "next can come WHERE, WITHIN, PARTITION BY, STRATEGY, CONTINUITY, CONSUME, AFTER MATCH SKIP, DISTINCT BY, LIMIT, "
+    "SELECT, GROUP BY, EVERY, or ; and another query"
 )
 SKIPS = "the forms are SKIP PAST LAST EVENT, SKIP TO NEXT EVENT, SKIP TO FIRST x and SKIP TO LAST x"
 
 
-class ClauseReader(PatternReader):
+class ClauseReader(ConstraintReader):
     """Reads the clauses that choose among matches."""
 
     def at_selection(self) -> str | None:
@@ -52,10 +53,18 @@ class ClauseReader(PatternReader):
                 return self.fault("DISTINCT needs BY behind it", hint="write DISTINCT BY a.x EVERY 10 min")
             case "LIMIT":
                 return self.fault("LIMIT needs a number behind it", hint="write LIMIT 5, or LIMIT 5 PER user EVERY 1 h")
+            case "GROUP":
+                return self.fault("GROUP needs BY behind it", hint="write SELECT user, count(*) GROUP BY user")
+            case "EVERY":
+                hint = "write SELECT count(*) EVERY 1 h, or put it behind DISTINCT BY or LIMIT"
+                return self.fault("EVERY needs a length of time behind it", hint=hint)
             case "CONSUME":
                 meant = similar(self.peek(), [name.upper() for name in MODES])
                 hint = f"did you mean {meant.lower()}?" if meant else f"the modes are {', '.join(MODES)}"
                 return self.fault(f"expected a mode after CONSUME, found {shown(self.peek())}", hint=hint)
+            case "CONTINUITY":
+                hint = "CONTINUITY ALL, or CONTINUITY OF (C, D)"
+                return self.fault(f"expected ALL or OF after CONTINUITY, found {shown(self.peek())}", hint=hint)
         return None
 
     def selection(self, clause: str, query: Query) -> Query:
@@ -66,8 +75,14 @@ class ClauseReader(PatternReader):
                 return replace(query, skip=self._skip(start))
             case "DISTINCT":
                 return replace(query, distinct=self._distinct(start))
+            case "GROUP":
+                return replace(query, group=self._groups())
+            case "EVERY":
+                return replace(query, every=self.duration("the length of EVERY", "EVERY"))
             case "CONSUME":
                 return replace(query, consume=ConsumeClause(self.take().word.lower(), span=self.since(start)))
+            case "CONTINUITY":
+                return replace(query, continuity=self.continuity_of(start, self.named_types()))
         return replace(query, limit=self._limit(start))
 
     def _skip(self, start: Token) -> SkipClause:
@@ -120,6 +135,13 @@ class ClauseReader(PatternReader):
                 per.append(self._grouping())
         every = self._every()
         return LimitClause(most, tuple(per), every, span=self.since(start))
+
+    def _groups(self) -> tuple[Expr, ...]:
+        self.take()  # BY: it was seen already
+        groups = [self._grouping()]
+        while self.accept_op(","):
+            groups.append(self._grouping())
+        return tuple(groups)
 
     def _grouping(self) -> Expr:
         """An expression over the events of a match; a name by itself is an attribute of the key."""

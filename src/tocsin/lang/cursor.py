@@ -78,14 +78,16 @@ class Cursor:
         return before is None or before.kind != "op" or before.text != "."  # a.where is an attribute
 
     def selects_at(self, index: int) -> bool:
-        """Whether AFTER MATCH, DISTINCT BY, LIMIT and a number or CONSUME and a mode stands here; else these are names."""
+        """Whether AFTER MATCH, GROUP BY, LIMIT and a number, CONSUME and a mode or the like stands here; else names."""
         word = self.tokens[index].word
         if word not in SELECTING:
             return False
         following = self.tokens[index + 1]
         if word == "CONSUME":
             return following.word.lower() in MODES
-        return following.kind == "number" if word == "LIMIT" else following.word == SELECTING[word]
+        if word == "CONTINUITY":
+            return following.word in ("ALL", "OF")
+        return following.kind == "number" if word in ("LIMIT", "EVERY") else following.word == SELECTING[word]
 
     # --- reading ---
 

@@ -286,11 +286,13 @@ class ExpressionReader(Cursor):
         else:
             self.take()
         self.take()
-        if self.is_op("*"):
-            raise self.fault(
-                "* cannot be counted", hint="count(b) counts the events that the repeated variable b holds"
-            )
         function = start.text.lower()
+        if self.is_op("*"):
+            if function != "count":
+                raise self.fault(f"{function} of * means nothing", hint="count(*) counts matches; sum(b.x) adds values")
+            self.take()
+            self.expect_op(")", "to close count(*")
+            return Call(function, (), span=self.since(start))
         if function == "count" and self._at_distinct():
             self.take()
             function = DISTINCT

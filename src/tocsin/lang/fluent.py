@@ -40,6 +40,7 @@ from tocsin.lang.syntax import (
     CaseWhen,
     Comparison,
     ConsumeClause,
+    ContinuityClause,
     DistinctClause,
     Duration,
     Endpoint,
@@ -57,6 +58,7 @@ from tocsin.lang.syntax import (
     Maybe,
     Name,
     Not,
+    OpenWindow,
     Or,
     Pattern,
     Query,
@@ -68,6 +70,7 @@ from tocsin.lang.syntax import (
     SkipClause,
     Unary,
     conjuncts,
+    with_group_names,
 )
 from tocsin.lang.tokens import ALLEN_NAMES, STRATEGIES
 
@@ -267,8 +270,9 @@ def call(function: str, *args: Value) -> FluentExpr:
     return FluentExpr(Call(_named(function).lower(), _nodes(args)))
 
 
-def count(what: str | FluentExpr) -> FluentExpr:
-    return _aggregate("count", what)
+def count(what: str | FluentExpr | None = None) -> FluentExpr:
+    """`count(b)`: how many members, or matches that have one; `count()` is `count(*)`: how many matches."""
+    return FluentExpr(Call("count", ())) if what is None else _aggregate("count", what)
 
 
 def count_distinct(what: str | FluentExpr) -> FluentExpr:
@@ -408,13 +412,22 @@ class _Whole:
         """Columns of the result: `select("s.tag", shelf="s.place", n=count("b"))`; a text is read as an expression."""
         items = [SelectItem(_read(expr)) for expr in exprs]
         items += [SelectItem(_read(expr), name) for name, expr in columns.items()]
-        return FluentQuery(replace(self._query(), select=tuple(items)))
+        return FluentQuery(with_group_names(replace(self._query(), select=tuple(items))))
 
     def consume(self, mode: str) -> FluentQuery:
         """What happens to events that stand in a match: "first", "recent", "chronicle", ... (docs/language.md)."""
         if mode not in MODES:
             raise TocsinError(f"{mode!r} is not a consumption mode", hint=f"the modes are {', '.join(MODES)}")
         return FluentQuery(replace(self._query(), consume=ConsumeClause(mode)))
+
+    def longer_and_shorter(self, more: int | str | timedelta, less: int | str | timedelta) -> FluentQuery:
+        """A window with two strict ends, `WITHIN (more, less)`: between them lies the length of a match."""
+        window = OpenWindow(Duration(0) if more == 0 else _window(more, {}), _window(less, {}))
+        return FluentQuery(replace(self._query(), between=window))
+
+    def continuity(self, *types: str) -> FluentQuery:
+        """Nothing of these types comes between first and last; without types, nothing that is not named."""
+        return FluentQuery(replace(self._query(), continuity=ContinuityClause(types)))
 
     def skip_past_last_event(self) -> FluentQuery:
         """After a match, drop those that start before it ends: no two overlap."""
@@ -450,6 +463,12 @@ class _Whole:
         groups = (per,) if isinstance(per, (str, FluentExpr)) else tuple(per)
         length = None if every is None else _window(every, {})
         return FluentQuery(replace(self._query(), limit=LimitClause(most, tuple(map(_grouping, groups)), length)))
+
+    def group_by(self, *groups: FluentExpr | str, every: int | str | timedelta | None = None) -> FluentQuery:
+        """Count matches: one row for each group, with `every` for each span of time; SELECT says what is counted."""
+        length = None if every is None else _window(every, {})
+        grouped = replace(self._query(), group=tuple(map(_grouping, groups)), every=length)
+        return FluentQuery(with_group_names(grouped))
 
     def named(self, name: str, *, hidden: bool = False) -> FluentQuery:
         """Give the query a name, which is an event type for later queries; a hidden one is only read by them."""

@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 from tocsin.errors import Problem, QueryError
 from tocsin.lang.clauses import NEXT_CLAUSES, ClauseReader
+from tocsin.lang.constraints import joined
 from tocsin.lang.cursor import GiveUpError, ReadError, shown, similar
 from tocsin.lang.expressions import INFIX_WORDS
 from tocsin.lang.staged_parser import STATEMENT, read_statement, statement_end
@@ -26,6 +27,7 @@ from tocsin.lang.syntax import (
     Query,
     SelectItem,
     children,
+    with_group_names,
 )
 from tocsin.lang.tokens import CLAUSES, LATER, STRATEGIES, Token
 
@@ -150,6 +152,7 @@ class _QueryReader(ClauseReader):
     def _query(self) -> Query | None:
         start = self.token
         self.variables = set()
+        self.constraints = []
         self.level = 0
         pattern: Pattern | None = None
         name, hidden = None, False
@@ -162,8 +165,8 @@ class _QueryReader(ClauseReader):
         except ReadError as fault:
             self.recover(fault, 0)
             self.skip((";",), closers=False)
-        query = Query(pattern or Leaf("?"), name, hidden=hidden)
-        query = self._clauses(query, start)
+        query = self.constrained(Query(pattern or Leaf("?"), name, hidden=hidden))
+        query = with_group_names(self._clauses(query, start))
         return None if pattern is None else replace(query, span=self.since(start), text=self.text)
 
     def _clauses(self, query: Query, start: Token) -> Query:
@@ -179,6 +182,8 @@ class _QueryReader(ClauseReader):
             if clause in seen:
                 called = "AFTER MATCH" if clause == "AFTER" else clause
                 self.note(Problem(f"a second {called} clause", token.span, hint="a query has one of each clause"))
+            elif given := self.given_before(clause, query):
+                self.note(Problem(f"{given} was given before", token.span, hint="leave one of them out"))
             seen.add(clause)
             try:
                 query = self._clause(clause, query)
@@ -200,7 +205,9 @@ class _QueryReader(ClauseReader):
     def _clause(self, clause: str, query: Query) -> Query:
         match clause:
             case "WHERE":
-                return replace(query, where=self._where())
+                return replace(query, where=joined(query.where, self._where()))
+            case "WITHIN" if self.is_op("("):
+                return replace(query, between=self.open_window(self.take()))
             case "WITHIN":
                 within = self.duration("the window")
                 return replace(query, within=within, timeout=self._timeout() or query.timeout)
@@ -209,7 +216,7 @@ class _QueryReader(ClauseReader):
                 return replace(query, partition=tuple(self._separated(lambda: self.name("an attribute name"))))
             case "STRATEGY":
                 return replace(query, strategy=self._strategy())
-            case "AFTER" | "DISTINCT" | "LIMIT" | "CONSUME":
+            case "AFTER" | "DISTINCT" | "LIMIT" | "CONSUME" | "CONTINUITY" | "GROUP" | "EVERY":
                 return self.selection(clause, query)
         if self.is_op("*"):
             raise self.fault("* cannot be selected", hint="leave SELECT out to get every variable")

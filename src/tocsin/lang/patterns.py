@@ -1,7 +1,7 @@
 """Patterns: SEQ, AND, OR, EXISTS, ISEQ, REL, negations and leaves, in every form that the papers print.
 
     (A a : p)   (A a) : p   ∃c: q   ∃x.q   SEQ(A; B)   SEQ((A, B))   OR(P|Q)   Rel[..](..)   BEFORE(A, B)
-    endpoints: A.ts   A^-   A-   start(a)
+    CON(A, B)   DIS(A, B)   NEG(A)   endpoints: A.ts   A^-   A-   start(a)
 
 What a pattern means is not judged here (see the binder); only what cannot be written down as nodes is refused.
 """
@@ -36,7 +36,18 @@ from tocsin.lang.syntax import (
     Seq,
     Span,
 )
-from tocsin.lang.tokens import ALLEN_NAMES, ANY_WORD, CLAUSES, KEYWORDS, LATER, MARKS, OPERATORS, Token
+from tocsin.lang.tokens import (
+    ALLEN_NAMES,
+    ANY_WORD,
+    CLAUSES,
+    CONSTRAINTS,
+    KEYWORDS,
+    LATER,
+    MARKS,
+    OPERATORS,
+    OTHER_NAMES,
+    Token,
+)
 
 ENDPOINTS = {"ts": "start", "start": "start", "te": "end", "end": "end"}
 
@@ -65,7 +76,7 @@ class PatternReader(ExpressionReader):
 
     def _item(self, host: str) -> Pattern | _Several:
         start = self.token
-        if self.accept_op("!") or self.accept_word("NOT"):
+        if self.accept_op("!") or self.accept_word("NOT") or self._accept_neg():
             return self._negation(host, start)
         if self._mark_at(self.at):
             return self._maybe(host) if self.token.text == "MAYBE" else self._marked(host)
@@ -78,6 +89,17 @@ class PatternReader(ExpressionReader):
         if self._lasts_at(self.at) and host not in ("!", "EXISTS"):
             self._refuse_lasting()
         return found
+
+    def _accept_neg(self) -> bool:
+        """`NEG(C c)` is `!(C c)`; NEG by itself is a name."""
+        found = self._is_form(self.at, "NEG")
+        self.at += found
+        return found
+
+    def _is_form(self, index: int, *words: str) -> bool:
+        """Whether one of the words of Gu 2011 stands here, with a bracket behind it."""
+        token = self.tokens[index]
+        return token.kind == "name" and token.word in words and self._is_op_at(index + 1, "(")
 
     def _grouped(self, found: Pattern | _Several, start: Token) -> Pattern | _Several:
         """`(SEQ(A a, B b))+ g`"""
@@ -129,7 +151,7 @@ class PatternReader(ExpressionReader):
         if not self._is_event_at(self.at):
             until = Leaf(found.type, found.var, self.expr(), span=self.since(begin))
         else:
-            type = self._type()
+            type = self.type_name()
             name = self._variable() if self._is_name_at(self.at) else None
             where = self.expr() if self.accept_op(":") else None
             until = Leaf(type, name, where, span=self.since(begin))
@@ -221,7 +243,7 @@ class PatternReader(ExpressionReader):
             return ()
         start = self.take()
         self.take()
-        found = self.list_of(")", self._type)
+        found = self.list_of(")", self.type_name)
         if not found:
             self.note(Problem("NEXT OF needs at least one type", self.since(start), hint="write NEXT OF (C, D) B b"))
         if ANY in found:
@@ -235,6 +257,10 @@ class PatternReader(ExpressionReader):
             return self._group(host)
         if token.word in ("SEQ", "AND", "OR"):
             return self._operator(self.take(), token.word)
+        if before_list and token.word in OTHER_NAMES and token.kind == "name":
+            return self._operator(self.take(), OTHER_NAMES[token.word])
+        if self._is_form(self.at, *CONSTRAINTS):
+            return self.constraint(host)
         if token.word == "EXISTS":
             return self._exists()
         if token.word == "ISEQ":
@@ -246,6 +272,10 @@ class PatternReader(ExpressionReader):
         if before_list and token.kind == "name" and token.word not in KEYWORDS:
             return self._misspelt_operator()
         return self._leaf()
+
+    def constraint(self, host: str) -> Pattern:
+        """A constraint of Gu 2011 around a pattern (see `lang/constraints`)."""
+        raise NotImplementedError
 
     # --- operators ---
 
@@ -340,7 +370,7 @@ class PatternReader(ExpressionReader):
 
     def _leaf(self) -> Leaf:
         start = self.token
-        type = self._type()
+        type = self.type_name()
         optional = self.accept_op("?")
         repeat = self._repeat()
         if optional and repeat is not None:
@@ -356,7 +386,7 @@ class PatternReader(ExpressionReader):
             raise self.fault("a repetition is written after the type", hint=hint)
         return leaf
 
-    def _type(self) -> str:
+    def type_name(self) -> str:
         """A type, with dots if it has parts: `SUPPLIER.WAREHOUSE`."""
         token = self.token
         if token.kind not in ("name", "quoted"):
@@ -415,6 +445,8 @@ class PatternReader(ExpressionReader):
         if self._mark_at(index):  # FIRST(b.v) is an expression, FIRST (B b) is not
             return not self._is_op_at(index + 1, "(") or self._item_at(index + 2)
         first = tokens[index]
+        if self._is_form(index, *OTHER_NAMES, *CONSTRAINTS, "NEG"):
+            return self._item_at(index + 2)
         if first.word in OPERATORS or _is_numbered_rel(first, tokens[index + 1 if first.kind != "end" else index]):
             return True
         if first.kind not in ("name", "quoted") or first.word in KEYWORDS:

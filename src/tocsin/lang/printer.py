@@ -63,6 +63,11 @@ def print_query(query: Query) -> str:
         lines.append(f"WHERE {print_expr(query.where)}")
     if query.within is not None:
         lines.append(f"WITHIN {_duration(query.within)}{' TIMEOUT' if query.timeout else ''}")
+    if query.between is not None:
+        lines.append(f"WITHIN ({_duration(query.between.more)}, {_duration(query.between.less)})")
+    if query.continuity is not None:
+        types = ", ".join(map(_type, query.continuity.types))
+        lines.append(f"CONTINUITY OF ({types})" if types else "CONTINUITY ALL")
     if query.strategy is not None:
         lines.append(f"STRATEGY {query.strategy}")
     if query.partition:
@@ -70,9 +75,18 @@ def print_query(query: Query) -> str:
     if query.consume is not None:
         lines.append(f"CONSUME {query.consume.mode}")
     lines += print_selection(query)
-    if query.select:
-        lines.append(f"SELECT {', '.join(_select_item(item) for item in query.select)}")
+    lines += print_counting(query)
     return "\n".join(lines)
+
+
+def print_counting(query: Query) -> list[str]:
+    """The clauses that say what is counted."""
+    lines = [f"SELECT {', '.join(_select_item(item) for item in query.select)}"] if query.select else []
+    if query.group:
+        lines.append(f"GROUP BY {', '.join(map(_grouping, query.group))}")
+    if query.every is not None:
+        lines.append(f"EVERY {_duration(query.every)}")
+    return lines
 
 
 def print_selection(query: Query) -> list[str]:
@@ -222,6 +236,8 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"{_dotted(variable)}.{_word(name)}", ATOM
         case Call(syntax.MEMBER, (Attr(variable, name), Literal(number))):
             return f"{_dotted(variable)}[{number}].{_word(name)}", ATOM
+        case Call("count", ()):
+            return "count(*)", ATOM
         case Call(syntax.DISTINCT, args):
             return f"count(distinct {_exprs(args)})", ATOM
         case Call(function, args):
@@ -301,7 +317,7 @@ def _duration(duration: Duration) -> str:
 
 
 def _select_item(item: SelectItem) -> str:
-    text = print_expr(item.expr)
+    text = _grouping(item.expr)
     return text if item.name is None else f"{text} AS {_name(item.name)}"
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from tocsin.errors import Problem
 from tocsin.lang.cursor import Cursor, ReadError, shown, similar
 from tocsin.lang.staged_syntax import (
@@ -207,7 +205,7 @@ class StagedExpressionReader(Cursor):
             hint = f"did you mean {meant}?" if meant else "there are Max Min Sum Avg Median Count, start-ts end-ts sst"
             raise self.fault(f"there is no function {start.text}", start, hint=hint)
         self.expect_op(")", f"to close {start.text}(")
-        return cast("StagedExpr", _placed(found, self, start))
+        return _placed(found, self, start)
 
     def _if_null(self) -> IfNull:
         of = self._attribute()
@@ -281,4 +279,4 @@ class StagedExpressionReader(Cursor):
 def _placed(node: StagedExpr, reader: StagedExpressionReader, start: object) -> StagedExpr:
     from dataclasses import replace
 
-    return replace(node, span=reader.since(start))  # type: ignore[arg-type,type-var]
+    return replace(node, span=reader.since(start))  # type: ignore[arg-type]

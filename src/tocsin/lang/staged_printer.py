@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from tocsin.lang.staged_syntax import (
-    ONLY,
     AggregateOf,
     Arithmetic,
     AttrOf,
@@ -100,7 +99,7 @@ def _initiator(init: Initiator) -> str:
 
 
 def _terminator(term: Terminator) -> str:
-    which = [] if term.which == "each" and term.number is None else [term.which]
+    which: list[str] = [] if term.which == "each" and term.number is None else [term.which]
     if which and term.number is not None:
         which = [f"{term.which} {term.number}"]
     params = _params([*_conditions(term.conditions), *which, *["discard"] * term.discard])

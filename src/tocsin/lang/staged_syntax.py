@@ -129,7 +129,7 @@ class AggregateOf:
 
 AGGREGATE_FUNCTIONS = ("Max", "Min", "Sum", "Avg", "Median", "Count")
 
-StagedExpr: TypeAlias = "Literal | AttrOf | TimeOf | StableTime | IfNull | Arithmetic | Negative | Compared | Logical | Denied | AggregateOf"
+StagedExpr: TypeAlias = "Literal | AttrOf | TimeOf | StableTime | IfNull | Arithmetic | Negative | Compared | Logical | Denied | AggregateOf"  # noqa: E501 - one union
 
 # --- patterns ----------------------------------------------------------------------------------------------------
 
@@ -318,6 +318,11 @@ class Statement:
     policy: DetectPolicy | None = None
     span: Span | None = _place()
     text: str = field(default="", compare=False, repr=False, kw_only=True)
+
+    @property
+    def hidden(self) -> bool:
+        """Whether its events are for later queries only: never, as there is no word for it."""
+        return False
 
     def __str__(self) -> str:
         from tocsin.lang.staged_printer import to_text

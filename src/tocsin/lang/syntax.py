@@ -348,10 +348,33 @@ class ConsumeClause:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenWindow:
+    """`WITHIN (more, less)`: the last end minus the first start is longer than the one and shorter than the other."""
+
+    more: Duration
+    less: Duration
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuityClause:
+    """`CONTINUITY OF (C, D)`: between first and last no event of these types that is not bound.
+
+    Without types, `CONTINUITY ALL`: no event of a type that the pattern does not name.
+    """
+
+    types: tuple[str, ...] = ()
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """One query. `hidden`: only later queries read its matches, they are not reported.
 
+    `between` is a window with two strict ends, in place of `within`.
     `strategy` sets the mark of every step that has none: `next` is FIRST, `strict` is NEXT, `any` and None are no mark.
+
+    `group` and `every`: GROUP BY and EVERY, where SELECT counts matches. A bare name is `Same((attr,))`, as in LIMIT.
 
     `timeout`: beginnings of a SEQ that no next step extended within the window are reported, too.
 
@@ -371,6 +394,10 @@ class Query:
     limit: LimitClause | None = None
     consume: ConsumeClause | None = None
     timeout: bool = False
+    between: OpenWindow | None = None
+    continuity: ContinuityClause | None = None
+    group: tuple[Expr, ...] = ()
+    every: Duration | None = None
     span: Span | None = _place()
     text: str = field(default="", compare=False, repr=False, kw_only=True)
 
@@ -378,6 +405,20 @@ class Query:
         from tocsin.lang.printer import print_query
 
         return print_query(self)
+
+
+def with_group_names(query: Query) -> Query:
+    """The query where SELECT names attributes of the key by themselves, as GROUP BY does."""
+    groups = {expr.attrs[0] for expr in query.group if isinstance(expr, Same) and len(expr.attrs) == 1}
+    if not groups:
+        return query
+    items = tuple(
+        replace(item, expr=Same((item.expr.name,), span=item.expr.span), name=item.name)
+        if isinstance(item.expr, Name) and item.expr.name in groups
+        else item
+        for item in query.select
+    )
+    return replace(query, select=items)
 
 
 # microseconds per unit; a bare number is ticks
@@ -422,6 +463,13 @@ def walk(node: object) -> Iterator[object]:
     yield node
     for child in children(node):
         yield from walk(child)
+
+
+def patterns_in(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern and all patterns below it, in the order of the text."""
+    yield pattern
+    for item in items_of(pattern):
+        yield from patterns_in(item)
 
 
 def items_of(pattern: Pattern) -> tuple[Pattern, ...]:

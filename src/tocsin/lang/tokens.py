@@ -22,7 +22,12 @@ CLAUSES = ("WHERE", "WITHIN", "PARTITION", "SELECT", "STRATEGY")
 STRATEGIES = ("any", "next", "strict")
 MARKS = ("NEXT", "FIRST", "LAST", "EACH", "MAYBE")  # in upper case only, where an item of SEQ begins; else names
 # Words of clauses that are names everywhere else, with what must follow where a variable could stand, too.
-SELECTING = {"AFTER": "MATCH", "DISTINCT": "BY", "LIMIT": "", "CONSUME": ""}
+SELECTING = {
+    "AFTER": "MATCH", "DISTINCT": "BY", "LIMIT": "", "CONSUME": "", "CONTINUITY": "", "GROUP": "BY", "EVERY": "",
+}  # fmt: skip
+# What Gu 2011 calls AND, OR and !, and its constraints: functions of a pattern.
+OTHER_NAMES = {"CON": "AND", "DIS": "OR"}
+CONSTRAINTS = ("PARTITION", "TCONS", "VCONS", "WITHIN", "CONTINUITY")
 OPERATORS = ("SEQ", "AND", "OR", "ISEQ", "REL", "EXISTS")
 KEYWORDS = frozenset((
     *CLAUSES, *OPERATORS, "QUERY", "EVENT", "BY", "AS", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL", "TRUE", "FALSE",

@@ -47,13 +47,7 @@ class KeyedEvents:
 
     def _key(self, column: Column, row: int) -> Any:
         """A value that tells keys apart: the same for equal values, whatever kind their attribute has by then."""
-        value = column.values[row].item()
-        if column.kind is Kind.TEXT:
-            return self._strings.text(value)
-        if column.kind is Kind.DECIMAL:
-            exact = Decimal(value).scaleb(-column.scale)
-            return int(exact) if exact == int(exact) else str(exact.normalize())
-        return value
+        return plain_value(column.values[row].item(), column.kind, column.scale, self._strings)
 
     def _values(self, column: Column) -> list[Any]:
         values: list[Any] = column.values.tolist()
@@ -81,6 +75,16 @@ class KeyedEvents:
         assert items.eid_high is not None and items.eid_low is not None
         columns = (items.end, items.start, items.eid_high, items.eid_low)
         return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def plain_value(value: Any, kind: Kind, scale: int, strings: Strings) -> Any:
+    """A value of a column as keys have it."""
+    if kind is Kind.TEXT:
+        return strings.text(value)
+    if kind is Kind.DECIMAL:
+        exact = Decimal(value).scaleb(-scale)
+        return int(exact) if exact == int(exact) else str(exact.normalize())
+    return value
 
 
 def has_key(items: Items, key: tuple[str, ...]) -> Bools:

@@ -180,6 +180,13 @@ class Alarms:
             self._heap = [alarm for alarm in self._heap if self.times.get(alarm[2]) == alarm[0]]
             heapify(self._heap)
 
+    @property
+    def first(self) -> int:
+        """The earliest time at which a key wants to be looked at; END_OF_TIME: none does."""
+        while self._heap and self.times.get(self._heap[0][2]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else END_OF_TIME
+
     def past(self, time: int) -> Iterator[tuple[int, Hashable]]:
         """The keys whose time has come, in order of time; their alarms are over."""
         while self._heap and self._heap[0][0] <= time:

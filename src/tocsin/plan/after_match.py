@@ -1,4 +1,4 @@
-"""After a match: the bound form of AFTER MATCH SKIP, DISTINCT BY and LIMIT (docs/semantics.md, "After a match").
+"""After a match: the bound form of AFTER MATCH SKIP, DISTINCT BY, LIMIT and counting (docs/semantics.md, 13 and 15).
 
 They choose among the matches of a query and know nothing of how these are found, so they stand beside the blocks of a
 plan. Their expressions use the index of a variable as the number of a leaf, as SELECT does.
@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import TypeAlias
 
 from tocsin.plan.expr import Bound
+from tocsin.schema import Kind
 
 # What matches are told apart by: the first of these values that is not null. An attribute of the key is asked of each
 # variable in turn, because a match need not bind all of them; any other value is asked once.
@@ -47,6 +48,40 @@ class Limiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Total:
+    """An aggregate over matches: its function, and what it is asked of in each match (None: the match itself)."""
+
+    function: str  # "count" | "sum" | "avg" | "min" | "max"
+    arg: Bound | None
+    kind: Kind
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """SELECT over matches: one row for each group, and for each span of `every` ticks.
+
+    columns  for each column of the result an aggregate, or the number of a group
+    attrs    the attributes of the key that are among the groups
+    """
+
+    columns: tuple[Total | int, ...]
+    by: tuple[Grouping, ...] = ()
+    every: int | None = None
+    attrs: tuple[str, ...] = ()
+
+    @property
+    def totals(self) -> tuple[Total, ...]:
+        return tuple(column for column in self.columns if isinstance(column, Total))
+
+    @property
+    def asked(self) -> list[Bound]:
+        """All values that are asked of a match."""
+        args = [total.arg for total in self.totals if total.arg is not None]
+        return [expr for group in self.by for expr in group] + args
+
+
+@dataclass(frozen=True, slots=True)
 class AfterMatch:
     """The clauses of one query, in the order in which they apply; at least one of them is there.
 
@@ -60,6 +95,7 @@ class AfterMatch:
     skip: Skipping | None = None
     distinct: Suppressing | None = None
     limit: Limiting | None = None
+    count: Counting | None = None
     lines: tuple[str, ...] = ()
 
     @property
@@ -68,7 +104,7 @@ class AfterMatch:
         groups = [*self.key]
         groups += () if self.distinct is None else self.distinct.by
         groups += () if self.limit is None else self.limit.per
-        return [expr for group in groups for expr in group]
+        return [expr for group in groups for expr in group] + ([] if self.count is None else self.count.asked)
 
     @property
     def divides_by(self) -> tuple[str, ...]:
@@ -76,6 +112,8 @@ class AfterMatch:
         attrs = list(self.attrs)
         if self.limit is not None:
             attrs = [attr for attr in attrs if attr in self.limit.attrs]
+        if self.count is not None:
+            attrs = [attr for attr in attrs if attr in self.count.attrs]
         return tuple(attrs)
 
     def identity(self, fingerprint: str) -> str:

@@ -11,10 +11,14 @@ from tocsin.events import TIME_LIMIT
 from tocsin.functions import Function, registered
 from tocsin.lang import syntax
 from tocsin.lang.printer import print_pattern, print_query
-from tocsin.lang.syntax import Duration, Query, conjuncts
+from tocsin.lang.staged_syntax import Statement
+from tocsin.lang.syntax import Duration, OpenWindow, Query, Span, conjuncts
 from tocsin.plan.bind_after_match import ClauseBinder
 from tocsin.plan.bind_consumption import Consuming, consuming
-from tocsin.plan.block import Block, Plan
+from tocsin.plan.bind_continuity import with_continuity
+from tocsin.plan.bind_counting import counted, over_matches
+from tocsin.plan.bind_staged import bind_statement
+from tocsin.plan.block import Block, Output, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_named, types_read
 from tocsin.plan.closure import Conditions, taken_apart
 from tocsin.plan.draft import Draft, Drafter
@@ -26,7 +30,9 @@ from tocsin.plan.outputs import check_step, check_variables, outputs_of, variabl
 from tocsin.plan.pattern_tree import Part, Site, Woven, outer_members, parts, sites
 from tocsin.plan.problems import Problems
 from tocsin.plan.rewrite import blocks_below
-from tocsin.plan.timeouts import beginnings, check_timeout
+from tocsin.plan.staged_check import check_together
+from tocsin.plan.staged_places import StatementPlaces
+from tocsin.plan.timeouts import beginnings, check_clauses, check_timeout
 from tocsin.plan.typer import unknown_attribute, variables
 from tocsin.plan.until import check_until
 from tocsin.plan.where import Context, check_mentions, filled, impossible
@@ -43,8 +49,10 @@ def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None 
     full = with_strategy(resolve(query, schema, problems), problems)
     check_types(full.pattern, schema, problems)
     sound = len(problems.found)
+    if query.timeout:
+        check_clauses(query, problems)
     uses = consuming(replace(full, strategy=query.strategy), problems)
-    full = full if uses is None else uses.plain
+    full = with_continuity(full if uses is None else uses.plain, problems)
     check_pattern(full, problems)
     conditions = taken_apart(conjuncts(full.where), full.partition)
     tree = parts(full.pattern, _mergeable(schema, conditions))
@@ -63,6 +71,10 @@ def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) ->
     within = _window(query, tree, schema, problems)
     drafter = Drafter(schema, within, problems, absorbed=tree if isinstance(tree, Woven) else None)
     roots = drafter.alternatives(tree)
+    exceeds = None if query.between is None else at_least(query.between, schema)
+    if exceeds is not None and uses is None:  # a mode asks that by itself
+        for root in roots:
+            root.longer_than(exceeds)
     check_mentions(context)
     check_until(context.sites, problems)
     _check_same(context)
@@ -72,13 +84,19 @@ def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) ->
     found, seen = variables_of(context.sites, hidden_variables(query.pattern), schema, outer_members(tree))
     if uses is not None:
         found, seen = uses.with_sets(found, seen)
-    outputs = outputs_of(query.select, found, seen, context.sites, context.functions, schema, problems)
+    counts = over_matches(query, {variable.name for variable in found if variable.repeated})
+    outputs: tuple[Output, ...] = ()
+    if not counts:
+        outputs = outputs_of(query.select, found, seen, context.sites, context.functions, schema, problems)
     check_step(query, found, outputs, problems)
     if not query.select:
         check_variables(query.pattern, found, problems)
     key = tuple(dict.fromkeys(attr for attr, _ in context.conditions.same))
-    after = ClauseBinder(query, key, found, seen, context.sites, context.functions, schema, problems).bound()
-    consume = None if uses is None else uses.bound(seen, schema, context.functions, problems)
+    clauses = ClauseBinder(query, key, found, seen, context.sites, context.functions, schema, problems, count=counts)
+    after = clauses.bound()
+    if counts and after is not None:
+        after, outputs = counted(clauses, after)
+    consume = None if uses is None else uses.bound(seen, schema, context.functions, problems, exceeds)
     _check_size(query, blocks, problems)
     problems.raise_any()
     return Plan(
@@ -139,7 +157,9 @@ def _case_depth(node: object) -> int:
 
 def fingerprint(named_query: Query) -> str:
     """32 hex digits that identify what is detected: the canonical text without name, SELECT and choice of matches."""
-    plain = replace(named_query, name=None, hidden=False, select=(), skip=None, distinct=None, limit=None)
+    plain = replace(
+        named_query, name=None, hidden=False, select=(), skip=None, distinct=None, limit=None, group=(), every=None
+    )
     if plain.consume is not None and plain.consume.mode == "unrestricted":  # as without it
         plain = replace(plain, consume=None)
     text = print_query(plain)
@@ -179,6 +199,8 @@ def _window(query: Query, tree: Part, schema: Schema, problems: Problems) -> int
     """WITHIN in ticks; an ISEQ that is the whole pattern may give it too, then the smaller holds."""
     given = [query.within, tree.within if isinstance(tree, Woven) else None]
     lengths = [_ticks(duration, schema, problems) for duration in given if duration is not None]
+    if query.between is not None:
+        lengths.append(_below(query.between, schema, problems))
     return min((length for length in lengths if length is not None), default=None)
 
 
@@ -195,6 +217,23 @@ def _ticks(duration: Duration, schema: Schema, problems: Problems) -> int | None
         problems.add("the window is too long", duration.span, hint=f"it must be below {TIME_LIMIT} ticks")
         return None
     return length
+
+
+def _below(window: OpenWindow, schema: Schema, problems: Problems) -> int | None:
+    """The longest length that is below the upper end of a window with strict ends."""
+    more, less = at_least(window, schema), _ticks(window.less, schema, problems)
+    if more is not None and less is not None and more + 1 >= less:
+        problems.add("no length lies between the two ends of this window", window.span, hint="WITHIN (1 s, 5 s)")
+        return None
+    return None if less is None else less - 1
+
+
+def at_least(window: OpenWindow, schema: Schema) -> int | None:
+    """The length that a match must exceed, in ticks; None if that cannot be said."""
+    try:
+        return ticks(window.more, schema)
+    except KindError:
+        return None
 
 
 def _check_same(context: Context) -> None:
@@ -226,7 +265,8 @@ def _notes(query: Query, roots: list[Draft], blocks: list[Block], context: Conte
     notes += _without_attribute(context)
     notes += [note for root in roots for note in _always_violated(root, context)]
     ends_with = query.pattern.items[-1] if isinstance(query.pattern, syntax.Seq) else None
-    if query.within is None and isinstance(ends_with, syntax.Not) and ends_with.lasting is None:
+    unbounded = query.within is None and query.between is None
+    if unbounded and isinstance(ends_with, syntax.Not) and ends_with.lasting is None:
         notes.append("without WITHIN the negation is decided only at the end of the stream")
     return notes
 
@@ -279,9 +319,9 @@ def schema_of(plan: Plan) -> dict[str, Field]:
 
 
 def bind_all(
-    queries: Sequence[Query], schema: Schema, functions: Mapping[str, Function] | None = None
+    queries: Sequence[Query | Statement], schema: Schema, functions: Mapping[str, Function] | None = None
 ) -> tuple[Plan, ...]:
-    """The plans of a file of queries; the name of an earlier one is an event type for the later ones.
+    """The plans of a file of queries and staged statements; earlier names are event types for the later ones.
 
     Of several queries, one without a name is called by its place: `query 1`, `query 2`.
     """
@@ -290,16 +330,20 @@ def bind_all(
     taken = dict.fromkeys(titles.values(), "what a query without a name is called")
     taken |= dict.fromkeys(schema.types, "an event type")
     broken: set[str] = set()
+    counting: set[str] = set()
     plans: list[Plan] = []
     errors: list[QueryError] = []
+    check_together([each for each in queries if isinstance(each, Statement)])
     for number, query in enumerate(queries):
-        reads = types_read(query.pattern)
+        reads = read_by(query)
         later = {other.name for other in queries[number:] if other.name is not None}
         try:
             _check_names(query, later - schema.types.keys() - derived.keys(), taken)
             if reads.keys() & broken:
                 continue
-            plan = bind(query, _extended(schema, derived, reads), functions)
+            _refuse_counts(query, reads, counting)
+            extended = _extended(schema, derived, reads)
+            plan = _bound(query, extended, functions)
         except QueryError as error:
             errors.append(error)
             broken |= {query.name} if query.name else set()
@@ -311,15 +355,28 @@ def bind_all(
         plans.append(replace(plan, title=title, notes=plan.notes + _unread(query, queries[number + 1 :])))
         if query.name is not None:
             derived[query.name] = schema_of(plan)
+            if plan.counts is not None:
+                counting.add(query.name)
     if errors:
         raise QueryError([problem for error in errors if error.text == errors[0].text for problem in error.problems],
                          errors[0].text)  # fmt: skip
     return tuple(plans)
 
 
-def _unread(query: Query, later: Sequence[Query]) -> tuple[str, ...]:
+def _bound(query: Query | Statement, schema: Schema, functions: Mapping[str, Function] | None) -> Plan:
+    return bind_statement(query, schema) if isinstance(query, Statement) else bind(query, schema, functions)
+
+
+def read_by(query: Query | Statement) -> dict[str, Span | None]:
+    """The types that a query or a statement mentions, each with its first place."""
+    if isinstance(query, Statement):
+        return {str(role.type): role.span for role in reversed(StatementPlaces(query).roles)}
+    return types_read(query.pattern)
+
+
+def _unread(query: Query | Statement, later: Sequence[Query | Statement]) -> tuple[str, ...]:
     """A hidden query that no later one reads does nothing."""
-    if not query.hidden or any(query.name in types_read(other.pattern) for other in later):
+    if not query.hidden or any(query.name in read_by(other) for other in later):
         return ()
     return (f"query {query.name} is HIDDEN and no later query reads it, so nobody sees its matches",)
 
@@ -328,14 +385,25 @@ def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads:
     """The schema with the matches of earlier queries; they are intervals, and beside them every eid is a text."""
     if not derived:
         return schema
-    schema = replace(schema, types={**schema.types, **derived}, matches=schema.matches | derived.keys())
+    mine = {name: fields for name, fields in derived.items() if name in reads}  # others may have x of another kind
+    schema = replace(schema, types={**schema.types, **mine}, matches=schema.matches | derived.keys())
     return replace(schema, intervals=True, eid=Kind.TEXT) if derived.keys() & set(reads) else schema
 
 
-def _check_names(query: Query, later: set[str], taken: Mapping[str, str]) -> None:
+def _refuse_counts(query: Query | Statement, reads: Mapping[str, Span | None], counting: Collection[str]) -> None:
+    """Rows of kind `count` are no events."""
+    for type, span in reads.items():
+        if type in counting:
+            hint = f"give {type} no aggregates in SELECT, and count in another query that reads it"
+            raise QueryError(
+                [Problem(f"{type} counts its matches, so no query can read them", span, None, hint)], query.text
+            )
+
+
+def _check_names(query: Query | Statement, later: set[str], taken: Mapping[str, str]) -> None:
     """Refuse to read what comes later, and a name that means something else: `taken` says what."""
     problems = []
-    for type, span in types_read(query.pattern).items():
+    for type, span in read_by(query).items():
         if type in later:
             what = "its own matches" if type == query.name else f"the query {type}, which comes later"
             problems.append(Problem(f"the query reads {what}", span, None, "a query can read queries above it"))

@@ -15,6 +15,7 @@ from tocsin.lang.syntax import (
     Exists,
     Expr,
     Leaf,
+    Maybe,
     Not,
     Or,
     Pattern,
@@ -50,17 +51,18 @@ class ClauseBinder:
     functions: Mapping[str, Function]
     schema: Schema
     problems: Problems
+    count: bool = False  # whether SELECT is over matches
 
     def bound(self) -> AfterMatch | None:
         """The clauses; None if there are none."""
         query = self.query
         written = [clause for clause in (query.skip, query.distinct, query.limit) if clause is not None]
-        if not written:
+        if not written and not self.count:
             return None
         if shows_nothing(query.pattern, self._hidden):
             self.problems.add(
                 "a match of this query may show no event at all, so there is nothing to choose by",
-                written[0].span,
+                written[0].span if written else query.span,
                 hint="show one event of each match: leave a variable out of EXISTS",
             )
             return None
@@ -70,7 +72,7 @@ class ClauseBinder:
             self._skip(),
             self._distinct(),
             self._limit(),
-            tuple(print_selection(query)),
+            lines=tuple(print_selection(query)),
         )
 
     @property
@@ -121,16 +123,16 @@ class ClauseBinder:
         distinct = self.query.distinct
         if distinct is None:
             return None
-        every = self._every(distinct.every)
+        every = self.every(distinct.every)
         if distinct.every is None:
             self.problems.note("DISTINCT without EVERY remembers every value for ever", "add EVERY 1 d, for example")
-        return Suppressing(tuple(self._groupings(distinct.by, "DISTINCT BY")), every)
+        return Suppressing(tuple(self.groupings(distinct.by, "DISTINCT BY")), every)
 
     def _limit(self) -> Limiting | None:
         limit = self.query.limit
         if limit is None:
             return None
-        every = self._every(limit.every)
+        every = self.every(limit.every)
         if limit.every is None and limit.per:
             self.problems.note(
                 "LIMIT without EVERY counts for ever, for each value of PER", "add EVERY 1 d, for example"
@@ -140,11 +142,15 @@ class ClauseBinder:
                 f"LIMIT without EVERY counts for ever: after {limit.most:,} matches no other comes",
                 "add EVERY 1 d, for example",
             )
-        per = tuple(group for expr in limit.per for group in self._groupings(expr, "LIMIT PER"))
-        attrs = {attr for expr in limit.per for attr in self._key_attributes(expr)}
-        return Limiting(limit.most, per, every, tuple(attr for attr in self.key if attr in attrs))
+        per = tuple(group for expr in limit.per for group in self.groupings(expr, "LIMIT PER"))
+        return Limiting(limit.most, per, every, self.key_attributes(limit.per))
 
-    def _key_attributes(self, expr: Expr) -> Iterable[str]:
+    def key_attributes(self, exprs: Iterable[Expr]) -> tuple[str, ...]:
+        """The attributes of the key that are among some expressions."""
+        found = {attr for expr in exprs for attr in self._attributes(expr)}
+        return tuple(attr for attr in self.key if attr in found)
+
+    def _attributes(self, expr: Expr) -> Iterable[str]:
         """The attributes of the key whose value an expression is."""
         match expr:
             case Same(attrs):
@@ -153,7 +159,7 @@ class ClauseBinder:
                 return (name,)
         return ()
 
-    def _every(self, length: Duration | None) -> int | None:
+    def every(self, length: Duration | None) -> int | None:
         if length is None:
             return None
         try:
@@ -167,7 +173,7 @@ class ClauseBinder:
             return None
         return found
 
-    def _groupings(self, expr: Expr, clause: str) -> Iterator[Grouping]:
+    def groupings(self, expr: Expr, clause: str) -> Iterator[Grouping]:
         if not isinstance(expr, Same):
             yield self._value(expr, clause)
             return
@@ -225,6 +231,10 @@ class ClauseBinder:
     def _typer(self) -> Typer:
         return Typer(self.schema, self.functions, self.seen, self.problems, shows=True)
 
+    def value(self, expr: Expr, clause: str) -> Grouping:
+        """A value of the events that a match shows; () if there is something wrong with it."""
+        return self._value(expr, clause)
+
 
 # --- which step is the first ----------------------------------------------------------------------------------------
 
@@ -253,7 +263,9 @@ def shows_nothing(pattern: Pattern, hidden: set[str], every: Callable[[Iterable[
     """Whether a match of a pattern may have no event that is shown; with `every=all`: whether none ever has one."""
     match pattern:
         case Leaf():
-            return pattern.var in hidden
+            return pattern.var in hidden or (pattern.may_be_absent and every is any)
+        case Maybe(inner):
+            return every is any or shows_nothing(inner, hidden, every)
         case Not():
             return True
         case Or(items):

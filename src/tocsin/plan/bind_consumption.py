@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tocsin.events import ANY
 from tocsin.functions import Function
 from tocsin.lang.syntax import (
     And,
@@ -25,6 +26,7 @@ from tocsin.lang.syntax import (
     conjuncts,
     leaves_of,
 )
+from tocsin.plan.bind_continuity import forbidden_leaves
 from tocsin.plan.block import Variable
 from tocsin.plan.consumption import Consumption, Shape
 from tocsin.plan.problems import Problems
@@ -41,6 +43,7 @@ class Consuming:
 
     written  the query as it was written
     plain    the same with one event at each step and without conditions over sets: what its blocks are made of
+    between  what CONTINUITY lets not come between; the plain query has them as negated leaves
     """
 
     written: Query
@@ -50,6 +53,7 @@ class Consuming:
     steps: tuple[Leaf, ...]
     absent: tuple[tuple[Leaf, int], ...]
     having: tuple[Expr, ...]
+    between: tuple[Leaf, ...] = ()
 
     @property
     def sets(self) -> tuple[int, ...]:
@@ -68,7 +72,12 @@ class Consuming:
         return found, known
 
     def bound(
-        self, seen: Mapping[str, Seen | None], schema: Schema, functions: Mapping[str, Function], problems: Problems
+        self,
+        seen: Mapping[str, Seen | None],
+        schema: Schema,
+        functions: Mapping[str, Function],
+        problems: Problems,
+        exceeds: int | None,
     ) -> Consumption:
         """The mode with what it asks of sets."""
         typer = Typer(schema, functions, seen, problems)
@@ -81,6 +90,8 @@ class Consuming:
             tuple((str(leaf.var), gap) for leaf, gap in self.absent),
             self.sets,
             tuple(typer.condition(expr) for expr in self.having),
+            tuple(str(leaf.var) for leaf in self.between),
+            exceeds,
         )
 
 
@@ -114,8 +125,44 @@ def consuming(query: Query, problems: Problems) -> Consuming | None:
         else:
             _check_single(expr, None, clause.mode, problems)
     left = [expr for expr in conjuncts(query.where) if expr not in having]
-    plain = replace(query, pattern=_single(query.pattern), where=_joined(left))
-    return replace(found, plain=plain, having=having)
+    between = _between(query, shape, len(steps), problems)
+    pattern = _with_negated(_single(query.pattern), between)
+    plain = replace(query, pattern=pattern, where=_joined(left), continuity=None)
+    return replace(found, plain=plain, having=having, between=between)
+
+
+def _between(query: Query, shape: Shape, steps: int, problems: Problems) -> tuple[Leaf, ...]:
+    """What must not come between; between one event and itself there is nothing."""
+    clause = query.continuity
+    if query.between is not None and shape == "and":
+        problems.add(
+            "a mode of AND takes no window with a lower end",
+            query.between.span,
+            hint="write WITHIN 10, or SEQ: the longer of two lengths would have to be waited for",
+        )
+    if clause is None or shape == "or" or steps < 2:
+        return ()
+    named = {leaf.type for leaf in leaves_of(query.pattern)}
+    if ANY in named:
+        problems.add("CONTINUITY beside ANY does not go together with a mode", clause.span, hint="name the types")
+        return ()
+    if ours := sorted(set(clause.types) & named):
+        problems.add(
+            f"with a mode CONTINUITY cannot forbid {ours[0]}, which the pattern names",
+            clause.span,
+            detail="a mode uses such events up or passes them over; it is said by its name what becomes of them",
+            hint="leave CONSUME out to forbid events of that type that the match does not hold",
+        )
+        return ()
+    return tuple(forbidden_leaves(query))
+
+
+def _with_negated(pattern: Pattern, leaves: tuple[Leaf, ...]) -> Pattern:
+    """The pattern with negated leaves somewhere between its first and its last step."""
+    negated = tuple(Not(leaf, span=leaf.span) for leaf in leaves)
+    if isinstance(pattern, Seq | And):
+        return replace(pattern, items=(pattern.items[0], *negated, *pattern.items[1:]))
+    return pattern
 
 
 def _with_strategy(query: Query, problems: Problems) -> None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tocsin.lang.syntax import Repeat
-from tocsin.plan.after_match import AfterMatch
+from tocsin.plan.after_match import AfterMatch, Counting
 from tocsin.plan.consumption import Consumption
 from tocsin.plan.expr import Bound
+from tocsin.plan.staged_form import StagedForm
 from tocsin.schema import Field, Schema
 
 
@@ -275,11 +276,17 @@ class Plan:
     hidden: bool = False
     after: AfterMatch | None = None  # the clauses that choose among its matches
     consume: Consumption | None = None  # how it uses events up
+    staged: StagedForm | None = None  # a staged statement: its variable is the complex event itself
 
     @property
     def has_timeouts(self) -> bool:
         """Whether rows of kind `timeout` come, too."""
         return any(block.missing is not None for block in self.alternatives)
+
+    @property
+    def counts(self) -> Counting | None:
+        """What is counted, where the result has no matches but their number."""
+        return None if self.after is None else self.after.count
 
     @property
     def identity(self) -> str:

@@ -26,6 +26,8 @@ class Consumption:
     absent  the variables of the negated leaves, each with the number of steps before it
     sets    in the mode cumulative, the steps whose variables are sets
     having  conditions over whole sets, asked when a match would be complete; leaf numbers are indexes of variables
+    between the variables of leaves that must not come between first and last: CONTINUITY
+    exceeds a match lasts longer than this; None: it may last as short as it likes
     """
 
     mode: str
@@ -35,6 +37,8 @@ class Consumption:
     absent: tuple[tuple[str, int], ...] = ()
     sets: tuple[int, ...] = ()
     having: tuple[Bound, ...] = ()
+    between: tuple[str, ...] = ()
+    exceeds: int | None = None
 
     @property
     def attrs(self) -> tuple[str, ...]:

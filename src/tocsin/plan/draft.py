@@ -95,6 +95,13 @@ class Draft:
     def repeated(self) -> list[int]:
         return [id for spot, id in self.leaves.items() if spot.repeat is not None]
 
+    def longer_than(self, ticks: int) -> None:
+        """Ask that the last end lies more than so long behind the first start."""
+        ids = tuple(self.leaves.values())
+        end, start = (Time(ids[0], which) if len(ids) == 1 else Reach(ids, which) for which in ("end", "start"))
+        length = Op("-", (end, start), Kind.INT, nullable=False)
+        self.predicates.append(Op(">", (length, Lit(ticks, Kind.INT)), Kind.BOOL, nullable=False))
+
     def path(self) -> list[Draft]:
         """The blocks around this one and itself, outermost first."""
         return [*(self.parent.path() if self.parent else ()), self]

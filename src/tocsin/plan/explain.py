@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from tocsin.plan.after_match import Counting
 from tocsin.plan.block import (
     After,
     Alt,
@@ -30,6 +31,7 @@ from tocsin.plan.consumption import described
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User, leaves
 from tocsin.plan.facts import horizon, memory, reads, terminal_types, waits
 from tocsin.plan.kinds import as_written
+from tocsin.plan.prefix_chain import prefix_chain
 from tocsin.plan.rewrite import all_leaves, with_groups_in_order
 from tocsin.schema import TYPE, Kind
 
@@ -101,7 +103,7 @@ class _Text:
             f"{_type(type)}({', '.join(sorted(attrs))})" if attrs else _type(type)
             for type, attrs in reads(plan).items()
         )
-        for output in plan.outputs:
+        for output in () if plan.counts is not None else plan.outputs:
             yield f"select    {_expr(output.expr, {i: v.name for i, v in enumerate(plan.variables)})} AS {output.name}"
         if plan.consume is not None:
             yield from described(plan.consume)
@@ -210,12 +212,34 @@ def _after(plan: Plan) -> Iterator[str]:
     after = plan.after
     if after is None:
         return
+    if after.count is not None:
+        yield from _counting(plan, after.count)
+    if not (after.skip or after.distinct or after.limit):
+        return
     key = f"for each {', '.join(after.attrs)}" if after.attrs else "over all matches, since the query has no key"
-    for line in after.lines:
+    for line in after.lines[: len(after.lines) - len(_counted(after.lines))]:
         limits = line.startswith("LIMIT")
         among = "over all matches, since there is no PER" if limits and not (after.limit and after.limit.per) else key
         yield f"after     {line}" + ("" if limits and after.limit and after.limit.per else f"  -- {among}")
     yield "          in order of completion; an answer waits until no match before it can come or go"
+
+
+def _counted(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Of the clauses those that say what is counted."""
+    first = next((at for at, line in enumerate(lines) if line.startswith(("SELECT", "GROUP", "EVERY"))), len(lines))
+    return lines[first:]
+
+
+def _counting(plan: Plan, count: Counting) -> Iterator[str]:
+    """What is counted, and whether matches are found for that."""
+    assert plan.after is not None
+    among = "for each group" if count.by else "over all matches"
+    yield f"counts    {' '.join(_counted(plan.after.lines))}  -- {among}"
+    chain = prefix_chain(plan)
+    if isinstance(chain, str):
+        yield f"          one by one: {chain}"
+    else:
+        yield "          by a recurrence over prefixes, without finding a match; one by one where answers are corrected"
 
 
 # --- expressions ------------------------------------------------------------------------------------------------

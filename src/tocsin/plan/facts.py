@@ -21,6 +21,7 @@ from tocsin.plan.block import (
 from tocsin.plan.endpoints import graph_of
 from tocsin.plan.expr import Bound, Col, walk
 from tocsin.plan.rewrite import all_blocks, all_leaves
+from tocsin.plan.staged_memory import staged_memory
 from tocsin.schema import Kind
 
 
@@ -53,6 +54,8 @@ def reads(plan: Plan) -> dict[str, set[str]]:
     key = dict(plan.key)
     for (leaf_id, _), type in types.items():
         found[type].update(key.get(leaf_id, ()))
+    for type, attrs in () if plan.staged is None else plan.staged.reads:
+        found.setdefault(type, set()).update(attrs)
     for predicate in () if plan.consume is None else plan.consume.having:
         for node in walk(predicate):
             if isinstance(node, Col):
@@ -265,6 +268,8 @@ def can_wait(plan: Plan) -> bool:
 
 def memory(plan: Plan) -> str:
     """Name the memory class: how the state of the plan grows."""
+    if plan.staged is not None:
+        return staged_memory(plan.staged.statement)
     if horizon(plan) == 0:
         return "none: each event is judged alone"
     if plan.within is None and horizon(plan) is not None:

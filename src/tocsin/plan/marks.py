@@ -87,7 +87,7 @@ def _step(item: Pattern, mark: Literal["NEXT", "FIRST"], later: bool) -> Pattern
 
 def reads_every_type(query: Query) -> bool:
     """Whether a query must see events of all types: it has a leaf ANY, or a NEXT that does not say of what."""
-    strict = query.strategy == "strict"
+    strict = query.strategy == "strict" or (query.continuity is not None and not query.continuity.types)
     marks = (node for node in walk(query.pattern) if isinstance(node, Marked))
     nexts = (node for node in marks if node.mark in ("NEXT", "EACH NEXT") and not node.of)
     return strict or any(leaf.type == ANY for leaf in leaves_of(query.pattern)) or any(True for _ in nexts)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tocsin.functions import Function
 from tocsin.lang.printer import print_expr
-from tocsin.lang.syntax import Attr, Name, Pattern, Query, SelectItem, Span, leaves_of
+from tocsin.lang.syntax import Attr, Name, Pattern, Query, Same, SelectItem, Span, leaves_of
 from tocsin.plan.block import Output, Variable
 from tocsin.plan.pattern_tree import Site
 from tocsin.plan.problems import Problems
@@ -48,7 +48,7 @@ def outputs_of(
     """The bound SELECT list."""
     hidden = {variable.name for variable in found if variable.hidden}
     typer = Typer(schema, functions, seen, problems, shows=True)
-    names = _names(items, problems)
+    names = column_names(items, problems)
     outputs = []
     for item, name in zip(items, names, strict=True):
         span = item.expr.span or item.span
@@ -78,7 +78,7 @@ def outputs_of(
     return tuple(outputs)
 
 
-def _names(items: tuple[SelectItem, ...], problems: Problems) -> list[str]:
+def column_names(items: tuple[SelectItem, ...], problems: Problems) -> list[str]:
     """AS name, else the attribute, else variable_attribute where that clashes, else the expression as text."""
     short = Counter(item.name or (item.expr.name if isinstance(item.expr, Attr) else None) for item in items)
     taken: set[str] = set()
@@ -122,4 +122,6 @@ def _plain(item: SelectItem, short: Counter[str | None]) -> str:
     match item.expr:
         case Attr(var, attr):
             return attr if short[attr] == 1 else f"{var}_{attr}"
+        case Same((attr,)):
+            return attr
     return print_expr(item.expr)

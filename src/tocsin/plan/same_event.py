@@ -36,7 +36,10 @@ def content(plan: Plan) -> frozenset[str] | None:
     """The attributes in which copies can differ: those that the query reads or selects; None: all, it shows them."""
     if not plan.outputs and not plan.hidden:
         return None
-    selected = {node.attr for output in plan.outputs for node in walk(output.expr) if isinstance(node, Col)}
+    asked = [output.expr for output in plan.outputs]
+    if plan.counts is not None:
+        asked += plan.counts.asked
+    selected = {node.attr for expr in asked for node in walk(expr) if isinstance(node, Col)}
     return frozenset(selected.union(plan.needs, *reads(plan).values()))
 
 

@@ -14,7 +14,7 @@ from tocsin.events import ANY
 from tocsin.functions import Function
 from tocsin.lang.syntax import Expr, Span, conjuncts
 from tocsin.plan.block import Alt, leaves_of_scope
-from tocsin.plan.closure import Conditions, Member, PairWriter, as_equality
+from tocsin.plan.closure import Conditions, Member, PairWriter, as_equality, written_classes
 from tocsin.plan.draft import Draft
 from tocsin.plan.expr import Bound, Col, Op, Ref, Time, given
 from tocsin.plan.fold import FALSE, TRUE, never_true
@@ -64,6 +64,8 @@ class SoughtFiller:
             self._before()
         if self.stands_for is None:
             return
+        if self._how is not None:
+            self._null_equalities()
         if self._how == "repeated":
             self._not_held()
         for expr in self._counting(owned):
@@ -148,6 +150,15 @@ class SoughtFiller:
             writer = PairWriter(self.draft, self.typer, span, self.problems)
             for pair in writer.pairs([*mine, *others]):
                 self._add(pair)
+
+    def _null_equalities(self) -> None:
+        """Where an item is absent, what compares it with a variable that is null is null, as in any negated part."""
+        dropped = {var for var, how in self.parent.gone.items() if how != "maybe"}
+        nobody = {var for var, seen in self.typer.names.items() if seen is None} - dropped
+        for group in written_classes(self.conditions):
+            compared = {var for member in group for var in member.vars}
+            if self.stands_for in compared and compared & nobody:
+                self._die("a variable that it compares is null here")
 
     def _is_fixed(self, member: Member) -> bool:
         seen = [self.typer.names.get(var) for var in member.vars]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
 from tocsin.errors import Problem, QueryError
 from tocsin.lang.staged_syntax import (
@@ -47,6 +48,13 @@ def check_statements(statements: Sequence[Statement], schema: Schema | None = No
     if problems:
         raise QueryError(problems, text)
     return tuple(note for statement in statements for note in notes_of_statement(statement))
+
+
+def check_together(statements: Sequence[Statement]) -> None:
+    """Refuse statements that share a name or read their own events, whatever else is wrong with each."""
+    problems = [*_names(statements), *_cycles(statements)]
+    if problems:
+        raise QueryError(problems, statements[0].text)
 
 
 def problems_of(statement: Statement, schema: Schema | None = None) -> list[Problem]:
@@ -293,9 +301,10 @@ def _cross(places: StatementPlaces, role: Terminator, condition: StagedExpr) -> 
             hint = f"several events may open or close a context: write {shown}, or a condition of its own"
             yield Problem("a comparison with initiators needs an aggregate", part.span, hint=hint)
         elif isinstance(part, (AttrOf, Collection)) and isinstance(name := _named(part), str):
-            if name != role.called and not places.initiators(name):
-                hint = "such a condition compares initiators with the terminator"
-                yield Problem(f"{name} is no initiator", part.span, hint=hint)
+            if name == role.called or places.initiators(name):
+                continue
+            hint = "such a condition compares initiators with the terminator"
+            yield Problem(f"{name} is no initiator", part.span, hint=hint)
 
 
 def _named(part: AttrOf | Collection) -> str | None:
@@ -340,12 +349,11 @@ def _scope(places: StatementPlaces) -> Found:
     for conjunct in places.conjuncts:
         mentioned = _mentioned(places, conjunct)
         for place in mentioned:
-            closed = place.closed_in
-            for other in mentioned if closed is not None else ():
+            for closed, other in product(place.closed_in, mentioned):
                 outside = all(call is not closed for call, _ in other.above)
                 if outside and other.number > place.number:
                     hint = "move the negated or counted operand behind the one that it is compared with"
-                    names = f"{_shown(place)} inside {closed.operator} with {_shown(other)}"  # type: ignore[union-attr]
+                    names = f"{_shown(place)} inside {closed.operator} with {_shown(other)}"
                     yield Problem(f"a condition compares {names}, which follows it", conjunct.span, hint=hint)
                     return
 
@@ -377,7 +385,8 @@ def notes_of_statement(statement: Statement) -> Iterator[str]:
             yield f"{statement.name}: AtMost holds at every stage until there are too many; <deferred> asks once"
     for term in statement.terms:
         if isinstance(term.after, Duration) and (term.which != "each" or term.number is not None):
-            yield f"{statement.name}: a duration closes the context that it is measured from; <{term.which}> says nothing"
+            what = "a duration closes the context that it is measured from"
+            yield f"{statement.name}: {what}; <{term.which}> says nothing"
     if places.mode == "immediate" and not places.is_group and _repeats(places):
         yield (
             f"{statement.name}: matches come again at every later stage; to get each once, consume events, "

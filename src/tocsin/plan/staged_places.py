@@ -53,12 +53,10 @@ class OperandPlace:
         return next(((call, at) for call, at in reversed(self.above) if call.operator in COUNTING), None)
 
     @property
-    def closed_in(self) -> OperatorCall | None:
-        """The outermost operator from which nothing is compared with what follows."""
-        for call, at in self.above:
-            if call.operator in ("Not", *COUNTING) or (call.operator == "Unless" and at == 1):
-                return call
-        return None
+    def closed_in(self) -> list[OperatorCall]:
+        """The operators from which nothing is compared with what follows them, outermost first."""
+        closing = ("Not", *COUNTING)
+        return [call for call, at in self.above if call.operator in closing or (call.operator == "Unless" and at == 1)]
 
 
 Role: TypeAlias = LeafOperand | Initiator | Terminator
@@ -109,7 +107,7 @@ class StatementPlaces:
     @property
     def roles(self) -> list[Role]:
         """All that events can be for the statement; Start and durations are no roles."""
-        outside = [*self.statement.inits, *self.statement.terms]
+        outside: list[Role] = [*self.statement.inits, *self.statement.terms]
         leaves = [place.node for place in self.leaves if isinstance(place.node, LeafOperand)]
         return [*leaves, *(each for each in outside if each.type is not None)]
 

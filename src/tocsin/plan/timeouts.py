@@ -44,6 +44,14 @@ class Beginning:
     query: Query
 
 
+def check_clauses(query: Query, problems: Problems) -> None:
+    """Report clauses that choose otherwise what a match is, so that TIMEOUT has no meaning beside them."""
+    clauses = {"WITHIN (t1, t2)": query.between, "CONTINUITY": query.continuity, "CONSUME": query.consume}
+    for word, clause in clauses.items():
+        if clause is not None:
+            problems.add(f"TIMEOUT does not go with {word}", clause.span, hint="leave one of them out")
+
+
 def check_timeout(query: Query, problems: Problems) -> bool:
     """Whether TIMEOUT means something; what is wrong with it is reported."""
     known = len(problems.found)

@@ -238,8 +238,9 @@ class _Filler:
     def owned(self, looked_for: str | None) -> list[Expr]:
         """The conjuncts of WHERE that this block asks, of an event that could stand for `looked_for`, too."""
         gone = {var: how for var, how in self.draft.gone.items() if var != looked_for}
+        dropped = asked_elsewhere if looked_for in self.draft.gone else is_dropped  # in a negated part, null is asked
         conditions = self.context.conditions.conjuncts
-        return [each for each in conditions if self._owns(variables(each)) and not is_dropped(each, gone)]
+        return [each for each in conditions if self._owns(variables(each)) and not dropped(each, gone)]
 
     def sought(self, draft: Draft) -> SoughtFiller:
         """Who fills the block of an event that a mark in this block looks for."""

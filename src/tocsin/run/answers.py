@@ -21,7 +21,7 @@ WORTH_A_THREAD = 1 << 15  # matches
 
 
 class Answers:
-    """The changes of some queries of a graph; `view`: all events that it (and others of its kind) were given, if plain."""
+    """The changes of some queries of a graph; `view`: all events that it (and others like it) were given, if plain."""
 
     def __init__(self, graph: QueryGraph, shown: Sequence[int], view: View | None = None, threads: int = 1) -> None:
         self._graph, self._threads, self._view = graph, threads, view

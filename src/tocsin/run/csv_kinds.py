@@ -20,7 +20,10 @@ from tocsin.items import Bools
 NOT_A_NUMBER = r"^[+-]?0[0-9xX]"  # a code with leading zeros, or a number in another base
 WHOLE = r"^-?[0-9]+$"
 DIGITS_OF_64_BITS = 18  # whole numbers with so many digits always fit
-BEFORE, AFTER = np.frombuffer(b',;\t\n\r"+- ', np.uint8), np.frombuffer(b"0123456789xX", np.uint8)
+BEGINS, MAYBE = np.zeros(256, np.bool_), np.zeros(256, np.bool_)  # bytes behind which a field begins, or may
+BEGINS[list(b',;\t\n\r"')] = MAYBE[list(b"+- ")] = True
+FOLLOWS = np.zeros(256, np.bool_)
+FOLLOWS[list(b"0123456789xX")] = True
 
 
 def doubtful(raw: bytes, table: pa.Table) -> set[str]:
@@ -30,11 +33,16 @@ def doubtful(raw: bytes, table: pa.Table) -> set[str]:
 
 
 def has_leading_zeros(raw: bytes) -> bool:
-    """Whether a field anywhere seems to begin with a 0 that a digit or an x follows."""
+    """Whether a field anywhere seems to begin with a 0 that a digit or an x follows; one sign or space may be before.
+
+    The zeros of `2026-03-05 09:07` are no such: before their sign or space stands a digit.
+    """
     data = np.frombuffer(raw, np.uint8)
-    at = np.flatnonzero(data[1:-1] == ord("0")) + 1
-    at = at[np.isin(data[at - 1], BEFORE)]
-    return bool(np.isin(data[at + 1], AFTER).any())
+    after_a_digit = data[:-2] - np.uint8(ord("0")) <= 9  # less would be above 9: bytes go around
+    at = np.flatnonzero((data[1:-1] == ord("0")) & ~after_a_digit) + 1
+    at = at[FOLLOWS[data[at + 1]]]
+    before, earlier = data[at - 1], data[np.maximum(at - 2, 0)]
+    return bool((BEGINS[before] | (MAYBE[before] & (BEGINS | MAYBE)[earlier])).any())
 
 
 def _doubtful(column: pa.ChunkedArray, zeros: bool) -> bool:

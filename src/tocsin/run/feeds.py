@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tocsin.encode.merge import Rearranged, sliced
+from tocsin.encode.rehearsal import loops_are_worth
 from tocsin.encode.row_pieces import RowPieces
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.encode.whole import UsableRows
@@ -63,9 +64,9 @@ class Feed(Protocol):
 
 
 def feed_of(graph: QueryGraph, rows: UsableRows, workers: ThreadTeam) -> RowFeed | ItemFeed:
-    """The quickest way to read some rows: as they are, if they are in order and it is not asked which one came again."""
+    """The quickest way to read some rows: as they are, if they are in order and nobody asks which one came again."""
     plain = graph.is_plain and rows.columns.eid is None and rows.columns.source is None
-    if plain and len(rows) >= MANY and rows.in_order:
+    if plain and rows.in_order and loops_are_worth(len(rows), MANY):
         return RowFeed(graph, rows)
     return ItemFeed(graph, rows, workers)
 

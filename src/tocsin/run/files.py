@@ -9,8 +9,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property, partial
 from math import isinf
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,7 +25,9 @@ import pyarrow.json as arrow_json
 from tocsin.codec.arrow_stream import validated
 from tocsin.encode.arrow import Problems, is_instant
 from tocsin.encode.columns import Columns, arrow_type
+from tocsin.encode.late import LateFile
 from tocsin.encode.objects import from_dicts, shortened
+from tocsin.encode.thread_team import ThreadTeam
 from tocsin.encode.values import EXACT_FLOAT
 from tocsin.errors import InputError
 from tocsin.run.bad_rows import BadRows
@@ -45,6 +48,9 @@ FORMATS = {
     ".arrows": "arrow",
 }
 DEEP = 100
+LATE_ROWS = 1 << 16  # of a Parquet file, for which it is worth to read columns late
+HEAD = 1 << 15  # bytes of JSON lines that show which columns look like times
+BLOCK, LARGEST_BLOCK = 1 << 20, 1 << 26  # bytes of a text that a thread reads, and that kinds are inferred from
 COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
 
 
@@ -53,7 +59,7 @@ class FilePiece:
     """A piece of the input: its rows, what is already known to be wrong with them, and where each row came from.
 
     `original` returns a row as the file has it; None: the rows of the table were not changed. The kinds of columns in
-    `guessed` were inferred from their values.
+    `guessed` were inferred from their values. `late`: the file of columns that are read when they are needed.
     """
 
     table: pa.Table
@@ -61,6 +67,7 @@ class FilePiece:
     problems: Problems
     original: Callable[[int], Any] | None = None
     guessed: frozenset[str] = frozenset()
+    late: LateFile | None = None
 
 
 def find(path: str | os.PathLike[str]) -> list[Path]:
@@ -97,11 +104,17 @@ def _endings() -> str:
     return " ".join(FORMATS)
 
 
-def read(path: Path, columns: Columns, declared: Mapping[str, Field], bad: BadRows) -> FilePiece:
-    """Read one file. Rows that cannot be parsed at all are reported to `bad` at once."""
+def read(
+    path: Path, columns: Columns, declared: Mapping[str, Field], bad: BadRows, early: frozenset[str] | None = None
+) -> FilePiece:
+    """Read one file. Rows that cannot be parsed at all are reported to `bad` at once.
+
+    `early`: the columns that must be read now, if others may be read late.
+    """
     kind = _format(path)
     if kind is None:
         raise InputError(f"the format of {path} is unknown", hint=f"known endings: {_endings()} (also with .gz)")
+    late = None
     try:
         match kind:
             case "csv" | "tsv":
@@ -109,14 +122,20 @@ def read(path: Path, columns: Columns, declared: Mapping[str, Field], bad: BadRo
             case "jsonl":
                 return _read_jsonl(path, bad)
             case "parquet":
-                from pyarrow import parquet
-
-                table = validated(parquet.ParquetFile(path).read())
+                table, late = _read_parquet(path, early)
             case _:
                 table = _read_arrow(path)
     except (pa.ArrowException, pa.ArrowInvalid, OSError, EOFError, UnicodeDecodeError) as problem:
         _unreadable(path, kind, problem)
-    return FilePiece(table, lambda row: f"{path}, row {row + 1}", [])
+    return FilePiece(table, lambda row: f"{path}, row {row + 1}", [], late=late)
+
+
+def _read_parquet(path: Path, early: frozenset[str] | None) -> tuple[pa.Table, LateFile | None]:
+    """The rows of a file; if some columns are read late, the file that has them."""
+    file = LateFile(path)
+    if early is None or file.rows < LATE_ROWS or len(set(file.names)) < len(file.names):
+        return validated(file.file.read()), None
+    return file.table(early), file
 
 
 def _unreadable(path: Path, kind: str, problem: Exception) -> NoReturn:
@@ -179,16 +198,11 @@ def _parse_csv(raw: bytes, delimiter: str, texts: set[str], path: Path) -> tuple
         return "skip"
 
     quoted, sound = b'"' in raw, _is_text(raw)
-    if not sound:  # Arrow reads no such text, so that every byte is a character until its row is known
-        texts = {name.encode().decode("latin-1") for name in texts}
-    try:
-        table = arrow_csv.read_csv(
+
+    def parse(block: int, *, threads: bool) -> pa.Table:
+        return arrow_csv.read_csv(
             io.BytesIO(raw),
-            arrow_csv.ReadOptions(
-                use_threads=not quoted,
-                block_size=max(1 << 20, min(len(raw), 1 << 26)),
-                encoding="utf-8" if sound else "latin-1",
-            ),
+            arrow_csv.ReadOptions(use_threads=threads, block_size=block, encoding="utf-8" if sound else "latin-1"),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=quoted, invalid_row_handler=note),
             arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(texts, pa.string()),
@@ -199,6 +213,17 @@ def _parse_csv(raw: bytes, delimiter: str, texts: set[str], path: Path) -> tuple
                 quoted_strings_can_be_null=False,
             ),
         )
+
+    if not sound:  # Arrow reads no such text, so that every byte is a character until its row is known
+        texts = {name.encode().decode("latin-1") for name in texts}
+    try:
+        table = None
+        if len(raw) > BLOCK:
+            with suppress(pa.ArrowInvalid):  # a value of another kind than those of the first block
+                table = parse(BLOCK, threads=True)
+        if table is None or faults:  # those must be met in order
+            faults.clear()
+            table = parse(max(BLOCK, min(len(raw), LARGEST_BLOCK)), threads=not quoted)
     except pa.ArrowInvalid as problem:
         _unreadable(path, "csv", problem)
     return table if sound else _as_bytes(table), faults
@@ -332,13 +357,12 @@ def _fields_of_any_length() -> Iterator[None]:
 def _read_jsonl(path: Path, bad: BadRows) -> FilePiece:
     """One JSON object per line. Texts stay texts, whatever they look like; nested values become JSON text."""
     raw = _bytes(path)
-    table = _quick_jsonl(raw)
-    if table is not None:
-        lines = [(number, line) for number, line in enumerate(raw.splitlines(), 1) if line.strip()]
-        if len(lines) == table.num_rows:
-            return FilePiece(
-                table, lambda row: f"{path}, line {lines[row][0]}", [], lambda row: parse_line(lines[row][1])[0]
-            )
+    lines = _JsonLines(raw)
+    table = _quick_jsonl(lines)
+    if table is not None and lines.count == table.num_rows:
+        return FilePiece(
+            table, lambda row: f"{path}, line {lines.all[row][0]}", [], lambda row: parse_line(lines.all[row][1])[0]
+        )
     rows: list[dict[str, Any]] = []
     numbers: list[int] = []
     for number, line in enumerate(raw.split(b"\n"), 1):
@@ -356,20 +380,114 @@ def _read_jsonl(path: Path, bad: BadRows) -> FilePiece:
     return FilePiece(table, lambda row: f"{path}, line {numbers[row]}", problems, rows.__getitem__)
 
 
-def _quick_jsonl(raw: bytes) -> pa.Table | None:
+class _JsonLines:
+    """The lines of a JSONL text; each is looked at by itself only where somebody asks for one."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw, data = raw, np.frombuffer(raw, np.uint8)
+        ends = np.flatnonzero(data == ord("\n"))
+        behind = ends[ends < len(data) - 1] + 1
+        self.breaks = len(ends)
+        # one object behind the other, each on a line of its own
+        self.are_plain = raw[:1] == b"{" and b"\r" not in raw and bool((data[behind] == ord("{")).all())
+        self._most = len(behind) + 1
+
+    @property
+    def count(self) -> int:
+        """How many are not blank."""
+        return self._most if self.are_plain else len(self.all)
+
+    @property
+    def have_objects(self) -> bool:
+        """Whether all begin with objects, and there is one: at a null in their place Arrow's reader crashes."""
+        return self.are_plain or bool(self.all and all(line.lstrip().startswith(b"{") for _, line in self.all))
+
+    @property
+    def are_deep(self) -> bool:
+        """Whether one may be nested so deeply that Arrow's reader, which calls itself, runs out of stack."""
+        data = np.frombuffer(self.raw, np.uint8)
+        if sum(np.count_nonzero(data == ord(each)) for each in "[{") <= self.breaks + DEEP:
+            return False
+        return any(line.count(b"[") + line.count(b"{") > DEEP for line in self.raw.split(b"\n"))
+
+    @cached_property
+    def all(self) -> list[tuple[int, bytes]]:
+        """Those that are not blank, each with its number."""
+        return [(number, line) for number, line in enumerate(self.raw.splitlines(), 1) if line.strip()]
+
+
+def _quick_jsonl(lines: _JsonLines) -> pa.Table | None:
     """The table, if Arrow's own reader keeps every value exactly; else None."""
-    if b"\\ud" in raw.lower() or not _is_text(raw) or not _has_objects(raw) or _is_deep(raw):
+    raw = lines.raw
+    if (b"\\" in raw and b"\\ud" in raw.lower()) or not _is_text(raw) or not lines.have_objects or lines.are_deep:
         return None
     try:
-        options = arrow_json.ReadOptions(block_size=max(1 << 20, min(len(raw), 1 << 26)))
-        table = arrow_json.read_json(io.BytesIO(raw), options)
-        dates = [field.name for field in table.schema if is_instant(field.type)]
-        if dates:
-            texts = pa.schema([(name, pa.string()) for name in dates])
-            table = arrow_json.read_json(io.BytesIO(raw), options, arrow_json.ParseOptions(explicit_schema=texts))
+        table = _json_table(raw)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return table if all(_exact(table.column(place)) for place in range(table.num_columns)) else None
+
+
+def _json_table(raw: bytes) -> pa.Table:
+    """What Arrow reads, on all cores; texts that look like times stay texts.
+
+    Each piece is read by itself, as one block: where kinds change from block to block, Arrow's reader makes texts of
+    numbers, or crashes. ArrowInvalid: the kinds of pieces do not fit together.
+    """
+    head = _json(raw[: raw.find(b"\n", HEAD) + 1 or len(raw)], {})
+    known = _misread([head.schema])  # so that few pieces are read twice
+    pieces = [piece for piece in _pieces(raw) if piece.strip()]
+    with ThreadTeam(max(1, min(pa.cpu_count(), len(pieces)))) as workers:
+        tables = workers.all([partial(_json, piece, known) for piece in pieces])
+        while found := _misread([table.schema for table in tables]):
+            known |= found
+            odd = [at for at, table in enumerate(tables) if _differs(table.schema, found)]
+            again = workers.all([partial(_json, pieces[at], known) for at in odd])
+            for at, table in zip(odd, again, strict=True):
+                tables[at] = table
+    names = dict.fromkeys([*head.schema.names, *(name for table in tables for name in table.schema.names)])
+    return pa.concat_tables(tables, promote_options="default").select(list(names))
+
+
+def _pieces(raw: bytes) -> Iterator[bytes]:
+    """Whole lines, as many as a thread reads at once."""
+    begin = 0
+    while begin < len(raw):
+        end = raw.find(b"\n", begin + BLOCK) + 1 or len(raw)
+        yield raw[begin:end]
+        begin = end
+
+
+def _misread(schemas: list[pa.Schema]) -> dict[str, pa.DataType]:
+    """The columns to be read again, and as what: times as texts, whole numbers as floats where others are floats."""
+    kinds: dict[str, set[pa.DataType]] = {}
+    for schema in schemas:
+        for field in schema:
+            if not pa.types.is_null(field.type):
+                kinds.setdefault(field.name, set()).add(field.type)
+    found = {}
+    for name, types in kinds.items():
+        if any(map(is_instant, types)):
+            found[name] = pa.string()
+            types = {type for type in types if not is_instant(type)} | {pa.string()}
+        elif types == {pa.int64(), pa.float64()}:
+            found[name], types = pa.float64(), {pa.float64()}
+        if len(types) > 1:
+            raise pa.ArrowInvalid(f"{name!r} has several kinds")
+    return found
+
+
+def _differs(schema: pa.Schema, wanted: Mapping[str, pa.DataType]) -> bool:
+    return any(field.type != wanted.get(field.name, field.type) for field in schema if not pa.types.is_null(field.type))
+
+
+def _json(raw: bytes, known: Mapping[str, pa.DataType]) -> pa.Table:
+    """A piece as one block; columns of known types have those."""
+    if len(raw) > LARGEST_BLOCK:
+        raise pa.ArrowInvalid("a line is too long")
+    options = arrow_json.ReadOptions(use_threads=False, block_size=len(raw) + 1)
+    parsing = arrow_json.ParseOptions(explicit_schema=pa.schema(list(known.items())) if known else None)
+    return arrow_json.read_json(io.BytesIO(raw), options, parsing)
 
 
 def _is_text(raw: bytes) -> bool:
@@ -378,21 +496,6 @@ def _is_text(raw: bytes) -> bool:
         return raw.isascii() or bool(raw.decode())
     except UnicodeDecodeError:
         return False
-
-
-def _has_objects(raw: bytes) -> bool:
-    """Tell whether lines begin with objects, and there is one: at a null in their place Arrow's reader crashes."""
-    text = raw.strip()
-    if text.startswith(b"{") and text.count(b"\n{") == text.count(b"\n"):
-        return True
-    return bool(text) and all(line.lstrip().startswith(b"{") for line in text.split(b"\n") if line.strip())
-
-
-def _is_deep(raw: bytes) -> bool:
-    """Tell whether a line may be nested so deeply that Arrow's reader, which calls itself, runs out of stack."""
-    if raw.count(b"[") + raw.count(b"{") <= raw.count(b"\n") + DEEP:
-        return False
-    return any(line.count(b"[") + line.count(b"{") > DEEP for line in raw.split(b"\n"))
 
 
 def _exact(column: pa.ChunkedArray) -> bool:

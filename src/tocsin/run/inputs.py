@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from tocsin.encode.arrow import Problems, is_text, one_array
 from tocsin.encode.batch import HINTS, frame, spans, typeless
+from tocsin.encode.checked import checked
 from tocsin.encode.columns import Columns, kind_of
 from tocsin.encode.eids import eid_problems
+from tocsin.encode.late import LateType, with_values
 from tocsin.encode.objects import from_dicts
 from tocsin.encode.row_types import RowTypes
 from tocsin.encode.survey import Survey
@@ -45,6 +47,13 @@ class Input:
         """How many rows there are, usable or not."""
         return sum(part.table.num_rows for part in self.parts)
 
+    def fill(self, wanted: Container[str], *, whole: bool) -> None:
+        """Read what was to be read late: if some of it is wanted after all, or everything is."""
+        for at, part in enumerate(self.parts):
+            late = [field.name for field in part.table.schema if isinstance(field.type, LateType)]
+            if whole or any(name in wanted for name in late):
+                self.parts[at] = replace(part, table=with_values(part.table))
+
     def types(self, workers: ThreadTeam = ALONE) -> RowTypes:
         """The type of each row; looked up once."""
         if self.known_types is None:
@@ -66,12 +75,21 @@ class Input:
 
 
 def open_input(
-    events: Any, columns: Columns, *, declared: Mapping[str, Field] | None = None, bad: BadRows | None = None
+    events: Any,
+    columns: Columns,
+    *,
+    declared: Mapping[str, Field] | None = None,
+    bad: BadRows | None = None,
+    early: frozenset[str] | None = None,
 ) -> Input:
-    """Read a finite input whole. Rows are judged later, except those that cannot be parsed."""
+    """Read a finite input. Rows are judged later, except those that cannot be parsed.
+
+    `early`: the columns that must be read whole; others of a Parquet file are read when a match shows them.
+    """
     bad = bad or BadRows()
     if isinstance(events, (str, os.PathLike)):
-        parts = [read(path, columns, declared or {}, bad) for path in find(events)]
+        paths = find(events)
+        parts = [read(path, columns, declared or {}, bad, early if len(paths) == 1 else None) for path in paths]
     else:
         problems: Problems = []
         if isinstance(events, Iterator) and not isinstance(events, pa.RecordBatchReader):
@@ -90,11 +108,11 @@ def as_table(events: Any, problems: Problems | None = None) -> pa.Table:
     """Events that are in memory, as a table. Data-frame libraries are recognised, never imported."""
     match events:
         case pa.Table():
-            return _plain_columns(events)
+            return _plain_columns(checked(events))
         case pa.RecordBatch():
-            return _plain_columns(pa.Table.from_batches([events]))
+            return _plain_columns(checked(pa.Table.from_batches([events])))
         case pa.RecordBatchReader():
-            return _plain_columns(events.read_all())
+            return _plain_columns(checked(events.read_all()))
         case Mapping():
             raise InputError("events is one dict", hint="give a list of events, or use stream().push(...)")
     library = type(events).__module__.partition(".")[0]
@@ -165,7 +183,8 @@ def _with_times(part: FilePiece, columns: Columns) -> FilePiece:
 
 
 def _values(table: pa.Table, row: int) -> dict[str, Any]:
-    return {name: table.column(name)[row].as_py() for name in table.schema.names}
+    row_alone = with_values(table.slice(row, 1))
+    return {name: row_alone.column(name)[0].as_py() for name in table.schema.names}
 
 
 def _role(name: str | None, columns: Columns) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tocsin.encode.checked import readable_texts
+from tocsin.engine.counts import with_whole_numbers
 from tocsin.engine.tables import HEAD, joined
 from tocsin.run.show import html_table, text_table
 
@@ -38,7 +40,8 @@ class Matches:
     def _tables(self) -> list[pa.Table]:
         if self._made is None:
             assert self._make is not None
-            self._made, self._make = list(self._make()), None
+            with readable_texts():
+                self._made, self._make = list(self._make()), None
         return self._made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,7 +53,9 @@ class Matches:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for table in self._tables:
             for batch in table.to_batches(max_chunksize=4096):
-                yield from batch.to_pylist()
+                with readable_texts():
+                    matches = with_whole_numbers(batch.to_pylist(), table.schema)
+                yield from matches
 
     def __repr__(self) -> str:
         count = f"{len(self):,} match{'' if len(self) == 1 else 'es'}"

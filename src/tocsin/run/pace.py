@@ -10,19 +10,19 @@ from typing import Self, TypeAlias
 
 Watcher: TypeAlias = Callable[[int, int], None]  # rows done, matches so far
 
-ROWS_PER_CHUNK = 1 << 16
+ROWS_PER_CHUNK = 1 << 9  # of the first chunk: what a row takes is not known yet
 MOST_ROWS = 1 << 18
-LEAST_ROWS = 1 << 10
-FIRST_CHUNK = 16  # rows, if few matches are wanted
-QUICK, SLOW = 0.05, 0.2  # seconds
+MOST_OF_FEW = 1 << 16  # where few matches are wanted
+FIRST_CHUNK = 16  # rows, there
+QUICK, LONG = 0.05, 0.2  # seconds
 
 
 class Pace:
-    """Chunks that grow while they are done quickly, and shrink while they are not."""
+    """Chunks that grow while they are quick and shrink while they are not, so that a run can be stopped soon."""
 
     def __init__(self, *, growing: bool = False) -> None:
         """`growing`: begin with few rows, because few matches are wanted."""
-        self._size, self._most = (FIRST_CHUNK, ROWS_PER_CHUNK) if growing else (ROWS_PER_CHUNK, MOST_ROWS)
+        self._size, self._most = (FIRST_CHUNK, MOST_OF_FEW) if growing else (ROWS_PER_CHUNK, MOST_ROWS)
 
     def chunks(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Cut rows into chunks, each of which is done when the next one is asked for: where each begins and ends."""
@@ -32,8 +32,8 @@ class Pace:
             took = perf_counter() - began
             if took < QUICK:
                 self._size = min(2 * self._size, self._most)
-            elif took > SLOW:
-                self._size = max(self._size // 2, min(LEAST_ROWS, self._size))
+            elif took > LONG:
+                self._size = max(1, int((upto - first) * QUICK / took))
             first = upto
 
 

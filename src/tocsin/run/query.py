@@ -7,12 +7,15 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tocsin.encode.columns import Columns, infer_schema
+from tocsin.compilers import compiles_first
+from tocsin.encode.checked import readable_texts
+from tocsin.encode.columns import OPTIONAL, Columns, infer_schema
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import describe
@@ -23,16 +26,18 @@ from tocsin.events import ANY
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Strings
 from tocsin.lang.fluent import FluentPattern, FluentQuery
-from tocsin.lang.parser import parse_all
-from tocsin.lang.syntax import Query as Syntax
+from tocsin.lang.parser import parse_file
+from tocsin.lang.staged_syntax import Statement
+from tocsin.lang.syntax import Query as DeclarativeQuery
 from tocsin.order.strategy import Strategy, parse_strategy
-from tocsin.plan.bind import bind_all
+from tocsin.plan.bind import bind_all, read_by
 from tocsin.plan.block import Plan, WindowHigh
-from tocsin.plan.check import types_read
 from tocsin.plan.explain import explain
+from tocsin.plan.explain_staged import explain_staged
 from tocsin.plan.facts import horizon, waits_for_time
 from tocsin.plan.marks import reads_every_type
 from tocsin.plan.passes import optimize
+from tocsin.run.answers import Answers
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock, as_clock
 from tocsin.run.finite import run_as_it_comes, run_finite
@@ -45,9 +50,11 @@ from tocsin.run.schemas import check_unit, declare, schema_of
 from tocsin.run.session import Session, shown_counters
 from tocsin.run.split import Split, check_threads, thread_count
 from tocsin.run.stream_rows import StreamRows
-from tocsin.schema import Field, Kind, Schema
+from tocsin.schema import OWN, Field, Kind, Schema
 
 Order = str | Strategy
+Syntax: TypeAlias = DeclarativeQuery | Statement
+EARLY = frozenset((*OWN, "time", *OPTIONAL))  # columns that may have a role
 FINAL = ("in-order", "slack", "conservative")  # orders whose matches are never withdrawn
 
 
@@ -68,13 +75,13 @@ def query(
     known = declared_schema(schema, strict=strict)
     names = frozenset() if known is None else frozenset(known.types) | known.attributes()
     if isinstance(text, os.PathLike):
-        return Query(parse_all(read_query_file(Path(text)), names=names), known)
+        return Query(parse_file(read_query_file(Path(text)), names=names), known)
     if isinstance(text, str):
         refuse_file_name(text)
-        return Query(parse_all(text, names=names), known)
+        return Query(parse_file(text, names=names), known)
     if isinstance(text, (FluentPattern, FluentQuery)):
         return Query((text.query,), known)
-    if isinstance(text, Syntax):
+    if isinstance(text, DeclarativeQuery | Statement):
         return Query((text,), known)
     if isinstance(text, bytes) or not isinstance(text, Iterable):
         raise TocsinError(
@@ -107,7 +114,8 @@ def declared_schema(
 
 def plans_of(queries: tuple[Syntax, ...], schema: Schema, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
     """The queries bound to a schema and optimised. Raises QueryError with every problem found."""
-    return tuple(optimize(plan, off=frozenset(off)) for plan in bind_all(queries, schema))
+    plans = bind_all(queries, schema)
+    return tuple(plan if plan.staged is not None else optimize(plan, off=frozenset(off)) for plan in plans)
 
 
 class Query:
@@ -146,8 +154,9 @@ class Query:
     def types(self) -> set[str]:
         """The event types that the queries read, without the names of queries; with ANY, all others too."""
         names = {each.name for each in self.queries}
-        found = {type for each in self.queries for type in types_read(each.pattern)} - names
-        return found | {ANY} if any(map(reads_every_type, self.queries)) else found
+        found = {type for each in self.queries for type in read_by(each)} - names
+        declarative = (each for each in self.queries if isinstance(each, DeclarativeQuery))
+        return found | {ANY} if any(map(reads_every_type, declarative)) else found
 
     def reads(self, type: str) -> bool:
         """Whether the queries read events of a type."""
@@ -167,7 +176,7 @@ class Query:
     ) -> str:
         """The plans in readable text."""
         known, notes = self._known(schema, time_unit, columns)
-        plans = [f"{explain(plan)}\n{describe(plan)}" for plan in self.plans(known, off=off)]
+        plans = [explained(plan) for plan in self.plans(known, off=off)]
         return "\n\n".join([*plans, *(["\n".join(f"note      {note}" for note in notes)] if notes else [])])
 
     def source(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> str:
@@ -189,6 +198,7 @@ class Query:
         opened = open_input(given, Columns(unit=time_unit, **columns), bad=BadRows("skip"))
         return known_of(opened, self.queries), opened.notes(guessed_schema(self.queries).common)
 
+    @readable_texts()
     def detect(
         self,
         events: Any,
@@ -232,7 +242,12 @@ class Query:
         columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit, truncate=truncate)
         bad = bad_rows if isinstance(bad_rows, BadRows) else BadRows(bad_rows)
         declared = declared_schema(schema, self.schema, strict=strict)
-        given = open_input(events, columns, declared=declared_fields(declared), bad=bad)
+        early = (
+            frozenset(guessed_schema(self.queries).common)
+            | EARLY
+            | {role for role in (type, time, end, eid, source) if role}
+        )
+        given = open_input(events, columns, declared=declared_fields(declared), bad=bad, early=early)
         if declared is None and len(given):
             with ThreadTeam(thread_count(threads, len(given), jit=jit)) as team:
                 given.types(team)
@@ -244,10 +259,11 @@ class Query:
         def make(strings: Strings | None = None) -> QueryGraph:
             return QueryGraph(
                 plans, known, given.columns, jit=jit, order=strategy, memory_limit=most, around=self.operators,
-                strings=strings,
+                strings=strings, soon=not compiles_first(),
             )  # fmt: skip
 
         graph = make()
+        given.fill(graph.wanted, whole=strategy.kind != "in-order")
         shown = tuple(range(len(self.queries))) if all else self.answers
         enough = limit if strategy.kind in FINAL else None
         if strategy.kind == "in-order":
@@ -260,7 +276,8 @@ class Query:
         bad.write()
         counters = {**counted, "skipped": bad.count}
         notes, instant = notes_of(plans) + given.notes(graph.wanted), time_type(given)
-        matches = Matches(lambda: found.tables(instant), counters, notes, count=len(found) if found.is_final else None)
+        count = len(found) if found.is_final else None
+        matches = Matches(partial(_shown, given, found, instant), counters, notes, count=count)
         matches.counters["matches"] = len(matches)
         if limit is not None and len(matches) >= limit:
             notes = (*notes, f"the search ended with the first {limit:,} matches")
@@ -325,7 +342,7 @@ class Query:
                 timer.check(found, strategy.late)
             return QueryGraph(
                 plans, found, columns, jit=jit, order=strategy, sources=named, memory_limit=as_bytes(memory_limit),
-                around=self.operators,
+                around=self.operators, soon=not compiles_first(), live=True,
             )  # fmt: skip
 
         plans: tuple[Plan, ...] = ()
@@ -354,7 +371,7 @@ class Query:
         )  # fmt: skip
 
         def before(texts: list[str], found: Schema) -> tuple[Plan, ...]:
-            queries = tuple(each for text in texts for each in parse_all(text))
+            queries = tuple(each for text in texts for each in parse_file(text))
             return plans_of(queries, found) if known else expecting(queries, found)[1]
 
         if state is not None:
@@ -376,6 +393,18 @@ def expecting(queries: tuple[Syntax, ...], seen: Schema) -> tuple[Schema, tuple[
         return whole, plans_of(queries, whole)
     except QueryError:  # they do not go with what was seen
         return seen, plans_of(queries, seen)
+
+
+def explained(plan: Plan) -> str:
+    """What a plan does, and how it will run."""
+    if plan.staged is not None:
+        return explain_staged(plan)
+    return f"{explain(plan)}\n{describe(plan)}"
+
+
+def _shown(_: Input, found: Answers, time: pa.DataType | None) -> list[pa.Table]:
+    """The tables of matches; the input is kept until then, because some of its columns may be read only now."""
+    return found.tables(time)
 
 
 def notes_of(plans: Iterable[Plan]) -> tuple[str, ...]:

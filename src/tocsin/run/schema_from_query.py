@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
 
+from tocsin.lang.staged_syntax import AttrOf, Compared, IfNull, PartitionKey, Statement, parts
 from tocsin.lang.syntax import (
     Attr,
     Between,
@@ -20,6 +21,7 @@ from tocsin.lang.syntax import (
     conjuncts,
     walk,
 )
+from tocsin.plan.staged_places import StatementPlaces
 from tocsin.schema import OWN, Field, Kind, Schema
 
 TEXT_FUNCTIONS = ("lower", "upper", "trim", "length", "substr", "concat", "starts_with", "contains")
@@ -29,7 +31,7 @@ OF_EVENTS = "eid(x)"  # the name under which the kind of eids is guessed
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
-def guessed_schema(queries: Iterable[Query], unit: str | None = "us") -> Schema:
+def guessed_schema(queries: Iterable[Query | Statement], unit: str | None = "us") -> Schema:
     """Any type, with every attribute that is mentioned: texts and booleans where they are used as such, else numbers.
 
     >>> from tocsin.lang.parser import parse
@@ -38,7 +40,12 @@ def guessed_schema(queries: Iterable[Query], unit: str | None = "us") -> Schema:
     """
     kinds: dict[str, Kind] = {}
     pairs: list[tuple[str, str]] = []
+    queries = list(queries)
+    names = {query.name for query in queries}
     for query in queries:
+        if isinstance(query, Statement):
+            _look_at_statement(query, kinds, pairs, names)
+            continue
         for node in walk(query):
             _look(node, kinds, pairs)
     for _ in range(len(pairs)):
@@ -49,6 +56,50 @@ def guessed_schema(queries: Iterable[Query], unit: str | None = "us") -> Schema:
     eid = Kind.TEXT if kinds.pop(OF_EVENTS, Kind.INT) is Kind.TEXT else Kind.INT
     common = {name: Field(name, kind) for name, kind in kinds.items()}
     return Schema(common=common, open_types=True, unit=unit, eid=eid)
+
+
+def _look_at_statement(
+    statement: Statement, kinds: dict[str, Kind], pairs: list[tuple[str, str]], names: Collection[str | None]
+) -> None:
+    """The attributes of a staged statement: texts and truths where they are compared with such, else numbers.
+
+    Not those of other queries (`names`), whose columns have kinds of their own.
+    """
+    for node in _of_events(statement, names):
+        match node:
+            case AttrOf() if node.attr not in ("label", "labels"):
+                _mentioned((node.attr,), kinds)
+            case PartitionKey():
+                values = [value for each in node.ranges for value in (*each.values, *(each.between or ()))]
+                for entry in node.entries:
+                    _mentioned((entry.attr,), kinds)
+                    kinds.update((entry.attr, kind) for value in values if (kind := _kind(value.value)) is not None)
+            case IfNull() if (kind := _kind(node.instead.value)) is not None:
+                kinds[node.of.attr] = kind
+    for node in (node for node in _of_events(statement, names) if isinstance(node, Compared)):
+        attrs = [side.attr for side in (node.left, node.right) if isinstance(side, AttrOf)]
+        pairs += [(attrs[0], other) for other in attrs[1:]]
+        for side in (node.left, node.right):
+            if isinstance(side, Literal) and (kind := _kind(side.value)) is not None:
+                kinds.update(dict.fromkeys(attrs, kind))
+
+
+def _of_events(statement: Statement, names: Collection[str | None]) -> Iterator[object]:
+    """The parts of a statement that do not speak of matches of other queries."""
+    above = [role for role in StatementPlaces(statement).roles if role.type in names]
+    called = {role.called for role in above}
+    inner = {id(part) for role in above for each in role.conditions for part in parts(each)}
+    for node in parts(statement):
+        mentioned: set[str | None] = set()
+        match node:
+            case Compared():
+                mentioned = {part.name for part in parts(node) if isinstance(part, AttrOf)}
+            case AttrOf():
+                mentioned = {node.name}
+            case PartitionKey():
+                mentioned = {entry.name for entry in node.entries}
+        if id(node) not in inner and not mentioned & called:
+            yield node
 
 
 def _look(node: object, kinds: dict[str, Kind], pairs: list[tuple[str, str]]) -> None:

@@ -1,8 +1,8 @@
 """Consumption as a rule over the events of a key: what waits, and what an event makes of it, for every mode.
 
 A state has a list for each step that can wait. In a SEQ it has the prefixes that end there, in an AND the events that
-stand there. A prefix is [first start, last end, its event numbers]; what continuous keeps, and the members of a set,
-is said where they are made. `select/consuming` does the same in compiled loops, where events come settled.
+stand there. A prefix is [first start, last end, its event numbers, first end]; what continuous keeps, and the members
+of a set, is said where they are made.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from tocsin.engine.evaluate import Row, evaluate
+from tocsin.events import BEGINNING
 from tocsin.functions import Function
 from tocsin.order.keyed_events import NumberedEvent
 from tocsin.order.keyed_process import Answer, EventRule
@@ -69,6 +70,8 @@ class ConsumptionRule(EventRule):
         bits = self.standing.bits(event)
         if not bits:
             return state, ()
+        if bits >> (self.last + len(self.consume.absent)):
+            return self.interrupted(state, event.start), ()
         state, matches = self.taken([list(waiting) for waiting in self.forget(state, event.end - 1)], event, bits)
         return state, [self.answer(match) for match in matches]
 
@@ -82,10 +85,18 @@ class ConsumptionRule(EventRule):
             events[place] = part if part != () else None
         return Answer(tuple(events))
 
+    def interrupted(self, state: State, start: int) -> State:
+        """The state without what began before an event that must not come between (CONTINUITY)."""
+        return [[each for each in waiting if each[3] >= start] for waiting in state]
+
     # --- the window ---
 
     def fits_alone(self, event: NumberedEvent) -> bool:
         return self.plan.within is None or event.end - event.start <= self.plan.within
+
+    def exceeds(self, start: int, event: NumberedEvent) -> bool:
+        """Whether a match from `start` to an event is longer than the lower end of its window."""
+        return self.consume.exceeds is None or event.end - start > self.consume.exceeds
 
     def forget(self, state: State, until: int) -> State:
         """Prefixes whose window no later event can be in are dropped."""
@@ -106,7 +117,7 @@ class EachEvent(ConsumptionRule):
 
     def taken(self, state: State, event: NumberedEvent, bits: int) -> tuple[State, list[Match]]:
         can = self.can(bits)
-        if not can or not self.fits_alone(event):
+        if not can or not self.fits_alone(event) or not self.exceeds(event.start, event):
             return state, []
         match: Match = [event.number if step == can[0] else () for step in range(1, self.last + 1)]
         return state, [match]
@@ -122,7 +133,7 @@ class Extending(ConsumptionRule):
             state[gap - 1] = [each for each in state[gap - 1] if each[1] >= event.start]
         begins = self.mode != "first" or not any(state)
         if (not taken or self.mode == "latest") and begins and 1 in can and self.fits_alone(event):
-            prefix = [event.start, event.end, [event.number]]
+            prefix = [event.start, event.end, [event.number], event.end]
             state[0] = [*state[0], prefix] if self.mode == "chronicle" else [prefix]
         return state, matches
 
@@ -134,19 +145,29 @@ class Extending(ConsumptionRule):
             if step == 1 or (taken and self.mode != "latest"):
                 break
             waiting = state[step - 2]
-            if not waiting or waiting[0][1] >= event.start:
+            at = self._oldest(waiting, step, event)
+            if at is None:
                 continue
             taken = True
-            start, _, numbers = waiting[0]
+            start, _, numbers, first_end = waiting[at]
             if self.mode in ("first", "chronicle", "latest"):
-                state[step - 2] = waiting[1:]
+                state[step - 2] = [*waiting[:at], *waiting[at + 1 :]]
             if step == self.last:
                 matches.append([*numbers, event.number])
                 self._use_up(state, numbers)
                 continue
-            prefix = [start, event.end, [*numbers, event.number]]
+            prefix = [start, event.end, [*numbers, event.number], first_end]
             state[step - 1] = [*state[step - 1], prefix] if self.mode == "chronicle" else [prefix]
         return taken, matches
+
+    def _oldest(self, waiting: list[list[Any]], step: int, event: NumberedEvent) -> int | None:
+        """Where the oldest prefix stands that an event extends by a step."""
+        for at, (start, end, *_) in enumerate(waiting):
+            if end >= event.start:
+                return None  # they stand in the order of their ends
+            if step < self.last or self.exceeds(start, event):
+                return at
+        return None
 
     def _use_up(self, state: State, numbers: list[int]) -> None:
         """The recent modes: what shares an event with a match goes; Snoop keeps the event that began it."""
@@ -193,7 +214,9 @@ class Combining(ConsumptionRule):
             if found is None:
                 continue
             if step == self.last:
-                chains = self._chains(state, step - 1, found[1], found[2], event)
+                chains = list(self._chains(state, step - 1, found[1], found[2], event))
+                if not chains:
+                    continue
                 return self.begin(), [[*numbers, event.number] for numbers in chains]
             state[step - 1].append([found[0], event.end, [event.number], event.start, *found[1:]])
             self._forbid(state, bits, event)
@@ -211,7 +234,7 @@ class Combining(ConsumptionRule):
         high = dropped + len(waiting)
         while high > alive and waiting[high - 1 - dropped][1] >= event.start:
             high -= 1
-        starts = [each[0] for each in waiting[alive - dropped : high - dropped]]
+        starts = [each[0] for each in waiting[alive - dropped : high - dropped] if each[0] > BEGINNING]
         if not starts or not self._in_window(max(starts), event):
             return None
         return max(starts), alive, high
@@ -230,15 +253,33 @@ class Combining(ConsumptionRule):
             marks[gap - 1][1] = alive
         state[-1] = marks
 
+    def interrupted(self, state: State, start: int) -> State:
+        """An entry that no combination leads to any more has no first start."""
+        *levels, marks = state
+        kept: State = []
+        for level, waiting in enumerate(levels):
+            ours = []
+            for each in waiting:
+                if level == 0:
+                    left = each[0] if each[1] >= start else BEGINNING
+                else:
+                    dropped = marks[level - 1][0]
+                    before = kept[level - 1][max(0, each[4] - dropped) : max(0, each[5] - dropped)]
+                    left = max((other[0] for other in before), default=BEGINNING)
+                ours.append([left, *each[1:]])
+            kept.append(ours)
+        return [*kept, marks] if any(each[0] > BEGINNING for ours in kept for each in ours) else self.begin()
+
     def _chains(self, state: State, step: int, low: int, high: int, event: NumberedEvent) -> Iterator[list[int]]:
         """The events of every combination that ends with one of some entries, and is in the window of an event."""
         waiting, (dropped, _) = state[step - 1], state[-1][step - 1]
         for at in range(max(low, dropped), high):
             start, _, (number,), _, before, behind = waiting[at - dropped]
-            if not self._in_window(start, event):
+            if start == BEGINNING or not self._in_window(start, event):
                 continue
             if step == 1:
-                yield [number]
+                if self.exceeds(start, event):
+                    yield [number]
                 continue
             for numbers in self._chains(state, step - 1, before, behind, event):
                 yield [*numbers, number]
@@ -257,8 +298,17 @@ class SetRule(ConsumptionRule):
         starts = [each[0] for waiting in state for each in waiting]
         return self.begin() if width is not None and starts and min(starts) + width <= until else state
 
+    def interrupted(self, state: State, start: int) -> State:
+        """All sets go together."""
+        ends = [each[1] for waiting in state for each in waiting]
+        return self.begin() if ends and min(ends) < start else state
+
     def holds(self, sets: State) -> bool:
         """Whether the conditions over sets are TRUE of what would be a match."""
+        if self.consume.exceeds is not None:
+            times = [(each[0], each[1]) for members in sets for each in members]
+            if max(end for _, end in times) - min(start for start, _ in times) <= self.consume.exceeds:
+                return False
         row = _SetsRow(self, sets)
         return all(evaluate(expr, row, self._functions) is True for expr in self.consume.having)
 
@@ -301,6 +351,11 @@ class Gathering(SetRule):
             return SetRule.forget(self, state, until)
         return ConsumptionRule.forget(self, state, until)
 
+    def interrupted(self, state: State, start: int) -> State:
+        if self.mode in ("first", "cumulative"):
+            return SetRule.interrupted(self, state, start)
+        return [[each for each in waiting if each[1] >= start] for waiting in state]
+
     def taken(self, state: State, event: NumberedEvent, bits: int) -> tuple[State, list[Match]]:
         can = self.can(bits)
         empty = [step for step in can if not state[step - 1]]
@@ -337,7 +392,8 @@ class _SetsRow(Row):
 
     def time(self, time: Time) -> int:
         members = self._sets[time.leaf]
-        return min(each[0] for each in members) if time.which == "start" else max(each[1] for each in members)
+        ends: list[int] = [each[0 if time.which == "start" else 1] for each in members]
+        return min(ends) if time.which == "start" else max(ends)
 
     def members(self, agg: Agg) -> list[Any]:
         members = self._sets[agg.leaf]

@@ -1,7 +1,7 @@
 """Standing: which steps of a query an event can stand for, and which gaps it forbids.
 
 In a consumption mode every condition is about one event. So what an event can be is known before anything else is, as
-bits of one number: bit k for step k, and behind those a bit for each negated leaf.
+bits of one number: bit k for step k, and behind those a bit for each negated leaf and each that must not come between.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Standing:
     def __init__(self, plan: Plan, functions: Mapping[str, Function]) -> None:
         assert plan.consume is not None
         self._functions, self._takers = functions, takers(plan)
-        names = [*plan.consume.steps, *(var for var, _ in plan.consume.absent)]
+        names = [*plan.consume.steps, *(var for var, _ in plan.consume.absent), *plan.consume.between]
         self._bits = {name: 1 << at for at, name in enumerate(names)}
         self._matches = plan.schema.matches
         self.steps = (1 << len(plan.consume.steps)) - 1
@@ -34,7 +34,7 @@ class Standing:
         """What an event can be."""
         known = self._takers.get(event.type)
         if known is None:
-            known = () if event.type in self._matches else self._takers.get(ANY, ())
+            known = [] if event.type in self._matches else self._takers.get(ANY, [])
         row, found = _EventAtLeaf(event), 0
         for row.var, tests in known:
             if all(evaluate(test, row, self._functions) is True for test in tests):

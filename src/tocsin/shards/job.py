@@ -12,6 +12,7 @@ import pyarrow as pa
 from tocsin.encode.columns import Columns
 from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.operator import Around
+from tocsin.events import BEGINNING
 from tocsin.functions import Function
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.order.strategy import IN_ORDER, Strategy
@@ -59,6 +60,7 @@ class Job:
     before: Mapping[str, tuple[Unit, ...]] = field(default_factory=dict)  # the units that units go on from (carry_over)
     schema_before: Schema = field(default_factory=Schema)  # ... which may have read columns that nobody reads now
     around: tuple[Around, ...] = ()  # operators that stand around the queries that answer
+    last: int = BEGINNING  # where the last event of a batch ends, where statements have timers
     clock: bool = False  # time passes also where no event comes
     memory_limit: int | None = None  # bytes for the events of a shard that are looked at as they come
     token: str = field(default_factory=lambda: uuid.uuid4().hex)  # of this very job: detectors of another are no use
@@ -95,14 +97,19 @@ class Job:
     def of_shard(self, number: int) -> Shards:
         return next(each for each in self.shards if each.first <= number < each.first + each.count)
 
-    def graph(self, group: Group, units: Iterable[Unit], *, timed_ids: bool = True) -> tuple[QueryGraph, list[int]]:
-        """Build the query graph of some units of a group; also return the number of the plan behind each stage."""
+    def graph(
+        self, group: Group, units: Iterable[Unit], *, timed_ids: bool = True, live: bool = False
+    ) -> tuple[QueryGraph, list[int]]:
+        """Build the query graph of some units of a group; also return the number of the plan behind each stage.
+
+        `live`: of a stream, so that counts are said after each micro-batch.
+        """
         self.kernels.unpack()
         own = own_columns(group)
         plans = [replace(plan, timed_ids=timed_ids) for unit in units for plan in at_home(unit, own)]
         numbers = [number for unit in units for number in unit.numbers]
         schema = with_own(self.schema, own.values()) if own else self.schema
-        return QueryGraph(
+        graph = QueryGraph(
             plans,
             schema,
             self.columns,
@@ -111,7 +118,10 @@ class Job:
             memory_limit=self.memory_limit,
             functions=self.functions,
             around=self.around,
-        ), numbers
+            live=live,
+        )
+        graph.last = max(graph.last, self.last)
+        return graph, numbers
 
     def graph_before(self, units: list[Unit]) -> tuple[QueryGraph, list[int]]:
         """Build the query graph of units that others go on from, to learn what they waited with."""

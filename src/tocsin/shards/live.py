@@ -40,7 +40,7 @@ class Live:
         for unit in shards.group.units:
             by_since.setdefault(since[unit.name], []).append(unit)
         self.cohorts = [
-            Cohort(block, units, *job.graph(shards.group, units, timed_ids=timed_ids))
+            Cohort(block, units, *job.graph(shards.group, units, timed_ids=timed_ids, live=True))
             for block, units in sorted(by_since.items())
         ]
 

@@ -107,6 +107,11 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
         whole = table.column(place).combine_chunks()
         if isinstance(whole, pa.ChunkedArray):
             whole = whole.chunk(0) if whole.num_chunks == 1 else pa.concat_arrays(whole.chunks)
+        if pa.types.is_decimal(whole.type) and pa.types.is_integer(field.type):
+            raise TocsinError(
+                f"{field.name} is a whole number beyond 64 bits, and its column on Spark has 64",
+                hint="count less: GROUP BY, EVERY or a shorter WITHIN; embedded, whole numbers have no limit",
+            )
         arrays.append(as_type(whole, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

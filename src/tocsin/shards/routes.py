@@ -58,7 +58,7 @@ class Unit:
     @property
     def chooses(self) -> bool:
         """Whether a query of the unit chooses among its matches, which it must then see together."""
-        return any(plan.after is not None or plan.consume is not None for plan in self.plans)
+        return any(plan.after is not None or plan.consume is not None or plan.staged is not None for plan in self.plans)
 
     @property
     def fingerprints(self) -> list[str]:
@@ -186,6 +186,8 @@ def _divided(plan: Plan) -> Plan:
 def needs_one_shard(unit: Unit) -> str | None:
     """Why all matches of a unit must be seen in one place, where a clause is the reason."""
     for plan in unit.plans:
+        if plan.staged is not None:
+            return f"the statement {plan.name} runs in one shard: statements are not divided by their keys yet"
         if plan.consume is not None and not plan.key:
             return f"CONSUME {plan.consume.mode}: without a key it uses up all events together"
         if plan.after is not None and not _divided(plan).key:

@@ -146,6 +146,8 @@ def prepare(
     if strategy is not None:
         job = replace(job, strategy=strategy.strategy, memory_limit=as_bytes(memory_limit))
         check_limit(job.strategy, job.memory_limit)
+    if any(plan.staged is not None for plan in plans):
+        job, direct = _with_last_end(frame, job), False
     if arrival is not None:
         job, keep = _as_they_arrive(frame, job, keep, arrival)
     check_functions(frame.df.sparkSession, job.functions)
@@ -434,6 +436,17 @@ def _warn_of_one(frame: EventFrame, shards: Shards) -> None:
             warnings.warn(told, stacklevel=6)
             return
         warnings.warn(f"{names} has no key: all its events go through one task; {remedy}", stacklevel=6)
+
+
+def _with_last_end(frame: EventFrame, job: Job) -> Job:
+    """The job of statements, which is told where the last event of the batch ends: workers do not see all of them."""
+    if frame.streaming:
+        raise TocsinError(
+            "staged statements do not run in a Spark stream yet",
+            hint="run them as a batch, or embedded: query.stream()",
+        )
+    row = frame.df.agg(sf.max(end_of(frame))).first()
+    return job if row is None or row[0] is None else replace(job, last=int(row[0]))
 
 
 def _slices(frame: EventFrame, group: Group, most: int) -> Slices | None:

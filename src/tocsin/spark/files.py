@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 
 from tocsin.encode.arrow import is_text
 from tocsin.encode.columns import Columns, arrow_type
-from tocsin.engine.kinds import MATCH, TIMEOUT
+from tocsin.engine.kinds import COUNT, MATCH, TIMEOUT
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.plan.block import Plan
 from tocsin.run.bad_rows import BadRows
@@ -217,7 +217,7 @@ def _without_nulls(df: DataFrame, schema: Schema) -> DataFrame:
 
 def _table_of(whole: pa.Table, plan: Plan, plans: Sequence[Plan], found: FileEvents) -> pa.Table:
     """The matches of one query, in the types of the files, in the order in which they became certain."""
-    answers = pc.is_in(whole.column("kind"), pa.array([MATCH, TIMEOUT]))
+    answers = pc.is_in(whole.column("kind"), pa.array([MATCH, TIMEOUT, COUNT]))
     mine = whole.filter(pc.and_(answers, pc.equal(whole.column("query"), plan.title)))
     names = frozenset(each.name for each in plans if each.name)
     shape = result_schema([plan], names, found.rows, found.columns, found.time)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from tocsin.engine.kinds import MATCH, TIMEOUT
+from tocsin.engine.kinds import COUNT, MATCH, TIMEOUT
 from tocsin.errors import InputError
 from tocsin.spark.event_frame import quoted
 
@@ -23,7 +23,7 @@ def settled(log: DataFrame) -> DataFrame:
             f"there is no column {missing[0]!r}", detail=f"the columns are: {', '.join(log.columns)}",
             hint="give the rows that tocsin.spark.detect made, as a sink has stored them",
         )  # fmt: skip
-    rows = log.where(sf.col("kind").isin(MATCH, TIMEOUT)) if "kind" in log.columns else log
+    rows = log.where(sf.col("kind").isin(MATCH, TIMEOUT, COUNT)) if "kind" in log.columns else log
     key = [name for name in ("query", "match_id") if name in log.columns]
     kept = [name for name in log.columns if name not in (*key, "op")]
     latest = [sf.last(sf.col(quoted(name))).alias(name) for name in kept]

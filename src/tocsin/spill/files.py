@@ -111,7 +111,7 @@ def between(rows: pa.RecordBatch, low: int, high: int) -> pa.RecordBatch:
     return rows.slice(begin, end - begin)
 
 
-class Reader:
+class PieceReader:
     """Pieces as Items again."""
 
     def __init__(self, plan: Plan, types: tuple[str, ...], reads: tuple[str, ...]) -> None:

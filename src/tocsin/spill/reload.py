@@ -24,7 +24,7 @@ from tocsin.engine.replay import replay_events
 from tocsin.items import Ints, Items
 from tocsin.plan.block import Plan
 from tocsin.plan.rewrite import all_blocks
-from tocsin.spill.files import EID, HIGH, LOW, NUMBER, SIGN, Piece, Reader, ints, joined
+from tocsin.spill.files import EID, HIGH, LOW, NUMBER, SIGN, Piece, PieceReader, ints, joined
 from tocsin.spill.frames import Frame, Frames, Knowledge, only, owned_by
 from tocsin.spill.runs import SortedRuns, split_at
 
@@ -41,7 +41,7 @@ class FrameLoader:
         self.weight = {False: 1.0, True: 2.0}  # bytes that were needed for each that lies on disk; selective: True
         self.peak = 0  # bytes that the last detector needed at most
         self.spare: list[Detector] = []
-        self._reader = Reader(live.plan, live.types, live.reads)
+        self._reader = PieceReader(live.plan, live.types, live.reads)
         self._key = key_attribute(live.plan)
 
     def is_selective(self, group: list[Frame]) -> bool:

@@ -11,6 +11,8 @@
 The query may stand in a file of its own, of which one query is asked: `query file=rules/theft.tocsin big_theft`. Times
 may be times (`Shelf@09:00`), and after a line `time-unit min` plain numbers are minutes (`testing/written_times`).
 
+A case of a staged statement expects rows instead (`testing/staged_cases`).
+
 Whoever can answer a query can be put to a case: `run_case(case, answer)`. The oracle is one such answer.
 """
 
@@ -21,12 +23,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tocsin.errors import InputError, TocsinError
-from tocsin.events import BEGINNING, Event
-from tocsin.lang.parser import parse_all
-from tocsin.lang.syntax import UNITS, Query
+from tocsin.events import BEGINNING, Event, Value
+from tocsin.lang.parser import parse_file
+from tocsin.lang.printer import print_expr
+from tocsin.lang.staged_syntax import Statement
+from tocsin.lang.syntax import UNITS, Expr, Query, Same
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all
@@ -34,7 +38,10 @@ from tocsin.schema import Schema
 from tocsin.testing.harness import schema_of
 from tocsin.testing.notation import Item, Promise, events_of, find, history, times_in, write
 from tocsin.testing.oracle import composite, matches_of_all
+from tocsin.testing.staged_cases import FoundRow, defined_rows, is_staged, row_differences
 from tocsin.testing.written_times import WrittenTimes
+
+AnyQuery: TypeAlias = Query | Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +72,9 @@ class Case:
         """How the history writes its times."""
         return times_in(self.stream, self.unit)
 
-    def queries(self) -> tuple[Query, ...]:
+    def queries(self) -> tuple[AnyQuery, ...]:
         """The queries of the text, as far as the one that is asked."""
-        found = parse_all(self.query)
+        found = parse_file(self.query)
         names = [query.name for query in found]
         if self.name is None:
             return found
@@ -81,12 +88,14 @@ class Case:
 class FoundMatch:
     """One match, or one change (op -1 withdraws): each variable in the order of the text with its events.
 
-    A row of another kind is written with it: `timeout: a1 b2`.
+    A row of another kind is written with it: `timeout: a1 b2`. A row that counts is `text`: `count(*)=20`.
     """
 
     binding: tuple[tuple[str, tuple[Event, ...]], ...]
     op: int = 1
     kind: str = "match"
+    row: FoundRow | None = None  # where statements are asked, instead of a binding
+    text: str = ""
 
     @property
     def events(self) -> list[Event]:
@@ -94,7 +103,7 @@ class FoundMatch:
 
 
 MICROSECONDS = "microseconds"  # an option that answers get where times are no ticks
-Answer: TypeAlias = Callable[[Sequence[Query], Sequence[Item], Mapping[str, str]], Iterable[FoundMatch]]
+Answer: TypeAlias = Callable[[Sequence[Any], Sequence[Item], Mapping[str, str]], Iterable[FoundMatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,11 +269,16 @@ def run_case(case: Case, answer: Answer, *, log: bool = False) -> Verdict:
         times, queries = case.times, case.queries()
         items = history(case.stream, times)
         options = case.options if times.are_ticks else {**case.options, MICROSECONDS: "yes"}
+        if is_staged(queries):  # the definition is asked only of what is well formed
+            bind_all(queries, replace(schema_of(events_of(items)), unit=unit_of(options)))
         found = list(answer(queries, items, options))
         if case.error is not None:
             schema = replace(schema_of(events_of(items)), unit=unit_of(options))
             bind_all(queries, schema)  # raises: what binding refuses has no answer
             return Verdict(case, (f"expected an error with {case.error!r}, but {len(found)} matches were found",))
+        if is_staged(queries):
+            rows = [change.row for change in found if change.row is not None]
+            return Verdict(case, tuple(row_differences(case.expected, rows, times)))
         problems = _differences(case, events_of(items), found, times, log=log)
         return Verdict(case, tuple(problems + _state_differences(case, getattr(answer, "state", None))))
     except TocsinError as error:
@@ -290,8 +304,35 @@ def _differences(
 
 
 def _written(change: FoundMatch, known: list[Event], times: WrittenTimes) -> str:
+    if change.kind == "count":
+        return change.text
     events = " ".join(write(event, known, times) for event in change.events)
     return events if change.kind == "match" else f"{change.kind}: {events}"
+
+
+def is_count(line: str) -> bool:
+    """Whether an expected line is a row that counts: `count(*)=20`, with EVERY `[0,9] count(*)=20`."""
+    return "=" in line.partition("{")[0]
+
+
+def count_line(query: Query, values: Sequence[Value], span: tuple[int, int] | None) -> str:
+    """A row that counts as it stands in a case file: its columns as they are written in the query."""
+    names = [item.name or _select_text(item.expr) for item in query.select]
+    told = " ".join(f"{name}={_told(value)}" for name, value in zip(names, values, strict=True))
+    return told if span is None else f"[{span[0]},{span[1]}] {told}"
+
+
+def _select_text(expr: Expr) -> str:
+    return expr.attrs[0] if isinstance(expr, Same) else print_expr(expr)
+
+
+def _told(value: Value) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+    return str(value)
 
 
 def _state_differences(case: Case, state: Mapping[str, Sequence[str]] | None) -> list[str]:
@@ -309,6 +350,8 @@ def _state_differences(case: Case, state: Mapping[str, Sequence[str]] | None) ->
 
 def _normal(line: str, known: list[Event], times: WrittenTimes) -> str:
     """An expected line with every event in its shortest spelling; braces around repetitions are optional."""
+    if is_count(line):
+        return " ".join(line.split())
     words = line.replace("{", " ").replace("}", " ").split()
     if words[:1] == ["timeout:"]:
         return f"timeout: {_normal(line.partition(':')[2], known, times)}"
@@ -323,13 +366,23 @@ def _net(changes: list[tuple[int, str]]) -> Counter[str]:
     return +net
 
 
-def oracle_answer(queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
+def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
     """The answer of the definition: the matches of the last query, over the events that keep what `order=` says."""
+    if is_staged(queries):
+        return [FoundMatch((), row=row) for row in defined_rows(queries, admitted(items, options), unit_of(options))]
     events = events_of(admitted(items, options))
-    answers = list(zip(queries, matches_of_all(queries, events, unit=unit_of(options)).values(), strict=True))
+    plain = [each for each in queries if isinstance(each, Query)]
+    answers = list(zip(plain, matches_of_all(plain, events, unit=unit_of(options)).values(), strict=True))
     for query, found in answers[:-1]:
         events += [composite(query.name, match) for match in found if query.name is not None]
     by_eid = {event.eid: event for event in reversed(events)}
+    if answers and any(match.group is not None for match in answers[-1][1]):
+        query, rows = answers[-1]
+        spans = [(row.start, row.end) if query.every is not None else None for row in rows]
+        texts = [
+            count_line(query, list((row.select or {}).values()), span) for row, span in zip(rows, spans, strict=True)
+        ]
+        return [FoundMatch((), kind="count", text=text) for text in texts]
     return [
         FoundMatch(
             tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding),

@@ -28,6 +28,7 @@ from tocsin.lang.syntax import (
     Seq,
     SkipClause,
 )
+from tocsin.testing.draw_constraints import with_constraints
 from tocsin.testing.strategies import is_valid
 
 TYPES = "AABBCD"
@@ -38,7 +39,7 @@ def consuming_query(random: Random, mode: str | None = None) -> Query:
     while True:
         drawn = _drawn(random, mode or random.choice(MODES[1:]))
         if is_valid(drawn):
-            return drawn
+            return with_constraints(random, drawn) if random.random() < 0.25 else drawn
 
 
 def _drawn(random: Random, mode: str) -> Query:

@@ -297,6 +297,7 @@ class _Run:
         everything = all_events(own.values())
         full, plain = judge.root_bounds(everything), judge.root_bounds(all_events(own[var] for var in block.fixed))
         places = [part.place for part in block.repetitions] + [part.place for part in block.negations]
+        places += [part.place for part in block.marks]
         ahead = [place for place in places if place.right is None]
         scopes = [tuple(judge.scope(place, own, bounds) for bounds in (full, plain)) for place in ahead]
         return Support(

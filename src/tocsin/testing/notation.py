@@ -193,6 +193,11 @@ def _value(text: str, at: int, word: str) -> Value:
         raise _wrong(text, at, f"{word} is not a value", hint=f'texts need quotes: "{word}"') from None
 
 
+def value_of_word(word: str) -> Value:
+    """A value by itself, as attributes are written."""
+    return _value(word, 0, word)
+
+
 def _skip(text: str, at: int) -> int:
     found = BETWEEN.match(text, at)
     return found.end() if found else at

@@ -41,11 +41,14 @@ from tocsin.lang.syntax import (
     conjuncts,
     items_of,
     leaves_of,
+    may_be_absent,
+    patterns_in,
 )
 from tocsin.testing.oracle_absence import Pause
 from tocsin.testing.oracle_after import CompletedMatch, chosen
 from tocsin.testing.oracle_consume import consumed, one_by_one, uses_up
 from tocsin.testing.oracle_copies import seen_by
+from tocsin.testing.oracle_count import counted_rows, counts_matches
 from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, ticks
 from tocsin.testing.oracle_groups import InnerQuery, apart, with_counts, with_members
 from tocsin.testing.oracle_marks import with_strategy
@@ -75,6 +78,7 @@ class Match:
     """The visible variables in the order of the text with their eids, and the span and the times of their events.
 
     `step`: it is no match but the beginning of one, which this step did not extend (TIMEOUT).
+    `group`: it is no match but a row that counts matches: the values of its group, and the number of its span.
     """
 
     binding: Binding
@@ -83,6 +87,7 @@ class Match:
     select: dict[str, Value] | None = None
     times: Times = field(default=(), compare=False)
     step: str | None = None
+    group: tuple[tuple[Value, ...], int | None] | None = None
 
 
 def matches(
@@ -109,8 +114,25 @@ def matches(
     shown = frozenset(name for event in listed for name in event.attrs) | attributes
     if query.consume is not None and query.strategy is not None:
         raise UndefinedError("CONSUME and STRATEGY do not go together", hint="leave one of them out")
+    if query.continuity is not None and any(map(may_be_absent, patterns_in(query.pattern))):
+        raise UndefinedError("CONTINUITY and steps that may be absent do not go together")
     query = with_strategy(with_own(with_names(query), shown))
     readings = Readings(functions, unit, shown, queries, key, window, order, negation)
+    if counts_matches(query):
+        if query.timeout:
+            raise UndefinedError(
+                "TIMEOUT gives rows of its own, and this query counts matches", hint="write two queries"
+            )
+        return [
+            Match(
+                (),
+                row.start,
+                row.end,
+                dict(zip(column_names(query.select), row.select, strict=True)),
+                group=(row.group, row.span),
+            )
+            for row in counted_rows(query, completed(query, listed, readings), readings.reader)
+        ]
     answer = [each.match for each in completed(query, listed, readings)]
     for step, beginning in beginnings(query) if query.timeout else ():
         bare = replace(beginning, skip=None, distinct=None, limit=None)
@@ -138,7 +160,7 @@ class Readings:
 
 def completed(query: Query, events: list[Event], given: Readings) -> list[CompletedMatch]:
     """The matches of a query in which every name is resolved, with what they bind."""
-    width = None if query.within is None else ticks(query.within, given.unit)
+    width = widest(query, given.unit)
     query = with_counts(query)
     bare, groups = apart(query)
     reader, blocks = given.reader, take_apart(one_by_one(bare))
@@ -153,12 +175,15 @@ def completed(query: Query, events: list[Event], given: Readings) -> list[Comple
             raise UndefinedError("a repetition is bounded on neither side", hint="it needs a plain event beside it")
         alone = judge.found(block, {}, None) if not uses_up(query) else ()
         for bound in (full for each in alone for full in judge.grouped(each, groups, given)):
+            if not long_enough(query, bound, given.unit) or judge.interrupted(query, bound):
+                continue
             match = as_match(query, block, bound, judge.reader)
             found.setdefault(
                 (match.binding, match.times), CompletedMatch(shown_events(query, block, bound), bound, match)
             )
     if uses_up(query):
-        for bound in consumed(query, key_attributes(query), seen, reader, width, judge.takes):
+        exceeds = None if query.between is None else ticks(query.between.more, given.unit)
+        for bound in consumed(query, key_attributes(query), seen, reader, width, judge.takes, exceeds):
             match = as_match(query, blocks[0], bound, reader)
             found[match.binding, match.times] = CompletedMatch(shown_events(query, blocks[0], bound), bound, match)
     kept = list(found.values())
@@ -171,6 +196,19 @@ def as_timeout(query: Query, step: str, beginning: CompletedMatch, reader: Oracl
     """A beginning that nothing extended; SELECT shows what is bound."""
     match: Match = beginning.match
     return replace(match, step=step, select=dict(columns(query.select, beginning.bound, reader)) or None)
+
+
+def widest(query: Query, unit: str | None) -> int | None:
+    """The longest that a match may last; a window with strict ends admits one tick less than its end says."""
+    given = [] if query.within is None else [ticks(query.within, unit)]
+    given += [] if query.between is None else [ticks(query.between.less, unit) - 1]
+    return min(given, default=None)
+
+
+def long_enough(query: Query, bound: Bound, unit: str | None) -> bool:
+    """Whether a match is longer than the lower end of a window with strict ends."""
+    start, end = span(all_events(bound.values()))
+    return query.between is None or end - start > ticks(query.between.more, unit)
 
 
 def matches_of_all(queries: Sequence[Query], events: Iterable[Event], **readings: Any) -> dict[str | int, list[Match]]:
@@ -218,7 +256,7 @@ def as_match(query: Query, block: Alternative, bound: Bound, reader: OracleEvalu
         tuple((var, tuple(event.eid for event in all_events([value]))) for var, value in seen.items()),
         min(event.start for event in events),
         max(event.end for event in events),
-        dict(columns(query.select, bound, reader)) or None,
+        None if counts_matches(query) else dict(columns(query.select, bound, reader)) or None,
         tuple((event.start, event.end) for event in all_events(seen.values())),
     )
 
@@ -404,6 +442,20 @@ class Judge:
         end = max(event.end for event in all_events(own[var] for var in pause.left))
         start = min(event.start for event in all_events(own[var] for var in pause.right))
         return all(end + ticks(length, self.reader.unit) <= start for length in pause.lengths)
+
+    def interrupted(self, query: Query, bound: Bound) -> bool:
+        """Whether an event that CONTINUITY forbids lies between the first end and the last start of a match."""
+        clause, held = query.continuity, all_events(bound.values())
+        if clause is None:
+            return False
+        named = {leaf.type for leaf in leaves_of(query.pattern)}
+        low, high = min(event.end for event in held) + 1, max(event.start for event in held) - 1
+        return any(
+            inside([event], low, high) and self.of_key(event, bound) and not any(event is each for each in held)
+            for event in self.events
+            if (any(self.takes(type, event) for type in clause.types) if clause.types else
+                self.takes(ANY, event) and event.type not in named)
+        )  # fmt: skip
 
     # --- repetition ------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TypeAlias
 
-from tocsin.events import Event
+from tocsin.events import ANY, Event
 from tocsin.lang.syntax import (
     And,
     Binary,
@@ -95,13 +95,17 @@ def consumed(
     reader: OracleEvaluator,
     width: int | None,
     takes: Callable[[str, Event], bool],
+    exceeds: int | None = None,
 ) -> Iterator[Bound]:
-    """What the events of each key give; `takes` says whether an event is of a type."""
+    """What the events of each key give; `takes` says whether an event is of a type.
+
+    A match lasts `width` at most, and longer than `exceeds`.
+    """
     groups: dict[tuple[object, ...], list[Event]] = {}
     for event in events:
         groups.setdefault(tuple(event.attrs.get(attr) for attr in key), []).append(event)
     for several in groups.values():
-        consumer = Consumer(query, reader, width, takes)
+        consumer = Consumer(query, reader, width, takes, exceeds)
         for event in sorted(several, key=consumer.turn):
             yield from map(consumer.bound, consumer.take(event))
 
@@ -117,6 +121,7 @@ class Consumer:
     reader: OracleEvaluator
     width: int | None
     takes: Callable[[str, Event], bool]
+    exceeds: int | None = None
     kept: list[Prefix] = field(default_factory=list)
     slots: list[list[Event]] = field(default_factory=list)
 
@@ -132,9 +137,28 @@ class Consumer:
         self.single = [expr for expr in asked if expr not in self.having and not isinstance(expr, Same)]
         if any(bare_variables(expr) & self.sets for expr in self.having):
             raise UndefinedError("a condition over sets needs aggregates")
+        if self.exceeds is not None and isinstance(self.query.pattern, And):
+            raise UndefinedError("a mode of AND takes no window with a lower end")
+        if self.last == 1 or isinstance(self.query.pattern, Or):
+            self.query = replace(self.query, continuity=None)  # nothing is between an event and itself
+        if self.query.continuity is not None and (self.named & {ANY, *self.query.continuity.types}):
+            raise UndefinedError("with a mode CONTINUITY cannot forbid what the pattern names")
         at_leaves = [expr for leaf in leaves_of(self.query.pattern) for expr in conjuncts(leaf.where)]
         if any(len(variables(expr)) > 1 for expr in (*self.single, *at_leaves)):
             raise UndefinedError("a condition of a mode is about one event")
+
+    @property
+    def named(self) -> frozenset[str]:
+        return frozenset(leaf.type for leaf in leaves_of(self.query.pattern))
+
+    def comes_between(self, event: Event) -> bool:
+        """Whether CONTINUITY forbids an event between the first and the last of a match."""
+        clause = self.query.continuity
+        if clause is None:
+            return False
+        if clause.types:
+            return any(self.takes(type, event) for type in clause.types)
+        return self.takes(ANY, event) and event.type not in self.named
 
     # --- what an event can stand for -----------------------------------------------------------------------------
 
@@ -161,10 +185,13 @@ class Consumer:
     def take(self, event: Event) -> list[Prefix]:
         """The matches that an event completes."""
         can = self.can(event)
+        if self.comes_between(event):
+            self.interrupt(event)
+            return []
         if isinstance(self.query.pattern, And):
             return self.gather(event, can)
         if self.last == 1 or isinstance(self.query.pattern, Or):
-            return [self.alone(can[0], event)] if can and self.short(event) else []
+            return [self.alone(can[0], event)] if can and self.short(event) and self.is_long(event.start, event) else []
         self.kept = [prefix for prefix in self.kept if self.in_window(start_of(prefix), event)]
         taken, matches = self.extend(event, can)
         gaps = {gap for leaf, gap in self.absent if self.stands(event, leaf)}
@@ -177,6 +204,17 @@ class Consumer:
 
     def in_window(self, start: int, event: Event) -> bool:
         return self.width is None or event.end - start <= self.width
+
+    def is_long(self, start: int, event: Event) -> bool:
+        return self.exceeds is None or event.end - start > self.exceeds
+
+    def interrupt(self, event: Event) -> None:
+        """What began before an event that must not come between is dropped; of an AND, a run as a whole."""
+        self.kept = [prefix for prefix in self.kept if min(each.end for each in prefix[0]) >= event.start]
+        whole = self.mode in ("first", "cumulative")
+        if whole and any(each.end < event.start for slot in self.slots for each in slot):
+            self.slots = [[] for _ in self.steps]
+        self.slots = [[each for each in slot if each.end >= event.start] for slot in self.slots]
 
     def short(self, event: Event) -> bool:
         return self.in_window(event.start, event)
@@ -206,6 +244,8 @@ class Consumer:
             if step == 1 or (taken and self.mode != "latest"):
                 break
             fitting = [each for each in self.kept if len(each) == step - 1 and end_of(each) < event.start]
+            if step == self.last:
+                fitting = [each for each in fitting if self.is_long(start_of(each), event)]
             if not fitting:
                 continue
             taken = True
@@ -251,6 +291,8 @@ class Consumer:
 
     def holds(self, match: Prefix) -> bool:
         bound = self.bound(match)
+        if not self.is_long(start_of(match), match[-1][-1]):
+            return False
         return all(self.reader.true(expr, bound) for expr in self.having)
 
     # --- AND -----------------------------------------------------------------------------------------------------

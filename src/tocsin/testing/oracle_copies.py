@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from tocsin.events import ANY, Event, Value
 from tocsin.lang.syntax import Attr, Between, Binary, Expr, Leaf, Query, Unary, walk
-from tocsin.testing.oracle_expr import OracleEvaluator, set_variables, variables
-from tocsin.testing.oracle_parts import Alternative, key_attributes, stepped_variables, var_of, within_block
+from tocsin.testing.oracle_expr import OracleEvaluator, set_variables, stepped_variables, variables
+from tocsin.testing.oracle_parts import Alternative, key_attributes, var_of, within_block
 
 Test: TypeAlias = tuple[str, str, tuple[Expr, ...]]  # the type and the variable of a leaf, its conditions on one event
 Rank: TypeAlias = tuple[int, object]
@@ -41,6 +41,8 @@ def seen_by(
     if all(len(copies) == 1 for copies in groups.values()):
         return [event for (event,) in groups.values()]
     tests = [test for block in blocks for test in leaf_tests(block, frozenset(), reader)]
+    if query.continuity is not None:  # it asks nothing of the events that it forbids
+        tests += [(type, "", ()) for type in query.continuity.types]
     names = content_names(query)
     return [the_one(copies, tests, names, reader) for copies in groups.values()]
 

@@ -54,7 +54,11 @@ def apart(query: Query) -> tuple[Query, tuple[InnerQuery, ...]]:
     groups = groups_in(query.pattern)
     if not groups:
         return query, ()
-    for clause, there in (("CONSUME", query.consume is not None), ("TIMEOUT", query.timeout)):
+    for clause, there in (
+        ("CONSUME", query.consume is not None),
+        ("TIMEOUT", query.timeout),
+        ("CONTINUITY", query.continuity is not None),
+    ):
         if there:
             raise UndefinedError(f"{clause} cannot stand with a group")
     for group in groups:

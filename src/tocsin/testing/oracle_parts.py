@@ -171,7 +171,7 @@ def take_apart(query: Query) -> tuple[Alternative, ...]:
     check_optional(query.pattern)
     check_until(query.pattern)
     around = Above(sides=dict(sides_of(query.pattern)))
-    return blocks(query.pattern, closed(query), around, windowed=query.within is not None)
+    return blocks(query.pattern, closed(query), around, windowed=query.within is not None or query.between is not None)
 
 
 def check_until(pattern: Pattern) -> None:

@@ -43,6 +43,8 @@ def beginnings(query: Query) -> Iterator[tuple[str, Query]]:
     while isinstance(pattern, Exists):
         hidden += pattern.vars
         pattern = pattern.pattern
+    if query.between or query.continuity or query.consume:
+        raise UndefinedError("TIMEOUT does not go with another way to say what a match is")
     if not isinstance(pattern, Seq) or query.within is None:
         raise UndefinedError("TIMEOUT stands with a SEQ and a window")
     steps = [at for at, item in enumerate(pattern.items) if must_come(item)]

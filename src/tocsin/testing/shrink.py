@@ -78,7 +78,7 @@ def simpler_events(event: Event) -> Iterator[Event]:
         yield replace(event, attrs={other: value for other, value in event.attrs.items() if other != name})
 
 
-def simpler_queries(query: Query) -> Iterator[Query]:
+def _fewer_clauses(query: Query) -> Iterator[Query]:
     if query.select:
         yield replace(query, select=())
         for at in range(len(query.select)):
@@ -91,6 +91,14 @@ def simpler_queries(query: Query) -> Iterator[Query]:
         yield replace(query, timeout=False)
     if query.strategy is not None:
         yield replace(query, strategy=None)
+    if query.between is not None:
+        yield replace(query, between=None)
+    if query.continuity is not None:
+        yield replace(query, continuity=None)
+
+
+def simpler_queries(query: Query) -> Iterator[Query]:
+    yield from _fewer_clauses(query)
     for where in _fewer(query.where):
         yield replace(query, where=where)
     for pattern in simpler_patterns(query.pattern):

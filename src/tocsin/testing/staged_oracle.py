@@ -51,7 +51,7 @@ def staged_events(
     """All complex events of some statements, in order of time.
 
     items    events and advances, in order of time
-    created  when the statements were defined; None: with the first event that they read
+    created  when the statements were defined; None: each with the first event that it reads
     unit     the length of a tick
     """
     return Definition(statements, unit, created).run(items)
@@ -63,7 +63,7 @@ class Definition:
     def __init__(self, statements: Sequence[Statement], unit: str | None = None, created: int | None = None) -> None:
         self.detectors = [Detecting(statement, unit) for statement in statements]
         self.created = created
-        self.clock: int | None = created
+        self.clock: int | None = None if created is None else created - 1  # the time of the last stage
         self.found: list[Event] = []
         self.input: list[Event] = []
 
@@ -71,7 +71,10 @@ class Definition:
         items = list(items)
         self.input = [item for item in items if isinstance(item, Event)]
         reads = {type for each in self.detectors for type in each.types}
-        self._begin(reads)
+        for each in self.detectors:
+            each.sst = self.sst
+            if self.created is not None:
+                each.create(self.created)
         for time, group in groupby(items, key=lambda item: item.end if isinstance(item, Event) else item.time):
             mine = list(group)
             events = [item for item in mine if isinstance(item, Event) and item.type in reads]
@@ -80,20 +83,10 @@ class Definition:
                 self.stage(time, sorted(events, key=Event.order))
         return self.found
 
-    def _begin(self, reads: set[str]) -> None:
-        """The statements are created with the first event that they read, unless it is said when."""
-        if self.created is None:
-            self.created = min((event.end for event in self.input if event.type in reads), default=None)
-        for each in self.detectors:
-            each.sst = self.sst
-            if self.created is not None:
-                each.create(self.created)
-
     def _timers(self, until: int) -> None:
         """Run a stage for every time up to `until` at which something is due."""
-        while self.created is not None:
-            after = self.created - 1 if self.clock is None else self.clock
-            due = min((time for each in self.detectors for time in each.due(after)), default=None)
+        while self.clock is not None:
+            due = min((time for each in self.detectors for time in each.due(self.clock)), default=None)
             if due is None or due > until:
                 return
             self.stage(due, [])
@@ -108,6 +101,9 @@ class Definition:
             ready = [each for each in waiting if not each.types & names]
             if not ready:
                 raise TocsinError("a statement reads its own events")
+            for each in ready:
+                if not each.defined and any(event.type in each.types for event in there):
+                    each.create(now)
             found = [event for each in ready for event in each.stage(now, there)]
             there = sorted([*there, *found], key=Event.order)
             self.found += found
@@ -155,17 +151,20 @@ class Detecting:
         self.statement, self.unit = statement, unit
         self.root = spots_of(statement.pattern)
         self.inits = statement.inits or (Initiator(),)
-        self.leaves = {spot.number: spot.node for spot in self.root.leaves()}
+        self.leaves: dict[int, LeafOperand] = {
+            spot.number: spot.node for spot in self.root.leaves() if isinstance(spot.node, LeafOperand)
+        }
         self.sources = {spot.spots[0].number for spot in self.root.all() if spot.operator == "After"}
-        outside = [each for each in (*self.inits, *statement.terms) if each.type is not None]
-        self.types = {str(role.type) for role in (*self.leaves.values(), *outside)}
+        others: list[Initiator | Terminator] = [*self.inits, *statement.terms]
+        outside = [each for each in others if each.type is not None]
+        self.types = {leaf.type for leaf in self.leaves.values()} | {str(each.type) for each in outside}
         pattern = statement.pattern
         self.mode = pattern.mode if isinstance(pattern, OperatorCall) and pattern.mode else "immediate"
         if is_deferred(self.root):
             self.mode = "deferred"
         self.has_deferred = any(map(is_deferred, self.root.all()))
         self.partitions: dict[Key, Partition] = {}
-        self.created = 0
+        self.created, self.defined = 0, False
         self.sst: Any = None
 
     def ticks(self, duration: Duration) -> int:
@@ -179,7 +178,7 @@ class Detecting:
 
     def create(self, now: int) -> None:
         """The statement is defined: the universal partition is there from now on, keyed ones from their first event."""
-        self.created = now
+        self.created, self.defined = now, True
         if not self.statement.gkeys:
             self._partition((), now)
 
@@ -208,7 +207,8 @@ class Detecting:
 
     def stage(self, now: int, events: list[Event]) -> list[Event]:
         """What the statement finds at a stage, as events in canonical order."""
-        everyone = [*self.leaves.values(), *(each for each in (*self.inits, *self.statement.terms) if each.type)]
+        outside: list[Initiator | Terminator] = [*self.inits, *self.statement.terms]
+        everyone = [*self.leaves.values(), *(each for each in outside if each.type)]
         for role in everyone:
             for event in events:
                 key = self._values(self.statement.gkeys, role, event) if event.type == role.type else None
@@ -257,7 +257,7 @@ class Detecting:
                 event for event in self._roles(term, events, key) if all(threshold(each, event, now) for each in own)
             ]
             matching = [
-                each for each in still_open if acting and all(self._crosses(one, term, each, acting) for one in cross)
+                each for each in still_open if acting and all(self._crosses(one, each, acting) for one in cross)
             ]
             if matching:
                 chosen = {"new": matching[-1:], "old": matching[:1], "each-matching": matching}.get(
@@ -269,7 +269,7 @@ class Detecting:
     def _is_cross(self, condition: Any) -> bool:
         return any(part.__class__.__name__ == "AggregateOf" for part in parts(condition))
 
-    def _crosses(self, condition: Any, term: Terminator, context: Context, acting: list[Event]) -> bool:
+    def _crosses(self, condition: Any, context: Context, acting: list[Event]) -> bool:
         """A condition over the sets of events that opened a context and that would close it."""
 
         def lookup(node: Any) -> Any:
@@ -362,7 +362,7 @@ class Detecting:
 
     def _run(self, context: Context, local: Key, now: int, fires: dict[int, Any], *, final: bool) -> MatchRun:
         lists = {number: self._present(context, local, number, now) for number in self.leaves}
-        sst = lambda type: self.sst(type, now)  # noqa: E731
+        sst = lambda kind: self.sst(kind, now)  # noqa: E731
         return MatchRun(self.root, self.statement.where, now, context.opened, final, lists, fires, sst)
 
     def _detected(self, context: Context, run: MatchRun, key: Key, local: Key) -> list[tuple[int, dict[str, Any]]]:
@@ -452,11 +452,10 @@ class Detecting:
 
 def key_attribute(key: PartitionKey, role: Role) -> str | None:
     """The attribute of a key for a role: an entry of its label, else of its type, else `*`."""
-    for name in (role.label, role.type, None):
+    names = [name for name in (role.label, role.type) if name is not None]
+    for name in (*names, None):
         for entry in key.entries:
-            if entry.name == name and (name is None) == (entry.name is None):
-                if name is None and role.label is None and entry.name is not None:
-                    continue
+            if entry.name == name:
                 return entry.attr
     return None
 
@@ -480,7 +479,7 @@ def in_range(each: KeyRange, value: Any, key: PartitionKey) -> bool:
         return not any(in_range(other, value, key) for other in key.ranges if not other.is_rest)
     if each.between is not None:
         low, high = (literal.value for literal in each.between)
-        return bool(low <= value <= high)  # type: ignore[operator]
+        return bool(low <= value <= high)
     return value in [literal.value for literal in each.values]
 
 

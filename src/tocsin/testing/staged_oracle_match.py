@@ -118,7 +118,7 @@ class MatchRun:
     final: bool
     lists: Mapping[int, list[Event]]
     fires: Mapping[int, Any] = field(default_factory=dict)
-    sst: Callable[[str], int] = lambda type: 0
+    sst: Callable[[str], int] = lambda _: 0
 
     def matches(self) -> list[Binding]:
         """All matches, in the order in which they are found."""
@@ -128,7 +128,7 @@ class MatchRun:
             self._homes.setdefault(home, []).append(conjunct)
         found: list[Binding] = []
         if self._hold([0], {}):
-            self.solve(self.root, {}, lambda binding: found.append(binding) is None)
+            self.solve(self.root, {}, lambda binding: found.append(binding) is None)  # type: ignore[func-returns-value]
         return found
 
     # --- the operators ---

@@ -101,7 +101,7 @@ class Arrivals:
 
     def most_late(self, type: str | None = None, source: str | None = None) -> int:
         """By how many ticks an event (of a type, from a source) can be behind the clock; MD in the paper."""
-        bounds = _Bounds(self).by_type_and_source
+        bounds = _LongestDelays(self).by_type_and_source
         codes = slice(None) if type is None else list(self.types).index(type)
         at = slice(None) if source is None else self.source_names.index(source)
         return int(bounds[codes, at].max())
@@ -130,7 +130,7 @@ def _demand_law(law: Delay) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bounds:
+class _LongestDelays:
     """The longest possible delay in ticks of every type from every source."""
 
     arrivals: Arrivals
@@ -292,7 +292,7 @@ class Stream:
 
         A source that delivers in order knows better: nothing comes before the last event that it sent.
         """
-        bounds = _Bounds(self.given).by_type_and_source
+        bounds = _LongestDelays(self.given).by_type_and_source
         bounds = np.pad(bounds, (0, 1))  # row and column -1: the largest of all types and of all sources
         bounds[-1, :], bounds[:, -1] = bounds[:-1].max(axis=0), bounds[:, :-1].max(axis=1)
         bounds[-1, -1] = bounds[:-1, :-1].max()

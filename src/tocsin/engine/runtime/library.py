@@ -135,8 +135,10 @@ def _body(text: str) -> str:
 
 def library(jit: bool) -> ModuleType:
     """The runtime, plain or with every function compiled."""
+    if not jit:
+        return _plain_library()
     with COMPILING:
-        return _compiled() if jit else _plain_library()
+        return _compiled()
 
 
 @cache
@@ -150,6 +152,8 @@ def _plain_library() -> ModuleType:
 
 @cache
 def _compiled() -> ModuleType:
+    import numba  # noqa: F401 - its settings are part of the name
+
     try:
         name = module_name(PREFIX, source())
         with cache_folder(name) as folder:

@@ -1,0 +1,153 @@
+"""Columns of a file that are read late: of the rows that matches show, and of no others.
+
+In a table such a column holds the numbers of its rows, all of them the same array, under a type that says what is
+meant. So it can be cut, sorted and joined as any other; `with_values` puts its values in their place. Types refer to a
+file by number, because Arrow makes them anew now and then: whoever needs the values keeps the `LateFile`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from tocsin.codec.arrow_stream import validated
+from tocsin.errors import InputError
+from tocsin.items import Ints
+
+FEW = 4  # row groups that are kept after they were read
+
+
+class LateFile:
+    """A Parquet file of which some columns are read late."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._seen, self.number = path, _state(path), next(_numbers)
+        _files[self.number] = self
+        self.file = parquet.ParquetFile(path)
+        groups = [self.file.metadata.row_group(at).num_rows for at in range(self.file.num_row_groups)]
+        self._begins: Ints = np.cumsum([0, *groups])
+        self._late: tuple[str, ...] = ()
+        self._group, self._lock = lru_cache(FEW)(self._read), Lock()
+
+    @property
+    def rows(self) -> int:
+        return int(self._begins[-1])
+
+    @property
+    def names(self) -> list[str]:
+        """All columns."""
+        names: list[str] = self.file.schema_arrow.names
+        return names
+
+    def table(self, names: frozenset[str]) -> pa.Table:
+        """The file, with the columns of these names, and others that may have nulls; the rest is read late."""
+        schema, rows = self.file.schema_arrow, self.file.metadata.num_rows
+        self._late = tuple(name for name in schema.names if name not in names and self._can_wait(schema, name))
+        read = validated(self.file.read(columns=[name for name in schema.names if name not in self._late]))
+        numbers = pa.array(np.arange(rows if self._late else 0))
+        columns = {
+            name: pa.ExtensionArray.from_storage(LateType(self, name), numbers)
+            if name in self._late
+            else read.column(name)
+            for name in schema.names
+        }
+        return pa.table(columns)
+
+    def _can_wait(self, schema: pa.Schema, name: str) -> bool:
+        """Whether statistics show that a column has no nulls: which types have a value there need not be asked then."""
+        if pa.types.is_nested(schema.field(name).type):
+            return False
+        if schema.field(name).type == pa.uint64() or pa.types.is_dictionary(schema.field(name).type):
+            return False
+        meta = self.file.metadata
+        place = next((at for at in range(meta.num_columns) if meta.schema.column(at).path == name), None)
+        if place is None:
+            return False
+        found = [meta.row_group(at).column(place).statistics for at in range(meta.num_row_groups)]
+        return all(each is not None and each.has_null_count and not each.null_count for each in found)
+
+    def _read(self, group: int) -> pa.Table:
+        try:
+            with self._lock:  # readers of Arrow are for one thread at a time
+                if _state(self.path) == self._seen:
+                    return validated(self.file.read_row_group(group, columns=list(self._late)))
+        except (pa.ArrowException, OSError) as problem:
+            reason = " ".join(str(problem).split())[:300]
+            raise InputError(f"{self.path} cannot be read as parquet", detail=reason) from problem
+        raise InputError(f"{self.path} has changed while it was read", hint="run again when it is complete")
+
+    def values(self, rows: Ints) -> pa.Table:
+        """The late columns of some rows, in any order."""
+        if not len(rows):
+            return self.file.schema_arrow.empty_table().select(list(self._late))
+        owners = np.searchsorted(self._begins, rows, "right") - 1
+        order = np.argsort(owners, kind="stable")
+        groups, firsts = np.unique(owners[order], return_index=True)
+        parts = []
+        for group, mine in zip(groups.tolist(), np.split(order, firsts[1:]), strict=True):
+            parts.append(self._group(group).take(pa.array(rows[mine] - self._begins[group])))
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return pa.concat_tables(parts).take(pa.array(back))
+
+
+_files: WeakValueDictionary[int, LateFile] = WeakValueDictionary()
+_numbers = count()
+
+
+def _state(path: Path) -> tuple[int, int]:
+    info = path.stat()
+    return info.st_size, info.st_mtime_ns
+
+
+class LateType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
+    """The type of a column that is read late: what it will be, and where it is."""
+
+    def __init__(self, source: LateFile, name: str) -> None:
+        self.source, self.name, self.real = source, name, source.file.schema_arrow.field(name).type
+        super().__init__(pa.int64(), "tocsin.late")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return f"{self.source.number} {self.name}".encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> LateType:
+        number, _, name = serialized.decode().partition(" ")
+        return cls(_files[int(number)], name)
+
+
+def real_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with the types that columns will have."""
+    if not any(isinstance(type, LateType) for type in schema.types):
+        return schema
+    return pa.schema([field.with_type(real_type(field.type)) for field in schema])
+
+
+def real_type(type: pa.DataType) -> pa.DataType:
+    """The type that a column will have."""
+    return type.real if isinstance(type, LateType) else type
+
+
+def with_values(table: pa.Table) -> pa.Table:
+    """The table with the values of all its columns."""
+    read: dict[int, pa.Table] = {}
+    for place, field in enumerate(table.schema):
+        if isinstance(field.type, LateType):
+            source: Any = field.type.source
+            if source.number not in read:
+                read[source.number] = source.values(_rows_of(table.column(place)))
+            table = table.set_column(place, field.name, read[source.number].column(field.type.name))
+    return table
+
+
+def _rows_of(column: pa.ChunkedArray) -> Ints:
+    pieces = [chunk.storage.to_numpy() for chunk in column.chunks]
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)

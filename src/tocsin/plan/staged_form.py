@@ -1,0 +1,25 @@
+"""The bound form of a staged statement: what a plan says of it beside its types and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tocsin.lang.staged_syntax import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class StagedForm:
+    """A statement whose names are settled.
+
+    reads    for each type the attributes that roles, conditions, keys and Select read
+    columns  the columns of Select, in order
+    """
+
+    statement: Statement
+    reads: tuple[tuple[str, tuple[str, ...]], ...]
+    columns: tuple[str, ...]
+
+    @property
+    def attrs(self) -> tuple[str, ...]:
+        """All attributes that are read."""
+        return tuple(sorted({attr for _, attrs in self.reads for attr in attrs}))

@@ -1,0 +1,1 @@
+"""The modes as loops over columns: what `select/consumption` says of one event, for many, without objects."""

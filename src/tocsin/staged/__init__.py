@@ -1,0 +1,1 @@
+"""Staged statements at work: contexts, windows, counting, timers and consumption over events in canonical order."""

@@ -1,0 +1,62 @@
+"""An event as a staged statement sees it, and what an operand may be bound to beside one event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+
+class StagedEvent(NamedTuple):
+    """An event; numbers ascend in canonical order, so they order the events of all lists.
+
+    values  of the attributes that the statement reads; a missing one is Null
+    """
+
+    number: int
+    type: str
+    start: int
+    end: int
+    values: dict[str, Any]
+
+
+class Absent:
+    """What an operand is bound to that another branch of an Or has left out."""
+
+
+class Tick:
+    """What a timed operator is bound to in the stage in which it is due."""
+
+
+ABSENT, TICK = Absent(), Tick()
+
+
+@dataclass(frozen=True, slots=True)
+class EveryOne:
+    """The whole list of an operand with the quantifier `all`: what is asked must hold for each of them."""
+
+    events: tuple[StagedEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The events of a counted operand, as a set."""
+
+    events: tuple[StagedEvent, ...]
+
+
+Bound: TypeAlias = "StagedEvent | EveryOne | Counted | Absent | Tick | None"
+Binding: TypeAlias = "tuple[Bound, ...]"  # by the number of a spot
+
+
+def events_in(bound: Any) -> tuple[StagedEvent, ...]:
+    """The events that an operand is bound to."""
+    if isinstance(bound, StagedEvent):
+        return (bound,)
+    return bound.events if isinstance(bound, EveryOne | Counted) else ()
+
+
+def distinct(events: Iterable[StagedEvent]) -> tuple[StagedEvent, ...]:
+    """Each event once, in canonical order."""
+    by_number = {event.number: event for event in events}
+    return tuple(by_number[number] for number in sorted(by_number))

@@ -1,0 +1,517 @@
+"""Finds the matches of a pattern: a tree of functions, made once for a statement.
+
+Spots are solved from left to right. A solver tries every way to bind its spot and asks `rest` whether the remaining
+pattern can be completed, because an event is selected only if it is part of a whole match. Candidates of a leaf come
+from its list by value, where an equality relates it to an operand before it, and by end, where the order does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+from tocsin.lang.staged_syntax import (
+    ONLY,
+    AttrOf,
+    Compared,
+    LeafOperand,
+    StableTime,
+    StagedExpr,
+    Statement,
+    TimeOf,
+    parts,
+)
+from tocsin.plan.staged_places import conjuncts_of
+from tocsin.staged.bindings import Names, Run, end_of, for_every
+from tocsin.staged.event import ABSENT, TICK, Binding, Counted, EveryOne, StagedEvent, distinct, events_in
+from tocsin.staged.operand_list import EventRun
+from tocsin.staged.spots import Spot
+from tocsin.staged.values import truth_of
+
+Rest: TypeAlias = Callable[[], bool]
+Solver: TypeAlias = Callable[[Run, Rest, bool], bool]  # True: once is enough, stop at the first way
+Test: TypeAlias = Callable[[Run], bool]
+Ends: TypeAlias = Callable[[Run], "tuple[int | None, int | None]"]  # the closed range in which candidates end
+Value: TypeAlias = Callable[[Run], Any]
+
+
+def always(_: Run) -> bool:
+    return True
+
+
+def completed() -> bool:
+    return True
+
+
+def keeping(run: Run, found: list[Binding]) -> Rest:
+    """Keep each complete binding."""
+
+    def keep() -> bool:
+        found.append(tuple(run.bound))
+        return True
+
+    return keep
+
+
+def asking(asked: Value) -> Test:
+    """Whether a condition is TRUE, or says nothing because all of it is about absent operands."""
+    return lambda run: asked(run) in (True, ABSENT)
+
+
+class Matcher:
+    """The matches of a statement over the lists of a context.
+
+    looked_up  by the number of a leaf, the attributes by whose values its events are looked up
+    """
+
+    def __init__(self, statement: Statement, root: Spot) -> None:
+        self.root, self.names = root, Names(root)
+        self.size = root.number + 1
+        self.looked_up: dict[int, set[str]] = {leaf.number: set() for leaf in root.leaves()}
+        self._every = {leaf.number for leaf in root.leaves() if leaf.leaf is not None and leaf.leaf.quantifier.every}
+        self._counted = root.counted()
+        self._homes: dict[int, list[StagedExpr]] = {}
+        for conjunct in conjuncts_of(statement.where):
+            home = max((spot.number for spot in self._mentioned(conjunct)), default=0)
+            self._homes.setdefault(home, []).append(conjunct)
+        self._run_holds = self._holds([0])
+        self._possible = self._can_match(root)
+        self._solve = self._solver(root, None)
+
+    def matches(self, run: Run) -> list[Binding]:
+        """All matches, in the order in which they are found."""
+        if self._possible(run) and self._run_holds(run):
+            self._solve(run, keeping(run, run.found), False)
+        return run.found
+
+    # --- conditions ---
+
+    def _mentioned(self, node: StagedExpr) -> list[Spot]:
+        """The spots that a condition mentions; sst(X) does not mention X."""
+        found = [part for part in parts(node) if isinstance(part, AttrOf | TimeOf)]
+        return [self.names.spots[str(part.name)] for part in found if getattr(part, "which", "") != "sst"]
+
+    def _holds(self, homes: Iterable[int]) -> Test:
+        """Whether the conjuncts that are asked at some spots hold, for every member of an `all`."""
+        tests: list[Test] = []
+        for conjunct in (each for home in homes for each in self._homes.get(home, ())):
+            test = asking(truth_of(conjunct, self.names.look_up))
+            tests.append(self._of_every(test, self._mentioned(conjunct)))
+        return _all_of(tests)
+
+    def _of_every(self, test: Test, spots: Iterable[Spot]) -> Test:
+        numbers = sorted({leaf.number for spot in spots for leaf in spot.leaves()} & self._every)
+        return test if not numbers else lambda run: for_every(run, numbers, test)
+
+    # --- what can be told without a search ---
+
+    def _can_match(self, spot: Spot) -> Test:
+        """Whether lists and timers allow a match at all; where not, nothing is searched."""
+        number, inner = spot.number, [self._can_match(each) for each in spot.spots]
+        match spot.operator:
+            case None:
+                found: Test = lambda run: run.lists[number].all.count > 0  # noqa: E731
+            case "Or":
+                found = lambda run: any(each(run) for each in inner)  # noqa: E731
+            case "Not":
+                found = always
+            case "Unless":
+                found = inner[0]
+            case "At" | "Every" | "After":
+                found = lambda run: number in run.fires  # noqa: E731
+            case "Nth" | "AtLeast" if spot.call.count:
+                found = lambda run: any(each(run) for each in inner)  # noqa: E731
+            case "Nth" | "AtLeast" | "AtMost":
+                found = always
+            case _:
+                found = lambda run: all(each(run) for each in inner)  # noqa: E731
+        return (lambda run: run.final and found(run)) if spot.deferred else found
+
+    # --- operators ---
+
+    def _solver(self, spot: Spot, ends: Ends | None) -> Solver:
+        """The solver of a spot; `ends` is where the order wants a leaf to end."""
+        match spot.operator:
+            case None:
+                inner = self._leaf(spot, ends)
+            case "Or":
+                inner = self._or(spot)
+            case "Not":
+                inner = self._not(spot)
+            case "Unless":
+                inner = self._unless(spot)
+            case "At" | "Every":
+                inner = _tick(spot.number)
+            case "After":
+                inner = self._after(spot)
+            case "Nth" | "AtLeast" | "AtMost":
+                inner = self._counting(spot)
+            case _:
+                inner = self._chain(spot)
+        if spot.operator is not None and spot.number in self._homes:
+            inner = _then(inner, self._holds([spot.number]))
+        return _finally(inner) if spot.deferred else inner
+
+    def _leaf(self, spot: Spot, ends: Ends | None) -> Solver:
+        leaf, number, holds = spot.leaf, spot.number, self._holds([spot.number])
+        assert leaf is not None
+        how = leaf.quantifier
+        if how.every:
+            return _whole_list(number, holds)
+        candidates = self._candidates(spot, None if how.strict else ends, scan=how.strict)
+        if how.most is None and not how.strict:
+            return _each(number, candidates, holds)
+        return _selected(leaf, number, candidates, holds)
+
+    def _candidates(self, spot: Spot, ends: Ends | None, *, scan: bool) -> Callable[[Run], Iterator[StagedEvent]]:
+        """Walk the events of a leaf that may qualify, from the newest or the oldest on."""
+        leaf, number = spot.leaf, spot.number
+        assert leaf is not None
+        newest = leaf.quantifier.age == "new"
+        equal = None if scan else self._equality(spot)
+        ends = ends or (None if scan else self._end_equality(spot))
+        least = [] if scan else self._least_ends(spot)
+        nobody = EventRun()
+
+        def candidates(run: Run) -> Iterator[StagedEvent]:
+            events = run.lists[number].all
+            if equal is not None:
+                attr, value, there = equal
+                if there(run):
+                    wanted = value(run)
+                    events = (None if wanted is None else run.lists[number].with_value(attr, wanted)) or nobody
+            low, high = (None, None) if ends is None else ends(run)
+            for each in least:
+                bound = each(run)
+                if bound is not None and (low is None or bound > low):
+                    low = bound
+            return events.between(low, high, newest=newest)
+
+        return candidates
+
+    def _equality(self, spot: Spot) -> tuple[str, Value, Test] | None:
+        """An equality with an operand before: the attribute, the value that it must have, and when that is known."""
+        for conjunct in self._homes.get(spot.number, ()):
+            if not isinstance(conjunct, Compared) or conjunct.op != "=":
+                continue
+            for mine, other in ((conjunct.left, conjunct.right), (conjunct.right, conjunct.left)):
+                if not isinstance(mine, AttrOf) or not isinstance(other, AttrOf) or mine.name != spot.name:
+                    continue
+                before = self.names.spots[str(other.name)]
+                if before.leaf is None or before.number == spot.number or before.number in self._every | self._counted:
+                    continue
+                self.looked_up[spot.number].add(mine.attr)
+                at = before.number
+                is_event: Test = lambda run, at=at: isinstance(run.bound[at], StagedEvent)  # type: ignore[misc]  # noqa: E731
+                return mine.attr, self.names.look_up(other), is_event
+        return None
+
+    def _end_equality(self, spot: Spot) -> Ends | None:
+        """`end-ts(X) = stable-time`: only events of the stage itself."""
+        for conjunct in self._homes.get(spot.number, ()):
+            if isinstance(conjunct, Compared) and conjunct.op == "=":
+                for mine, other in ((conjunct.left, conjunct.right), (conjunct.right, conjunct.left)):
+                    own = isinstance(mine, TimeOf) and mine.which == "end-ts" and mine.name == spot.name
+                    if own and isinstance(other, StableTime):
+                        return lambda run: (run.now, run.now)
+        return None
+
+    def _least_ends(self, spot: Spot) -> list[Value]:
+        """Where the events of a leaf end at the earliest, as far as what is bound before it tells.
+
+        Of conditions such as `start-ts(Both) > end-ts(A)`: what starts later also ends later, and so do its parts.
+        """
+        found: list[Value] = []
+        for conjunct in (each for several in self._homes.values() for each in several):
+            if not isinstance(conjunct, Compared) or conjunct.op not in (">", ">=", "<", "<="):
+                continue
+            later, earlier = (conjunct.left, conjunct.right)
+            if conjunct.op in ("<", "<="):
+                later, earlier = earlier, later
+            if not isinstance(later, TimeOf) or not isinstance(earlier, TimeOf) or earlier.which == "sst":
+                continue
+            if later.name in self._around(spot, later.which) and self._is_bound_before(spot, earlier.name):
+                found.append(_one_more(self.names.look_up(earlier), strictly=conjunct.op in (">", "<")))
+        return found
+
+    def _around(self, spot: Spot, which: str) -> set[str]:
+        """The names whose time is not after that of a leaf: its own, and of their start those that it is a part of."""
+        names = {spot.name} if self.names.spots[str(spot.name)] is spot else set()
+        for other in self.names.spots.values() if which == "start-ts" else ():
+            if other.operator in ("And", "Sequence", "Concurrent") and spot in self._parts(other):
+                names.add(other.name)
+        return {str(name) for name in names}
+
+    def _parts(self, spot: Spot) -> list[Spot]:
+        """The leaves that every match of a spot binds."""
+        if spot.leaf is not None:
+            return [spot]
+        below = spot.spots if spot.operator in ("And", "Sequence", "Concurrent", ONLY) else ()
+        return [leaf for each in below for leaf in self._parts(each)]
+
+    def _is_bound_before(self, spot: Spot, name: str) -> bool:
+        """Whether a name stands for single events that are bound when a leaf is."""
+        before = self.names.spots[name]
+        leaves = {leaf.number for leaf in before.leaves()}
+        plain = before.leaf is not None or leaves == {leaf.number for leaf in self._parts(before)}
+        return plain and before.number < spot.number and not leaves & (self._every | self._counted)
+
+    def _chain(self, spot: Spot) -> Solver:
+        """Sequence, And, Concurrent, and a leaf in parentheses: one operand after the other."""
+        after: Solver = lambda run, rest, once: rest()  # noqa: ARG005, E731
+        for at in range(len(spot.spots) - 1, -1, -1):
+            ends = self._ends_behind(spot, at)
+            solver, fits = self._solver(spot.spots[at], ends), self._in_order(spot, at)
+            after = _link(solver, fits, after)
+        return after
+
+    def _is_plain_pair(self, one: Spot, other: Spot) -> bool:
+        return other.leaf is not None and not {leaf.number for leaf in (*one.leaves(), other)} & self._every
+
+    def _ends_behind(self, spot: Spot, at: int) -> Ends | None:
+        """Where the events of a leaf must end, given the operand before it."""
+        if spot.operator not in ("Sequence", "Concurrent") or at == 0:
+            return None
+        before, here = spot.spots[at - 1], spot.spots[at]
+        if not self._is_plain_pair(before, here):
+            return None
+        end = end_of(before)
+        if spot.operator == "Sequence":
+            return lambda run: (end(run) + 1, None)
+        return lambda run: (time := end(run), time)
+
+    def _in_order(self, spot: Spot, at: int) -> Test:
+        """Whether an operand of a Sequence or a Concurrent ends as it should, for every member of an `all`."""
+        if spot.operator not in ("Sequence", "Concurrent") or at == 0:
+            return always
+        one, other = spot.spots[at - 1], spot.spots[at]
+        first, second = end_of(one), end_of(other)
+        ascend = spot.operator == "Sequence"
+        test: Test = lambda run: first(run) < second(run) if ascend else first(run) == second(run)  # noqa: E731
+        return self._of_every(test, (one, other))
+
+    def _or(self, spot: Spot) -> Solver:
+        """Each operand by itself; the others are absent."""
+        ways = []
+        for chosen in spot.spots:
+            out = [each.number for other in spot.spots if other is not chosen for each in other.all()]
+            ways.append((_then(self._solver(chosen, None), self._holds(out)), out))
+
+        def solve(run: Run, rest: Rest, once: bool) -> bool:
+            found = False
+            for solver, out in ways:
+                for number in out:
+                    run.bound[number] = ABSENT
+                found = solver(run, rest, once) or found
+                for number in out:
+                    run.bound[number] = None
+                if found and once:
+                    break
+            return found
+
+        return solve
+
+    def _not(self, spot: Spot) -> Solver:
+        inner = self._solver(spot.spots[0], None)
+        return lambda run, rest, once: not inner(run, completed, True) and rest()  # noqa: ARG005
+
+    def _unless(self, spot: Spot) -> Solver:
+        first, second = (self._solver(each, None) for each in spot.spots)
+
+        def solve(run: Run, rest: Rest, once: bool) -> bool:
+            return first(run, lambda: not second(run, completed, True) and rest(), once)
+
+        return solve
+
+    def _after(self, spot: Spot) -> Solver:
+        """After binds its leaf to each source that is due now."""
+        (leaf,) = spot.spots
+        number, holds = spot.number, self._holds([leaf.number])
+
+        def solve(run: Run, rest: Rest, once: bool) -> bool:
+            found = False
+            run.bound[number] = TICK
+            for source in reversed(run.fires.get(number, ())):
+                run.bound[leaf.number] = source
+                found = (holds(run) and rest()) or found
+                if found and once:
+                    break
+            run.bound[number] = run.bound[leaf.number] = None
+            return found
+
+        return solve
+
+    # --- counting ---
+
+    def _counting(self, spot: Spot) -> Solver:
+        """Count the matches of each operand by themselves, weighted; then bind all of them, as sets."""
+        counters = [self._counter(each) for each in spot.spots]
+        wanted, operator, numbers = spot.call.count or 0, spot.operator, [each.number for each in spot.all()][:-1]
+
+        def solve(run: Run, rest: Rest, once: bool) -> bool:  # noqa: ARG001
+            counted = [count(run) for count in counters]
+            total = sum(weighted for weighted, _ in counted)
+            fits = (
+                total == wanted if operator == "Nth" else total >= wanted if operator == "AtLeast" else total < wanted
+            )
+            if not fits:
+                return False
+            for _, bind in counted:
+                bind(run)
+            done = rest()
+            for number in numbers:
+                run.bound[number] = None
+            return done
+
+        return solve
+
+    def _counter(self, operand: Spot) -> Callable[[Run], tuple[Any, Callable[[Run], None]]]:
+        """The weighted number of matches of a counted operand, and how to bind their events."""
+        leaf, number = operand.leaf, operand.number
+        weight = 1 if leaf is None or leaf.weight is None else leaf.weight
+        if (
+            leaf is not None
+            and number not in self._homes
+            and not leaf.quantifier.strict
+            and leaf.quantifier.most is None
+        ):
+
+            def whole(run: Run) -> None:
+                run.bound[number] = Counted(tuple(run.lists[number].all))
+
+            return lambda run: (weight * run.lists[number].all.count, whole)
+        solver, leaves = self._solver(operand, None), [each.number for each in operand.leaves()]
+        every = [each for each in leaves if each in self._every]
+        others = [each.number for each in operand.all() if each.leaf is None]
+
+        def counter(run: Run) -> tuple[Any, Callable[[Run], None]]:
+            found: list[Binding] = []
+            solver(run, keeping(run, found), False)
+            count = sum(
+                _product(len(all_.events) for each in every if isinstance(all_ := one[each], EveryOne)) for one in found
+            )
+
+            def bind(run: Run) -> None:
+                for each in leaves:
+                    run.bound[each] = Counted(distinct(event for one in found for event in events_in(one[each])))
+                for each in others:
+                    run.bound[each] = TICK if any(one[each] not in (None, ABSENT) for one in found) else None
+
+            return weight * count, bind
+
+        return counter
+
+
+# --- solvers of leaves ---------------------------------------------------------------------------------------------
+
+
+def _each(number: int, candidates: Callable[[Run], Iterator[StagedEvent]], holds: Test) -> Solver:
+    """Every event that qualifies."""
+
+    def solve(run: Run, rest: Rest, once: bool) -> bool:
+        bound, found = run.bound, False
+        for event in candidates(run):
+            bound[number] = event
+            if holds(run) and rest():
+                found = True
+                if once:
+                    break
+        bound[number] = None
+        return found
+
+    return solve
+
+
+def _selected(
+    leaf: LeafOperand, number: int, candidates: Callable[[Run], Iterator[StagedEvent]], holds: Test
+) -> Solver:
+    """So many of the events that qualify as the quantifier says."""
+    how = leaf.quantifier
+
+    def solve(run: Run, rest: Rest, once: bool) -> bool:
+        bound, found = run.bound, 0
+        ends: set[int] = set()
+        for event in candidates(run):
+            if how.most is not None and how.staged and event.end not in ends and len(ends) == how.most:
+                break
+            bound[number] = event
+            if holds(run) and rest():
+                found += 1
+                ends.add(event.end)
+                if once:
+                    break
+            elif how.strict:
+                break
+            if how.most is not None and not how.staged and found == how.most:
+                break
+        bound[number] = None
+        return found > 0
+
+    return solve
+
+
+def _whole_list(number: int, holds: Test) -> Solver:
+    """The quantifier `all`."""
+
+    def solve(run: Run, rest: Rest, once: bool) -> bool:  # noqa: ARG001
+        events = tuple(run.lists[number].all)
+        if not events:
+            return False
+        run.bound[number] = EveryOne(events)
+        done = holds(run) and rest()
+        run.bound[number] = None
+        return done
+
+    return solve
+
+
+def _one_more(time: Value, *, strictly: bool) -> Value:
+    """The earliest end that a bound allows; None: it says nothing."""
+
+    def least(run: Run) -> int | None:
+        found = time(run)
+        return None if found is None or found is ABSENT else int(found) + strictly
+
+    return least
+
+
+# --- small solvers -------------------------------------------------------------------------------------------------
+
+
+def _tick(number: int) -> Solver:
+    def solve(run: Run, rest: Rest, once: bool) -> bool:  # noqa: ARG001
+        if number not in run.fires:
+            return False
+        run.bound[number] = TICK
+        done = rest()
+        run.bound[number] = None
+        return done
+
+    return solve
+
+
+def _link(solver: Solver, fits: Test, after: Solver) -> Solver:
+    return lambda run, rest, once: solver(run, lambda: fits(run) and after(run, rest, once), once)
+
+
+def _then(solver: Solver, holds: Test) -> Solver:
+    return lambda run, rest, once: solver(run, lambda: holds(run) and rest(), once)
+
+
+def _finally(solver: Solver) -> Solver:
+    return lambda run, rest, once: run.final and solver(run, rest, once)
+
+
+def _all_of(tests: list[Test]) -> Test:
+    if not tests:
+        return always
+    if len(tests) == 1:
+        return tests[0]
+    return lambda run: all(test(run) for test in tests)
+
+
+def _product(numbers: Iterable[int]) -> int:
+    total = 1
+    for number in numbers:
+        total *= number
+    return total

@@ -1,0 +1,289 @@
+"""Staged statements: the machine and the whole graph against the definition, and the cases of the paper."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import tocsin
+from tests.effort import examples
+from tocsin.app.cli import app
+from tocsin.app.judge import judge_case
+from tocsin.errors import QueryError, TocsinError, TocsinWarning
+from tocsin.events import Event
+from tocsin.lang.parser import parse_file
+from tocsin.lang.staged_syntax import Statement
+from tocsin.plan.staged_places import StatementPlaces
+from tocsin.run.query import Query
+from tocsin.run.schemas import declare
+from tocsin.schema import RESULT_COLUMNS
+from tocsin.staged.event import StagedEvent
+from tocsin.staged.machine import Machine
+from tocsin.staged.operand_list import EventRun, OperandList
+from tocsin.testing.cases import Case, read_cases
+from tocsin.testing.draw_staged import drawn_history, drawn_statement, drawn_statements
+from tocsin.testing.staged_oracle import Advance, staged_events
+
+FOLDER = Path(__file__).parent / "staged_cases"
+CASES = [case for path in sorted(FOLDER.glob("*.case")) for case in read_cases(path)]
+SCHEMA = {type: {"k": "int", "x": "int", "y": "int"} for type in "ABCIT"}
+PAIR = "CreateCE Pair Select A.k as k, B.x as x Event And(A<consume>, B<consume>) GKey *.k"
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: Case) -> None:
+    for verdict in judge_case(case):
+        assert verdict.ok, str(verdict)
+
+
+# --- the machine ---------------------------------------------------------------------------------------------------
+
+
+def sst_in(items: list[Any]) -> Any:
+    """The bound that the definition takes: from the events that are still to come."""
+    events = [item for item in items if isinstance(item, Event)]
+    return lambda name, now: min([now, *(each.start for each in events if each.type == name and each.end > now)])
+
+
+def machine_rows(
+    statement: Statement, items: list[Any], *, restarts: bool, created: int | None = None
+) -> list[tuple[int, int, tuple[Any, ...]]]:
+    """What the machine finds, with a restart after every stage if asked."""
+    machine, types = Machine(statement, None, sst_in(items)), StatementPlaces(statement).types
+    if created is not None:
+        machine.create(created)
+    found = []
+    for time, group in groupby(items, key=lambda item: item.time if isinstance(item, Advance) else item.end):
+        events = [each for each in group if isinstance(each, Event) and each.type in types]
+        if machine.created is not None:
+            found += machine.advance(time - 1 if events else time)
+        if events:
+            numbered = []
+            for event in events:
+                numbered.append(StagedEvent(machine.next, event.type, event.start, event.end, dict(event.attrs)))
+                machine.next += 1
+            found.append((time, machine.stage(time, numbered)))
+        if restarts:
+            saved = json.loads(json.dumps(machine.save()))
+            machine = Machine(statement, None, sst_in(items))
+            machine.load(saved)
+    return [(now, row.start, row.values) for now, rows in found for row in rows]
+
+
+def check_machine(seed: int) -> bool:
+    """Compare the machine with the definition on what a seed draws; whether anything was found."""
+    random = Random(seed)
+    statement, items = drawn_statement(random), list[Any](drawn_history(random))
+    if random.random() < 0.5:
+        items.append(Advance(items[-1].end + random.randint(1, 8)))
+    wanted = [(each.end, each.start, tuple(each.attrs.values())) for each in staged_events([statement], items)]
+    for restarts in (False, True):
+        found = machine_rows(statement, items, restarts=restarts)
+        assert found == wanted, f"seed {seed}\n{statement}\n{items}"
+    return bool(wanted)
+
+
+def test_the_machine_agrees_with_the_definition() -> None:
+    count = examples(20_000)
+    assert sum(check_machine(seed) for seed in range(count)) > count / 5
+
+
+def test_statements_are_printed_as_they_are_read() -> None:
+    for seed in range(examples(3000)):
+        statement = drawn_statement(Random(seed))
+        assert parse_file(str(statement)) == (statement,)
+
+
+def test_partitions_are_independent() -> None:
+    """What a partition finds does not depend on the events of others (P26, P117)."""
+    alone = 0
+    for seed in range(examples(3000, least=200)):
+        random = Random(seed)
+        statement, items = drawn_statement(random), drawn_history(random)
+        if [key for key in statement.gkeys if not key.ranges] and not statement.lkeys:
+            whole = Counter(machine_rows(statement, list(items), restarts=False))
+            types = StatementPlaces(statement).types
+            first = min((event.end for event in items if event.type in types), default=None)
+            parts: Counter[Any] = Counter()
+            for value in (0, 1, 2):
+                mine = [event for event in items if event.attrs.get("k") == value]
+                parts += Counter(
+                    machine_rows(statement, [*mine, Advance(items[-1].end)], restarts=False, created=first)
+                )
+            assert parts == whole, seed
+            alone += 1
+    assert alone > 10
+
+
+def test_a_partition_in_which_nothing_is_left_is_forgotten() -> None:
+    (statement,) = parse_file(PAIR)
+    assert isinstance(statement, Statement)
+    machine = Machine(statement, None)
+    for number in range(0, 2000, 2):
+        for at, type in enumerate("AB"):
+            event = StagedEvent(number + at, type, number + at, number + at, {"k": number, "x": 0})
+            machine.advance(event.end - 1)
+            machine.stage(event.end, [event])
+    assert not machine.partitions
+    assert machine.kept() == 0
+
+
+def test_lists_stay_as_long_as_what_they_hold() -> None:
+    random, run, held = Random(1), EventRun(), []
+    for number in range(5000):
+        event = StagedEvent(number, "A", number, number, {})
+        run.add(event)
+        held.append(event)
+        while held and random.random() < 0.55:
+            gone = held.pop(random.choice((0, -1)))
+            assert run.remove(gone)
+        assert run.count == len(held)
+    assert list(run) == held
+    assert len(run._events) <= 2 * len(held) + 64
+
+
+def test_windows_of_a_list() -> None:
+    events = [StagedEvent(number, "A", end, end, {}) for number, end in enumerate((1, 2, 2, 3))]
+    for rows, stages, length, kept in ((2, None, None, [2, 3]), (None, 2, None, [1, 2, 3]), (None, None, 2, [1, 2, 3])):
+        held = OperandList((), rows, stages, length)
+        for end in (1, 2, 3):
+            held.collect([event for event in events if event.end == end], end)
+        assert [event.number for event in held.all] == kept
+
+
+# --- the graph -----------------------------------------------------------------------------------------------------
+
+
+def row_of(event: Event) -> dict[str, Any]:
+    return {"type": event.type, "start": event.start, "end": event.end, "id": event.eid, **event.attrs}
+
+
+def rows_of(matches: Any) -> list[tuple[Any, ...]]:
+    return [
+        (row["query"], row["start"], row["end"], *(row[name] for name in row if name not in RESULT_COLUMNS))
+        for table in matches.tables()
+        for row in table.to_pylist()
+    ]
+
+
+def streamed(query: Query, events: list[Event], order: str, random: Random) -> list[tuple[Any, ...]]:
+    """Events through a live session, in any pieces and over restarts."""
+    how: dict[str, Any] = {"order": order, "time": "start", "end": "end", "eid": "id"}
+    session, found, at = query.stream(**how), [], 0
+    while at < len(events):
+        size = random.randint(1, 5)
+        found += rows_of(session.push([row_of(event) for event in events[at : at + size]]))
+        at += size
+        if random.random() < 0.3:
+            session = query.stream(**how, state=session.save())
+    return found + rows_of(session.close())
+
+
+def agrees(query: Query) -> bool:
+    """Whether attributes have one kind in all that a statement reads: an average beside a whole number is refused."""
+    try:
+        query.plans()
+    except QueryError as error:
+        return "the statement reads both" not in str(error)
+    return True
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_statements_over_statements_agree_in_every_order() -> None:
+    found = 0
+    count = examples(600, least=30)
+    for seed in range(count):
+        random = Random(seed)
+        statements, events = drawn_statements(random), drawn_history(random)
+        query = Query(tuple(statements), declare(SCHEMA))
+        if not agrees(query):
+            continue
+        wanted = Counter((e.type, e.start, e.end, *e.attrs.values()) for e in staged_events(statements, events))
+        detected = query.detect([row_of(event) for event in events], time="start", end="end", eid="id")
+        assert Counter(rows_of(detected)) == wanted, seed
+        late = sorted(events, key=lambda event: event.end + random.randint(0, 4))
+        for order, given in (("in-order", events), ("slack(4)", late), ("conservative(4)", late)):
+            assert Counter(streamed(query, given, order, random)) == wanted, (seed, order)
+        found += bool(wanted)
+    assert found > count / 5
+
+
+def test_both_kinds_of_query_read_the_matches_of_each_other() -> None:
+    matches = "QUERY Q EVENT SEQ(Pair p, C c) WHERE p.k = c.k SELECT p.k AS k"
+    text = f"{PAIR}; {matches}; CreateCE N Select Count(Q) as n Event AtLeast(1, Q)"
+    kinds = [("A", 1), ("B", 2), ("B", 1), ("C", 1), ("A", 2), ("C", 2)]
+    events = [{"type": type, "time": time, "k": k, "x": 0} for time, (type, k) in enumerate(kinds)]
+    found = tocsin.query(text).detect(events)
+    pairs = [("Pair", 0, 2, 1, 0), ("Pair", 1, 4, 2, 0)]
+    assert rows_of(found) == [*pairs, ("Q", 0, 3, 1), ("Q", 1, 5, 2), ("N", 0, 3, 1), ("N", 0, 5, 2)]
+
+
+def test_texts_truths_and_missing_values() -> None:
+    text = (
+        "CreateCE X Select A.name, A.ok, B.v as v Event And(A<consume>, B<consume>) Where A.name = B.name LKey *.name"
+    )
+    session = tocsin.query(text).stream(endless=False)
+    rows = [
+        ("A", "x", True, None),
+        ("A", "y", None, None),
+        ("B", "y", None, 1.5),
+        ("A", None, True, 2.0),
+        ("B", "x", None, None),
+    ]
+    found = []
+    for time, (type, name, ok, v) in enumerate(rows):
+        given = {"type": type, "time": time, "name": name, "ok": ok, "v": v}
+        found += rows_of(session.push({key: value for key, value in given.items() if value is not None}))
+    found += rows_of(session.close())
+    assert found == [("X", 1, 2, "y", None, 1.5), ("X", 0, 4, "x", True, None)]
+
+
+def test_corrections_are_refused() -> None:
+    for order in ("aggressive", "hybrid(A=conservative, 3)"):
+        with pytest.raises(TocsinError, match="cannot correct"):
+            tocsin.query(PAIR).detect([{"type": "A", "time": 1, "k": 1, "x": 1}], order=order)
+
+
+def test_commands(tmp_path: Path) -> None:
+    rules, data = tmp_path / "pair.tocsin", tmp_path / "events.csv"
+    rules.write_text(PAIR)
+    data.write_text("type,time,k,x\nA,1,7,\nB,2,7,5\n")
+    run = CliRunner().invoke
+    assert "ok: 1 query" in run(app, ["check", str(rules)]).output
+    explained = run(app, ["explain", str(rules)]).output
+    assert "operand   A<consume>" in explained
+    assert "memory" in explained
+    found = run(app, ["run", str(rules), "--input", str(data), "--format", "jsonl"])
+    assert '"k":7' in found.output.replace(" ", "")
+    wrong = run(app, ["check", "CreateCE X Event And(A,"])
+    assert wrong.exit_code == 2
+
+
+def test_a_changed_statement_starts_afresh() -> None:
+    session = tocsin.query(PAIR).stream()
+    session.push({"type": "A", "time": 1, "k": 7, "x": 1})
+    saved, closing = session.save(), {"type": "B", "time": 2, "k": 7, "x": 2}
+    changed = PAIR.replace("A<consume>", "A<rows 1>")
+    with pytest.raises(TocsinError, match="was changed"):
+        tocsin.query(changed).stream(state=saved, carry_over=True)
+    with pytest.warns(TocsinWarning, match="starts afresh"):
+        fresh = tocsin.query(changed).stream(state=saved, carry_over=True, accept_loss=True)
+    assert rows_of(fresh.push(closing)) + rows_of(fresh.close()) == []
+    beside = tocsin.query(f"{PAIR}; EVENT SEQ(A a, B b) WITHIN 5").stream(state=saved, carry_over=True)
+    found = rows_of(beside.push(closing)) + rows_of(beside.close())
+    assert ("Pair", 1, 2, 7, 2) in [row[:5] for row in found]
+
+
+def test_time_that_passes_fires_timers_of_a_live_statement() -> None:
+    session = tocsin.query("CreateCE Late Select A.k as k Event After(A, 10) GKey *.k").stream()
+    assert rows_of(session.push({"type": "A", "time": 1, "k": 7})) == []
+    assert rows_of(session.advance(10)) == []
+    assert rows_of(session.advance(11)) == [("Late", 1, 11, 7)]
+    assert rows_of(session.close()) == []
