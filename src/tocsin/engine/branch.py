@@ -81,11 +81,16 @@ class Branch:
 
     @property
     def repeated_ids(self) -> set[int]:
-        return {leaf.id for leaf in self.leaves() if leaf.repeat is not None}
+        return {leaf.id for leaf in self._repeated()}
 
     @property
     def repeated_types(self) -> set[str]:
-        return {alt.type for leaf in self.leaves() if leaf.repeat is not None for alt in leaf.alts}
+        return {alt.type for leaf in self._repeated() for alt in leaf.alts}
+
+    def _repeated(self) -> Iterator[Leaf]:
+        """The leaves that hold sets of events, those of groups included."""
+        yield from (leaf for leaf in self.leaves() if leaf.repeat is not None)
+        yield from self.block.gathered
 
     @property
     def is_compiled(self) -> bool:
@@ -148,7 +153,7 @@ class Branch:
             else:
                 self.unions.append((at, [(self.detector.types.index(alt.type), names.index(alt.var)) for alt in alts]))
         first = 2 + len(self.program.nest)
-        owners = [names.index(self.block.leaf(leaf).alts[0].var) for leaf in self.program.repeated]
+        owners = [names.index(self.leaf(leaf).alts[0].var) for leaf in self.program.repeated]
         self.repeated = {index: first + 2 * number for number, index in enumerate(owners)}
         self.is_whole = None not in self.order
 

@@ -46,6 +46,7 @@ from tocsin.lang.syntax import (
     Endpoint,
     Exists,
     Expr,
+    Grouped,
     In,
     Iseq,
     IsNull,
@@ -501,6 +502,14 @@ class FluentPattern(_Whole):
 
     def __invert__(self) -> FluentPattern:
         return FluentPattern(Not(self.node))
+
+    def repeated(
+        self, least: int = 1, most: int | None = None, *, name: str | None = None, or_more: bool | None = None
+    ) -> FluentPattern:
+        """A group, `(SEQ(A a, B b))+ g`: once or more, `repeated(3)` three times, `repeated(2, or_more=True)`."""
+        more = least == 1 and most is None if or_more is None else or_more
+        often = Repeat(least, None if more else most or least)
+        return FluentPattern(Grouped(self.node, often, None if name is None else _named(name)))
 
     def lasting(
         self,

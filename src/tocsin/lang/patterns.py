@@ -23,6 +23,7 @@ from tocsin.lang.syntax import (
     Duration,
     Endpoint,
     Exists,
+    Grouped,
     Iseq,
     Leaf,
     Marked,
@@ -81,7 +82,7 @@ class PatternReader(ExpressionReader):
             return self._maybe(host) if self.token.text == "MAYBE" else self._marked(host)
         found = self._positive(host)
         if self.is_op("+", "*", "?", "{"):
-            self._refuse_group(found, start)
+            found = self._grouped(found, start)
         found = self._with_predicates(found, start) if self.is_op(":") else found
         if self._until_at(self.at):
             found = self._until(found, start)
@@ -100,22 +101,20 @@ class PatternReader(ExpressionReader):
         token = self.tokens[index]
         return token.kind == "name" and token.word in words and self._is_op_at(index + 1, "(")
 
-    def _refuse_group(self, found: Pattern | _Several, start: Token) -> None:
-        """`(SEQ(A a, B b))+ g`: only the events of a leaf are repeated."""
+    def _grouped(self, found: Pattern | _Several, start: Token) -> Pattern | _Several:
+        """`(SEQ(A a, B b))+ g`"""
         written = self.text[self.token.span.start :][:1]
-        if not self.accept_op("?"):
-            self._repeat()
-        if self._is_name_at(self.at):
-            self._variable()
+        repeat = None if self.accept_op("?") else self._repeat()
+        name = self._variable() if self._is_name_at(self.at) else None
         if isinstance(found, Leaf) and found.repeat is None and not found.optional:
             hint = f"write {found.type or ANY_WORD}{'{2}' if written == '{' else written} {found.var or ''}".rstrip()
             self.note(Problem("a repetition is written after the type", self.since(start), hint=hint))
-        else:
-            detail = "only events of one type are repeated, or the matches of a query, which are events of its name"
-            hint = "name the inner pattern: QUERY g EVENT SEQ(A a, B b) ...; and repeat its name: SEQ(C c, g+ g, D d)"
-            if written == "?":
-                hint = "write MAYBE before it: SEQ(C c, MAYBE SEQ(A a, B b), D d)"
-            self.note(Problem("a group cannot be repeated", self.since(start), detail, hint))
+        elif repeat is None or repeat.least == 0:
+            hint = "write MAYBE before it: SEQ(C c, MAYBE SEQ(A a, B b), D d)"
+            self.note(Problem("a group must come at least once", self.since(start), hint=hint))
+        elif not isinstance(found, _Several):
+            return Grouped(found, repeat, name, span=self.since(start))
+        return found
 
     def _negation(self, host: str, start: Token) -> Pattern:
         doubled = self.last if host == "!" else None

@@ -21,6 +21,7 @@ from tocsin.lang.syntax import (
     Endpoint,
     Exists,
     Expr,
+    Grouped,
     In,
     Iseq,
     IsNull,
@@ -131,6 +132,8 @@ def print_pattern(pattern: Pattern) -> str:
             return f"{mark}{types} {print_pattern(inner)}"
         case Maybe(inner):
             return f"MAYBE {print_pattern(inner)}"
+        case Grouped(inner, repeat, var):
+            return f"({print_pattern(inner)}){_repeat(repeat)}{'' if var is None else f' {_name(var)}'}"
         case Seq(items):
             return f"SEQ({_patterns(items)})"
         case And(items):

@@ -214,6 +214,16 @@ class Maybe:
 
 
 @dataclass(frozen=True, slots=True)
+class Grouped:
+    """`(SEQ(A a, B b))+ g`, an item of SEQ: matches of a pattern, one behind the other, each the next to complete."""
+
+    pattern: Pattern
+    repeat: Repeat
+    var: str | None = None
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
 class Seq:
     items: tuple[Pattern, ...]
     span: Span | None = _place()
@@ -279,7 +289,7 @@ class Rel:
     span: Span | None = _place()
 
 
-Pattern: TypeAlias = "Leaf | Not | Marked | Maybe | Seq | And | Or | Exists | Iseq | Rel"
+Pattern: TypeAlias = "Leaf | Not | Marked | Maybe | Grouped | Seq | And | Or | Exists | Iseq | Rel"
 
 ALLEN = (
     "before", "after", "during", "contain", "meet", "met by", "overlap", "overlapped by",
@@ -467,7 +477,7 @@ def items_of(pattern: Pattern) -> tuple[Pattern, ...]:
     match pattern:
         case Seq(items) | And(items) | Or(items):
             return items
-        case Not(inner) | Exists(_, inner) | Marked(_, inner) | Maybe(inner):
+        case Not(inner) | Exists(_, inner) | Marked(_, inner) | Maybe(inner) | Grouped(inner):
             return (inner,)
         case Iseq(_, leaves):
             return leaves
@@ -481,7 +491,7 @@ def rebuilt(pattern: Pattern, items: Sequence[Pattern]) -> Pattern:
     match pattern:
         case Seq() | And() | Or():
             return replace(pattern, items=tuple(items))
-        case Not() | Exists() | Marked() | Maybe():
+        case Not() | Exists() | Marked() | Maybe() | Grouped():
             return replace(pattern, pattern=items[0])
         case Iseq():
             return replace(pattern, leaves=tuple(items))  # type: ignore[arg-type]
@@ -494,6 +504,19 @@ def may_be_absent(item: Pattern) -> bool:
     """Whether an item of SEQ need not come: `B?`, `B*`, `B{0,m}`, with or without a mark, and MAYBE."""
     inner = item.pattern if isinstance(item, Marked) else item
     return isinstance(inner, Maybe) or (isinstance(inner, Leaf) and inner.may_be_absent)
+
+
+def groups_in(pattern: Pattern) -> tuple[Grouped, ...]:
+    """All groups of a pattern, also those that stand where none may."""
+    own = (pattern,) if isinstance(pattern, Grouped) else ()
+    return own + tuple(group for item in items_of(pattern) for group in groups_in(item))
+
+
+def bound_leaves(pattern: Pattern) -> tuple[Leaf, ...]:
+    """The leaves of a pattern in the order of the text, without those under negations."""
+    if isinstance(pattern, Leaf):
+        return (pattern,)
+    return tuple(leaf for item in items_of(pattern) if not isinstance(item, Not) for leaf in bound_leaves(item))
 
 
 def leaves_of(pattern: Pattern) -> tuple[Leaf, ...]:
@@ -531,7 +554,7 @@ def _named(pattern: Pattern, declared: frozenset[str], taken: frozenset[str]) ->
         case Seq(items) | And(items):
             new, taken = _named_all(items, declared, taken)
             return replace(pattern, items=new), taken
-        case Not(inner) | Exists(_, inner) | Marked(_, inner) | Maybe(inner):
+        case Not(inner) | Exists(_, inner) | Marked(_, inner) | Maybe(inner) | Grouped(inner):
             inner, taken = _named(inner, declared, taken)
             return replace(pattern, pattern=inner), taken
         case Iseq(_, leaves):

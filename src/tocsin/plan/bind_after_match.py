@@ -111,7 +111,8 @@ class ClauseBinder:
         return Skipping(skip.to, seen.leaf)
 
     def _negated(self, leaf: Leaf) -> bool:
-        return any(site.regions for site in self.sites[str(leaf.var)] if site.leaf is leaf)
+        mine = (site for site in self.sites[str(leaf.var)] if site.leaf is leaf)
+        return any(region.gathers is None for site in mine for region in site.regions)
 
     def _shown(self) -> str:
         return listed(variable.name for variable in self.found if not variable.hidden)

@@ -169,12 +169,14 @@ class Forbidden:
     `breaks`: it forbids nothing, but a repetition (this leaf) ends before the member in front of which a match of it
     lies in the open gap behind the member before. Its scope is that of the repetition.
     `ends`: it forbids nothing, but the gap of this repeated leaf ends where the first match of it starts (UNTIL).
+    `gathers`: it forbids nothing; matches of it are members of a group, one behind the other (so many of them).
     """
 
     block: Block
     scope: Scope
     breaks: int | None = None
     ends: int | None = None
+    gathers: Repeat | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,17 @@ class Block:
     @property
     def negations(self) -> tuple[Forbidden, ...]:
         """The forbidden parts that reject a match."""
-        return tuple(part for part in self.forbidden if part.ends is None and part.breaks is None)
+        return tuple(part for part in self.forbidden if part.ends is part.breaks is part.gathers is None)
+
+    @property
+    def groups(self) -> tuple[Forbidden, ...]:
+        """The parts whose matches are members of a group."""
+        return tuple(part for part in self.forbidden if part.gathers is not None)
+
+    @property
+    def gathered(self) -> tuple[Leaf, ...]:
+        """The leaves of its groups: each holds one event for each member."""
+        return tuple(leaf for part in self.groups for leaf in part.block.leaves)
 
     def leaf(self, id: int) -> Leaf:
         return next(leaf for leaf in self.leaves if leaf.id == id)

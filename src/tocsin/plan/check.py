@@ -25,6 +25,7 @@ from tocsin.lang.syntax import (
     walk,
 )
 from tocsin.plan.endpoints import Edge, Graph, comparison_edges
+from tocsin.plan.groups import check_groups
 from tocsin.plan.marks import check_marks
 from tocsin.plan.optional import check_optional
 from tocsin.plan.pattern_tree import Site
@@ -44,6 +45,7 @@ def check_pattern(query: Query, problems: Problems) -> None:
         _check_repeat(leaf, problems)
     check_marks(query.pattern, problems)
     check_optional(query.pattern, problems)
+    check_groups(query, problems)
     shown = set(_targets(query.pattern))
     for var in sorted(hidden_variables(query.pattern) & shown):
         problems.add(f"{var} is hidden by EXISTS in one branch of OR and shown in another", query.pattern.span)

@@ -80,6 +80,7 @@ class Draft:
     breaks: int | None = None  # of those: for what ends a run, the repetition
     takings: dict[int, Taking] = field(default_factory=dict)  # of repetitions with a mark
     gaps: dict[int, Scope] = field(default_factory=dict)  # of those: all that lies between their neighbours
+    gathers: syntax.Repeat | None = None  # of the block of a group: how often it comes
     gone: dict[str, str] = field(default_factory=dict)  # variables of items that are absent here, and how
 
     @property
@@ -144,6 +145,7 @@ class Drafter:
         for absent, scope, beside in placer.absences:
             for child in self._children(absent, draft):
                 child.beside = beside
+                child.gathers = absent.gathers if isinstance(absent, Absent) else None
                 draft.forbidden.append((child, _short(scope, draft.before)))
         for sought, id in placer.breaks:
             for child in self._children(sought, draft):

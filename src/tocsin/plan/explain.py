@@ -32,7 +32,7 @@ from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User, l
 from tocsin.plan.facts import horizon, memory, reads, terminal_types, waits
 from tocsin.plan.kinds import as_written
 from tocsin.plan.prefix_chain import prefix_chain
-from tocsin.plan.rewrite import all_leaves
+from tocsin.plan.rewrite import all_leaves, with_groups_in_order
 from tocsin.schema import TYPE, Kind
 
 
@@ -117,6 +117,7 @@ class _Text:
     # --- blocks ---------------------------------------------------------------------------------------------------
 
     def _block(self, block: Block, pad: str) -> Iterator[str]:
+        block = with_groups_in_order(block)
         scopes = dict(block.scopes)
         for leaf in block.leaves:
             where = f" in {self._scope(scopes[leaf.id])}" if leaf.id in scopes else ""
@@ -134,6 +135,9 @@ class _Text:
     def _forbids(self, part: Forbidden) -> str:
         if part.breaks is not None:
             return f"ends the run {self.names[part.breaks]} in"
+        if part.gathers is not None:
+            most = "" if part.gathers.most is None else str(part.gathers.most)
+            return f"{{{part.gathers.least},{most}}} one behind the other in"
         return "forbidden in" if part.ends is None else f"ends {self.names[part.ends]} in"
 
     def _leaf(self, leaf: Leaf) -> str:

@@ -14,6 +14,7 @@ from tocsin.events import ANY
 from tocsin.lang.syntax import (
     And,
     Exists,
+    Grouped,
     Leaf,
     Marked,
     Maybe,
@@ -23,6 +24,7 @@ from tocsin.lang.syntax import (
     Query,
     Rel,
     Seq,
+    groups_in,
     items_of,
     leaves_of,
     walk,
@@ -33,6 +35,14 @@ from tocsin.plan.problems import Problems
 def with_strategy(query: Query, problems: Problems) -> Query:
     """The query with the marks that STRATEGY stands for, at every step behind the first that has none."""
     if query.strategy in (None, "any"):
+        return replace(query, strategy=None)
+    if groups := groups_in(query.pattern):
+        problems.add(
+            f"STRATEGY {query.strategy} cannot stand with a group",
+            groups[0].span,
+            detail="the step behind a group would look at the gap in which its members lie",
+            hint="write the marks before the steps that need them: (SEQ(A a, FIRST B b))+ g",
+        )
         return replace(query, strategy=None)
     mark: Literal["NEXT", "FIRST"] = "FIRST" if query.strategy == "next" else "NEXT"
     pattern = _step(query.pattern, mark, _begins(query.pattern, mark))
@@ -72,7 +82,7 @@ def _step(item: Pattern, mark: Literal["NEXT", "FIRST"], later: bool) -> Pattern
     if isinstance(item, Maybe):
         return replace(item, pattern=_step(item.pattern, mark, later))
     inner = _marked(item, mark)
-    return inner if isinstance(item, Not | Marked) or not later else Marked(mark, inner, span=item.span)
+    return inner if isinstance(item, Not | Marked | Grouped) or not later else Marked(mark, inner, span=item.span)
 
 
 def reads_every_type(query: Query) -> bool:

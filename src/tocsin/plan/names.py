@@ -11,7 +11,22 @@ from collections.abc import Set as AbstractSet
 from dataclasses import fields, replace
 from typing import Any
 
-from tocsin.lang.syntax import Attr, Call, Endpoint, Exists, Expr, Leaf, Name, Pattern, Query, Span, leaves_of, named
+from tocsin.lang.syntax import (
+    Attr,
+    Call,
+    Endpoint,
+    Exists,
+    Expr,
+    Leaf,
+    Name,
+    Pattern,
+    Query,
+    Span,
+    bound_leaves,
+    groups_in,
+    leaves_of,
+    named,
+)
 from tocsin.plan.problems import Problems, listed, suggestion
 from tocsin.schema import OWN, Schema
 
@@ -23,7 +38,28 @@ def resolve(query: Query, schema: Schema, problems: Problems) -> Query:
     full = named(query)
     book = _Book(query.pattern, full.pattern, schema, problems)
     spelt: Query = _renamed(full, book.look, book.own)
-    return _with_own(spelt, schema, problems)
+    return _with_own(without_group_names(spelt), schema, problems)
+
+
+def without_group_names(query: Query) -> Query:
+    """SELECT with the events of groups: count(g) and start(g) are those of its first event, end(g) of its last one."""
+    names: dict[tuple[str, str], str] = {}
+    for group in groups_in(query.pattern):
+        mine = [str(leaf.var) for leaf in bound_leaves(group.pattern)]
+        if group.var is not None and mine:
+            names |= {("count", group.var): mine[0], ("start", group.var): mine[0], ("end", group.var): mine[-1]}
+
+    def spelt(node: Any) -> Any:
+        match node:
+            case tuple():
+                return tuple(map(spelt, node))
+            case Call(function, (Name(name),)) if (function, name) in names:
+                return replace(node, args=(Name(names[function, name], span=node.span),))
+        if isinstance(node, Span) or not hasattr(node, "__dataclass_fields__"):
+            return node
+        return replace(node, **{item.name: spelt(getattr(node, item.name)) for item in fields(node)})
+
+    return replace(query, select=spelt(query.select)) if names else query
 
 
 # --- what every event has of its own --------------------------------------------------------------------------------
@@ -75,6 +111,7 @@ class _Book:
 
     def __init__(self, written: Pattern, full: Pattern, schema: Schema, problems: Problems) -> None:
         self.declared = {leaf.var for leaf in leaves_of(written) if leaf.var}
+        self.declared |= {group.var for group in groups_in(written) if group.var}
         self.unnamed: dict[str, list[str]] = {}  # type -> the names that its unnamed leaves got, in text order
         for old, new in zip(leaves_of(written), leaves_of(full), strict=True):
             names = self.unnamed.setdefault(old.type or "ANY", []) if old.var is None else []

@@ -21,8 +21,8 @@ def ways_of_absence(pattern: Pattern) -> dict[str, str]:
     found: dict[str, str] = {}
     for item in items_of(pattern):
         found |= ways_of_absence(item)
-    if isinstance(pattern, Maybe):
-        found |= {str(leaf.var): "maybe" for leaf in leaves_of(pattern)}
+    if isinstance(pattern, Maybe):  # an optional step inside may be absent where the item is there
+        found = {str(leaf.var): "maybe" for leaf in leaves_of(pattern)} | found
     elif isinstance(pattern, Leaf) and pattern.may_be_absent:
         found[str(pattern.var)] = "optional" if pattern.optional else "repeated"
     return found

@@ -25,12 +25,12 @@ def variables_of(
     found: list[Variable] = []
     seen: dict[str, Seen | None] = {}
     for name, declared in sites.items():
-        positive = [site for site in declared if not site.regions]
+        positive = [site for site in declared if all(region.gathers for region in site.regions)]
         if not positive:
             continue
         leaf = positive[0].leaf
         fields = tuple(schema.fields_of(leaf.type).values())
-        repeated = leaf.repeat is not None
+        repeated = leaf.repeat is not None or bool(positive[0].regions)
         seen[name] = Seen(len(found), leaf.type, repeated, optional=any(site.forks for site in positive))
         found.append(Variable(name, (leaf.type,), fields, repeated, name in hidden | implied, name in implied))
     return tuple(found), seen

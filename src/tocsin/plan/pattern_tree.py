@@ -51,11 +51,12 @@ class Fork:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Absent:
-    """A negated part; `lasting`: absent for so long."""
+    """A negated part; `lasting`: absent for so long. `gathers`: it is no negation, but a group that comes so often."""
 
     part: Part
     span: Span | None
     lasting: syntax.Duration | None = None
+    gathers: syntax.Repeat | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -187,6 +188,8 @@ def parts(pattern: Pattern, mergeable: Mergeable, *, behind: bool = False) -> Pa
             return gathered(pattern, leaf, leaf.repeat, behind=behind)
         case Not(inner):
             return Absent(_negated(inner, mergeable), pattern.span, pattern.lasting)
+        case syntax.Grouped(inner, repeat):
+            return Absent(parts(inner, mergeable), pattern.span, gathers=repeat)
         case Exists(_, inner):
             return parts(inner, mergeable, behind=behind)
         case Seq(items):

@@ -38,6 +38,17 @@ def all_leaves(plan: Plan) -> Iterator[Leaf]:
         yield from block.leaves
 
 
+def with_groups_in_order(root: Block) -> Block:
+    """The loops of groups in order of completion: the last leaf, the first one, the others as in the text."""
+    parts = []
+    for part in root.forbidden:
+        if part.gathers is not None:
+            first, *middle, last = (leaf.id for leaf in part.block.leaves)
+            part = replace(part, block=replace(part.block, nest=(last, first, *middle)))
+        parts.append(part)
+    return replace(root, forbidden=tuple(parts))
+
+
 # --- equalities ---------------------------------------------------------------------------------------------------
 
 

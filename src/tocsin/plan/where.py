@@ -137,7 +137,9 @@ def _block(draft: Draft, fillers: Mapping[Draft, _Filler | SoughtFiller]) -> Blo
     for child, scope in draft.forbidden:
         if (block := _block(child, fillers)) is not None:
             ends = None if child.sought is None or child.sought.ends is None else draft.leaves.get(child.sought.ends)
-            forbidden.append(Forbidden(block, scope, child.breaks, ends))
+            forbidden.append(Forbidden(block, scope, child.breaks, ends, child.gathers))
+        elif child.gathers is not None:
+            return None  # a group that never comes
     predicates = (*draft.predicates, *filler.predicates)
     return Block(
         leaves,

@@ -50,6 +50,7 @@ from tocsin.testing.oracle_consume import consumed, one_by_one, uses_up
 from tocsin.testing.oracle_copies import seen_by
 from tocsin.testing.oracle_count import counted_rows, counts_matches
 from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, ticks
+from tocsin.testing.oracle_groups import InnerQuery, apart, with_counts, with_members
 from tocsin.testing.oracle_marks import with_strategy
 from tocsin.testing.oracle_members import chosen_sets
 from tocsin.testing.oracle_optional import NoEvent
@@ -160,8 +161,11 @@ class Readings:
 def completed(query: Query, events: list[Event], given: Readings) -> list[CompletedMatch]:
     """The matches of a query in which every name is resolved, with what they bind."""
     width = widest(query, given.unit)
-    reader, blocks = given.reader, take_apart(one_by_one(query))
-    seen = seen_by(query, blocks, events, reader, given.key)
+    query = with_counts(query)
+    bare, groups = apart(query)
+    reader, blocks = given.reader, take_apart(one_by_one(bare))
+    inner = [block for group in groups for block in take_apart(replace(group.query, skip=None))]
+    seen = seen_by(query, [*blocks, *inner], events, reader, given.key)
     judge = Judge(
         seen, reader, width, given.window, given.order, given.negation, key=key_attributes(query), queries=given.queries
     )
@@ -169,7 +173,8 @@ def completed(query: Query, events: list[Event], given: Readings) -> list[Comple
     for block in blocks:
         if not block.fixed:
             raise UndefinedError("a repetition is bounded on neither side", hint="it needs a plain event beside it")
-        for bound in judge.found(block, {}, None) if not uses_up(query) else ():
+        alone = judge.found(block, {}, None) if not uses_up(query) else ()
+        for bound in (full for each in alone for full in judge.grouped(each, groups, given)):
             if not long_enough(query, bound, given.unit) or judge.interrupted(query, bound):
                 continue
             match = as_match(query, block, bound, judge.reader)
@@ -317,6 +322,16 @@ class Judge:
             for own in self.with_members(block, above, plain, scope or self.root_bounds(events)):
                 if self.holds(block, above, own, scope):
                     yield own
+
+    def grouped(self, bound: Bound, groups: Sequence[InnerQuery], given: Readings) -> Iterator[Bound]:
+        """A match with the members of its groups, each a query over the events of its gap and of the match's key."""
+
+        def gap(group: InnerQuery, bound: Bound) -> list[Event]:
+            (before,), (after,) = all_events([bound[group.before]]), all_events([bound[group.after]])
+            low, high = before.end + self.step, after.start - self.step
+            return [event for event in self.events if inside([event], low, high) and self.of_key(event, bound)]
+
+        yield from with_members(bound, groups, gap, lambda query, events: completed(query, events, given))
 
     def holds(self, block: Alternative, above: Bound, own: Bound, scope: Bounds | None) -> bool:
         """Whether a complete binding is short enough, satisfies the predicates, and nothing forbids it."""

@@ -13,7 +13,7 @@ from fractions import Fraction as Rational
 from typing import Any
 
 from tocsin.events import BEGINNING, END_OF_TIME, Value
-from tocsin.lang.syntax import AGGREGATES, Call, Expr, Name, Query, Same, SelectItem, leaves_of, walk
+from tocsin.lang.syntax import AGGREGATES, Call, Expr, Name, Query, Same, SelectItem, groups_in, leaves_of, walk
 from tocsin.testing.oracle_after import CompletedMatch, equal, of_key
 from tocsin.testing.oracle_expr import EXACT, Fraction, OracleEvaluator, UndefinedError, ticks, to_float, variables
 
@@ -37,6 +37,8 @@ def counts_matches(query: Query) -> bool:
         return True
     calls = [node for item in query.select for node in walk(item.expr) if isinstance(node, Call) and is_aggregate(node)]
     repeated = {leaf.var for leaf in leaves_of(query.pattern) if leaf.repeat is not None}
+    for group in groups_in(query.pattern):
+        repeated |= {group.var, *(leaf.var for leaf in leaves_of(group))}
     asked = {var for call in calls for var in variables(call)}
     return bool(calls) and not asked & repeated and all(call.function in OVER_MATCHES for call in calls)
 

@@ -22,6 +22,7 @@ from tocsin.lang.syntax import (
     Query,
     Rel,
     Seq,
+    groups_in,
     items_of,
     leaves_of,
 )
@@ -55,6 +56,8 @@ def with_strategy(query: Query) -> Query:
     """The query with STRATEGY written out as marks."""
     if query.strategy in (None, "any"):
         return query
+    if groups_in(query.pattern):
+        raise UndefinedError(f"STRATEGY {query.strategy} cannot stand with a group")
     mark = "FIRST" if query.strategy == "next" else "NEXT"
     pattern = _with_marks(query.pattern, mark)
     if mark == "NEXT" and is_repetition(pattern):

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from tocsin.engine.codegen.certainty import Certainty
 from tocsin.engine.codegen.depth import shallow
 from tocsin.engine.codegen.forbidden import ForbiddenBlocks
+from tocsin.engine.codegen.groups import Groups
 from tocsin.engine.codegen.intake import Intake
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
@@ -60,10 +61,15 @@ def written(layout: Layout) -> Program:
     members = MemberSets(layout, source, levels)
     forbidden = ForbiddenBlocks(layout, source, levels, members)
     certainty = Certainty(layout, source, levels, forbidden)
-    nest = Nest(layout, source, levels, members, forbidden, certainty)
+    groups = Groups(layout, source, levels, forbidden)
+    nest = Nest(layout, source, levels, members, forbidden, certainty, groups)
     intake = Intake(layout, source, levels, nest)
+    gathered = [part.block for part in layout.root.groups]
     for each in layout.blocks[1:][::-1]:
-        forbidden.write_violated(each)
+        if each in gathered:
+            groups.write_next(each)
+        else:
+            forbidden.write_violated(each)
     if layout.holds:
         certainty.write_certainties()
     if nest.is_judged:
@@ -85,7 +91,7 @@ def _program(layout: Layout, source: SourceText, batch_args: list[str]) -> Progr
         shape=layout.shape,
         leaf_ids=tuple(layout.leaves),
         nest=layout.nest,
-        repeated=tuple(leaf.id for leaf in layout.root.repeated),
+        repeated=tuple(leaf.id for leaf in (*layout.root.repeated, *layout.root.gathered)),
         types=layout.types,
         columns=tuple((attr, is_float, nullable) for attr, (_, is_float, nullable) in layout.columns.items()),
         marks=tuple(layout.marks),

@@ -24,25 +24,29 @@ class ForbiddenBlocks:
 
     def write_violated(self, block: Block) -> None:
         """def violated_n(low, high, key, excl, <outer>): 1 as soon as one match of the block lies in [low, high]."""
+        self.write_search(block, "violated", "return 0", "return 1")
+
+    def write_search(self, block: Block, called: str, nothing: str, found: str) -> None:
+        """A function that goes through the matches of a block in [low, high], and returns at the first one."""
         name = self.layout.blocks.index(block)
         inner = "".join(f", {outer}" for outer in self.outer(block))
         self.emit("@inlined")
-        self.emit(f"def violated_{name}(low, high, key, excl{inner}, S):")
-        self.source.declared.append((f"violated_{name}", "iiii" + "".join(map(self.letter, self.outer(block))) + "S"))
+        self.emit(f"def {called}_{name}(low, high, key, excl{inner}, S):")
+        self.source.declared.append((f"{called}_{name}", "iiii" + "".join(map(self.letter, self.outer(block))) + "S"))
         with self.source.writer.indented():
             self.source.unpack()
             placed = self.levels.plain_predicates(block)
-            self.source.tests(placed.get(-1, []), "return 0")
+            self.source.tests(placed.get(-1, []), nothing)
             order = block.nest or tuple(leaf.id for leaf in block.fixed)
             depth = self.source.writer.depth
-            fail = "return 0"
+            fail = nothing
             for level in range(len(order)):
                 self.inner_level(block, order, level, placed)
                 fail = "continue"
             self._finish_inner(block, fail)
-            self.emit("return 1")
+            self.emit(found)
             self.source.writer.depth = depth
-            self.emit("return 0")
+            self.emit(nothing)
         self.emit("")
 
     def inner_level(self, block: Block, order: tuple[int, ...], level: int, placed: dict[int, list[Bound]]) -> None:

@@ -141,7 +141,7 @@ class Intake:
             "phase = 0",
             "rows = T[OUT_N]",
         )
-        if self.layout.root.repeated:
+        if self.nest.sets:
             self.emit("members = T[MEM_N]")
         if self._withdraws:
             self.emit("if sign < 0:")
@@ -160,7 +160,7 @@ class Intake:
     @property
     def _is_prompt(self) -> bool:
         """Whether an event can settle what is held, or clear what it had failed by: else that shows in its time."""
-        return bool(self.layout.root.repeated) or any(part.block.forbidden for part in self.layout.root.forbidden)
+        return self.nest.sets or any(part.block.forbidden for part in self.layout.root.forbidden)
 
     def _ask_held(self) -> None:
         """An event at a forbidden or repeated leaf: ask what is held under its key again."""

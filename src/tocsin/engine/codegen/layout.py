@@ -12,7 +12,7 @@ from tocsin.lang.syntax import DISTINCT
 from tocsin.plan.block import Block, Leaf, Plan, Scope
 from tocsin.plan.expr import Agg, Bound, Col, User, walk
 from tocsin.plan.facts import is_filter, overhangs, reach_of_block
-from tocsin.plan.rewrite import blocks_below
+from tocsin.plan.rewrite import blocks_below, with_groups_in_order
 from tocsin.schema import Kind
 
 
@@ -32,7 +32,8 @@ class Layout:
             return functions[user.name].compiled and all(arg.kind is not Kind.TEXT for arg in user.args)
 
         self.inline = inline
-        self.root, self.derived = derive(block, inline)
+        root, self.derived = derive(block, inline)
+        self.root = with_groups_in_order(root)
         self.plan, self.shape = plan, shape
         self.blocks = list(blocks_below(self.root))
         self.leaves = {leaf.id: leaf for each in self.blocks for leaf in each.leaves}
@@ -56,7 +57,7 @@ class Layout:
     @property
     def width(self) -> int:
         """Words of a row of OUT."""
-        return 2 + len(self.nest) + 2 * len(self.root.repeated)
+        return 2 + len(self.nest) + 2 * len(self.root.repeated + self.root.gathered)
 
     @property
     def head(self) -> int:

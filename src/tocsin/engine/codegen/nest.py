@@ -6,6 +6,7 @@ from tocsin.engine.codegen import taken
 from tocsin.engine.codegen.block_facts import ending, reaches_ahead, scope_leaves
 from tocsin.engine.codegen.certainty import Certainty
 from tocsin.engine.codegen.forbidden import ForbiddenBlocks
+from tocsin.engine.codegen.groups import Groups
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
 from tocsin.engine.codegen.members import MemberSets
@@ -32,8 +33,9 @@ class Nest:
         members: MemberSets,
         forbidden: ForbiddenBlocks,
         certainty: Certainty,
+        groups: Groups,
     ) -> None:
-        self.layout, self.source = layout, source
+        self.layout, self.source, self.groups = layout, source, groups
         self.levels, self.members, self.forbidden, self.certainty = levels, members, forbidden, certainty
         self.emit, self.lines = source.emit, source.lines
         self.spans: list[
@@ -43,11 +45,12 @@ class Nest:
     @property
     def is_judged(self) -> bool:
         """Whether a complete binding needs more than its own predicates."""
-        return (
-            self.layout.waits
-            or bool(self.layout.root.repeated)
-            or any(self._late(part) for part in self.layout.root.negations)
-        )
+        return self.layout.waits or self.sets or any(self._late(part) for part in self.layout.root.negations)
+
+    @property
+    def sets(self) -> bool:
+        """Whether a binding has sets of members beside its single events."""
+        return bool(self.layout.root.repeated or self.layout.root.groups)
 
     def _late(self, part: Forbidden) -> bool:
         """A forbidden part that can be judged only when the binding is complete."""
@@ -86,6 +89,7 @@ class Nest:
             self.emit(f"mn = {least([self.source.time_of(leaf, 'start') for leaf in self.layout.nest])}")
             self.emit(f"mx = {most([self.source.time_of(leaf, 'end') for leaf in self.layout.nest])}")
             self.members.repetitions(root, self.layout.nest, root=True, fail="")
+            self.groups.find()
             self._tell_sets_apart()
             if self.layout.holds:
                 self._settled()
@@ -98,6 +102,7 @@ class Nest:
                 self.emit("if write == 0 and T[ENDED] == 0 and T[IMMEDIATE] == 0 and until >= T[CLOCK]:")
                 self.emit(f"    return {WAITS}, until, total")
             self.members.sets(root, f"return {FAILS}, 0, 0")
+            self.groups.sets(f"return {FAILS}, 0, 0")
             for part in root.negations:
                 if self._late(part):
                     self.emit(f"if {self.forbidden.violation(part, 'excl')} != 0:")
@@ -114,6 +119,9 @@ class Nest:
         self.emit("total = 0")
         for leaf in root.repeated:
             self.emit(f"total = {taken.signed(taken.signed('total', f'n_{leaf.id}'), f'set_{leaf.id}')}")
+        for part in root.groups:
+            id = self.groups.name(part)
+            self.emit(f"total = {taken.signed(taken.signed('total', f'ng_{id}'), f'sg_{id}')}")
 
     def _settled(self) -> None:
         """The rest of judge() where answers are held: what can still change a binding, as far as is promised.
@@ -130,11 +138,16 @@ class Nest:
             for part in ending(root, leaf.id):
                 unseen = f"max(lo_{leaf.id}, {self.certainty.guaranteed(part.block.leaves)} + 1)"
                 self.lines(f"if {unseen} <= top_{leaf.id}:", f"    until = max(until, top_{leaf.id})")
-        if root.repeated:
+        for group in root.groups:
+            low, high = self.levels.ends(group.scope)
+            unseen = self.certainty.guaranteed(leaf for each in blocks_below(group.block) for leaf in each.leaves)
+            self.lines(f"if max({low}, {unseen} + 1) <= {high}:", f"    until = max(until, {high})")
+        if self.sets:
             self.lines("if until > -FAR:", "    T[WATCHED] = -1", f"    return {WAITS}, until, total")
         for leaf in root.repeated:
             self.lines(f"mn = min(mn, rs_{leaf.id})", f"mx = max(mx, re_{leaf.id})")
         self.members.sets(root, f"return {FAILS}, 0, 0")
+        self.groups.sets(f"return {FAILS}, 0, 0")
         for part in root.negations:
             known = "" if self._late(part) else "known == 0 and "
             self.lines(f"if {known}{self.certainty.will_be_violated(part, 'excl')}:", f"    return {FAILS}, 0, 0")
@@ -335,7 +348,7 @@ class Nest:
         self.emit(f"if before == {WAITS}:")
         self.emit("    continue")  # it waits on; or it was held, and what is held is asked again
         same = f"before == {HOLDS} and after == {HOLDS}"
-        members = " and total == former" if self.layout.root.repeated else ""
+        members = " and total == former" if self.sets else ""
         self.emit(f"if {same}{members}:")
         self.emit("    continue")
         self.emit(f"if before == {HOLDS}:")
@@ -359,7 +372,7 @@ class Nest:
         self.emit(f"OUT[at * {self.layout.width} + 1] = {known}")
         for number, leaf in enumerate(self.layout.nest):
             self.emit(f"OUT[at * {self.layout.width} + {2 + number}] = {self.source.word(leaf, 1)}")
-        if self.layout.root.repeated:
+        if self.sets:
             places = ", ".join(f"i_{leaf}" for leaf in self.layout.nest)
             self.emit(f"good, other, count = judge({excl}, at + 1, 0, key, {places}, S)")
             self.lines("if good < 0:", *(["    T[MEM_N] = members"] if undo else []), "    return False")
@@ -440,7 +453,7 @@ class Nest:
             self.certainty.is_single(part.block) and not self._late(part) and not reaches_ahead(part.scope)
             for part in self.layout.root.forbidden
         )
-        return bool(self.layout.holds and self.layout.root.forbidden) and simple and not self.layout.root.repeated
+        return bool(self.layout.holds and self.layout.root.forbidden) and simple and not self.sets
 
     def _undisturbed(self) -> None:
         """Such an answer is given as it stands, once all that it waits for is promised."""

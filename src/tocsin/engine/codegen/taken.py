@@ -19,7 +19,9 @@ BITS = 0x3FFFFFFFFFFFFFFF
 
 def is_signed(block: Block) -> bool:
     """Whether sets of equal size may differ with and without an event: then they are told apart by a sum over them."""
-    return any(leaf.taking is not None for leaf in block.repeated) or any(x.ends is not None for x in block.forbidden)
+    return any(leaf.taking is not None for leaf in block.repeated) or any(
+        x.ends is not None or x.gathers is not None for x in block.forbidden
+    )
 
 
 def last_members(block: Block) -> set[int]:
