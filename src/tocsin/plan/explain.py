@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from tocsin.plan.after_match import CountClauses
 from tocsin.plan.block import (
     After,
     Alt,

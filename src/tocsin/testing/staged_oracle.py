@@ -123,7 +123,7 @@ class LocalLists:
 
 
 @dataclass(eq=False)
-class OpenContext:
+class OracleContext:
     """One context instance: when and by whom it was opened, and its lists."""
 
     opened: int
@@ -140,7 +140,7 @@ class OpenContext:
 class Partition:
     """A global partition: its open contexts, and the local values that were seen."""
 
-    contexts: list[OpenContext] = field(default_factory=list)
+    contexts: list[OracleContext] = field(default_factory=list)
     seen: dict[Key, None] = field(default_factory=dict)
 
 
@@ -190,7 +190,7 @@ class Detecting:
             lasts = [self.created + self.ticks(term.after) for term in self.statement.terms if term.after is not None]
             starts = any(init.type is None for init in self.inits)
             if starts and all(last >= now for last in lasts):
-                part.contexts.append(OpenContext(self.created))
+                part.contexts.append(OracleContext(self.created))
         return self.partitions[key]
 
     def _values(self, keys: Sequence[PartitionKey], role: Role, event: Event) -> Key | None:
@@ -242,9 +242,9 @@ class Detecting:
 
     def _terminated(
         self, part: Partition, now: int, events: list[Event], key: Key
-    ) -> list[tuple[OpenContext, Terminator, list[Event]]]:
+    ) -> list[tuple[OracleContext, Terminator, list[Event]]]:
         """The contexts that end, each with the first terminator that closes it and its events."""
-        closed: list[tuple[OpenContext, Terminator, list[Event]]] = []
+        closed: list[tuple[OracleContext, Terminator, list[Event]]] = []
         for term in self.statement.terms:
             still_open = [each for each in part.contexts if all(each is not one for one, _, _ in closed)]
             if term.after is not None:
@@ -269,7 +269,7 @@ class Detecting:
     def _is_cross(self, condition: Any) -> bool:
         return any(part.__class__.__name__ == "AggregateOf" for part in parts(condition))
 
-    def _crosses(self, condition: Any, context: OpenContext, acting: list[Event]) -> bool:
+    def _crosses(self, condition: Any, context: OracleContext, acting: list[Event]) -> bool:
         """A condition over the sets of events that opened a context and that would close it."""
 
         def lookup(node: Any) -> Any:
@@ -296,12 +296,12 @@ class Detecting:
                 if all(threshold(each, event, now) for each in init.conditions)
             ]
             if acting and (init.add or not part.contexts):
-                part.contexts.append(OpenContext(now, init, acting))
+                part.contexts.append(OracleContext(now, init, acting))
 
     # --- collection ---
 
     def _collected(
-        self, context: OpenContext, part: Partition, now: int, key: Key, mine: dict[int, list[Event]]
+        self, context: OracleContext, part: Partition, now: int, key: Key, mine: dict[int, list[Event]]
     ) -> list[tuple[int, dict[str, Any]]]:
         """Collect the events of a stage into a context that goes on, and detect where something new is there."""
         news: dict[Key, None] = {}
@@ -334,7 +334,7 @@ class Detecting:
                 found.setdefault(local, []).append(event)
         return found
 
-    def _present(self, context: OpenContext, local: Key, number: int, now: int) -> list[Event]:
+    def _present(self, context: OracleContext, local: Key, number: int, now: int) -> list[Event]:
         """The list of a leaf without what has expired."""
         leaf, events = self.leaves[number], context.local(local).lists.get(number, [])
         if leaf.range is None:
@@ -344,7 +344,7 @@ class Detecting:
     def _pend(
         self,
         spot: PatternNode,
-        context: OpenContext,
+        context: OracleContext,
         now: int,
         mine: dict[int, list[Event]],
         fires: dict[Key, dict[int, Any]],
@@ -365,12 +365,14 @@ class Detecting:
 
     # --- detection ---
 
-    def _run(self, context: OpenContext, local: Key, now: int, fires: dict[int, Any], *, final: bool) -> MatchRun:
+    def _run(self, context: OracleContext, local: Key, now: int, fires: dict[int, Any], *, final: bool) -> MatchRun:
         lists = {number: self._present(context, local, number, now) for number in self.leaves}
         sst = lambda kind: self.sst(kind, now)  # noqa: E731
         return MatchRun(self.root, self.statement.where, now, context.opened, final, lists, fires, sst)
 
-    def _detected(self, context: OpenContext, run: MatchRun, key: Key, local: Key) -> list[tuple[int, dict[str, Any]]]:
+    def _detected(
+        self, context: OracleContext, run: MatchRun, key: Key, local: Key
+    ) -> list[tuple[int, dict[str, Any]]]:
         """Find all matches, then consume their events, then make complex events of them (delayed: when it ends)."""
         matches = run.matches()
         for number, leaf in self.leaves.items():
@@ -384,7 +386,7 @@ class Detecting:
         return self._selected(context, run, matches, key, local, None, [])
 
     def _finished(
-        self, context: OpenContext, part: Partition, now: int, key: Key, term: Terminator, closers: list[Event]
+        self, context: OracleContext, part: Partition, now: int, key: Key, term: Terminator, closers: list[Event]
     ) -> list[tuple[int, dict[str, Any]]]:
         """What a context gives when it ends."""
         rows = []
@@ -397,7 +399,7 @@ class Detecting:
         return rows
 
     def _selected(
-        self, context: OpenContext, run: MatchRun, matches: list[Binding], key: Key, local: Key,
+        self, context: OracleContext, run: MatchRun, matches: list[Binding], key: Key, local: Key,
         term: Terminator | None, closers: list[Event],
     ) -> list[tuple[int, dict[str, Any]]]:  # fmt: skip
         outside = {} if term is None else {term.called: closers}
@@ -420,10 +422,10 @@ class Detecting:
 
     # --- timers ---
 
-    def _ticks_at(self, spot: PatternNode, context: OpenContext, now: int) -> bool:
+    def _ticks_at(self, spot: PatternNode, context: OracleContext, now: int) -> bool:
         return self._next_tick(spot, context, now - 1) == now
 
-    def _next_tick(self, spot: PatternNode, context: OpenContext, after: int) -> int | None:
+    def _next_tick(self, spot: PatternNode, context: OracleContext, after: int) -> int | None:
         """The first time after another at which At or Every happens in a context: never when it opens."""
         call = spot.node
         assert isinstance(call, OperatorCall)
