@@ -31,6 +31,7 @@ from tocsin.testing.staged_oracle_select import Selection
 from tocsin.testing.staged_oracle_values import aggregated, threshold, truth
 
 Key: TypeAlias = tuple[Any, ...]
+Row: TypeAlias = tuple[int, dict[str, Any]]  # of a complex event: where it starts, and its attributes
 Role: TypeAlias = LeafOperand | Initiator | Terminator
 
 
@@ -221,9 +222,7 @@ class Detecting:
             for at, (start, attrs) in enumerate(sorted(rows, key=row_order))
         ]
 
-    def _in_partition(
-        self, key: Key, part: Partition, now: int, events: list[Event]
-    ) -> list[tuple[int, dict[str, Any]]]:
+    def _in_partition(self, key: Key, part: Partition, now: int, events: list[Event]) -> list[Row]:
         """The steps of one stage in one global partition: terminate, collect and detect, initiate."""
         mine = {number: self._roles(leaf, events, key) for number, leaf in self.leaves.items()}
         for number, leaf in self.leaves.items():
@@ -302,7 +301,7 @@ class Detecting:
 
     def _collected(
         self, context: OracleContext, part: Partition, now: int, key: Key, mine: dict[int, list[Event]]
-    ) -> list[tuple[int, dict[str, Any]]]:
+    ) -> list[Row]:
         """Collect the events of a stage into a context that goes on, and detect where something new is there."""
         news: dict[Key, None] = {}
         fires: dict[Key, dict[int, Any]] = {}
@@ -370,9 +369,7 @@ class Detecting:
         sst = lambda kind: self.sst(kind, now)  # noqa: E731
         return MatchRun(self.root, self.statement.where, now, context.opened, final, lists, fires, sst)
 
-    def _detected(
-        self, context: OracleContext, run: MatchRun, key: Key, local: Key
-    ) -> list[tuple[int, dict[str, Any]]]:
+    def _detected(self, context: OracleContext, run: MatchRun, key: Key, local: Key) -> list[Row]:
         """Find all matches, then consume their events, then make complex events of them (delayed: when it ends)."""
         matches = run.matches()
         for number, leaf in self.leaves.items():
@@ -387,7 +384,7 @@ class Detecting:
 
     def _finished(
         self, context: OracleContext, part: Partition, now: int, key: Key, term: Terminator, closers: list[Event]
-    ) -> list[tuple[int, dict[str, Any]]]:
+    ) -> list[Row]:
         """What a context gives when it ends."""
         rows = []
         for run, matches, local in context.delayed:
