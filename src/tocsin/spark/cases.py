@@ -20,7 +20,6 @@ from tocsin.spark.detect import detect
 from tocsin.spark.setup.session import QUICK, session
 from tocsin.spark.setup.versions import check_whole
 from tocsin.spark.write import Sink, start
-from tocsin.testing.oracle_count import counts_matches
 
 HOURS_APART = 3600  # seconds between the times of files, which are read in their order
 
@@ -64,7 +63,7 @@ def _streamed(
         found.append(rows.toArrow())
 
     result = detect(source, asked, end_of_stream=True, **roles)
-    counts = any(counts_matches(query) for query in asked.queries)
+    counts = any(plan.counts is not None for plan in asked.plans(asked.schema))
     sink = Sink(take, kinds=("match", "count") if counts else ("match",))
     start(result, sink, checkpoint=str(folder / "checkpoint"), trigger={"availableNow": True}).awaitTermination()
     return pa.concat_tables(found)
