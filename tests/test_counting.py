@@ -236,3 +236,8 @@ def test_counts_survive_every_accident_on_shards(name: str, monkeypatch: pytest.
 )
 def test_what_is_counted_together_goes_to_one_shard(clauses: str, shards: set[str]) -> None:
     assert ways(f"EVENT SEQ(A a, B b) WHERE [id] AND a.v = b.v WITHIN 5 SELECT count(*) {clauses}") == [shards]
+
+
+def test_only_numbers_are_added() -> None:
+    with pytest.raises(tocsin.TocsinError, match="sum needs numbers, not text"):
+        tocsin.query("EVENT SEQ(A a, B b) SELECT sum(a.s)").detect([{"type": "A", "time": 1, "s": "x"}], jit=False)

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.effort import examples, is_quick, some
-from tocsin.app.judge import EngineUnderTest
+from tocsin.app.judge import EngineUnderTest, counted
 from tocsin.errors import TocsinError
 from tocsin.events import Event
 from tocsin.lang.parser import parse, parse_all
 from tocsin.lang.syntax import Query
 from tocsin.plan.bind import bind_all
+from tocsin.run.matches import Matches
 from tocsin.testing.agree import COMPILED, PLAIN, Bench, Trial
 from tocsin.testing.cases import Answer, Case, FoundMatch, read_cases, run_case
 from tocsin.testing.corpus import measured
@@ -27,6 +28,7 @@ from tocsin.testing.harness import Harness, schema_of
 from tocsin.testing.modes import EVERY, Mode, driven
 from tocsin.testing.notation import Item, events_of
 from tocsin.testing.oracle import composite, matches
+from tocsin.testing.oracle_count import counts_matches
 from tocsin.testing.shrink import shrunk
 from tocsin.testing.strategies import POINTS, SCHEMA, Pair, any_query, history, is_valid, pair, pairs, query
 
@@ -194,6 +196,13 @@ def engine_answer(mode: Mode) -> Answer:
             events += [composite(str(each.name), match) for match in matches(each, events) if match.step is None]
         by_eid = {event.eid: event for event in reversed(events)}
         said = driven(Harness(queries[-1], schema_of(events)), events, mode)
+        if counts_matches(queries[-1]):
+            return [
+                counted(queries[-1], row)
+                for batches in said.answers
+                for batch in batches
+                for row in Matches([batch.table()])
+            ]
         return [
             FoundMatch(tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in binding), op, batch.kind)
             for batches in said.answers

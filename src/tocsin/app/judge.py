@@ -243,8 +243,8 @@ class SparkUnderTest:
             raise InputError("promises cannot be given to Spark", hint="leave out engine=spark for this stream")
         if is_staged(queries):
             raise InputError("staged statements do not run on Spark yet", hint="leave out engine=spark")
-        events = events_of(items)
-        bare = (*queries[:-1], replace(queries[-1], select=()))
+        events, counts = events_of(items), counts_matches(queries[-1])
+        bare = tuple(queries) if counts else (*queries[:-1], replace(queries[-1], select=()))
         batch = rows(events, options)
         size, order = batch_size(options, 1), options.get("order")
         with warnings.catch_warnings():
@@ -255,6 +255,10 @@ class SparkUnderTest:
             of_query = table.filter(pc.equal(table.column("query"), query.name))
             by_eid |= {event.eid: event for event in composites(query, of_query)}
         mine = table.filter(pc.equal(table.column("query"), queries[-1].name or ""))
+        if counts:
+            names = [output.name for output in plans_of(bare, open_schema(batch))[-1].outputs]
+            mine = mine.select([*RESULT_COLUMNS, *names])
+            return settled([counted(queries[-1], row) for row in mine.to_pylist()])
         return settled([_found(row, by_eid) for row in binding_rows(mine)])
 
 

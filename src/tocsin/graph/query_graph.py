@@ -51,7 +51,7 @@ from tocsin.plan.prefix_chain import PrefixChain, prefix_chain
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 from tocsin.select.after_match import clause_operators
 from tocsin.select.consuming import consuming
-from tocsin.select.counting import Counting
+from tocsin.select.counting import MatchCounting
 from tocsin.select.prefix_counting import prefix_counting
 from tocsin.spill.detector import Spilling
 from tocsin.staged.operator import refuse_corrections, refuse_limit, staged_operator
@@ -204,7 +204,7 @@ class QueryGraph:
                 self.remembering.append(clause)
                 operator = clause
         if plan.counts is not None and counted_by(plan, order) is None:
-            operator = Counting(operator, plan, self.functions, at_once=order.corrects, live=self._live)
+            operator = MatchCounting(operator, plan, self.functions, at_once=order.corrects, live=self._live)
             self.remembering.append(operator)
         if plan.hidden:
             return operator

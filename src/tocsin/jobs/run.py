@@ -27,7 +27,7 @@ from tocsin.spark.setup.lifetime import borrowed_session
 from tocsin.spark.write import FILES, Sink, check_folder, put_all, start
 
 HISTORY = -1  # the batch number of a backfill: its files stand beside those of the stream, and are replaced by the next
-IN_BATCH = ("match", "timeout", "bad")
+IN_BATCH = ("match", "timeout", "count", "bad")
 STORED = ("parquet", "orc")  # files that know how many rows they have
 SECONDS_FOR_NUMBERS = 10.0  # seconds to wait for numbers that Spark has, or will never have
 SECONDS_BETWEEN_LOOKS = 0.2  # seconds between two looks at a running stream

@@ -41,7 +41,7 @@ MOST = 1 << 26  # of the smallest one
 FIRST_PIECE, LEAST_PIECE = 1024, 8  # rows of one push
 
 
-class Counting:
+class MatchCounting:
     """Counts the matches of `inner`.
 
     at_once  count before matches are settled, and correct that

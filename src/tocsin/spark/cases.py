@@ -63,7 +63,8 @@ def _streamed(
         found.append(rows.toArrow())
 
     result = detect(source, asked, end_of_stream=True, **roles)
-    sink = Sink(take, kinds=("match",))
+    counts = any(plan.counts is not None for plan in asked.plans(asked.schema))
+    sink = Sink(take, kinds=("match", "count") if counts else ("match",))
     start(result, sink, checkpoint=str(folder / "checkpoint"), trigger={"availableNow": True}).awaitTermination()
     return pa.concat_tables(found)
 

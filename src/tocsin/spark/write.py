@@ -22,7 +22,7 @@ from tocsin.spark.setup.errors import server_told
 from tocsin.spark.setup.jvm import cores, exists, holds
 from tocsin.spark.setup.session import fit_checkpoints, try_to_set
 
-ROW_KINDS = ("match", "timeout", "late", "bad", "metrics")
+ROW_KINDS = ("match", "timeout", "count", "late", "bad", "metrics")
 FILES = ("parquet", "json", "csv", "orc", "text", "avro")
 JOB = "_tocsin_job"  # where a result of `detect` carries its job
 PARTITIONS = "spark.sql.shuffle.partitions"
