@@ -1,4 +1,4 @@
-"""Groups beside their meaning, which case files ask: drawn ones in every mode, spilled, compiled, shown and explained."""
+"""Groups beside their meaning, which case files ask: drawn in every mode, spilled, compiled, shown and explained."""
 
 from __future__ import annotations
 

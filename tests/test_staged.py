@@ -251,6 +251,11 @@ def test_corrections_are_refused() -> None:
             tocsin.query(PAIR).detect([{"type": "A", "time": 1, "k": 1, "x": 1}], order=order)
 
 
+def test_a_limit_of_memory_is_refused() -> None:
+    with pytest.raises(TocsinError, match="keeps in memory"):
+        tocsin.query(PAIR).stream(order="slack(5)", memory_limit="10 MB").push({"type": "A", "time": 1, "k": 1})
+
+
 def test_commands(tmp_path: Path) -> None:
     rules, data = tmp_path / "pair.tocsin", tmp_path / "events.csv"
     rules.write_text(PAIR)
@@ -287,3 +292,18 @@ def test_time_that_passes_fires_timers_of_a_live_statement() -> None:
     assert rows_of(session.advance(10)) == []
     assert rows_of(session.advance(11)) == [("Late", 1, 11, 7)]
     assert rows_of(session.close()) == []
+
+
+def test_a_join_for_what_is_new_begins_there() -> None:
+    """Every other operand is found by value: no stage walks over what was collected before."""
+    text = """CreateCE X Select a.x as x Event And(A as a<range 100>, B as b<range 100>, C as c<range 100>)
+    Where a.x = b.x AND b.y = c.y AND (end-ts(a) = stable-time OR end-ts(b) = stable-time OR end-ts(c) = stable-time)"""
+    (statement,) = parse_file(text)
+    assert isinstance(statement, Statement)
+    join = Machine(statement, None).matcher._join
+    assert join is not None
+    assert [[(step.age, step.equal is not None) for step in steps] for steps in join.searches] == [
+        [("new", False), (None, True), (None, True)],
+        [("new", False), ("old", True), (None, True)],
+        [("new", False), ("old", True), ("old", True)],
+    ]

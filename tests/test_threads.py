@@ -381,6 +381,17 @@ def test_texts_that_are_no_utf_8_are_refused_when_they_are_read(role, layout):
         list(tocsin.query("EVENT SEQ(A a, B b) WHERE [k] WITHIN 9").detect(pa.table(columns | {role: odd}), jit=False))
 
 
+def test_a_live_stream_refuses_columns_that_lie_and_goes_on():
+    session = tocsin.query("EVENT SEQ(A a, B b) WHERE [k] WITHIN 9").stream(jit=False, time_unit="us")
+    offsets = np.array([0, 1, 2, 3], np.int32)
+    batch = pa.record_batch({"type": ["A", "B", "A"], "time": [1, 2, 3], "k": made(3, offsets, b"xxx", pa.string())})
+    offsets[1] = 10**9
+    with pytest.raises(InputError, match="the column 'k' is broken"):
+        session.push(batch)
+    offsets[1] = 1
+    assert len(session.push(batch)) == 1
+
+
 def test_indices_that_lie_are_refused():
     outside = pa.DictionaryArray.from_arrays(pa.array([0, 5], pa.int32()), pa.array(["x"]), safe=False)
     table = pa.table({"type": ["A", "B"], "time": [1, 2], "k": outside})

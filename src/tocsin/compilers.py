@@ -35,7 +35,7 @@ def compiles_first() -> bool:
     return os.environ.get("TOCSIN_COMPILE_FIRST", "0") not in ("", "0")
 
 
-class Job(Generic[T]):
+class Compilation(Generic[T]):
     """Something to be compiled elsewhere (`work`; None: nothing) and then loaded here, by another thread (`load`)."""
 
     def __init__(self, work: Work | None, load: Callable[[], T]) -> None:
@@ -101,18 +101,18 @@ class Compilers:
 
     def __init__(self, most: int | None = None) -> None:
         self.most = min(os.cpu_count() or 1, MOST) if most is None else most
-        self._waiting: queue.PriorityQueue[tuple[int, int, Job[Any]]] = queue.PriorityQueue()
-        self._jobs: dict[Hashable, Job[Any]] = {}
+        self._waiting: queue.PriorityQueue[tuple[int, int, Compilation[Any]]] = queue.PriorityQueue()
+        self._jobs: dict[Hashable, Compilation[Any]] = {}
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._threads = self._free = 0
 
-    def ask(self, key: Hashable, work: Work | None, load: Callable[[], T], rank: int = NEEDED) -> Job[T]:
+    def ask(self, key: Hashable, work: Work | None, load: Callable[[], T], rank: int = NEEDED) -> Compilation[T]:
         """Have something compiled; one job for each key. Asked again with a lower rank it is done sooner."""
         with self._lock:
             job = self._jobs.get(key)
             if job is None:
-                job = self._jobs[key] = Job(work, load)
+                job = self._jobs[key] = Compilation(work, load)
             elif job.is_taken or rank != NEEDED:
                 return job
             self._waiting.put((rank, next(self._numbers), job))
@@ -131,7 +131,7 @@ class Compilers:
         if process is not None:
             end(process)
 
-    def _next(self) -> Job[Any] | None:
+    def _next(self) -> Compilation[Any] | None:
         """The next job; None if none came for a while, and the thread is to end."""
         with self._lock:
             self._free += 1
@@ -200,7 +200,7 @@ class Loops:
         """`rehearse`: a function of a module that runs all of them, for every kind of input; `last`: one in `file`."""
         self._rehearse, self._file, self._last = rehearse, file, last
         self._is_ready = False
-        self._job: Job[bool] | None = None
+        self._job: Compilation[bool] | None = None
 
     def are_worth(self, rows: int, least: int) -> bool:
         """Whether to use them for so many rows: fewer than `least` are no reason to compile or load anything."""

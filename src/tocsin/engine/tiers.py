@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Lock
 
-from tocsin.compilers import NEEDED, RARER, Job, compilers
+from tocsin.compilers import NEEDED, RARER, Compilation, compilers
 from tocsin.engine import kernels
 from tocsin.engine.codegen import Program
 from tocsin.engine.kernels import Kernel
@@ -31,8 +31,8 @@ class _Shape:
 
     rows: int = 0
     seconds: float = 0.0
-    first: Job[Kernel] | None = None  # without `careful`
-    whole: Job[Kernel] | None = None
+    first: Compilation[Kernel] | None = None  # without `careful`
+    whole: Compilation[Kernel] | None = None
 
 
 _shapes: dict[str, _Shape] = {}
@@ -90,6 +90,6 @@ class Tiers:
     def _is_on_disk(self) -> bool:
         return kernels.is_on_disk(self._program)
 
-    def _asked(self, *, careful: bool, rank: int) -> Job[Kernel]:
+    def _asked(self, *, careful: bool, rank: int) -> Compilation[Kernel]:
         work = None if self._is_on_disk and not careful else (kernels.compile_to_disk, (self._program, careful))
         return compilers().ask((self._program.source, careful), work, partial(self._load, careful=careful), rank)

@@ -54,7 +54,7 @@ from tocsin.select.consuming import consuming
 from tocsin.select.counting import Counting
 from tocsin.select.prefix_counting import prefix_counting
 from tocsin.spill.detector import Spilling
-from tocsin.staged.operator import refuse_corrections, staged_operator
+from tocsin.staged.operator import refuse_corrections, refuse_limit, staged_operator
 
 MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, where memory is limited
 NEVER = 1 << 62
@@ -174,6 +174,7 @@ class QueryGraph:
         operator: Operator = detector
         if plan.staged is not None:
             refuse_corrections(plan, order.corrects)
+            refuse_limit(plan, self._limit)
             time = replace(detector.time, guarantees={})
             operator = staged_operator(Setting(plan, self.functions, order.corrects, time, reader))
             self.remembering.append(operator)

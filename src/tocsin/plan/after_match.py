@@ -58,7 +58,7 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class CountClauses:
     """SELECT over matches: one row for each group, and for each span of `every` ticks.
 
     columns  for each column of the result an aggregate, or the number of a group
@@ -95,7 +95,7 @@ class AfterMatch:
     skip: Skipping | None = None
     distinct: Suppressing | None = None
     limit: Limiting | None = None
-    count: Counting | None = None
+    count: CountClauses | None = None
     lines: tuple[str, ...] = ()
 
     @property

@@ -321,7 +321,7 @@ def schema_of(plan: Plan) -> dict[str, Field]:
 def bind_all(
     queries: Sequence[Query | Statement], schema: Schema, functions: Mapping[str, Function] | None = None
 ) -> tuple[Plan, ...]:
-    """The plans of a file of queries and staged statements; earlier names are event types for the later ones.
+    """The plans of a file; the name of an earlier query or statement is an event type for the later ones.
 
     Of several queries, one without a name is called by its place: `query 1`, `query 2`.
     """

@@ -231,6 +231,11 @@ def _no_leaf(item: Pattern, what: str, problems: Problems) -> None:
 
 
 def _check_repeat(leaf: Leaf, mode: str, problems: Problems) -> None:
+    if leaf.optional or leaf.until is not None:
+        what = "may be absent" if leaf.optional else "ends with UNTIL"
+        hint = "leave it out of the pattern, or leave CONSUME out"
+        problems.add(f"a step of a mode is one event, and none that {what}", leaf.span, hint=hint)
+        return
     if leaf.repeat is None or (mode == "cumulative" and leaf.repeat == ONCE_OR_MORE):
         return
     name = leaf.type or "ANY"

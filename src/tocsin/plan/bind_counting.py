@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tocsin.lang.printer import print_counting, print_expr
 from tocsin.lang.syntax import AGGREGATES, Call, Expr, Name, Query, Same, SelectItem, walk
-from tocsin.plan.after_match import AfterMatch, Counting, Grouping, Total
+from tocsin.plan.after_match import AfterMatch, CountClauses, Grouping, Total
 from tocsin.plan.bind_after_match import ClauseBinder
 from tocsin.plan.block import Output
 from tocsin.plan.expr import Lit
@@ -52,7 +52,7 @@ def counted(binder: ClauseBinder, after: AfterMatch) -> tuple[AfterMatch, tuple[
     groups = tuple(_group(binder, expr) for expr in query.group)
     columns = tuple(_column(binder, item) for item in query.select)
     every = binder.every(query.every)
-    count = Counting(columns, groups, every, binder.key_attributes(query.group))
+    count = CountClauses(columns, groups, every, binder.key_attributes(query.group))
     names = column_names(query.select, problems)
     outputs = tuple(Output(name, _shown(column, groups)) for name, column in zip(names, columns, strict=True))
     lines = (*after.lines, *print_counting(query))

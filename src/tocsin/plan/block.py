@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tocsin.lang.syntax import Repeat
-from tocsin.plan.after_match import AfterMatch, Counting
+from tocsin.plan.after_match import AfterMatch, CountClauses
 from tocsin.plan.consumption import Consumption
 from tocsin.plan.expr import Bound
 from tocsin.plan.staged_form import StagedForm
@@ -178,6 +178,10 @@ class Forbidden:
     ends: int | None = None
     gathers: Repeat | None = None
 
+    @property
+    def forbids(self) -> bool:
+        return self.breaks is None and self.ends is None and self.gathers is None
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -202,7 +206,7 @@ class Block:
     @property
     def negations(self) -> tuple[Forbidden, ...]:
         """The forbidden parts that reject a match."""
-        return tuple(part for part in self.forbidden if part.ends is part.breaks is part.gathers is None)
+        return tuple(part for part in self.forbidden if part.forbids)
 
     @property
     def groups(self) -> tuple[Forbidden, ...]:
@@ -284,7 +288,7 @@ class Plan:
         return any(block.missing is not None for block in self.alternatives)
 
     @property
-    def counts(self) -> Counting | None:
+    def counts(self) -> CountClauses | None:
         """What is counted, where the result has no matches but their number."""
         return None if self.after is None else self.after.count
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from tocsin.plan.after_match import Counting
+from tocsin.plan.after_match import CountClauses
 from tocsin.plan.block import (
     After,
     Alt,
@@ -230,7 +230,7 @@ def _counted(lines: tuple[str, ...]) -> tuple[str, ...]:
     return lines[first:]
 
 
-def _counting(plan: Plan, count: Counting) -> Iterator[str]:
+def _counting(plan: Plan, count: CountClauses) -> Iterator[str]:
     """What is counted, and whether matches are found for that."""
     assert plan.after is not None
     among = "for each group" if count.by else "over all matches"

@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 
 from tocsin.engine.counts import CountRow
 from tocsin.events import END_OF_TIME
-from tocsin.plan.after_match import Counting, Total
+from tocsin.plan.after_match import CountClauses, Total
 from tocsin.select.totals import State, begin, merged, narrowed, restored, result, saved
 
 Key: TypeAlias = tuple[tuple[Any, ...], int | None]  # the group as texts, and the number of the span
 
 
 @dataclass(slots=True)
-class Counted:
+class GroupOfMatches:
     """What was counted of one group in one span.
 
     shown   the values of GROUP BY
@@ -40,19 +40,19 @@ class CountTable:
     live     without EVERY, rows are given after each push, and corrected
     """
 
-    def __init__(self, counting: Counting, *, at_once: bool, live: bool) -> None:
+    def __init__(self, counting: CountClauses, *, at_once: bool, live: bool) -> None:
         self.counting, self.at_once, self.live = counting, at_once, live
-        self.groups: dict[Key, Counted] = {}
+        self.groups: dict[Key, GroupOfMatches] = {}
         self._spans: dict[int, dict[Key, None]] = {}  # the groups of each span that is not complete
 
-    def group(self, key: Key, shown: Sequence[Any]) -> Counted:
+    def group(self, key: Key, shown: Sequence[Any]) -> GroupOfMatches:
         """What was counted of a group; nothing, if it is new."""
         found = self.groups.get(key)
         if found is None:
-            found = self._begun(key, Counted(shown, 0, [begin(total) for total in self.counting.totals]))
+            found = self._begun(key, GroupOfMatches(shown, 0, [begin(total) for total in self.counting.totals]))
         return found
 
-    def _begun(self, key: Key, group: Counted) -> Counted:
+    def _begun(self, key: Key, group: GroupOfMatches) -> GroupOfMatches:
         self.groups[key] = group
         if key[1] is not None:
             self._spans.setdefault(key[1], {})[key] = None
@@ -103,7 +103,7 @@ class CountTable:
         if values is None:
             del self.groups[key]
 
-    def _values(self, group: Counted) -> list[Any]:
+    def _values(self, group: GroupOfMatches) -> list[Any]:
         """What the columns of the result show."""
         totals = iter(zip(self.counting.totals, group.totals, strict=True))
         return [
@@ -125,7 +125,7 @@ class CountTable:
         self.groups, self._spans = {}, {}
         for group, span, shown, number, totals, given in groups:
             states = [restored(*each) for each in zip(self.counting.totals, totals, strict=True)]
-            self._begun((tuple(group), span), Counted(tuple(shown), number, states, given))
+            self._begun((tuple(group), span), GroupOfMatches(tuple(shown), number, states, given))
 
 
 def _place(key: Key) -> tuple[Any, ...]:

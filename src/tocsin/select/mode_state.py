@@ -43,7 +43,7 @@ Plain = list[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ModeLayout:
     """How a mode keeps its state: the loop that works in it, the words of a key, and those of a node.
 
     lists       how many lists a key has, where the head of the first stands, and how far they are apart
@@ -58,7 +58,7 @@ class Layout:
     event: int = 0
 
     @classmethod
-    def of(cls, mode: str, steps: int) -> Layout:
+    def of(cls, mode: str, steps: int) -> ModeLayout:
         waits = steps - 1
         match mode:
             case "chronicle":
@@ -76,7 +76,7 @@ class ModeState:
 
     def __init__(self, mode: str, steps: int, within: int | None, exceeds: int | None, *, jit: bool) -> None:
         self.mode, self.steps, self.jit = mode, steps, jit
-        self.layout = Layout.of(mode, steps)
+        self.layout = ModeLayout.of(mode, steps)
         self._loop = loop(self.layout.loop, jit=jit)
         self.P = np.zeros(WORDS, np.int64)
         self.P[[STEPS, MODE, FREE]] = steps, SLOT_MODES.get(mode, 0), NOBODY

@@ -2,13 +2,17 @@
 
 It stands behind `order/settled`, so events come in canonical order, whole ticks at once, and each once. A key keeps
 sums for its prefixes, or with a window its events; a match is never made.
+
+Events are collected and counted together: all sums of a window are made anew each time, so that it is worth while to
+wait for as many new events as it holds, unless a row is due.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,11 +30,13 @@ from tocsin.plan.prefix_chain import PrefixChain
 from tocsin.schema import Kind
 from tocsin.select.after_match import normal
 from tocsin.select.count_table import CountTable, Key
+from tocsin.select.keyed_batch import KeyedBatch, joined
 from tocsin.select.prefix_sums import KeyedTimes, Numbers, bounded, chains, chains_within, wide
 from tocsin.select.step_values import StepValues
 from tocsin.select.totals import State, begin, exact, one_nan
 
-Name = tuple[Any, ...]  # the values of a key
+Name: TypeAlias = tuple[Any, ...]  # the values of a key
+MANY = 1 << 14  # events that are worth counting together
 
 
 def prefix_counting(chain: PrefixChain, setting: Setting, *, live: bool) -> Settled:
@@ -57,8 +63,11 @@ class PrefixCounting(RemembersAll):
         # without a window: for each measure, the sums of each key over the chains of its steps; the least or greatest
         self._sums: dict[str, dict[Name, list[int]]] = {}
         self._best: dict[int, dict[Name, list[Any]]] = {}
-        # with one: the events of each key that are in it, as (time, steps that it can take, values that are asked)
-        self._events: dict[Name, list[tuple[int, int, tuple[Any, ...]]]] = {}
+        # with one: the events that are in it
+        self._window = KeyedBatch.empty(chain)
+        self._waiting: list[KeyedBatch] = []  # events that are not counted yet
+        self._codes: dict[Name, int] = {}  # a number for each key
+        self._counted = BEGINNING  # the frontier when events were counted the last time
 
     # --- the one verb ---
 
@@ -66,42 +75,64 @@ class PrefixCounting(RemembersAll):
         """Count the chains that settled events end; answer with the rows that are known by then."""
         touched: dict[Key, None] = {}
         if items.kinds is None:
-            touched = self._count(items)
+            self._collect(items)
+            if sum(map(len, self._waiting)) >= max(MANY, len(self._window)):
+                touched = self._count()
         else:
             for kind, time in zip(items.kinds.tolist(), items.end.tolist(), strict=True):
                 self.frontier = END_OF_TIME if kind == ItemKind.END else max(self.frontier, time)
-            self._forget()
+            if self._is_due():
+                touched = self._count()
         rows = self.table.rows(touched, self.frontier)
         self.given += sum(row.op > 0 for row in rows)
         self.retracted += sum(row.op < 0 for row in rows)
         said = [CountRows.of(self._setting.plan, rows, self._setting.functions)] if rows else []
         return Changes(list(said), self.frontier)
 
-    def _count(self, items: Items) -> dict[Key, None]:
-        keyed = np.flatnonzero(has_key(items, self._chain.key)) if self._chain.key else np.arange(len(items))
+    def _is_due(self) -> bool:
+        """Whether a row may be said now, so that every event must be counted."""
+        every = self._counting.every
+        if self.frontier >= END_OF_TIME:
+            return True
+        return self.table.live if every is None else (self.frontier + 1) // every > (self._counted + 1) // every
+
+    def _collect(self, items: Items) -> None:
+        """Keep the events that some step can take, with what is asked of them."""
+        key = self._chain.key
         bits = self._steps.bits(items)
-        rows = keyed[bits[keyed] > 0]
+        rows = np.flatnonzero((bits > 0) & has_key(items, key)) if key else np.flatnonzero(bits)
         if not len(rows):
-            return {}
+            return
         self.seen += len(rows)
-        keys = KeyedEvents(items, 0, self._chain.key, self._setting.reader.strings) if self._chain.key else None
-        codes = np.zeros(len(rows), np.int64) if keys is None else keys.codes[rows]
-        names: list[Name] = [()] if keys is None else keys.keys
+        codes = np.zeros(len(rows), np.int64)
+        if key:
+            keys = KeyedEvents(items, 0, key, self._setting.reader.strings)
+            numbers = [self._codes.setdefault(name, len(self._codes)) for name in keys.keys]
+            codes = np.array(numbers, np.int64)[keys.codes[rows]]
+        else:
+            self._codes.setdefault((), 0)
         asked = self._steps.values(items, rows)
-        batch = _Batch(names, codes, items.end[rows], bits[rows], asked)
-        if self._chain.within is not None:
-            batch = batch.behind(self._events)
-        batch = batch.by_key()
-        return self._take(batch)
+        self._waiting.append(KeyedBatch(codes, items.end[rows], bits[rows], asked, np.ones(len(rows), np.bool_)))
 
     # --- counting ---------------------------------------------------------------------------------------------------
 
-    def _take(self, batch: _Batch) -> dict[Key, None]:
-        """Count the chains that end at the new events of a batch, and keep what later ones need."""
+    def _count(self) -> dict[Key, None]:
+        """Count the chains that end at the events that wait, keep what later ones need; return their groups."""
+        waiting, self._waiting, self._counted = self._waiting, [], self.frontier
+        if not waiting:
+            self._forget()
+            return {}
+        names = list(self._codes)
+        fresh = joined(waiting)
+        batch = fresh
+        if self._chain.within is not None:
+            batch = joined([self._window.of_keys(fresh.codes), fresh])
+            self._window = joined([self._window, replace(fresh, new=np.zeros(len(fresh), np.bool_))])
+        batch = batch.by_key()
         last = 1 << (len(self._chain.steps) - 1)
         ends = np.flatnonzero((batch.bits & last > 0) & batch.new)
         ones = [(batch.bits >> step & 1).astype(np.int64) for step in range(len(self._chain.steps))]
-        found = _Measured(self, batch, ends, ones)
+        found = _Measured(self, batch, ends, ones, names)
         number = found.sum("number", None, None)
         states = [found.states(at, total, number) for at, total in enumerate(self._counting.totals)]
         counted = np.flatnonzero(number != 0)
@@ -110,33 +141,31 @@ class PrefixCounting(RemembersAll):
         spans = np.zeros(len(ends), np.int64) if every is None else batch.times[ends] // every
         for at in _runs(batch.codes[ends][counted], spans[counted]):
             mine = counted[at]
-            name = batch.names[int(batch.codes[ends[mine[0]]])]
+            name = names[int(batch.codes[ends[mine[0]]])]
             shown = tuple(one_nan(name[place]) for place in self._chain.groups)
             key: Key = (tuple(map(normal, shown)), None if every is None else int(spans[mine[0]]))
             self.table.add(key, shown, int(number[mine].sum()), [state(mine) for state in states])
             touched[key] = None
-        if self._chain.within is not None:
-            batch.keep(self._events)
+        self._forget()
         return touched
 
     def _forget(self) -> None:
-        """Drop events that no window reaches any more."""
-        width = self._chain.within
-        if width is None or self.frontier <= BEGINNING:
-            return
-        low = self.frontier + 1 - width
-        for name, events in list(self._events.items()):
-            if self.frontier >= END_OF_TIME or events[-1][0] < low:
-                del self._events[name]
-            elif events[0][0] < low:
-                self._events[name] = [event for event in events if event[0] >= low]
+        """Drop events that no window reaches any more, and keys without events."""
+        if self._chain.within is not None and self.frontier > BEGINNING:
+            low = END_OF_TIME if self.frontier >= END_OF_TIME else self.frontier + 1 - self._chain.within
+            self._window = self._window.pick(np.flatnonzero(self._window.times >= low))
+        if len(self._codes) > max(MANY, 2 * len(self._window)):
+            used, codes = np.unique(self._window.codes, return_inverse=True)
+            names = list(self._codes)
+            self._codes = {names[code]: number for number, code in enumerate(used.tolist())}
+            self._window = replace(self._window, codes=codes.astype(np.int64))
 
     # --- what every operator says ---
 
     @property
     def counters(self) -> Counters:
         total = Counters(self.seen, self.seen, matches=self.given, retracted=self.retracted)
-        total.look = lambda: sum(map(len, self._events.values()))
+        total.look = lambda: len(self._window) + sum(map(len, self._waiting))
         return total
 
     @property
@@ -146,13 +175,16 @@ class PrefixCounting(RemembersAll):
 
     def snapshot(self, since: int = 0) -> list[Part]:
         del since
+        self._count()  # where rows are said after each push, nothing waits
         words = {
             "frontier": self.frontier,
             "counts": [self.given, self.retracted, self.seen],
             "groups": self.table.saved(),
             "sums": [[name, list(sums.items())] for name, sums in self._sums.items()],
             "best": [[name, list(best.items())] for name, best in self._best.items()],
-            "events": list(self._events.items()),
+            "window": self._window.saved(),
+            "codes": list(self._codes),
+            "counted": self._counted,
         }
         return [Part("prefixes", 0, encode("prefixes", words))]
 
@@ -164,62 +196,21 @@ class PrefixCounting(RemembersAll):
             self.table.restore(words["groups"])
             self._sums = {name: {tuple(key): sums for key, sums in each} for name, each in words["sums"]}
             self._best = {name: {tuple(key): best for key, best in each} for name, each in words["best"]}
-            self._events = {
-                tuple(key): [(time, bits, tuple(values)) for time, bits, values in events]
-                for key, events in words["events"]
-            }
-
-
-class _Batch:
-    """Events with their keys; `new` ones end chains, the others came in earlier batches. `asked` has a column for each
-    aggregate: what it asks of the event, None for null."""
-
-    def __init__(
-        self, names: list[Name], codes: Ints, times: Ints, bits: Ints, asked: list[list[Any]],
-        new: np.ndarray[Any, np.dtype[np.bool_]] | None = None,
-    ) -> None:  # fmt: skip
-        self.names, self.codes, self.times, self.bits, self.asked = names, codes, times, bits, asked
-        self.new = np.ones(len(codes), np.bool_) if new is None else new
-
-    def behind(self, events: Mapping[Name, Sequence[tuple[int, int, tuple[Any, ...]]]]) -> _Batch:
-        """The events of a window, and behind them those of this batch."""
-        mine = set(np.unique(self.codes).tolist())
-        old = [(code, event) for code in mine for event in events.get(self.names[code], ())]
-        if not old:
-            return self
-        codes = np.concatenate([np.array([code for code, _ in old], np.int64), self.codes])
-        times = np.concatenate([np.array([event[0] for _, event in old], np.int64), self.times])
-        bits = np.concatenate([np.array([event[1] for _, event in old], np.int64), self.bits])
-        asked = [[event[2][at] for _, event in old] + column for at, column in enumerate(self.asked)]
-        new = np.concatenate([np.zeros(len(old), np.bool_), self.new])
-        return _Batch(self.names, codes, times, bits, asked, new)
-
-    def by_key(self) -> _Batch:
-        """The events sorted by key; those of one key stay in order of time."""
-        if (self.codes[1:] >= self.codes[:-1]).all():
-            return self
-        order = np.argsort(self.codes, kind="stable")
-        places = order.tolist()
-        asked = [[column[place] for place in places] for column in self.asked]
-        return _Batch(self.names, self.codes[order], self.times[order], self.bits[order], asked, self.new[order])
-
-    def keep(self, events: dict[Name, list[tuple[int, int, tuple[Any, ...]]]]) -> None:
-        """Add the new events to those of their keys."""
-        values = list(zip(*self.asked, strict=True)) if self.asked else [()] * len(self.codes)
-        rows = zip(self.codes.tolist(), self.times.tolist(), self.bits.tolist(), values, self.new.tolist(), strict=True)
-        for code, time, bits, own, new in rows:
-            if new:
-                events.setdefault(self.names[code], []).append((time, bits, own))
+            self._window, self._waiting = KeyedBatch.restored(words["window"]), []
+            self._codes = {tuple(name): number for number, name in enumerate(words["codes"])}
+            self._counted = as_number(words["counted"])
 
 
 class _Measured:
     """The sums over the chains of a batch that end at its new events of the last step (`ends`)."""
 
-    def __init__(self, owner: PrefixCounting, batch: _Batch, ends: Ints, ones: list[Numbers]) -> None:
+    def __init__(
+        self, owner: PrefixCounting, batch: KeyedBatch, ends: Ints, ones: list[Numbers], names: list[Name]
+    ) -> None:
         self.owner, self.batch, self.ends, self.ones = owner, batch, ends, ones
         self.events = KeyedTimes(batch.codes, batch.times)
         _, self.firsts, self.places = np.unique(batch.codes, return_index=True, return_inverse=True)
-        self.names = [batch.names[code] for code in batch.codes[self.firsts].tolist()]
+        self.names = [names[code] for code in batch.codes[self.firsts].tolist()]
         self.counts: list[Numbers] = []  # of the first measure, for each step
 
     def sum(self, measure: str, step: int | None, weight: Numbers | None) -> Numbers:
@@ -253,7 +244,7 @@ class _Measured:
         step = self.owner._chain.asked[at]
         if step is None:
             return lambda mine: int(number[mine].sum())
-        values = self.batch.asked[at]
+        values = list(self.batch.asked[at])
         there = np.array([value is not None for value in values], np.int64) * self.ones[step]
         if total.function in ("min", "max"):
             return self._extreme(at, total, step, values, there)

@@ -71,7 +71,7 @@ def bounded(weights: Sequence[Numbers], before: Sequence[Numbers] = ()) -> bool:
     """Whether every sum stays within 63 bits; `before`: what was summed up for each step in earlier batches."""
     bound = 1
     for step, weight in enumerate(weights):
-        known = int(np.abs(before[step]).sum()) if step < len(before) and len(before[step]) else 0
+        known = sum(map(abs, before[step].tolist())) if step < len(before) - 1 else 0
         bound = known + bound * max(1, _absolute(weight))
         if bound * (len(weights) + 1) >= LARGEST:
             return False

@@ -15,6 +15,7 @@ from tocsin.items import Bools, Ints, Items
 from tocsin.plan.expr import Bound, Col, Lit, Op, Ref, Time
 from tocsin.plan.prefix_chain import PrefixChain
 from tocsin.schema import EID, TYPE, Kind
+from tocsin.select.keyed_batch import Asked, as_objects
 from tocsin.select.totals import one_nan
 
 COMPARED = {
@@ -69,24 +70,23 @@ class StepValues:
             found[event.at] = evaluate(test, event, self._setting.functions) is True
         return found
 
-    def values(self, items: Items, rows: Ints) -> list[list[Any]]:
-        """For each aggregate what it asks of some events, in kernel form; None for null, and where it asks none."""
-        found: list[list[Any]] = []
+    def values(self, items: Items, rows: Ints) -> list[Asked]:
+        """For each aggregate what it asks of some events, in kernel form; an empty column where it asks none."""
+        found: list[Asked] = []
+        event = _EventOfRow(items, self._setting)
+        takes = self._setting.plan.schema.takes
         for arg, step in zip(self._args, self._chain.asked, strict=True):
             if arg is None or step is None:
-                found.append([None] * len(rows))
-                continue
-            event = _EventOfRow(items, self._setting)
-            if isinstance(arg, Col) and arg.attr not in (TYPE, EID):
+                found.append(as_objects([]))
+            elif isinstance(arg, Col) and arg.attr not in (TYPE, EID):
                 column = event.column_values(arg.attr)
-                found.append([one_nan(column[row]) for row in rows.tolist()])
-                continue
-            values = []
-            type = self._chain.steps[step][0]
-            for event.at in rows.tolist():
-                mine = self._setting.plan.schema.takes(type, event.type)
-                values.append(one_nan(evaluate(arg, event, self._setting.functions)) if mine else None)
-            found.append(values)
+                found.append(as_objects([one_nan(column[row]) for row in rows.tolist()]))
+            else:
+                type, values = self._chain.steps[step][0], []
+                for event.at in rows.tolist():
+                    mine = takes(type, event.type)
+                    values.append(one_nan(evaluate(arg, event, self._setting.functions)) if mine else None)
+                found.append(as_objects(values))
         return found
 
 

@@ -11,14 +11,14 @@ from tocsin.errors import TocsinError
 from tocsin.lang.staged_syntax import AttrOf, StableTime, TimeOf
 from tocsin.staged.event import ABSENT, TICK, Binding, Bound, EveryOne, StagedEvent, events_in
 from tocsin.staged.operand_list import OperandList
-from tocsin.staged.spots import Spot
+from tocsin.staged.spots import PatternSpot
 from tocsin.staged.values import Asked
 
 Times: TypeAlias = "list[tuple[int, int]]"
 
 
 @dataclass(slots=True)
-class Run:
+class DetectionRun:
     """One detection run over the lists of one context and local partition.
 
     now     the time of the stage; `opened`: of the context
@@ -38,7 +38,7 @@ class Run:
     found: list[Binding] = field(default_factory=list)
 
 
-def for_every(run: Run, numbers: Sequence[int], test: Callable[[Run], bool]) -> bool:
+def for_every(run: DetectionRun, numbers: Sequence[int], test: Callable[[DetectionRun], bool]) -> bool:
     """Whether a test holds for each choice of one member for every `all` among some leaves."""
     bound = run.bound
     sets = [(number, one) for number in numbers if isinstance(one := bound[number], EveryOne)]
@@ -56,11 +56,11 @@ def for_every(run: Run, numbers: Sequence[int], test: Callable[[Run], bool]) -> 
     return True
 
 
-class Names:
+class PatternNames:
     """What names mean in Where: the spots of the pattern by name."""
 
-    def __init__(self, root: Spot) -> None:
-        self.spots: dict[str, Spot] = {}
+    def __init__(self, root: PatternSpot) -> None:
+        self.spots: dict[str, PatternSpot] = {}
         for spot in root.all():
             if spot.name is not None:
                 self.spots.setdefault(spot.name, spot)
@@ -84,7 +84,7 @@ class Names:
 
 
 def _attribute(number: int, attr: str) -> Asked:
-    def attribute(run: Run) -> Any:
+    def attribute(run: DetectionRun) -> Any:
         event = run.bound[number]
         return event.values.get(attr) if isinstance(event, StagedEvent) else ABSENT if event is ABSENT else None
 
@@ -98,7 +98,7 @@ def _absent_or(number: int, time: Asked) -> Asked:
 # --- times of what is bound --------------------------------------------------------------------------------------
 
 
-def constituents(spot: Spot) -> Callable[[Run], Times]:
+def constituents(spot: PatternSpot) -> Callable[[DetectionRun], Times]:
     """Start and end of all that a match has at a spot; nothing of what is negated or absent."""
     number = spot.number
     if spot.operator is None:
@@ -114,7 +114,7 @@ def constituents(spot: Spot) -> Callable[[Run], Times]:
     return lambda run: [times for each in below for times in each(run)]
 
 
-def start_of(spot: Spot) -> Callable[[Run], int]:
+def start_of(spot: PatternSpot) -> Callable[[DetectionRun], int]:
     """The earliest start of the constituents; the opening of the context where there are none."""
     if spot.operator is None:
         return _time_of_leaf(spot.number, start=True)
@@ -122,7 +122,7 @@ def start_of(spot: Spot) -> Callable[[Run], int]:
     return lambda run: min((start for start, _ in inner(run)), default=run.opened)
 
 
-def end_of(spot: Spot) -> Callable[[Run], int]:
+def end_of(spot: PatternSpot) -> Callable[[DetectionRun], int]:
     """The latest end of the constituents; the time of the stage where there are none."""
     if spot.operator is None:
         return _time_of_leaf(spot.number, start=False)
@@ -130,8 +130,8 @@ def end_of(spot: Spot) -> Callable[[Run], int]:
     return lambda run: max((end for _, end in inner(run)), default=run.now)
 
 
-def _time_of_leaf(number: int, *, start: bool) -> Callable[[Run], int]:
-    def time(run: Run) -> int:
+def _time_of_leaf(number: int, *, start: bool) -> Callable[[DetectionRun], int]:
+    def time(run: DetectionRun) -> int:
         bound = run.bound[number]
         if isinstance(bound, StagedEvent):
             return bound.start if start else bound.end

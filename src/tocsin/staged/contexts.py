@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tocsin.staged.event import ABSENT, TICK, Binding, Counted, EveryOne, StagedEvent, events_in
+from tocsin.staged.event import ABSENT, TICK, Binding, CountedEvents, EveryOne, StagedEvent, events_in
 from tocsin.staged.operand_list import OperandList
 from tocsin.staged.partition_keys import Key
 
@@ -14,7 +14,7 @@ Events = Mapping[int, StagedEvent]
 
 
 @dataclass(slots=True)
-class LocalLists:
+class LocalState:
     """What the operands of one local partition have collected, and the sources of After that are pending."""
 
     lists: dict[int, OperandList] = field(default_factory=dict)
@@ -35,39 +35,39 @@ class Delayed:
 
 
 @dataclass(slots=True, eq=False)
-class Context:
+class OpenContext:
     """One context instance: when it was opened, by which initiator (None: Start) and events, and its lists."""
 
     opened: int
     opener: int | None = None
     openers: list[StagedEvent] = field(default_factory=list)
-    locals: dict[Key, LocalLists] = field(default_factory=dict)
+    locals: dict[Key, LocalState] = field(default_factory=dict)
     delayed: list[Delayed] = field(default_factory=list)
 
-    def local(self, key: Key) -> LocalLists:
+    def local(self, key: Key) -> LocalState:
         found = self.locals.get(key)
         if found is None:
-            found = self.locals[key] = LocalLists()
+            found = self.locals[key] = LocalState()
         return found
 
 
 @dataclass(slots=True)
-class Partition:
+class GlobalPartition:
     """A global partition: its open contexts in order of opening, and the local values that were seen."""
 
-    contexts: list[Context] = field(default_factory=list)
+    contexts: list[OpenContext] = field(default_factory=list)
     seen: dict[Key, None] = field(default_factory=dict)
 
 
 # --- as plain values -----------------------------------------------------------------------------------------------
 
 
-def saved_partition(part: Partition, events: dict[int, StagedEvent]) -> list[Any]:
+def saved_partition(part: GlobalPartition, events: dict[int, StagedEvent]) -> list[Any]:
     """A partition as plain values; its events are put into `events` and stand there as numbers."""
     return [list(part.seen), [_saved_context(each, events) for each in part.contexts]]
 
 
-def _saved_context(context: Context, events: dict[int, StagedEvent]) -> list[Any]:
+def _saved_context(context: OpenContext, events: dict[int, StagedEvent]) -> list[Any]:
     locals_ = [
         [
             key,
@@ -101,17 +101,17 @@ def _saved_bound(bound: Any, events: dict[int, StagedEvent]) -> list[Any]:
     return [kind, *_numbers(events_in(bound), events)]
 
 
-def loaded_partition(saved: list[Any], events: Events, make: Any) -> Partition:
+def loaded_partition(saved: list[Any], events: Events, make: Any) -> GlobalPartition:
     """A partition from plain values; `make(number, events)` is the list of an operand."""
     seen, contexts = saved
-    return Partition(
+    return GlobalPartition(
         [_loaded_context(each, events, make) for each in contexts], {loaded_key(key): None for key in seen}
     )
 
 
-def _loaded_context(saved: list[Any], events: Events, make: Any) -> Context:
+def _loaded_context(saved: list[Any], events: Events, make: Any) -> OpenContext:
     opened, opener, openers, locals_, delayed = saved
-    context = Context(opened, opener, [events[number] for number in openers])
+    context = OpenContext(opened, opener, [events[number] for number in openers])
     for key, lists, pending in locals_:
         local = context.local(loaded_key(key))
         local.lists = {number: make(number, [events[each] for each in several]) for number, several in lists}
@@ -131,7 +131,7 @@ def _loaded_bound(saved: list[Any], events: Events) -> Any:
         case "every":
             return EveryOne(several)
         case "counted":
-            return Counted(several)
+            return CountedEvents(several)
     return {"absent": ABSENT, "tick": TICK}.get(kind)
 
 

@@ -20,7 +20,7 @@ class StagedEvent(NamedTuple):
     values: dict[str, Any]
 
 
-class Absent:
+class LeftOut:
     """What an operand is bound to that another branch of an Or has left out."""
 
 
@@ -28,7 +28,7 @@ class Tick:
     """What a timed operator is bound to in the stage in which it is due."""
 
 
-ABSENT, TICK = Absent(), Tick()
+ABSENT, TICK = LeftOut(), Tick()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ class EveryOne:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedEvents:
     """The events of a counted operand, as a set."""
 
     events: tuple[StagedEvent, ...]
 
 
-Bound: TypeAlias = "StagedEvent | EveryOne | Counted | Absent | Tick | None"
+Bound: TypeAlias = "StagedEvent | EveryOne | CountedEvents | LeftOut | Tick | None"
 Binding: TypeAlias = "tuple[Bound, ...]"  # by the number of a spot
 
 
@@ -53,7 +53,7 @@ def events_in(bound: Any) -> tuple[StagedEvent, ...]:
     """The events that an operand is bound to."""
     if isinstance(bound, StagedEvent):
         return (bound,)
-    return bound.events if isinstance(bound, EveryOne | Counted) else ()
+    return bound.events if isinstance(bound, EveryOne | CountedEvents) else ()
 
 
 def distinct(events: Iterable[StagedEvent]) -> tuple[StagedEvent, ...]:

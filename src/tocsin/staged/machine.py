@@ -25,12 +25,12 @@ from tocsin.lang.syntax import UNITS
 from tocsin.lang.time_patterns import next_time
 from tocsin.order.rollback import Alarms
 from tocsin.plan.staged_places import mode_of
-from tocsin.staged.bindings import Run
+from tocsin.staged.bindings import DetectionRun
 from tocsin.staged.contexts import (
-    Context,
     Delayed,
-    LocalLists,
-    Partition,
+    GlobalPartition,
+    LocalState,
+    OpenContext,
     loaded_key,
     loaded_partition,
     saved_partition,
@@ -40,7 +40,7 @@ from tocsin.staged.mapping import Chosen, Mapper, Row
 from tocsin.staged.matcher import Matcher
 from tocsin.staged.operand_list import OperandList
 from tocsin.staged.partition_keys import Key, Role, key_attribute, key_of
-from tocsin.staged.spots import Spot, spots_of, ticks
+from tocsin.staged.spots import PatternSpot, spots_of, ticks
 from tocsin.staged.values import Asked, aggregated, threshold_of, truth_of
 
 FEW = 1024  # partitions that are not worth a look
@@ -97,7 +97,7 @@ class Machine:
         self._defers = any(spot.deferred for spot in spots)
         self._keeps_seen = self._defers or bool(self._ticking)
         self._empties = {number: OperandList(self._looked_up(number), None, None, None) for number in self._leaves}
-        self.partitions: dict[Key, Partition] = {}
+        self.partitions: dict[Key, GlobalPartition] = {}
         self.created: int | None = None
         self.clock = BEGINNING
         self.next = 0
@@ -142,7 +142,7 @@ class Machine:
         asked = [(str(part.name), part.attr if isinstance(part, AttrOf) else None) for part in named]
         names = [init.called if init.type is not None else None for init in self._inits]
 
-        def value(frame: tuple[Context, Sequence[StagedEvent]]) -> Any:
+        def value(frame: tuple[OpenContext, Sequence[StagedEvent]]) -> Any:
             context, acting = frame
             opened_by = None if context.opener is None else names[context.opener]
             values: list[Any] = []
@@ -203,15 +203,15 @@ class Machine:
                 self._set_alarm(key, now)
         return [Found(*row) for row in sorted(rows, key=_row_order)]
 
-    def _partition(self, key: Key, now: int) -> Partition:
+    def _partition(self, key: Key, now: int) -> GlobalPartition:
         part = self.partitions.get(key)
         if part is None:
-            part = self.partitions[key] = Partition()
+            part = self.partitions[key] = GlobalPartition()
             if not self.statement.lkeys:
                 part.seen[()] = None
             if self._starts and self._start_is_open(now):
                 assert self.created is not None
-                part.contexts.append(Context(self.created))
+                part.contexts.append(OpenContext(self.created))
         return part
 
     def _start_is_open(self, now: int) -> bool:
@@ -219,7 +219,7 @@ class Machine:
         assert self.created is not None
         return all(last is None or self.created + last >= now for last in self._lasts)
 
-    def _is_as_new(self, part: Partition, now: int) -> bool:
+    def _is_as_new(self, part: GlobalPartition, now: int) -> bool:
         """Whether a partition can be forgotten: the next event would make the same one."""
         if not self.statement.gkeys or (part.seen and self.statement.lkeys):
             return False
@@ -233,7 +233,7 @@ class Machine:
         return not part.contexts
 
     def _in_partition(
-        self, key: Key, part: Partition, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]
+        self, key: Key, part: GlobalPartition, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]
     ) -> list[Row]:
         """The steps of one stage in one global partition."""
         if self._keeps_seen and self.statement.lkeys:
@@ -254,10 +254,10 @@ class Machine:
     # --- contexts ---
 
     def _terminated(
-        self, part: Partition, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]
-    ) -> list[tuple[Context, int, list[StagedEvent]]]:
+        self, part: GlobalPartition, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]
+    ) -> list[tuple[OpenContext, int, list[StagedEvent]]]:
         """The contexts that end, each with the first terminator that closes it and its events."""
-        closed: list[tuple[Context, int, list[StagedEvent]]] = []
+        closed: list[tuple[OpenContext, int, list[StagedEvent]]] = []
         still_open = list(part.contexts)
         for at, term in enumerate(self.statement.terms):
             last = self._lasts[at]
@@ -274,8 +274,8 @@ class Machine:
         return closed
 
     def _closed_by(
-        self, at: int, term: Terminator, still_open: list[Context], events: list[StagedEvent], now: int
-    ) -> tuple[list[Context], list[StagedEvent]]:
+        self, at: int, term: Terminator, still_open: list[OpenContext], events: list[StagedEvent], now: int
+    ) -> tuple[list[OpenContext], list[StagedEvent]]:
         """The contexts that an event terminator closes, and the events that do."""
         own, cross = self._closes[at]
         acting = events if own is None else [event for event in events if own(event, now)]
@@ -287,7 +287,7 @@ class Machine:
         chosen = {"new": matching[-1:], "old": matching[:1], "each-matching": matching}.get(term.which, still_open)
         return chosen, acting
 
-    def _initiate(self, part: Partition, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]) -> None:
+    def _initiate(self, part: GlobalPartition, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]) -> None:
         for at, init in enumerate(self._inits):
             events = mine.get(("init", at))
             if not events:
@@ -295,12 +295,12 @@ class Machine:
             opens = self._opens[at]
             acting = events if opens is None else [event for event in events if opens(event, now)]
             if acting and (init.add or not part.contexts):
-                part.contexts.append(Context(now, at, acting))
+                part.contexts.append(OpenContext(now, at, acting))
 
     # --- collection ---
 
     def _collected(
-        self, context: Context, part: Partition, now: int, key: Key,
+        self, context: OpenContext, part: GlobalPartition, now: int, key: Key,
         mine: Mapping[tuple[str, int], list[StagedEvent]],
     ) -> list[Row]:  # fmt: skip
         """Collect the events of a stage into a context that goes on, and detect where something new is there."""
@@ -339,7 +339,7 @@ class Machine:
                     found.setdefault(local, []).append(event)
         return found
 
-    def _list(self, local: LocalLists, number: int) -> OperandList:
+    def _list(self, local: LocalState, number: int) -> OperandList:
         found = local.lists.get(number)
         if found is None:
             leaf = self._leaves[number]
@@ -347,7 +347,7 @@ class Machine:
             local.lists[number] = found
         return found
 
-    def _fire(self, spot: Spot, context: Context, now: int, fires: dict[Key, dict[int, Any]]) -> None:
+    def _fire(self, spot: PatternSpot, context: OpenContext, now: int, fires: dict[Key, dict[int, Any]]) -> None:
         """After: sources that are due leave."""
         wait = self._ticks(spot.call.interval)
         for key, local in context.locals.items():
@@ -356,7 +356,9 @@ class Machine:
                 fires.setdefault(key, {})[spot.number] = due
                 local.pending[spot.number] = [event for event in pending if event.end + wait > now]
 
-    def _pend(self, spot: Spot, context: Context, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]) -> None:
+    def _pend(
+        self, spot: PatternSpot, context: OpenContext, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]
+    ) -> None:
         """After: newcomers wait, one by one."""
         number = spot.spots[0].number
         for key, events in self._by_local(number, mine.get(("leaf", number), ()), now).items():
@@ -366,17 +368,19 @@ class Machine:
 
     # --- detection ---
 
-    def _run(self, context: Context, local: Key, now: int, fires: Mapping[int, Any], *, final: bool) -> Run:
+    def _run(
+        self, context: OpenContext, local: Key, now: int, fires: Mapping[int, Any], *, final: bool
+    ) -> DetectionRun:
         lists = dict(self._empties)
         found = context.locals.get(local) if final else context.local(local)
         for number, each in found.lists.items() if found is not None else ():
             each.expire(now)
             lists[number] = each
-        return Run(
+        return DetectionRun(
             now, context.opened, final, lists, fires, lambda each: self.sst(each, now), [None] * self.matcher.size
         )
 
-    def _detected(self, context: Context, run: Run, key: Key, local: Key) -> list[Row]:
+    def _detected(self, context: OpenContext, run: DetectionRun, key: Key, local: Key) -> list[Row]:
         """Find all matches, then consume their events, then make complex events of them (delayed: when it ends)."""
         matches = self.matcher.matches(run)
         for number in self._consumes if matches else ():
@@ -390,12 +394,12 @@ class Machine:
         return self._selected(context, run, matches, key, local, None, ())
 
     def _finished(
-        self, context: Context, part: Partition, now: int, key: Key, at: int, closers: Sequence[StagedEvent]
+        self, context: OpenContext, part: GlobalPartition, now: int, key: Key, at: int, closers: Sequence[StagedEvent]
     ) -> list[Row]:
         """What a context gives when it ends."""
         rows: list[Row] = []
         for each in context.delayed:
-            run = Run(each.now, context.opened, False, self._empties, {}, self._no_sst, [])
+            run = DetectionRun(each.now, context.opened, False, self._empties, {}, self._no_sst, [])
             rows += self._selected(context, run, each.matches, key, each.local, at, closers)
         if self._defers:
             for local in part.seen:
@@ -408,7 +412,7 @@ class Machine:
         return BEGINNING
 
     def _selected(
-        self, context: Context, run: Run, matches: Sequence[Binding], key: Key, local: Key,
+        self, context: OpenContext, run: DetectionRun, matches: Sequence[Binding], key: Key, local: Key,
         at: int | None, closers: Sequence[StagedEvent],
     ) -> list[Row]:  # fmt: skip
         if not matches:
@@ -437,7 +441,7 @@ class Machine:
 
     # --- timers ---
 
-    def _next_tick(self, call: OperatorCall, context: Context, after: int) -> int | None:
+    def _next_tick(self, call: OperatorCall, context: OpenContext, after: int) -> int | None:
         """The first time after another at which At or Every happens in a context: never when it opens."""
         after = max(after, context.opened)
         if call.interval is not None:

@@ -21,9 +21,9 @@ from tocsin.lang.staged_syntax import (
     UnionOf,
 )
 from tocsin.plan.staged_places import StatementPlaces
-from tocsin.staged.bindings import Run, end_of, start_of
+from tocsin.staged.bindings import DetectionRun, end_of, start_of
 from tocsin.staged.event import ABSENT, Binding, EveryOne, StagedEvent, distinct, events_in
-from tocsin.staged.spots import Spot
+from tocsin.staged.spots import PatternSpot
 from tocsin.staged.values import Asked, aggregated, value_of
 
 Row: TypeAlias = "tuple[int, tuple[Any, ...]]"  # start, and the values of the columns
@@ -39,7 +39,7 @@ class Chosen:
     keys     values of the partition by the names of role and attribute, for keys without ranges
     """
 
-    run: Run
+    run: DetectionRun
     matches: Sequence[Binding]
     outside: Mapping[str, Sequence[StagedEvent]]
     labels: Mapping[str, Any]
@@ -49,10 +49,10 @@ class Chosen:
 class Mapper:
     """Select of a statement, as functions."""
 
-    def __init__(self, statement: Statement, root: Spot) -> None:
+    def __init__(self, statement: Statement, root: PatternSpot) -> None:
         self._places, self._root = StatementPlaces(statement), root
         self.is_group = self._places.is_group
-        self._spots: dict[str, list[Spot]] = {}
+        self._spots: dict[str, list[PatternSpot]] = {}
         for spot in root.all():
             if spot.name is not None:
                 self._spots.setdefault(spot.name, []).append(spot)
@@ -77,7 +77,7 @@ class Mapper:
         chosen.matches = matches
         return rows
 
-    def _begin(self, run: Run, match: Binding) -> int:
+    def _begin(self, run: DetectionRun, match: Binding) -> int:
         run.bound = list(match)
         return self._start(run)
 

@@ -22,20 +22,21 @@ from tocsin.lang.staged_syntax import (
     parts,
 )
 from tocsin.plan.staged_places import conjuncts_of
-from tocsin.staged.bindings import Names, Run, end_of, for_every
-from tocsin.staged.event import ABSENT, TICK, Binding, Counted, EveryOne, StagedEvent, distinct, events_in
+from tocsin.staged.bindings import DetectionRun, PatternNames, end_of, for_every
+from tocsin.staged.event import ABSENT, TICK, Binding, CountedEvents, EveryOne, StagedEvent, distinct, events_in
+from tocsin.staged.join import new_join
 from tocsin.staged.operand_list import EventRun
-from tocsin.staged.spots import Spot
+from tocsin.staged.spots import PatternSpot
 from tocsin.staged.values import truth_of
 
 Rest: TypeAlias = Callable[[], bool]
-Solver: TypeAlias = Callable[[Run, Rest, bool], bool]  # True: once is enough, stop at the first way
-Test: TypeAlias = Callable[[Run], bool]
-Ends: TypeAlias = Callable[[Run], "tuple[int | None, int | None]"]  # the closed range in which candidates end
-Value: TypeAlias = Callable[[Run], Any]
+Solver: TypeAlias = Callable[[DetectionRun, Rest, bool], bool]  # True: once is enough, stop at the first way
+Test: TypeAlias = Callable[[DetectionRun], bool]
+Ends: TypeAlias = Callable[[DetectionRun], "tuple[int | None, int | None]"]  # the closed range in which candidates end
+Value: TypeAlias = Callable[[DetectionRun], Any]
 
 
-def always(_: Run) -> bool:
+def always(_: DetectionRun) -> bool:
     return True
 
 
@@ -43,7 +44,7 @@ def completed() -> bool:
     return True
 
 
-def keeping(run: Run, found: list[Binding]) -> Rest:
+def keeping(run: DetectionRun, found: list[Binding]) -> Rest:
     """Keep each complete binding."""
 
     def keep() -> bool:
@@ -64,8 +65,8 @@ class Matcher:
     looked_up  by the number of a leaf, the attributes by whose values its events are looked up
     """
 
-    def __init__(self, statement: Statement, root: Spot) -> None:
-        self.root, self.names = root, Names(root)
+    def __init__(self, statement: Statement, root: PatternSpot) -> None:
+        self.root, self.names = root, PatternNames(root)
         self.size = root.number + 1
         self.looked_up: dict[int, set[str]] = {leaf.number: set() for leaf in root.leaves()}
         self._every = {leaf.number for leaf in root.leaves() if leaf.leaf is not None and leaf.leaf.quantifier.every}
@@ -77,16 +78,21 @@ class Matcher:
         self._run_holds = self._holds([0])
         self._possible = self._can_match(root)
         self._solve = self._solver(root, None)
+        self._join = new_join(root, list(conjuncts_of(statement.where)), self.names)
+        for number, attr in () if self._join is None else self._join.looked_up:
+            self.looked_up[number].add(attr)
 
-    def matches(self, run: Run) -> list[Binding]:
-        """All matches, in the order in which they are found."""
+    def matches(self, run: DetectionRun) -> list[Binding]:
+        """All matches."""
         if self._possible(run) and self._run_holds(run):
+            if self._join is not None:
+                return self._join.matches(run)
             self._solve(run, keeping(run, run.found), False)
         return run.found
 
     # --- conditions ---
 
-    def _mentioned(self, node: StagedExpr) -> list[Spot]:
+    def _mentioned(self, node: StagedExpr) -> list[PatternSpot]:
         """The spots that a condition mentions; sst(X) does not mention X."""
         found = [part for part in parts(node) if isinstance(part, AttrOf | TimeOf)]
         return [self.names.spots[str(part.name)] for part in found if getattr(part, "which", "") != "sst"]
@@ -99,13 +105,13 @@ class Matcher:
             tests.append(self._of_every(test, self._mentioned(conjunct)))
         return _all_of(tests)
 
-    def _of_every(self, test: Test, spots: Iterable[Spot]) -> Test:
+    def _of_every(self, test: Test, spots: Iterable[PatternSpot]) -> Test:
         numbers = sorted({leaf.number for spot in spots for leaf in spot.leaves()} & self._every)
         return test if not numbers else lambda run: for_every(run, numbers, test)
 
     # --- what can be told without a search ---
 
-    def _can_match(self, spot: Spot) -> Test:
+    def _can_match(self, spot: PatternSpot) -> Test:
         """Whether lists and timers allow a match at all; where not, nothing is searched."""
         number, inner = spot.number, [self._can_match(each) for each in spot.spots]
         match spot.operator:
@@ -129,7 +135,7 @@ class Matcher:
 
     # --- operators ---
 
-    def _solver(self, spot: Spot, ends: Ends | None) -> Solver:
+    def _solver(self, spot: PatternSpot, ends: Ends | None) -> Solver:
         """The solver of a spot; `ends` is where the order wants a leaf to end."""
         match spot.operator:
             case None:
@@ -152,7 +158,7 @@ class Matcher:
             inner = _then(inner, self._holds([spot.number]))
         return _finally(inner) if spot.deferred else inner
 
-    def _leaf(self, spot: Spot, ends: Ends | None) -> Solver:
+    def _leaf(self, spot: PatternSpot, ends: Ends | None) -> Solver:
         leaf, number, holds = spot.leaf, spot.number, self._holds([spot.number])
         assert leaf is not None
         how = leaf.quantifier
@@ -163,7 +169,9 @@ class Matcher:
             return _each(number, candidates, holds)
         return _selected(leaf, number, candidates, holds)
 
-    def _candidates(self, spot: Spot, ends: Ends | None, *, scan: bool) -> Callable[[Run], Iterator[StagedEvent]]:
+    def _candidates(
+        self, spot: PatternSpot, ends: Ends | None, *, scan: bool
+    ) -> Callable[[DetectionRun], Iterator[StagedEvent]]:
         """Walk the events of a leaf that may qualify, from the newest or the oldest on."""
         leaf, number = spot.leaf, spot.number
         assert leaf is not None
@@ -173,7 +181,7 @@ class Matcher:
         least = [] if scan else self._least_ends(spot)
         nobody = EventRun()
 
-        def candidates(run: Run) -> Iterator[StagedEvent]:
+        def candidates(run: DetectionRun) -> Iterator[StagedEvent]:
             events = run.lists[number].all
             if equal is not None:
                 attr, value, there = equal
@@ -189,7 +197,7 @@ class Matcher:
 
         return candidates
 
-    def _equality(self, spot: Spot) -> tuple[str, Value, Test] | None:
+    def _equality(self, spot: PatternSpot) -> tuple[str, Value, Test] | None:
         """An equality with an operand before: the attribute, the value that it must have, and when that is known."""
         for conjunct in self._homes.get(spot.number, ()):
             if not isinstance(conjunct, Compared) or conjunct.op != "=":
@@ -206,7 +214,7 @@ class Matcher:
                 return mine.attr, self.names.look_up(other), is_event
         return None
 
-    def _end_equality(self, spot: Spot) -> Ends | None:
+    def _end_equality(self, spot: PatternSpot) -> Ends | None:
         """`end-ts(X) = stable-time`: only events of the stage itself."""
         for conjunct in self._homes.get(spot.number, ()):
             if isinstance(conjunct, Compared) and conjunct.op == "=":
@@ -216,7 +224,7 @@ class Matcher:
                         return lambda run: (run.now, run.now)
         return None
 
-    def _least_ends(self, spot: Spot) -> list[Value]:
+    def _least_ends(self, spot: PatternSpot) -> list[Value]:
         """Where the events of a leaf end at the earliest, as far as what is bound before it tells.
 
         Of conditions such as `start-ts(Both) > end-ts(A)`: what starts later also ends later, and so do its parts.
@@ -234,7 +242,7 @@ class Matcher:
                 found.append(_one_more(self.names.look_up(earlier), strictly=conjunct.op in (">", "<")))
         return found
 
-    def _around(self, spot: Spot, which: str) -> set[str]:
+    def _around(self, spot: PatternSpot, which: str) -> set[str]:
         """The names whose time is not after that of a leaf: its own, and of their start those that it is a part of."""
         names = {spot.name} if self.names.spots[str(spot.name)] is spot else set()
         for other in self.names.spots.values() if which == "start-ts" else ():
@@ -242,21 +250,21 @@ class Matcher:
                 names.add(other.name)
         return {str(name) for name in names}
 
-    def _parts(self, spot: Spot) -> list[Spot]:
+    def _parts(self, spot: PatternSpot) -> list[PatternSpot]:
         """The leaves that every match of a spot binds."""
         if spot.leaf is not None:
             return [spot]
         below = spot.spots if spot.operator in ("And", "Sequence", "Concurrent", ONLY) else ()
         return [leaf for each in below for leaf in self._parts(each)]
 
-    def _is_bound_before(self, spot: Spot, name: str) -> bool:
+    def _is_bound_before(self, spot: PatternSpot, name: str) -> bool:
         """Whether a name stands for single events that are bound when a leaf is."""
         before = self.names.spots[name]
         leaves = {leaf.number for leaf in before.leaves()}
         plain = before.leaf is not None or leaves == {leaf.number for leaf in self._parts(before)}
         return plain and before.number < spot.number and not leaves & (self._every | self._counted)
 
-    def _chain(self, spot: Spot) -> Solver:
+    def _chain(self, spot: PatternSpot) -> Solver:
         """Sequence, And, Concurrent, and a leaf in parentheses: one operand after the other."""
         after: Solver = lambda run, rest, once: rest()  # noqa: ARG005, E731
         for at in range(len(spot.spots) - 1, -1, -1):
@@ -265,10 +273,10 @@ class Matcher:
             after = _link(solver, fits, after)
         return after
 
-    def _is_plain_pair(self, one: Spot, other: Spot) -> bool:
+    def _is_plain_pair(self, one: PatternSpot, other: PatternSpot) -> bool:
         return other.leaf is not None and not {leaf.number for leaf in (*one.leaves(), other)} & self._every
 
-    def _ends_behind(self, spot: Spot, at: int) -> Ends | None:
+    def _ends_behind(self, spot: PatternSpot, at: int) -> Ends | None:
         """Where the events of a leaf must end, given the operand before it."""
         if spot.operator not in ("Sequence", "Concurrent") or at == 0:
             return None
@@ -280,7 +288,7 @@ class Matcher:
             return lambda run: (end(run) + 1, None)
         return lambda run: (time := end(run), time)
 
-    def _in_order(self, spot: Spot, at: int) -> Test:
+    def _in_order(self, spot: PatternSpot, at: int) -> Test:
         """Whether an operand of a Sequence or a Concurrent ends as it should, for every member of an `all`."""
         if spot.operator not in ("Sequence", "Concurrent") or at == 0:
             return always
@@ -290,14 +298,14 @@ class Matcher:
         test: Test = lambda run: first(run) < second(run) if ascend else first(run) == second(run)  # noqa: E731
         return self._of_every(test, (one, other))
 
-    def _or(self, spot: Spot) -> Solver:
+    def _or(self, spot: PatternSpot) -> Solver:
         """Each operand by itself; the others are absent."""
         ways = []
         for chosen in spot.spots:
             out = [each.number for other in spot.spots if other is not chosen for each in other.all()]
             ways.append((_then(self._solver(chosen, None), self._holds(out)), out))
 
-        def solve(run: Run, rest: Rest, once: bool) -> bool:
+        def solve(run: DetectionRun, rest: Rest, once: bool) -> bool:
             found = False
             for solver, out in ways:
                 for number in out:
@@ -311,24 +319,24 @@ class Matcher:
 
         return solve
 
-    def _not(self, spot: Spot) -> Solver:
+    def _not(self, spot: PatternSpot) -> Solver:
         inner = self._solver(spot.spots[0], None)
         return lambda run, rest, once: not inner(run, completed, True) and rest()  # noqa: ARG005
 
-    def _unless(self, spot: Spot) -> Solver:
+    def _unless(self, spot: PatternSpot) -> Solver:
         first, second = (self._solver(each, None) for each in spot.spots)
 
-        def solve(run: Run, rest: Rest, once: bool) -> bool:
+        def solve(run: DetectionRun, rest: Rest, once: bool) -> bool:
             return first(run, lambda: not second(run, completed, True) and rest(), once)
 
         return solve
 
-    def _after(self, spot: Spot) -> Solver:
+    def _after(self, spot: PatternSpot) -> Solver:
         """After binds its leaf to each source that is due now."""
         (leaf,) = spot.spots
         number, holds = spot.number, self._holds([leaf.number])
 
-        def solve(run: Run, rest: Rest, once: bool) -> bool:
+        def solve(run: DetectionRun, rest: Rest, once: bool) -> bool:
             found = False
             run.bound[number] = TICK
             for source in reversed(run.fires.get(number, ())):
@@ -343,12 +351,12 @@ class Matcher:
 
     # --- counting ---
 
-    def _counting(self, spot: Spot) -> Solver:
+    def _counting(self, spot: PatternSpot) -> Solver:
         """Count the matches of each operand by themselves, weighted; then bind all of them, as sets."""
         counters = [self._counter(each) for each in spot.spots]
         wanted, operator, numbers = spot.call.count or 0, spot.operator, [each.number for each in spot.all()][:-1]
 
-        def solve(run: Run, rest: Rest, once: bool) -> bool:  # noqa: ARG001
+        def solve(run: DetectionRun, rest: Rest, once: bool) -> bool:  # noqa: ARG001
             counted = [count(run) for count in counters]
             total = sum(weighted for weighted, _ in counted)
             fits = (
@@ -365,7 +373,7 @@ class Matcher:
 
         return solve
 
-    def _counter(self, operand: Spot) -> Callable[[Run], tuple[Any, Callable[[Run], None]]]:
+    def _counter(self, operand: PatternSpot) -> Callable[[DetectionRun], tuple[Any, Callable[[DetectionRun], None]]]:
         """The weighted number of matches of a counted operand, and how to bind their events."""
         leaf, number = operand.leaf, operand.number
         weight = 1 if leaf is None or leaf.weight is None else leaf.weight
@@ -376,24 +384,24 @@ class Matcher:
             and leaf.quantifier.most is None
         ):
 
-            def whole(run: Run) -> None:
-                run.bound[number] = Counted(tuple(run.lists[number].all))
+            def whole(run: DetectionRun) -> None:
+                run.bound[number] = CountedEvents(tuple(run.lists[number].all))
 
             return lambda run: (weight * run.lists[number].all.count, whole)
         solver, leaves = self._solver(operand, None), [each.number for each in operand.leaves()]
         every = [each for each in leaves if each in self._every]
         others = [each.number for each in operand.all() if each.leaf is None]
 
-        def counter(run: Run) -> tuple[Any, Callable[[Run], None]]:
+        def counter(run: DetectionRun) -> tuple[Any, Callable[[DetectionRun], None]]:
             found: list[Binding] = []
             solver(run, keeping(run, found), False)
             count = sum(
                 _product(len(all_.events) for each in every if isinstance(all_ := one[each], EveryOne)) for one in found
             )
 
-            def bind(run: Run) -> None:
+            def bind(run: DetectionRun) -> None:
                 for each in leaves:
-                    run.bound[each] = Counted(distinct(event for one in found for event in events_in(one[each])))
+                    run.bound[each] = CountedEvents(distinct(event for one in found for event in events_in(one[each])))
                 for each in others:
                     run.bound[each] = TICK if any(one[each] not in (None, ABSENT) for one in found) else None
 
@@ -405,10 +413,10 @@ class Matcher:
 # --- solvers of leaves ---------------------------------------------------------------------------------------------
 
 
-def _each(number: int, candidates: Callable[[Run], Iterator[StagedEvent]], holds: Test) -> Solver:
+def _each(number: int, candidates: Callable[[DetectionRun], Iterator[StagedEvent]], holds: Test) -> Solver:
     """Every event that qualifies."""
 
-    def solve(run: Run, rest: Rest, once: bool) -> bool:
+    def solve(run: DetectionRun, rest: Rest, once: bool) -> bool:
         bound, found = run.bound, False
         for event in candidates(run):
             bound[number] = event
@@ -423,12 +431,12 @@ def _each(number: int, candidates: Callable[[Run], Iterator[StagedEvent]], holds
 
 
 def _selected(
-    leaf: LeafOperand, number: int, candidates: Callable[[Run], Iterator[StagedEvent]], holds: Test
+    leaf: LeafOperand, number: int, candidates: Callable[[DetectionRun], Iterator[StagedEvent]], holds: Test
 ) -> Solver:
     """So many of the events that qualify as the quantifier says."""
     how = leaf.quantifier
 
-    def solve(run: Run, rest: Rest, once: bool) -> bool:
+    def solve(run: DetectionRun, rest: Rest, once: bool) -> bool:
         bound, found = run.bound, 0
         ends: set[int] = set()
         for event in candidates(run):
@@ -453,7 +461,7 @@ def _selected(
 def _whole_list(number: int, holds: Test) -> Solver:
     """The quantifier `all`."""
 
-    def solve(run: Run, rest: Rest, once: bool) -> bool:  # noqa: ARG001
+    def solve(run: DetectionRun, rest: Rest, once: bool) -> bool:  # noqa: ARG001
         events = tuple(run.lists[number].all)
         if not events:
             return False
@@ -468,7 +476,7 @@ def _whole_list(number: int, holds: Test) -> Solver:
 def _one_more(time: Value, *, strictly: bool) -> Value:
     """The earliest end that a bound allows; None: it says nothing."""
 
-    def least(run: Run) -> int | None:
+    def least(run: DetectionRun) -> int | None:
         found = time(run)
         return None if found is None or found is ABSENT else int(found) + strictly
 
@@ -479,7 +487,7 @@ def _one_more(time: Value, *, strictly: bool) -> Value:
 
 
 def _tick(number: int) -> Solver:
-    def solve(run: Run, rest: Rest, once: bool) -> bool:  # noqa: ARG001
+    def solve(run: DetectionRun, rest: Rest, once: bool) -> bool:  # noqa: ARG001
         if number not in run.fires:
             return False
         run.bound[number] = TICK

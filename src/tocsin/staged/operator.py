@@ -41,6 +41,15 @@ def refuse_corrections(plan: Plan, corrects: bool) -> None:
         )
 
 
+def refuse_limit(plan: Plan, limit: int | None) -> None:
+    """Refuse a limit of memory, which nothing would keep: what operands collect does not go to disk."""
+    if limit is not None:
+        raise TocsinError(
+            f"the statement {plan.title} keeps in memory what its operands collect",
+            hint="leave memory_limit out; windows (rows, range), consume and Term bound what is kept",
+        )
+
+
 class StagedProcess(RemembersAll):
     """Feeds settled events to the machine of a statement, stage by stage, and makes columns of what it finds."""
 

@@ -12,11 +12,11 @@ from tocsin.plan.staged_places import mode_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spot:
+class PatternSpot:
     """A leaf or an operator; `number`: leaves from left to right, an operator after its operands, from 1 on."""
 
     node: LeafOperand | OperatorCall
-    spots: tuple[Spot, ...]
+    spots: tuple[PatternSpot, ...]
     number: int
 
     @property
@@ -40,13 +40,13 @@ class Spot:
     def deferred(self) -> bool:
         return mode_of(self.node) == "deferred"
 
-    def all(self) -> Iterator[Spot]:
+    def all(self) -> Iterator[PatternSpot]:
         """The spots below this one, and it, in order of their numbers."""
         for spot in self.spots:
             yield from spot.all()
         yield self
 
-    def leaves(self) -> list[Spot]:
+    def leaves(self) -> list[PatternSpot]:
         return [spot for spot in self.all() if spot.leaf is not None]
 
     def counted(self) -> set[int]:
@@ -55,19 +55,19 @@ class Spot:
         return {leaf.number for spot in inside for leaf in spot.leaves()}
 
 
-def spots_of(pattern: StagedPattern, text: str = "") -> Spot:
+def spots_of(pattern: StagedPattern, text: str = "") -> PatternSpot:
     """The pattern as a tree of spots."""
     return _spot(pattern, [0], text)
 
 
-def _spot(pattern: StagedPattern, counter: list[int], text: str) -> Spot:
+def _spot(pattern: StagedPattern, counter: list[int], text: str) -> PatternSpot:
     if isinstance(pattern, NestedBlock):
         hint = "give the inner context a statement of its own and read its events by name"
         raise QueryError([Problem("a block with a context of its own is not built yet", pattern.span, hint=hint)], text)
     inner = pattern.operands if isinstance(pattern, OperatorCall) else ()
     below = tuple(_spot(each, counter, text) for each in inner)
     counter[0] += 1
-    return Spot(pattern, below, counter[0])
+    return PatternSpot(pattern, below, counter[0])
 
 
 def ticks(duration: Duration, unit: str | None, text: str = "") -> int:

@@ -123,6 +123,8 @@ class Drawing:
             parts.append(f"({self.comparison()} OR {self.comparison()})")
         if self.chance(15):
             parts[0] = f"NOT({parts[0]})"
+        if self.chance(20):
+            parts.append(f"({' OR '.join(f'end-ts({each}) = stable-time' for each in self.labels)})")
         return " AND ".join(parts)
 
     def select(self, init: str, key: str) -> str:

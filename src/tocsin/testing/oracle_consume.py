@@ -55,7 +55,7 @@ def one_by_one(query: Query) -> Query:
 def _single(pattern: Pattern) -> Pattern:
     match pattern:
         case Leaf(repeat=repeat):
-            if repeat not in (None, Repeat(1, None)):
+            if repeat not in (None, Repeat(1, None)) or pattern.optional or pattern.until is not None:
                 raise UndefinedError("a step of a mode is one event", hint="ask for a number: count(a) >= 3")
             return replace(pattern, repeat=None)
         case Seq(items) | And(items) | Or(items):

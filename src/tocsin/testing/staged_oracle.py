@@ -26,11 +26,12 @@ from tocsin.lang.staged_syntax import (
 )
 from tocsin.lang.syntax import UNITS, Duration
 from tocsin.lang.time_patterns import next_time
-from tocsin.testing.staged_oracle_match import TICK, Binding, MatchRun, Spot, events_in, is_deferred, spots_of
+from tocsin.testing.staged_oracle_match import TICK, Binding, MatchRun, PatternNode, events_in, is_deferred, spots_of
 from tocsin.testing.staged_oracle_select import Selection
 from tocsin.testing.staged_oracle_values import aggregated, threshold, truth
 
 Key: TypeAlias = tuple[Any, ...]
+Row: TypeAlias = tuple[int, dict[str, Any]]  # of a complex event: where it starts, and its attributes
 Role: TypeAlias = LeafOperand | Initiator | Terminator
 
 
@@ -123,7 +124,7 @@ class LocalLists:
 
 
 @dataclass(eq=False)
-class Context:
+class OracleContext:
     """One context instance: when and by whom it was opened, and its lists."""
 
     opened: int
@@ -140,7 +141,7 @@ class Context:
 class Partition:
     """A global partition: its open contexts, and the local values that were seen."""
 
-    contexts: list[Context] = field(default_factory=list)
+    contexts: list[OracleContext] = field(default_factory=list)
     seen: dict[Key, None] = field(default_factory=dict)
 
 
@@ -190,7 +191,7 @@ class Detecting:
             lasts = [self.created + self.ticks(term.after) for term in self.statement.terms if term.after is not None]
             starts = any(init.type is None for init in self.inits)
             if starts and all(last >= now for last in lasts):
-                part.contexts.append(Context(self.created))
+                part.contexts.append(OracleContext(self.created))
         return self.partitions[key]
 
     def _values(self, keys: Sequence[PartitionKey], role: Role, event: Event) -> Key | None:
@@ -221,9 +222,7 @@ class Detecting:
             for at, (start, attrs) in enumerate(sorted(rows, key=row_order))
         ]
 
-    def _in_partition(
-        self, key: Key, part: Partition, now: int, events: list[Event]
-    ) -> list[tuple[int, dict[str, Any]]]:
+    def _in_partition(self, key: Key, part: Partition, now: int, events: list[Event]) -> list[Row]:
         """The steps of one stage in one global partition: terminate, collect and detect, initiate."""
         mine = {number: self._roles(leaf, events, key) for number, leaf in self.leaves.items()}
         for number, leaf in self.leaves.items():
@@ -242,9 +241,9 @@ class Detecting:
 
     def _terminated(
         self, part: Partition, now: int, events: list[Event], key: Key
-    ) -> list[tuple[Context, Terminator, list[Event]]]:
+    ) -> list[tuple[OracleContext, Terminator, list[Event]]]:
         """The contexts that end, each with the first terminator that closes it and its events."""
-        closed: list[tuple[Context, Terminator, list[Event]]] = []
+        closed: list[tuple[OracleContext, Terminator, list[Event]]] = []
         for term in self.statement.terms:
             still_open = [each for each in part.contexts if all(each is not one for one, _, _ in closed)]
             if term.after is not None:
@@ -269,7 +268,7 @@ class Detecting:
     def _is_cross(self, condition: Any) -> bool:
         return any(part.__class__.__name__ == "AggregateOf" for part in parts(condition))
 
-    def _crosses(self, condition: Any, context: Context, acting: list[Event]) -> bool:
+    def _crosses(self, condition: Any, context: OracleContext, acting: list[Event]) -> bool:
         """A condition over the sets of events that opened a context and that would close it."""
 
         def lookup(node: Any) -> Any:
@@ -296,13 +295,13 @@ class Detecting:
                 if all(threshold(each, event, now) for each in init.conditions)
             ]
             if acting and (init.add or not part.contexts):
-                part.contexts.append(Context(now, init, acting))
+                part.contexts.append(OracleContext(now, init, acting))
 
     # --- collection ---
 
     def _collected(
-        self, context: Context, part: Partition, now: int, key: Key, mine: dict[int, list[Event]]
-    ) -> list[tuple[int, dict[str, Any]]]:
+        self, context: OracleContext, part: Partition, now: int, key: Key, mine: dict[int, list[Event]]
+    ) -> list[Row]:
         """Collect the events of a stage into a context that goes on, and detect where something new is there."""
         news: dict[Key, None] = {}
         fires: dict[Key, dict[int, Any]] = {}
@@ -334,7 +333,7 @@ class Detecting:
                 found.setdefault(local, []).append(event)
         return found
 
-    def _present(self, context: Context, local: Key, number: int, now: int) -> list[Event]:
+    def _present(self, context: OracleContext, local: Key, number: int, now: int) -> list[Event]:
         """The list of a leaf without what has expired."""
         leaf, events = self.leaves[number], context.local(local).lists.get(number, [])
         if leaf.range is None:
@@ -342,7 +341,12 @@ class Detecting:
         return [event for event in events if now < event.end + self.ticks(leaf.range)]
 
     def _pend(
-        self, spot: Spot, context: Context, now: int, mine: dict[int, list[Event]], fires: dict[Key, dict[int, Any]]
+        self,
+        spot: PatternNode,
+        context: OracleContext,
+        now: int,
+        mine: dict[int, list[Event]],
+        fires: dict[Key, dict[int, Any]],
     ) -> None:
         """After: sources that are due leave, then newcomers come one by one."""
         call, leaf = spot.node, spot.spots[0]
@@ -360,12 +364,12 @@ class Detecting:
 
     # --- detection ---
 
-    def _run(self, context: Context, local: Key, now: int, fires: dict[int, Any], *, final: bool) -> MatchRun:
+    def _run(self, context: OracleContext, local: Key, now: int, fires: dict[int, Any], *, final: bool) -> MatchRun:
         lists = {number: self._present(context, local, number, now) for number in self.leaves}
         sst = lambda kind: self.sst(kind, now)  # noqa: E731
         return MatchRun(self.root, self.statement.where, now, context.opened, final, lists, fires, sst)
 
-    def _detected(self, context: Context, run: MatchRun, key: Key, local: Key) -> list[tuple[int, dict[str, Any]]]:
+    def _detected(self, context: OracleContext, run: MatchRun, key: Key, local: Key) -> list[Row]:
         """Find all matches, then consume their events, then make complex events of them (delayed: when it ends)."""
         matches = run.matches()
         for number, leaf in self.leaves.items():
@@ -379,8 +383,8 @@ class Detecting:
         return self._selected(context, run, matches, key, local, None, [])
 
     def _finished(
-        self, context: Context, part: Partition, now: int, key: Key, term: Terminator, closers: list[Event]
-    ) -> list[tuple[int, dict[str, Any]]]:
+        self, context: OracleContext, part: Partition, now: int, key: Key, term: Terminator, closers: list[Event]
+    ) -> list[Row]:
         """What a context gives when it ends."""
         rows = []
         for run, matches, local in context.delayed:
@@ -392,7 +396,7 @@ class Detecting:
         return rows
 
     def _selected(
-        self, context: Context, run: MatchRun, matches: list[Binding], key: Key, local: Key,
+        self, context: OracleContext, run: MatchRun, matches: list[Binding], key: Key, local: Key,
         term: Terminator | None, closers: list[Event],
     ) -> list[tuple[int, dict[str, Any]]]:  # fmt: skip
         outside = {} if term is None else {term.called: closers}
@@ -415,10 +419,10 @@ class Detecting:
 
     # --- timers ---
 
-    def _ticks_at(self, spot: Spot, context: Context, now: int) -> bool:
+    def _ticks_at(self, spot: PatternNode, context: OracleContext, now: int) -> bool:
         return self._next_tick(spot, context, now - 1) == now
 
-    def _next_tick(self, spot: Spot, context: Context, after: int) -> int | None:
+    def _next_tick(self, spot: PatternNode, context: OracleContext, after: int) -> int | None:
         """The first time after another at which At or Every happens in a context: never when it opens."""
         call = spot.node
         assert isinstance(call, OperatorCall)

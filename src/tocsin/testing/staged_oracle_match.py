@@ -29,11 +29,11 @@ from tocsin.testing.staged_oracle_values import ABSENT, holds
 
 
 @dataclass(eq=False)
-class Spot:
+class PatternNode:
     """A leaf or an operator of the pattern; `spots` below it, and its number: operands before their operator."""
 
     node: LeafOperand | OperatorCall
-    spots: list[Spot]
+    spots: list[PatternNode]
     number: int
 
     @property
@@ -44,17 +44,17 @@ class Spot:
     def operator(self) -> str | None:
         return None if isinstance(self.node, LeafOperand) else self.node.operator
 
-    def all(self) -> Iterator[Spot]:
+    def all(self) -> Iterator[PatternNode]:
         """This spot and all below it, in order."""
         for spot in self.spots:
             yield from spot.all()
         yield self
 
-    def leaves(self) -> list[Spot]:
+    def leaves(self) -> list[PatternNode]:
         return [spot for spot in self.all() if isinstance(spot.node, LeafOperand)]
 
 
-def spots_of(pattern: StagedPattern, counter: list[int] | None = None) -> Spot:
+def spots_of(pattern: StagedPattern, counter: list[int] | None = None) -> PatternNode:
     """The pattern as a tree of numbered spots."""
     counter = [0] if counter is None else counter
     if isinstance(pattern, NestedBlock):
@@ -62,10 +62,10 @@ def spots_of(pattern: StagedPattern, counter: list[int] | None = None) -> Spot:
     inner = pattern.operands if isinstance(pattern, OperatorCall) else ()
     spots = [spots_of(each, counter) for each in inner]
     counter[0] += 1
-    return Spot(pattern, spots, counter[0])
+    return PatternNode(pattern, spots, counter[0])
 
 
-def is_deferred(spot: Spot) -> bool:
+def is_deferred(spot: PatternNode) -> bool:
     node = spot.node
     return (
         isinstance(node, OperatorCall) and (node.mode or ("deferred" if node.operator == "Not" else "")) == "deferred"
@@ -111,7 +111,7 @@ class MatchRun:
     sst     the start stable-time of a type
     """
 
-    root: Spot
+    root: PatternNode
     where: StagedExpr | None
     now: int
     opened: int
@@ -133,7 +133,7 @@ class MatchRun:
 
     # --- the operators ---
 
-    def solve(self, spot: Spot, binding: Binding, rest: Rest) -> bool:
+    def solve(self, spot: PatternNode, binding: Binding, rest: Rest) -> bool:
         """Extend a binding in every way by a part of the pattern; whether one of them could be completed."""
         if is_deferred(spot) and not self.final:
             return False
@@ -159,10 +159,10 @@ class MatchRun:
                 return self._counting(spot, binding, done)
         return self._chain(spot, 0, binding, done)
 
-    def _exists(self, spot: Spot, binding: Binding) -> bool:
+    def _exists(self, spot: PatternNode, binding: Binding) -> bool:
         return self.solve(spot, binding, lambda _: True)
 
-    def _leaf(self, spot: Spot, binding: Binding, done: Rest) -> bool:
+    def _leaf(self, spot: PatternNode, binding: Binding, done: Rest) -> bool:
         """Select from the list of a leaf what completes a match, as its quantifier says."""
         assert isinstance(spot.node, LeafOperand)
         events, how = self.lists.get(spot.number, []), spot.node.quantifier
@@ -181,7 +181,7 @@ class MatchRun:
                 break
         return bool(selected)
 
-    def _chain(self, spot: Spot, at: int, binding: Binding, done: Rest) -> bool:
+    def _chain(self, spot: PatternNode, at: int, binding: Binding, done: Rest) -> bool:
         """Sequence, And, Concurrent, and a leaf in parentheses: one operand after the other."""
         if at == len(spot.spots):
             return done(binding)
@@ -192,7 +192,7 @@ class MatchRun:
 
         return self.solve(spot.spots[at], binding, then)
 
-    def _in_order(self, spot: Spot, one: Spot, other: Spot, binding: Binding) -> bool:
+    def _in_order(self, spot: PatternNode, one: PatternNode, other: PatternNode, binding: Binding) -> bool:
         """Whether two neighbours of a Sequence or a Concurrent end as they should, for every member of an `all`."""
         if spot.operator not in ("Sequence", "Concurrent"):
             return True
@@ -202,7 +202,7 @@ class MatchRun:
                 return False
         return True
 
-    def _or(self, spot: Spot, binding: Binding, done: Rest) -> bool:
+    def _or(self, spot: PatternNode, binding: Binding, done: Rest) -> bool:
         """Each operand by itself; the others are absent. No operand stops the next one."""
         found = False
         for chosen in spot.spots:
@@ -212,7 +212,7 @@ class MatchRun:
             found |= self.solve(chosen, without, done_here)
         return found
 
-    def _after(self, spot: Spot, binding: Binding, done: Rest) -> bool:
+    def _after(self, spot: PatternNode, binding: Binding, done: Rest) -> bool:
         """After binds its leaf to each source that is due now."""
         (leaf,) = spot.spots
         found = False
@@ -221,7 +221,7 @@ class MatchRun:
             found |= self._hold([leaf.number], extended) and done(extended)
         return found
 
-    def _counting(self, spot: Spot, binding: Binding, done: Rest) -> bool:
+    def _counting(self, spot: PatternNode, binding: Binding, done: Rest) -> bool:
         """Count the matches of each operand by themselves, weighted; then bind all of them, as sets."""
         total: Any = 0
         extended = dict(binding)
@@ -245,10 +245,10 @@ class MatchRun:
 
     # --- conditions ---
 
-    def _named(self, name: str) -> Spot:
+    def _named(self, name: str) -> PatternNode:
         return next(spot for spot in self.root.all() if spot.name == name)
 
-    def _mentioned(self, node: StagedExpr) -> list[Spot]:
+    def _mentioned(self, node: StagedExpr) -> list[PatternNode]:
         """The spots that a condition mentions; sst(X) does not mention X."""
         found = [part for part in parts(node) if isinstance(part, (AttrOf, TimeOf))]
         return [self._named(str(part.name)) for part in found if getattr(part, "which", "") != "sst"]
@@ -274,7 +274,7 @@ class MatchRun:
             return binding[spot.number].attrs.get(node.attr)
         return self.start(spot, binding) if node.which == "start-ts" else self.end(spot, binding)
 
-    def _singles(self, leaves: list[Spot], binding: Binding) -> Iterator[Binding]:
+    def _singles(self, leaves: list[PatternNode], binding: Binding) -> Iterator[Binding]:
         """The binding with each choice of one member for every `all` among some leaves."""
         every = {
             leaf.number: binding[leaf.number].events for leaf in leaves if isinstance(binding.get(leaf.number), All)
@@ -284,7 +284,7 @@ class MatchRun:
 
     # --- times ---
 
-    def constituents(self, spot: Spot, binding: Binding) -> list[tuple[int, int]]:
+    def constituents(self, spot: PatternNode, binding: Binding) -> list[tuple[int, int]]:
         """Start and end of all that a match has at a spot; nothing of what is negated or absent."""
         bound = binding.get(spot.number)
         if spot.operator is None:
@@ -296,10 +296,10 @@ class MatchRun:
         below = [] if spot.operator == "Not" else spot.spots[:1] if spot.operator == "Unless" else spot.spots
         return [times for each in below for times in self.constituents(each, binding)]
 
-    def start(self, spot: Spot, binding: Binding) -> int:
+    def start(self, spot: PatternNode, binding: Binding) -> int:
         return min((start for start, _ in self.constituents(spot, binding)), default=self.opened)
 
-    def end(self, spot: Spot, binding: Binding) -> int:
+    def end(self, spot: PatternNode, binding: Binding) -> int:
         return max((end for _, end in self.constituents(spot, binding)), default=self.now)
 
     def tuples(self, binding: Binding) -> list[Binding]:

@@ -21,17 +21,17 @@ from tocsin.lang.staged_syntax import (
     UnionOf,
     parts,
 )
-from tocsin.testing.staged_oracle_match import Binding, MatchRun, Spot, distinct, events_in
+from tocsin.testing.staged_oracle_match import Binding, MatchRun, PatternNode, distinct, events_in
 from tocsin.testing.staged_oracle_values import ABSENT, aggregated, value
 
 
-def counted(root: Spot) -> set[int]:
+def counted(root: PatternNode) -> set[int]:
     """The numbers of the leaves below counting operators."""
     inside = [spot for spot in root.all() if spot.operator in ("Nth", "AtLeast", "AtMost")]
     return {leaf.number for spot in inside for leaf in spot.leaves()}
 
 
-def is_group(statement: Statement, root: Spot) -> bool:
+def is_group(statement: Statement, root: PatternNode) -> bool:
     """Group mapping: if Select says so, has Set or Bag, or aggregates an operand that has one event in a match."""
     if statement.mapping is not None:
         return statement.mapping == "group"
@@ -88,10 +88,10 @@ class Selection:
             return False
         return any(key.name == node.name for key in (*self.statement.gkeys, *self.statement.lkeys))
 
-    def _spots(self, name: str) -> list[Spot]:
+    def _spots(self, name: str) -> list[PatternNode]:
         return [spot for spot in self.run.root.all() if spot.name == name]
 
-    def _leaves(self, name: str) -> list[Spot]:
+    def _leaves(self, name: str) -> list[PatternNode]:
         return [spot for spot in self._spots(name) if isinstance(spot.node, LeafOperand)]
 
     # --- one match ---

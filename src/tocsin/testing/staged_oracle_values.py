@@ -23,11 +23,11 @@ from tocsin.lang.staged_syntax import (
 from tocsin.lang.syntax import Literal
 
 
-class Absent:
+class AbsentValue:
     """What an operand is that another branch of an Or has left out; comparisons with it are left out, too."""
 
 
-ABSENT = Absent()
+ABSENT = AbsentValue()
 # Looks up what an expression mentions: an attribute, a time, an aggregate. Gives a value, None for Null, or ABSENT.
 Lookup = Callable[[Any], Any]
 
