@@ -96,7 +96,7 @@ def _judged(root: Block) -> frozenset[int]:
     found = {leaf.id for leaf in root.repeated}
     for part in root.forbidden:
         leaves = [leaf for each in blocks_below(part.block) for leaf in each.leaves]
-        if root.repeated or len(leaves) > 1 or leaves[0].repeat is not None:
+        if root.repeated or root.groups or len(leaves) > 1 or leaves[0].repeat is not None:
             found |= {leaf.id for leaf in leaves}
     return frozenset(found)
 

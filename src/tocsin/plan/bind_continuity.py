@@ -30,6 +30,7 @@ from tocsin.lang.syntax import (
     Pattern,
     Query,
     Seq,
+    groups_in,
     items_of,
     leaves_of,
     may_be_absent,
@@ -45,6 +46,10 @@ def with_continuity(query: Query, problems: Problems) -> Query:
     if query.continuity is None:
         return query
     plain = replace(query, continuity=None)
+    if groups := groups_in(query.pattern):
+        hint = "NEXT before the steps of a group, and around it, says what comes between"
+        problems.add("CONTINUITY cannot stand with a group", groups[0].span, hint=hint)
+        return plain
     bound = list(positive_leaves(query.pattern))
     if not _is_sound(query, bound, problems) or len(bound) < 2:
         return plain

@@ -165,7 +165,6 @@ def _check_clauses(query: Query, group: Grouped, problems: Problems) -> None:
     for clause, there in (
         ("CONSUME", query.consume is not None),
         ("TIMEOUT", query.timeout),
-        ("CONTINUITY", query.continuity is not None),
     ):
         if there:
             problems.add(f"{clause} cannot stand with a group", group.span, hint=AS_QUERY)
