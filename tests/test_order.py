@@ -450,6 +450,7 @@ def has(found: Level, name: str) -> bool:
 
 def check_levels(seed: str) -> None:
     asked = drawn(seed, most=8)
+    asked = Asked(replace(asked.query, timeout=False), asked.items, SCHEMA)  # levels are about matches
     late = smallest_sufficient_slack(asked.items)
     for order in (
         f"slack({late})", "conservative", f"conservative({late})", "aggressive", f"aggressive({late})",

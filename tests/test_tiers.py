@@ -112,16 +112,16 @@ class Recorded:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, careful: bool = True) -> None:
         monkeypatch.setattr(tiers, "_shapes", {})
         self.asked: list[tuple[bool, int]] = []
-        self.jobs: dict[bool, compilers.Job[Any]] = {}
+        self.jobs: dict[bool, compilers.Compilation[Any]] = {}
         program: Any = type("Program", (), {"source": "a source"})()
         first = kernels.Kernel(len, len, None, jit=True, whole=not careful)
         loaded = {False: first, True: kernels.Kernel(len, len, None, jit=True)}
         monkeypatch.setattr(kernels, "plain", lambda *_: kernels.Kernel(len, len, None, jit=False))
         monkeypatch.setattr(kernels, "is_on_disk", lambda _: False)
 
-        def ask(_: Any, key: tuple[str, bool], work: Any, load: Any, rank: int) -> compilers.Job[Any]:
+        def ask(_: Any, key: tuple[str, bool], work: Any, load: Any, rank: int) -> compilers.Compilation[Any]:
             self.asked.append((key[1], rank))
-            return self.jobs.setdefault(key[1], compilers.Job(None, lambda: loaded[key[1]]))
+            return self.jobs.setdefault(key[1], compilers.Compilation(None, lambda: loaded[key[1]]))
 
         monkeypatch.setattr(Compilers, "ask", ask)
         self.tiers = Tiers(program, {}, Strings())

@@ -17,6 +17,7 @@ from tocsin.lang.syntax import (
     Binary,
     Endpoint,
     Exists,
+    Grouped,
     Leaf,
     Literal,
     Marked,
@@ -28,6 +29,7 @@ from tocsin.lang.syntax import (
     items_of,
     leaves_of,
     named,
+    patterns_in,
     rebuilt,
     walk,
 )
@@ -124,7 +126,8 @@ def _renamed(attrs: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
 def _variables(query: Query, matches: set[str]) -> dict[str, str]:
     """Numbers for names, so that all queries share few columns; sets and matches of other queries have their own."""
     found: dict[str, str] = {}
-    sets = sets_of(query)
+    groups = (node for node in patterns_in(query.pattern) if isinstance(node, Grouped))
+    sets = {*sets_of(query), *(leaf.var for group in groups for leaf in leaves_of(group))}
     for leaf in leaves_of(query.pattern):
         is_set = leaf.repeat is not None or leaf.var in sets
         kind = f"{'match_' if leaf.type in matches else ''}{'set_' if is_set else ''}"
