@@ -30,6 +30,7 @@ from pyspark.sql import functions as sf
 from tests.effort import examples, is_long
 from tests.shard_support import CHAINS, arranged, chain_history
 from tocsin.encode.columns import Columns, arrow_type, infer_schema
+from tocsin.engine.kinds import ANSWERS
 from tocsin.errors import TocsinError
 from tocsin.events import Event
 from tocsin.graph.query_graph import QueryGraph
@@ -149,9 +150,9 @@ def test_the_pack_asks_enough() -> None:
 
 
 def shown(result: DataFrame) -> list[dict[str, Any]]:
-    """What is compared of a result: the kind, the query, the sign, and the eids of each variable."""
+    """What is compared of a result: the kind, the query, the sign, the eids of each variable, and the missing step."""
     names = [name for name in result.columns if name not in HEAD]
-    eids = [sf.col(f"`{name}`.eid").alias(name) for name in names]
+    eids = [sf.col(name if name == "step" else f"`{name}`.eid").alias(name) for name in names]
     rows: list[dict[str, Any]] = result.select("kind", "query", "op", *eids).toArrow().to_pylist()
     return rows
 
@@ -163,7 +164,7 @@ def disagreements(parts: Sequence[PackedCase], rows: Sequence[dict[str, Any]]) -
     found: dict[str, Counter[Answer]] = {part.name: Counter() for part in parts}
     for row in (row for row in rows if row["query"] in found):  # in a pack others may answer too
         assert row["op"] == 1, row
-        bound = {name: value for name, value in row.items() if name not in HEAD and value is not None}
+        bound = {name: value for name, value in row.items() if name not in HEAD and value not in (None, [])}
         eids = {name: value if isinstance(value, list) else [value] for name, value in bound.items()}
         found[row["query"]][frozenset((k, tuple(spelled.get(eid, eid) for eid in v)) for k, v in eids.items())] += 1
     return [
@@ -186,7 +187,7 @@ def composites(parts: Sequence[PackedCase]) -> dict[Any, str]:
         rows.sort(key=lambda row: row["end"])
         said = [graph.push(graph.encode(pa.RecordBatch.from_pylist(rows, schema=schema))), graph.push(end())]
         for stage, query in enumerate(part.queries[:-1]):
-            for changes in (batch for step in said for batch in step if batch.stage == stage):
+            for changes in (batch for step in said for batch in step if batch.stage == stage and batch.step is None):
                 for key, (_, binding) in zip(changes.match_id.to_pylist(), changes.bindings(), strict=True):
                     plain = tuple((var, tuple(names.get(eid, eid) for eid in eids)) for var, eids in binding)
                     names[key] = composite(str(query.name), Match(plain, 0, 0)).eid
@@ -236,7 +237,7 @@ class Files:
             source, asked(self.parts), eid="eid", order=f"slack({LATE})", buckets=self.buckets, end_of_stream=closing,
             jit=False,
         )  # fmt: skip
-        kinds = ("match", "late", "bad")
+        kinds = (*ANSWERS, "late", "bad")
         sink = Sink(self.take, kinds=kinds)
         query = start(result, sink, checkpoint=str(self.path / "checkpoint"), trigger={"availableNow": True})
         query.awaitTermination()
@@ -244,7 +245,7 @@ class Files:
     def take(self, rows: DataFrame, batch: int) -> None:
         del batch
         for row in shown(rows):
-            if row["kind"] == "match":
+            if row["kind"] in ANSWERS:
                 self.rows.append(row)
             else:
                 self.other[row["kind"]] += 1

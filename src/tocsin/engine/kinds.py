@@ -36,6 +36,7 @@ class RowKind:
 MATCH = "match"
 TIMEOUT = "timeout"
 COUNT = "count"
+ANSWERS = (MATCH, TIMEOUT, COUNT)  # what queries give; the other kinds tell what happened on the way
 ROW_KINDS: tuple[RowKind, ...] = (
     RowKind(MATCH, "bindings", "query, variables, eids, times", True, True, "0.1", "the pattern was found"),
     RowKind(TIMEOUT, "prefix", "query, step, variables, eids, times", True, False, "0.2",

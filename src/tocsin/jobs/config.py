@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from tocsin.engine.kinds import ANSWERS
 from tocsin.errors import InputError, Problem, QueryError, TocsinError
 from tocsin.jobs.toml import File, Table, meant
 from tocsin.lang.parser import parse_duration
@@ -63,7 +64,7 @@ class JobSink:
     format: str = "parquet"
     path: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    kinds: tuple[str, ...] = ("match",)
+    kinds: tuple[str, ...] = ANSWERS
     history: JobSink | None = None
 
 
@@ -347,7 +348,7 @@ def _order(table: Table | None) -> JobOrder:
 def _output(name: str, table: Table) -> JobSink:
     found = _target(name, table)
     kinds = table.texts("kinds")
-    found = replace(found, kinds=("match",) if kinds is None else kinds)
+    found = replace(found, kinds=ANSWERS if kinds is None else kinds)
     for kind in found.kinds:
         if kind not in ROW_KINDS:
             table.wrong(

@@ -14,6 +14,7 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tocsin.engine.kinds import ANSWERS
 from tocsin.errors import InputError, QueryError
 from tocsin.jobs.config import JobFile, JobSink, placed_query
 from tocsin.jobs.lock import Owner, check_owner, check_writable, claimed, local
@@ -27,7 +28,7 @@ from tocsin.spark.setup.lifetime import borrowed_session
 from tocsin.spark.write import FILES, Sink, check_folder, put_all, start
 
 HISTORY = -1  # the batch number of a backfill: its files stand beside those of the stream, and are replaced by the next
-IN_BATCH = ("match", "timeout", "count", "bad")
+IN_BATCH = (*ANSWERS, "bad")
 STORED = ("parquet", "orc")  # files that know how many rows they have
 SECONDS_FOR_NUMBERS = 10.0  # seconds to wait for numbers that Spark has, or will never have
 SECONDS_BETWEEN_LOOKS = 0.2  # seconds between two looks at a running stream

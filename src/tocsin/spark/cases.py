@@ -63,8 +63,7 @@ def _streamed(
         found.append(rows.toArrow())
 
     result = detect(source, asked, end_of_stream=True, **roles)
-    counts = any(plan.counts is not None for plan in asked.plans(asked.schema))
-    sink = Sink(take, kinds=("match", "count") if counts else ("match",))
+    sink = Sink(take)
     start(result, sink, checkpoint=str(folder / "checkpoint"), trigger={"availableNow": True}).awaitTermination()
     return pa.concat_tables(found)
 

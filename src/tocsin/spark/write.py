@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tocsin.engine.kinds import ANSWERS, MATCH
 from tocsin.errors import StateError, TocsinError
 from tocsin.shards.job import Job
 from tocsin.spark.checkpoint import claim
@@ -22,7 +23,7 @@ from tocsin.spark.setup.errors import server_told
 from tocsin.spark.setup.jvm import cores, exists, holds
 from tocsin.spark.setup.session import fit_checkpoints, try_to_set
 
-ROW_KINDS = ("match", "timeout", "count", "late", "bad", "metrics")
+ROW_KINDS = (*ANSWERS, "late", "bad", "metrics")
 FILES = ("parquet", "json", "csv", "orc", "text", "avro")
 JOB = "_tocsin_job"  # where a result of `detect` carries its job
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -35,7 +36,7 @@ class Sink:
 
     format: str | Callable[[DataFrame, int], None] = "parquet"
     path: str | None = None
-    kinds: tuple[str, ...] = ("match",)
+    kinds: tuple[str, ...] = ANSWERS
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -62,14 +63,14 @@ class Sink:
 
 
 def chosen(rows: DataFrame, kinds: Sequence[str]) -> DataFrame:
-    """The rows of some kinds; matches alone need no details."""
+    """The rows of some kinds; answers alone need no details."""
     mine = rows.where(sf.col("kind").isin(list(kinds)))
-    return mine.drop("details") if tuple(kinds) == ("match",) else mine
+    return mine.drop("details") if set(kinds) <= set(ANSWERS) else mine
 
 
 def matches(result: DataFrame) -> DataFrame:
     """Only the matches of a result, without the column that only other kinds of rows use."""
-    return chosen(result, ("match",))
+    return chosen(result, (MATCH,))
 
 
 def as_messages(rows: DataFrame) -> DataFrame:

@@ -42,7 +42,8 @@ from tocsin.testing.oracle import matches_of_all
 from tocsin.testing.oracle_consume import sets_of
 
 PART = "part"  # the number of a case, for queries that read every type
-Answer: TypeAlias = frozenset[tuple[str, tuple[Eid, ...]]]  # one match: each variable with its eids
+# One match: each variable with its eids; of a beginning that nothing extended, the step as if it were one, too.
+Answer: TypeAlias = frozenset[tuple[str, tuple[Eid, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,9 @@ class PackedCase:
 
     def expected(self) -> Counter[Answer]:
         """What the oracle finds."""
-        return Counter(frozenset(match.binding) for match in matches_of_all(self.queries, self.events)[self.name])
+        found = matches_of_all(self.queries, self.events)[self.name]
+        steps = [() if match.step is None else (("step", (match.step,)),) for match in found]
+        return Counter(frozenset((*match.binding, *step)) for match, step in zip(found, steps, strict=True))
 
     def variables(self) -> set[str]:
         """The names under which the answers show events, those of negated parts included."""
