@@ -18,7 +18,7 @@ from tocsin.lang.parser import parse_all
 from tocsin.lang.syntax import Query
 from tocsin.order.strategy import Strategy
 from tocsin.run.query import plans_of
-from tocsin.select import after_match, per_key
+from tocsin.select import after_match, per_key, pieces
 from tocsin.shards.routes import groups_of, needs_one_shard, units_of
 from tocsin.shards.watermark import Slack
 from tocsin.testing.agree import PLAIN, Bench, Trial
@@ -54,7 +54,7 @@ def drawn(seed: str) -> tuple[Query, list[Event]]:
 def test_drawn_clauses_agree_with_the_oracle_in_every_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, sorted first, held, corrected, in parts; cut anywhere, restarted, on disk, without single passes."""
     monkeypatch.setattr(per_key, "FIRST_PIECE", 3)
-    monkeypatch.setattr(per_key, "LEAST_PIECE", 1)
+    monkeypatch.setattr(pieces, "LEAST_PIECE", 1)
     monkeypatch.setattr(per_key, "MANY", 5)
     monkeypatch.setattr(after_match, "FEW", 2)
     seen: Counter[str] = Counter()

@@ -22,7 +22,7 @@ from tocsin.lang.syntax import Query
 from tocsin.order.strategy import Strategy
 from tocsin.plan.prefix_chain import prefix_chain
 from tocsin.schema import Schema
-from tocsin.select import counting, prefix_counting
+from tocsin.select import counting, pieces, prefix_counting
 from tocsin.shards.watermark import Slack
 from tocsin.testing.agree import PLAIN, Bench, Trial
 from tocsin.testing.draw_counts import chain, points, with_counts
@@ -75,6 +75,7 @@ def judge(query: Query, schema: Schema, events: Sequence[Event], trials: Sequenc
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"FIRST_PIECE": 3, "LEAST_PIECE": 1, "MANY": 5}.items():
         monkeypatch.setattr(counting, name, value)
+    monkeypatch.setattr(pieces, "LEAST_PIECE", 1)
     monkeypatch.setattr(prefix_counting, "MANY", 2)
 
 

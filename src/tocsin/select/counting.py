@@ -14,7 +14,6 @@ from heapq import heapify, heappop, heappush
 from typing import Any, TypeAlias
 
 from tocsin.codec import Part, as_number, as_numbers, decode, encode, nested, only_part, reading, within
-from tocsin.encode.merge import sliced
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.counts import CountRows
 from tocsin.engine.kinds import MATCH
@@ -31,6 +30,7 @@ from tocsin.plan.prefix_chain import why_not_counted
 from tocsin.schema import Kind
 from tocsin.select.after_match import normal
 from tocsin.select.count_table import CountTable, Key
+from tocsin.select.pieces import LEAST_PIECE, Pieces
 from tocsin.select.totals import counted, narrowed, one_nan
 
 Asked: TypeAlias = tuple[Any, ...]  # what the aggregates ask of one match
@@ -38,7 +38,7 @@ Asked: TypeAlias = tuple[Any, ...]  # what the aggregates ask of one match
 
 MANY = 1 << 16  # matches of one push
 MOST = 1 << 26  # of the smallest one
-FIRST_PIECE, LEAST_PIECE = 1024, 8  # rows of one push
+FIRST_PIECE = 1024  # rows of the first one
 
 
 class MatchCounting:
@@ -57,7 +57,7 @@ class MatchCounting:
         self._counting, self.at_once = plan.counts, at_once
         self.table = CountTable(plan.counts, at_once=at_once, live=live)
         self._following = False
-        self._piece = FIRST_PIECE
+        self._pieces = Pieces(MANY, FIRST_PIECE)
         self._forget()
         self.given = self.retracted = 0
 
@@ -79,23 +79,11 @@ class MatchCounting:
 
     def push(self, items: Items) -> Changes:
         """Count the matches that some items bring; answer with the rows that are known by then."""
-        if items.single:  # the short way does not say how far time has passed
-            items = items.copy()  # type: ignore[attr-defined]
-        if items.kinds is not None or len(items) <= self._piece:
-            return self._push(items)
-        said, late, at = Changes(), [], 0
-        while at < len(items):  # all matches of a push are in memory at once
-            piece = sliced(items, at, min(self._piece, len(items) - at))
-            some = self._push(piece)
-            late += [at + place for place in some.late]
-            at += len(piece)
-            said.add(some)
-        said.late = late
-        return said
+        return self._pieces.push(items, self._push)
 
     def _push(self, items: Items) -> Changes:
         found = self._next.push(items)
-        self._resize(len(items), sum(map(len, found)))
+        self._count_in(len(items), sum(map(len, found)))
         self.frontier = max(self.frontier, found.frontier)
         if self._following:  # these were counted before
             return Changes([], found.frontier, found.late)
@@ -113,18 +101,15 @@ class MatchCounting:
             said.append(CountRows.of(self._plan, rows, self._functions))
         return Changes(said, self.frontier, found.late)
 
-    def _resize(self, rows: int, matches: int) -> None:
-        """Push fewer rows at once where they bring very many matches; refuse where one of them brings too many."""
+    def _count_in(self, rows: int, matches: int) -> None:
+        """Choose the next piece; refuse where the smallest one brings too many matches."""
         if matches > MOST and rows <= LEAST_PIECE:
             raise TocsinError(
                 f"{matches:,} matches end at {rows} event{'s' * (rows > 1)}: too many to count them one by one",
                 detail=f"{why_not_counted(self._plan)}, so each match must be found",
                 hint="a shorter WITHIN; or ask single events and the key only, then nothing is enumerated",
             )
-        if matches > MANY:
-            self._piece = max(LEAST_PIECE, min(self._piece, rows) // 4)
-        elif matches < MANY // 16 and rows >= self._piece:
-            self._piece *= 2
+        self._pieces.resize(rows, matches)
 
     # --- counting ---------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from tocsin.codec import Part, as_number, as_numbers, decode, encode, nested, only_part, within
-from tocsin.encode.merge import sliced
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.kinds import MATCH
 from tocsin.engine.operator import Counters, Operator
@@ -27,10 +26,11 @@ from tocsin.order.keyed_events import Canonical
 from tocsin.order.rollback import Rollback
 from tocsin.plan.block import Plan
 from tocsin.select.given import Given
+from tocsin.select.pieces import Pieces
 
 Prunes: TypeAlias = Callable[[Any, int, int], bool]
 MANY = 4096  # matches of one push
-FIRST_PIECE, LEAST_PIECE = 256, 8  # rows of one push
+FIRST_PIECE = 256  # rows of the first one
 CompletionPlace: TypeAlias = tuple[Any, ...]  # of a match in order of completion: its end, its events
 
 
@@ -118,7 +118,7 @@ class PerKey:
         self._given = Given(reach)
         # a rule may say that a match is `hopeless`: dropped by what is settled, whatever else comes
         self._prunes: Prunes | None = None if at_once else getattr(rule, "hopeless", None)
-        self._piece = FIRST_PIECE
+        self._pieces = Pieces(MANY, FIRST_PIECE, whole=self._prunes is None)
         self._following = False
         self.keys = Rollback(self._rule)
         self.frontier = BEGINNING
@@ -136,23 +136,11 @@ class PerKey:
 
     def push(self, items: Items) -> Changes:
         """Take in the matches of the inner operator; answer with what the rule makes of them."""
-        if items.single:  # the short way does not say how far time has passed
-            items = items.copy()  # type: ignore[attr-defined]
-        if self._prunes is None or items.kinds is not None or len(items) <= self._piece:
-            return self._push(items)
-        said, late, at = Changes(), [], 0
-        while at < len(items):
-            piece = sliced(items, at, min(self._piece, len(items) - at))
-            some = self._push(piece)
-            late += [at + place for place in some.late]
-            at += len(piece)
-            said.add(some)
-        said.late = late
-        return said
+        return self._pieces.push(items, self._push)
 
     def _push(self, items: Items) -> Changes:
         found = self._next.push(items)
-        self._resize(len(items), sum(map(len, found)))
+        self._pieces.resize(len(items), sum(map(len, found)))
         self.frontier = max(self.frontier, found.frontier)
         if self._following:  # what was decided about these is remembered
             known = [self._given.among(batch) for batch in found if batch.kind == MATCH]
@@ -166,13 +154,6 @@ class PerKey:
         self.matches, self.retracted = self.matches + given, self.retracted + len(changed) - given
         self._given.note(changed, self.frontier)
         return Changes(out + changed, self.frontier, found.late)
-
-    def _resize(self, rows: int, matches: int) -> None:
-        """Push fewer rows at once where they bring very many matches, so that most of these are never kept."""
-        if matches > MANY:
-            self._piece = max(LEAST_PIECE, min(self._piece, rows) // 4)
-        elif matches < MANY // 16 and rows >= self._piece:
-            self._piece *= 2
 
     def _take(self, batch: ChangeBatch) -> None:
         """Put matches into their places; take retracted ones out."""
