@@ -109,6 +109,15 @@ class Intake:
             self.lines(f"if marked != 0 and {self.source.mark(WITHDRAWN)} != 0:", "    sign = -1", "    late = True")
         if self.layout.waits:
             self.lines("if T[IMMEDIATE] != 0:", "    late = True")  # nothing waits, so any event may correct
+        if (
+            self.layout.holds and self._withdraws
+        ):  # what an event has refuted goes, or it would be held twice without it
+            self.lines(
+                "if sign < 0 and phase == 0 and T[WAITING] + T[ASIDE] > 0:",
+                "    T[ASK] = 1",
+                "    ask_again(-1, S)",
+                "    T[ASK] = 0",
+            )
         if self.layout.waits:  # what was due before a late event must be answered before it can be corrected
             if self.layout.holds:
                 self.lines("T[CLOCK] = clock", "if phase == 0 and T[MOVED] != 0 and is_due(T, PD):")
