@@ -11,6 +11,7 @@ import random
 import re
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.effort import examples, is_long
 from tocsin.codec import unpack, within
 from tocsin.engine.snapshot import kept_events
 from tocsin.errors import StateError, TocsinWarning
-from tocsin.events import Event
+from tocsin.events import END_OF_TIME, Event
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import end
 from tocsin.run.session import Session
@@ -95,16 +96,18 @@ def truth(text: str, events: list[Event]) -> Net:
     return found
 
 
-def pushed(session: Session, events: list[Event], random: random.Random) -> list[dict[str, Any]]:
-    """Push in pieces; now and then it is promised what is true anyway."""
+def pushed(
+    session: Session, events: list[Event], random: random.Random, later: Sequence[Event] = ()
+) -> list[dict[str, Any]]:
+    """Push in pieces; now and then it is promised what is true anyway, also of what comes `later`."""
     found: list[dict[str, Any]] = []
-    left = rows(events)
+    left, soonest = rows(events), min((event.end for event in later), default=END_OF_TIME)
     while left:
         size = random.randint(1, 6)
         found += session.push(left[:size])
         left = left[size:]
         if random.random() < 0.3 and left:
-            found += session.promise(random.choice("ABC"), min(row["time"] for row in left) - 1)
+            found += session.promise(random.choice("ABC"), min(soonest, *(row["time"] for row in left)) - 1)
     return found
 
 
@@ -121,9 +124,9 @@ def test_a_change_that_loses_nothing(order: str) -> None:
         cut = draw.randint(1, len(events) - 1)
         before, alone = opened(old, order), opened(new, order)
         told = draw.getrandbits(32)
-        pushed(before, events[:cut], random.Random(told))
+        pushed(before, events[:cut], random.Random(told), events[cut:])
         waiting, ripe = waiting_in(before), ripe_in(before)
-        past = net(pushed(alone, events[:cut], random.Random(told)))
+        past = net(pushed(alone, events[:cut], random.Random(told), events[cut:]))
         state = before.save()
         if draw.random() < 0.3:  # saved again before anything came, or by the same rule
             state = opened(old, order, state=state).save()
@@ -198,7 +201,7 @@ def test_queries_are_added_and_removed(order: str) -> None:
         events = drawn(draw, order)
         cut = draw.randint(5, 35)
         before = opened(f"{ALPHA}; {BETA}", order)
-        given = net(pushed(before, events[:cut], draw))
+        given = net(pushed(before, events[:cut], draw, events[cut:]))
         unseen = unsorted(before)
         with pytest.warns(TocsinWarning, match="query 'beta' is gone: what was kept for it is dropped"):
             after = opened(f"{GAMMA}; {ALPHA}", order, state=before.save(), carry_over=True)
@@ -224,7 +227,7 @@ def test_a_changed_query_that_others_read(order: str) -> None:
         events = drawn(draw, order, 60)
         cut = draw.randint(10, 50)
         before = opened(f"{PAIRS.format(t=1, w=8, s='')}; {READS}", order)
-        old = pushed(before, events[:cut], draw)
+        old = pushed(before, events[:cut], draw, events[cut:])
         after = opened(
             f"{PAIRS.format(t=3, w=6, s=', b.v AS v')}; {READS}", order, state=before.save(), carry_over=True
         )
