@@ -109,9 +109,7 @@ class Intake:
             self.lines(f"if marked != 0 and {self.source.mark(WITHDRAWN)} != 0:", "    sign = -1", "    late = True")
         if self.layout.waits:
             self.lines("if T[IMMEDIATE] != 0:", "    late = True")  # nothing waits, so any event may correct
-        if (
-            self.layout.holds and self._withdraws
-        ):  # what an event has refuted goes, or it would be held twice without it
+        if self.layout.holds and self._withdraws:  # what it has refuted goes before it, or would be held twice
             self.lines(
                 "if sign < 0 and phase == 0 and T[WAITING] + T[ASIDE] > 0:",
                 "    T[ASK] = 1",
