@@ -21,8 +21,8 @@ from tocsin.events import Event
 from tocsin.lang.parser import parse_file
 from tocsin.lang.staged_syntax import Statement
 from tocsin.plan.staged_places import StatementPlaces
+from tocsin.run.declared import declare
 from tocsin.run.query import Query
-from tocsin.run.schemas import declare
 from tocsin.schema import RESULT_COLUMNS
 from tocsin.staged.event import StagedEvent
 from tocsin.staged.machine import Machine

@@ -27,7 +27,7 @@ from tocsin.encode.thread_team import ThreadTeam
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import Event
 from tocsin.run import answers, feeds, finite, pace, slices
-from tocsin.run.schemas import declare
+from tocsin.run.declared import declare
 from tocsin.run.split import why_not
 from tocsin.testing.harness import Harness
 

@@ -23,7 +23,7 @@ QUERY: Steps = (
     ("lang/tokens", "cuts the text into tokens"),
     ("lang/parser", "reads the clauses; `lang/patterns` and `lang/expressions` read what stands in them"),
     ("lang/syntax", "holds the result: frozen nodes that say what was written"),
-    ("run/schemas", "finds the types and attributes in the events (or a declared schema), for the binder"),
+    ("run/schemas", "finds types and attributes in the events (`run/declared`: in a declared schema), for the binder"),
     ("plan/bind", "binds the query to the schema, with the next seven"),
     ("plan/names", "names every leaf"),
     ("plan/check", "checks the static rules"),

@@ -11,6 +11,7 @@ from tocsin.events import ANY
 RESULT_COLUMNS = ("query", "kind", "match_id", "op", "start", "end", "settled_at")  # of every row of a result
 OWN = ("type", "start", "end", "eid")  # what every event has, beside its attributes
 EID = "eid"  # the column that kernels read for eid(x), whatever the input calls it
+DECIMAL_DIGITS = 18  # up to which decimals are exact: what 64 bits hold
 TYPE = "type"  # the same for type(x), where the type of a leaf is not known before
 
 

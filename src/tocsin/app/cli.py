@@ -8,19 +8,16 @@ import sys
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tocsin.app.errors import FAILED, guarded
 from tocsin.app.jobs import pipeline_app
-from tocsin.encode.columns import Columns
 from tocsin.errors import InputError
-from tocsin.run.bad_rows import BadRows
-from tocsin.run.query import Query, query
-from tocsin.run.query_file import EXAMPLE
-from tocsin.run.schemas import read_schema
-from tocsin.schema import Schema
+
+if TYPE_CHECKING:  # help is shown at once: what works is loaded by the commands that do it
+    from tocsin.run.query import Query
 
 app = typer.Typer(
     name="tocsin",
@@ -182,6 +179,8 @@ def run(
     Matches go to stdout, progress and a summary to stderr.
     """
     from tocsin.app.running import RunOptions
+    from tocsin.encode.columns import Columns
+    from tocsin.run.bad_rows import BadRows
 
     found = read_query(text, schema, time_unit, strict=strict)
     columns = Columns(type=type, time=time, end=end, eid=eid, unit=time_unit, truncate=truncate)
@@ -282,7 +281,11 @@ def _events(input: str | None) -> str | None:
 
 def read_query(text: str, schema: Path | None = None, unit: str | None = None, *, strict: bool = False) -> Query:
     """A query from a file, or from the text itself."""
-    known: Schema | None = read_schema(schema, unit=unit) if schema is not None else None
+    from tocsin.run.declared import read_schema
+    from tocsin.run.query import query
+    from tocsin.run.query_file import EXAMPLE
+
+    known = read_schema(schema, unit=unit) if schema is not None else None
     path = _as_path(text)
     if path is None and not text.strip():
         raise InputError("the query is empty", hint=EXAMPLE)

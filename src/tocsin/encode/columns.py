@@ -11,10 +11,9 @@ import pyarrow as pa
 from tocsin.encode.arrow import is_instant, is_text
 from tocsin.encode.late import real_schema
 from tocsin.errors import InputError
-from tocsin.schema import OWN, Field, Kind, Schema
+from tocsin.schema import DECIMAL_DIGITS, OWN, Field, Kind, Schema
 
 OPTIONAL = ("source", "seq", "arrival")
-DECIMAL_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tocsin.encode.columns import DECIMAL_DIGITS, arrow_type
+from tocsin.encode.columns import arrow_type
 from tocsin.encode.objects import KIND_OF_TYPE, decimal_digits, decimal_places, impossible
 from tocsin.encode.values import EXACT_FLOAT
-from tocsin.schema import Field, Kind
+from tocsin.schema import DECIMAL_DIGITS, Field, Kind
 
 EXACT_DIGITS = len(str(EXACT_FLOAT))
 LARGE = DECIMAL_DIGITS + 1  # the digits of whole numbers that neither floats nor decimals hold

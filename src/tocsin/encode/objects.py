@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.arrow import BadRowError, Problems
-from tocsin.encode.columns import DECIMAL_DIGITS, OPTIONAL
+from tocsin.encode.columns import OPTIONAL
 from tocsin.encode.values import EXACT_FLOAT
 from tocsin.errors import InputError
 from tocsin.events import Event
-from tocsin.schema import Kind
+from tocsin.schema import DECIMAL_DIGITS, Kind
 
 KIND_OF_TYPE: dict[type, Kind] = {
     bool: Kind.BOOL,

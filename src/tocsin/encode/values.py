@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.arrow import BadRowError, Problems, integers, is_instant, is_text, marks, masked, plain
-from tocsin.encode.columns import DECIMAL_DIGITS
 from tocsin.encode.times import micros, read_texts
 from tocsin.errors import InputError
 from tocsin.items import NO_TEXT, Bools, Column, Ints, Strings
-from tocsin.schema import Field, Kind
+from tocsin.schema import DECIMAL_DIGITS, Field, Kind
 
 EXACT_FLOAT = 2**53
 

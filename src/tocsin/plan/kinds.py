@@ -14,10 +14,9 @@ from tocsin.errors import TocsinError
 from tocsin.lang.syntax import UNITS, Duration
 from tocsin.plan.expr import Bound, Lit, Op
 from tocsin.plan.fold import INT_HIGH, INT_LOW, NULL, is_null
-from tocsin.schema import Field, Kind, Schema
+from tocsin.schema import DECIMAL_DIGITS, Field, Kind, Schema
 
 NUMBERS = frozenset((Kind.INT, Kind.FLOAT, Kind.DECIMAL, Kind.TIME))
-DECIMAL_DIGITS = 18
 
 
 class KindError(TocsinError):

@@ -40,13 +40,14 @@ from tocsin.plan.passes import optimize
 from tocsin.run.answers import Answers
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock, as_clock
+from tocsin.run.declared import check_unit, declare
 from tocsin.run.finite import run_as_it_comes, run_finite
 from tocsin.run.inputs import Input, open_input, usable, usable_rows
 from tocsin.run.matches import Matches
 from tocsin.run.pace import Watcher
 from tocsin.run.query_file import read_query_file, refuse_file_name
 from tocsin.run.schema_from_query import guessed_schema
-from tocsin.run.schemas import check_unit, declare, schema_of
+from tocsin.run.schemas import schema_of
 from tocsin.run.session import Session, shown_counters
 from tocsin.run.split import Split, check_threads, thread_count
 from tocsin.run.stream_rows import StreamRows

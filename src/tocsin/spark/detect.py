@@ -19,9 +19,9 @@ from tocsin.functions import Function, registered
 from tocsin.order.strategy import check_limit
 from tocsin.plan.block import Plan
 from tocsin.run.clock import Clock, as_clock
+from tocsin.run.declared import check_unit
 from tocsin.run.query import Query, as_bytes, check_endless, check_windows, declared_schema, notes_of, plans_of
 from tocsin.run.query import query as as_query
-from tocsin.run.schemas import check_unit
 from tocsin.schema import Schema
 from tocsin.shards.job import Job, Shards, called, carried, reduced
 from tocsin.shards.result import DETAILS, result_schema

@@ -24,9 +24,9 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, OrderingColumn, Par
 from tocsin.encode.columns import Columns
 from tocsin.errors import InputError, TocsinError
 from tocsin.functions import Function, adopt, registered
+from tocsin.run.declared import check_unit
 from tocsin.run.query import plans_of
 from tocsin.run.query import query as as_query
-from tocsin.run.schemas import check_unit
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.routes import Attrs, Group, Unit
 from tocsin.spark.batch import answered, sorted_out
