@@ -155,7 +155,7 @@ def test_a_parquet_file_that_was_cut_is_an_error_with_its_name(tmp_path):
     raw = bytearray(path.read_bytes())
     raw[40:400] = bytes(360)
     path.write_bytes(raw)
-    with pytest.raises(InputError, match="events.parquet cannot be read as parquet"):
+    with pytest.raises(InputError, match=r"events\.parquet cannot be read as parquet"):
         tocsin.query(QUERIES[0]).detect(path, jit=False, memory_limit=10)
 
 
@@ -342,4 +342,5 @@ def test_a_file_larger_than_its_share_of_memory_works(kind, ordered, tmp_path):
     whole, pieces = peak(path, "none"), peak(path, "60 MB")
     assert pieces[0] == whole[0]
     assert pieces[1] - base < 250, (base, whole[1], pieces[1])
-    assert whole[1] - base > 1.5 * (pieces[1] - base), (base, whole[1], pieces[1])
+    if kind != "parquet":  # of which the whole way, too, reads only what the query needs
+        assert whole[1] - base > 1.5 * (pieces[1] - base), (base, whole[1], pieces[1])

@@ -232,6 +232,7 @@ class Query:
         sorted first. With another `order` (see `tocsin.order`) it is fed as it comes, which gives the same matches as
         long as events come no later than it says; those that do are counted and left out.
         `memory_limit`: what events out of order may take of memory ("200 MB"); what lies further back goes to disk.
+        Files that may take more (by default: more than a quarter of the memory) are read piece by piece.
         `schema` says which types and attributes there are, else the input shows it. What the query mentions and they
         lack is empty and noted (`Matches.notes`); with `strict` and a schema it is an error.
         `bad_rows`: "fail", "skip", or the path of a file that keeps them. With `all`, matches of HIDDEN queries are

@@ -29,7 +29,7 @@ def in_time_order(tables: Iterable[UsableRows], size: int) -> Iterator[pa.Table]
     folder, lock = make_folder(Path(tempfile.gettempdir()))
     try:
         try:
-            runs = [_Run(folder / f"{at}.arrow", rows) for at, rows in enumerate(tables) if len(rows)]
+            runs = [_SortedFile(folder / f"{at}.arrow", rows) for at, rows in enumerate(tables) if len(rows)]
         except OSError as problem:
             raise InputError(
                 "the input is not in order of time, and cannot be sorted on disk",
@@ -42,7 +42,7 @@ def in_time_order(tables: Iterable[UsableRows], size: int) -> Iterator[pa.Table]
         lock.close()
 
 
-class _Run:
+class _SortedFile:
     """A sorted table on disk, of which some rows are in memory: those that come next."""
 
     def __init__(self, path: Path, rows: UsableRows) -> None:
@@ -90,7 +90,7 @@ def _as_before(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _merged(runs: list[_Run]) -> Iterator[pa.Table]:
+def _merged(runs: list[_SortedFile]) -> Iterator[pa.Table]:
     """The rows of all runs in order; of those that end together the ones of earlier runs first."""
     at_once = max(1, BATCHES // max(1, len(runs)))
     for run in runs:
