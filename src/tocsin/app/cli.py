@@ -135,6 +135,12 @@ def run(
         str | None,
         typer.Option("--timers", help='Clock time answers absences while nothing comes; an event may take "30 s".'),
     ] = None,
+    late: Annotated[
+        Path | None, typer.Option("--late", help="Live: keep rows that come too late in this file, else stderr.")
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option("--state", help="Live: go on with the state in this file, and keep it there.")
+    ] = None,
     format: Annotated[Format | None, typer.Option("--format", "-f", help="How matches are written.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; it appears whole or not at all.")
@@ -168,6 +174,7 @@ def run(
       tail -f log.jsonl | tocsin run alarm.tocsin --input - --format jsonl
       tail -f log.jsonl | tocsin run alarm.tocsin --input - --order "conservative(10 min)"
       tail -f log.jsonl | tocsin run silence.tocsin --input - --timers "30 s"
+      tail -f log.jsonl | tocsin run alarm.tocsin --input - --state alarm.state --late late.jsonl
 
     \b
     How events come (--order), if not in order of time:
@@ -199,6 +206,8 @@ def run(
         quiet=quiet,
         engine=engine.value,
         timers=timers,
+        late=late,
+        state=state,
     )
     if input == "-":
         job.live(sys.stdin.buffer)
