@@ -102,15 +102,23 @@ def test_an_interrupt_writes_what_was_found_and_the_summary(number: int, tmp_pat
 
 def test_an_interrupt_during_a_push_waits_for_its_end_and_a_second_one_does_not() -> None:
     done = []
-    with pytest.raises(KeyboardInterrupt), heeded() as waiting:
-        signal.raise_signal(signal.SIGINT)
-        done.append("the rest of the push")
-        with waiting():
+
+    def one() -> None:
+        with heeded() as waiting:
+            signal.raise_signal(signal.SIGINT)
+            done.append("the rest of the push")
+            with waiting():
+                done.append("never")
+
+    def two() -> None:
+        with heeded():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
             done.append("never")
-    with pytest.raises(KeyboardInterrupt), heeded():
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        done.append("never")
+
+    for interrupted in (one, two):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
     assert done == ["the rest of the push"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -139,9 +147,7 @@ def test_with_a_state_the_end_of_a_pipe_is_not_the_end_of_the_stream(tmp_path: P
 def test_a_changed_rule_goes_on_with_its_state(tmp_path: Path) -> None:
     asked = "QUERY alarm EVENT SEQ(A a, B b) WHERE [id] AND start(b) - start(a) > {} WITHIN 10"
     tocsin_run(asked.format(1), "--state", "s", stdin=lines_of([("A", 1, 1), ("A", 4, 2)]), folder=tmp_path)
-    then = tocsin_run(
-        asked.format(5), "--state", "s", stdin=lines_of([("B", 7, 1), ("B", 8, 2)]), folder=tmp_path
-    )
+    then = tocsin_run(asked.format(5), "--state", "s", stdin=lines_of([("B", 7, 1), ("B", 8, 2)]), folder=tmp_path)
     assert (then.returncode, ends(then.stdout)) == (0, [7])
 
 

@@ -81,18 +81,21 @@ def check(
     eid: EidArg = None,
     time_unit: UnitArg = None,
 ) -> None:
-    """Check a query: grammar, names, kinds. Errors show the place, the reason and a hint.
+    """Check a query: grammar, names, kinds; then a line for each rule: key, window, memory.
+
+    Errors show the place, the reason and a hint.
 
     \b
       tocsin check "EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 10"
       tocsin check theft.tocsin --input events.csv
     """
     found = read_query(text, schema, time_unit, strict=strict)
-    notes = found.check(_events(input), time_unit=time_unit, type=type, time=time, end=end, eid=eid)
-    for note in notes:
+    options: dict[str, Any] = {"time_unit": time_unit, "type": type, "time": time, "end": end, "eid": eid}
+    for note in found.check(_events(input), **options):
         typer.echo(f"warning: {note}", err=True)
     count = len(found.queries)
     typer.echo(f"ok: {count} {'query' if count == 1 else 'queries'}")
+    typer.echo(found.overview(_events(input), **options))
 
 
 @app.command()

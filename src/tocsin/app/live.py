@@ -169,7 +169,7 @@ def heeded() -> Iterator[Waiting]:
     if threading.current_thread() is not threading.main_thread():
         yield nullcontext
         return
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    usual: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     ours = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
     for number in ours:
         signal.signal(number, note)

@@ -1,6 +1,6 @@
 """`tocsin run --input -`: show what a pipe brings as it comes, keep the state, and say at the end what there was.
 
-An interrupt is the usual end of a pipe, so it ends a run in good order: what was found is written, the summary is shown.
+An interrupt is the usual end of a pipe, so it ends a run in good order: what was found is written, then summed up.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class RunOptions:
             if path is not None:
                 raise InputError(
                     f"{option} is for a live stream, and {input} is a file, which is sorted and read to its end",
-                    hint=f"leave it out; or read what comes: tail -f {input} | tocsin run ... --input - {option} {path}",
+                    hint=f"leave it out; or read what comes: tail -f {input} | tocsin run ... --input - {option} ...",
                 )
         self._check_places()
         began = time.perf_counter()
@@ -121,7 +121,7 @@ class RunOptions:
             screen = Screen(session, late, state, at_once=at_once, keeps=keeps, limit=self.limit)
             at_most, timed = FIRST_CHUNK if self.limit is not None else None, wait if self.timers is not None else None
             ending = follow(session, stdin, self.bad, screen, at_most=at_most, wait=timed)
-            if ending is Ending.CLOSED and self.state is None:  # with a state the stream goes on, only this pipe is over
+            if ending is Ending.CLOSED and self.state is None:  # with a state only this pipe is over, not the stream
                 screen.take(session.close())
             state.save(session)
         whole = screen.whole()
