@@ -41,6 +41,23 @@ app = typer.Typer(
 app.add_typer(pipeline_app)
 
 
+def tell_version(wanted: bool) -> None:
+    if wanted:
+        from tocsin import __version__
+
+        typer.echo(f"tocsin {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    del version  # told before anything else is read
+
+
 class Format(StrEnum):
     TABLE = "table"
     JSONL = "jsonl"
