@@ -36,15 +36,17 @@ from tocsin.lang.syntax import (
     Pattern,
     Query,
     Rel,
+    Relates,
     Repeat,
     Same,
     SelectItem,
     Seq,
     Unary,
 )
-from tocsin.lang.tokens import ANY_WORD, MARKS, PLAIN_NAME, is_plain
+from tocsin.lang.tokens import ANY_WORD, MARKS, PLAIN_NAME, VERBS, is_plain
 
 ATOM = PRECEDENCE["minus"] + 1
+VERB = {relation: verb.upper() for verb, relation in VERBS.items()}  # the last spelling: OVERLAPS, MET BY
 
 
 def print_query(query: Query) -> str:
@@ -253,6 +255,8 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return _minus(operand), PRECEDENCE["minus"]
         case Binary():
             return _binary(expr)
+        case Relates(left, relation, right):
+            return f"{_name(left.name)} {VERB[relation]} {_name(right.name)}", COMPARISON
     return _comparison(expr), COMPARISON
 
 

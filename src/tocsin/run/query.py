@@ -28,6 +28,7 @@ from tocsin.items import Strings
 from tocsin.lang.fluent import FluentPattern, FluentQuery
 from tocsin.lang.parser import parse_file
 from tocsin.lang.staged_syntax import Statement
+from tocsin.lang.syntax import Iseq, Rel, patterns_in
 from tocsin.lang.syntax import Query as DeclarativeQuery
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all, read_by
@@ -351,6 +352,8 @@ class Query:
             plans = self.plans(None if known is None else replace(known, unit=known.unit or "us"))
         if endless:
             check_endless(plans)
+            for note in kept_for_ever(self.queries):
+                warnings.warn(note, TocsinWarning, stacklevel=2)
         if timer is not None:
             check_windows(plans)
         for note in () if known is None else notes_of(plans):
@@ -460,6 +463,18 @@ def check_endless(plans: Iterable[Plan]) -> None:
                 detail="a negation or repetition at its end, without WITHIN, reaches to the end of the stream",
                 hint="add a window, such as WITHIN 1 h; in Python, endless=False says that the stream will be closed",
             )
+
+
+def kept_for_ever(queries: Iterable[Syntax]) -> tuple[str, ...]:
+    """Warn of ISEQ and REL without a window on an endless stream: what they leave open, no order of events ends."""
+    return tuple(
+        f"without a window every interval of {query.name or 'the query'} is kept for ever: write WITHIN 1 h, or "
+        "ISEQ[...](...; 1 h)"
+        for query in queries
+        if isinstance(query, DeclarativeQuery) and query.within is None and query.between is None
+        if any(isinstance(node, Rel | Iseq) for node in patterns_in(query.pattern))
+        and not (isinstance(query.pattern, Iseq) and query.pattern.within is not None)
+    )
 
 
 def check_windows(plans: Iterable[Plan]) -> None:
