@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import product
 
 import pytest
@@ -113,7 +114,8 @@ def test_conditions_and_patterns_say_the_same(name: str) -> None:
 
 SPELT = [
     ("a OVERLAPS b", "a OVERLAPS b"), ("a overlap b", "a OVERLAPS b"), ("a met_by b", "a MET BY b"),
-    ("a OVERLAPPED BY b AND b AFTER a", "a OVERLAPPED BY b AND b AFTER a"), ("NOT a intersects b", "NOT a INTERSECTS b"),
+    ("a OVERLAPPED BY b AND b AFTER a", "a OVERLAPPED BY b AND b AFTER a"),
+    ("NOT a intersects b", "NOT a INTERSECTS b"),
     ("a.v > 1 OR a STARTS b", "a.v > 1 OR a STARTS b"), ("relation(a, b) = 'meet'", "relation(a, b) = 'meet'"),
 ]  # fmt: skip
 
@@ -164,3 +166,22 @@ def test_the_network_is_the_least_that_says_the_same() -> None:
 def test_a_circle_in_where_never_matches() -> None:
     rows = [{"type": kind, "time": time} for kind in "AB" for time in range(3)]
     assert len(query("EVENT AND(A a, B b) WHERE a BEFORE b AND b BEFORE a").detect(rows, jit=False)) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        ("EVENT REL[overlap](A a, B b)", True),
+        ("EVENT SEQ(C c, ISEQ[start(a) < start(b)](A a, B b; 5))", True),
+        ("EVENT ISEQ[start(a) < start(b)](A a, B b; 5)", False),
+        ("EVENT REL[overlap](A a, B b) WITHIN 5", False),
+        ("EVENT SEQ(A a, B b)", False),
+    ],
+)
+def test_an_endless_stream_of_intervals_wants_a_window(text: str, *, warned: bool) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        query(text).stream(jit=False)
+        query(text).stream(jit=False, endless=False)
+    assert len(caught) == int(warned)
+    assert all("without a window every interval" in str(one.message) for one in caught)

@@ -255,8 +255,6 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return _minus(operand), PRECEDENCE["minus"]
         case Binary():
             return _binary(expr)
-        case Relates(left, relation, right):
-            return f"{_name(left.name)} {VERB[relation]} {_name(right.name)}", COMPARISON
     return _comparison(expr), COMPARISON
 
 
@@ -275,6 +273,8 @@ def _minus(operand: Expr) -> str:
 
 def _comparison(expr: Expr) -> str:
     match expr:
+        case Relates(left, relation, right):
+            return f"{_name(left.name)} {VERB[relation]} {_name(right.name)}"
         case In(operand, options, negated):
             return f"{print_expr(operand, OPERAND)}{' NOT' if negated else ''} IN ({_exprs(options)})"
         case Between(operand, low, high, negated):

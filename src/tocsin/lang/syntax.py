@@ -149,7 +149,10 @@ class Same:
     span: Span | None = _place()
 
 
-Expr: TypeAlias = "Literal | Duration | Name | Attr | Unary | Binary | In | Between | Like | IsNull | CaseWhen | Call | Relates | Same"
+Expr: TypeAlias = (
+    "Literal | Duration | Name | Attr | Unary | Binary | In | Between | Like | IsNull"
+    " | CaseWhen | Call | Relates | Same"
+)
 
 MEMBER = "[]"  # `b[2].v` is Call(MEMBER, (b.v, 2)): the second member, from the end if the number is negative
 DISTINCT = "count distinct"  # `count(distinct b.v)`: how many values that differ

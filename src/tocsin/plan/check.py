@@ -240,8 +240,8 @@ def _circle(comparison: Comparison, known: list[Edge]) -> str:
 
 
 def _shown(end: object) -> str:
-    var, which = end  # type: ignore[misc]
-    return f"{which}({var})"
+    assert isinstance(end, tuple)
+    return f"{end[1]}({end[0]})"
 
 
 # --- names -------------------------------------------------------------------------------------------------------

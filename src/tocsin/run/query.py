@@ -352,11 +352,9 @@ class Query:
             plans = self.plans(None if known is None else replace(known, unit=known.unit or "us"))
         if endless:
             check_endless(plans)
-            for note in kept_for_ever(self.queries):
-                warnings.warn(note, TocsinWarning, stacklevel=2)
         if timer is not None:
             check_windows(plans)
-        for note in () if known is None else notes_of(plans):
+        for note in (*kept_for_ever(self.queries, endless), *(() if known is None else notes_of(plans))):
             warnings.warn(note, TocsinWarning, stacklevel=2)
 
         def refuses(fields: Mapping[str, Field]) -> str | None:
@@ -465,16 +463,21 @@ def check_endless(plans: Iterable[Plan]) -> None:
             )
 
 
-def kept_for_ever(queries: Iterable[Syntax]) -> tuple[str, ...]:
+def kept_for_ever(queries: Iterable[Syntax], endless: bool) -> tuple[str, ...]:
     """Warn of ISEQ and REL without a window on an endless stream: what they leave open, no order of events ends."""
     return tuple(
         f"without a window every interval of {query.name or 'the query'} is kept for ever: write WITHIN 1 h, or "
         "ISEQ[...](...; 1 h)"
-        for query in queries
-        if isinstance(query, DeclarativeQuery) and query.within is None and query.between is None
-        if any(isinstance(node, Rel | Iseq) for node in patterns_in(query.pattern))
-        and not (isinstance(query.pattern, Iseq) and query.pattern.within is not None)
+        for query in (queries if endless else ())
+        if isinstance(query, DeclarativeQuery) and _is_open(query)
     )
+
+
+def _is_open(query: DeclarativeQuery) -> bool:
+    """Whether a query relates intervals and has no window."""
+    windows = (query.within, query.between, query.pattern.within if isinstance(query.pattern, Iseq) else None)
+    relates = any(isinstance(node, Rel | Iseq) for node in patterns_in(query.pattern))
+    return relates and all(window is None for window in windows)
 
 
 def check_windows(plans: Iterable[Plan]) -> None:

@@ -166,7 +166,7 @@ def prepare(
         job = _divided(frame, job, buckets)
     return Prepared(
         frame, plans, job, keep, strategy, end_of_stream, carry_over, accept_loss, beats, files, streamed, detour,
-        kept_for_ever(asked.queries) if strategy is not None and not end_of_stream else (),
+        kept_for_ever(asked.queries, strategy is not None and not end_of_stream),
     )  # fmt: skip
 
 

@@ -113,8 +113,6 @@ class OracleEvaluator:
                 return identity(op, one(left, bound), one(right, bound))
             case Binary(op, left, right):
                 return binary(op, self.value(left, bound), self.value(right, bound))
-            case Relates(Name(left), relation, Name(right)):
-                return related(relation, times(bound.get(left)), times(bound.get(right)))
             case Call("relation", (Name(left), Name(right))):
                 return relation_of(times(bound.get(left)), times(bound.get(right)))
             case Call(function, args) if function in AGGREGATES:
@@ -126,8 +124,10 @@ class OracleEvaluator:
         return self.sql_form(expr, bound)
 
     def sql_form(self, expr: Expr, bound: Bound) -> Value:
-        """IN, BETWEEN, LIKE, IS NULL and CASE."""
+        """IN, BETWEEN, LIKE, IS NULL and CASE; and relations between two variables."""
         match expr:
+            case Relates(Name(left), relation, Name(right)):
+                return related(relation, times(bound.get(left)), times(bound.get(right)))
             case In(operand, options, negated):
                 found: Value = False
                 for option in options:

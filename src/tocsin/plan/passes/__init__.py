@@ -27,15 +27,11 @@ from tocsin.plan.verify import verify
 
 Pass: TypeAlias = Callable[[Plan], Plan]
 
-# order first, so that what it implies is dropped; constants and duplicates; equalities before the key that is made of them; the loops when all else is settled
+# order first, so that what it implies is dropped; constants and duplicates; equalities before the key that is made of
+# them; the loops when all else is settled
 PASSES: tuple[Pass, ...] = (
-    endpoint_order,
-    normalise,
-    equality_closure,
-    predicate_placement,
-    partition_keys,
-    leaf_order,
-)
+    endpoint_order, normalise, equality_closure, predicate_placement, partition_keys, leaf_order,
+)  # fmt: skip
 
 checks = ContextVar("checks", default=False)  # whether the plan is verified before the first and after each pass
 
