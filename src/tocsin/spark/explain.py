@@ -8,7 +8,7 @@ from typing import Any
 from tocsin.engine.inspect import describe
 from tocsin.plan.explain import explain as explain_plan
 from tocsin.shards.job import Shards
-from tocsin.shards.routes import Way, needs_one_shard, reach_of
+from tocsin.shards.routes import Way, needs_one_shard
 from tocsin.shards.watermark import Slack
 from tocsin.spark.detect import Prepared, prepare
 from tocsin.spark.signatures import like
@@ -98,7 +98,10 @@ def _order(order: Slack, shards: tuple[Shards, ...]) -> Iterator[str]:
         yield f"          a source that lags by more than {order.idle} ticks is not waited for"
     if order.sources:
         yield f"          nothing is settled before {', '.join(order.sources)} have shown themselves"
-    reaches = [reach_of(each.group.units) for each in shards]
+    reaches = [each.group.reach for each in shards if not each.group.keeps_state]
     known = [reach for reach in reaches if reach is not None]
-    kept = "for ever" if len(known) < len(reaches) else f"until {max(known)} ticks behind the guarantee"
-    yield f"state     events are kept {kept}"
+    kept = "for ever" if len(known) < len(reaches) else f"until {max(known, default=0)} ticks behind the guarantee"
+    if reaches:
+        yield f"state     events are kept {kept}"
+    if len(reaches) < len(shards):
+        yield "state     of statements: what they know, stored whole with each micro-batch"
