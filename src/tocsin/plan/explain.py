@@ -28,6 +28,7 @@ from tocsin.plan.block import (
     WindowLow,
 )
 from tocsin.plan.consumption import described
+from tocsin.plan.durations import as_duration
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User, leaves
 from tocsin.plan.facts import horizon, memory, reads, terminal_types, waits
 from tocsin.plan.kinds import as_written
@@ -94,9 +95,9 @@ class _Text:
             yield "key"
             for leaf, attrs in plan.key:
                 yield f"  {', '.join(f'{self.names[leaf]}.{attr}' for attr in attrs)}"
-        yield "window    " + ("none" if plan.within is None else f"{plan.within} ticks")
+        yield "window    " + ("none" if plan.within is None else self._long(plan.within))
         reach = horizon(plan)
-        yield f"memory    {memory(plan)}" + ("" if not reach else f" (an event matters for {reach} ticks)")
+        yield f"memory    {memory(plan)}" + ("" if not reach else f" (an event matters for {self._long(reach)})")
         yield f"ends with {', '.join(map(_type, terminal_types(plan)))}" + (
             "; answers wait for their window to pass" if waits(plan) else ""
         )
@@ -114,6 +115,9 @@ class _Text:
             yield f"hidden    {', '.join(hidden)}"
         for note in plan.notes:
             yield f"note      {note}"
+
+    def _long(self, ticks: int) -> str:
+        return as_duration(ticks, self.plan.schema.unit)
 
     # --- blocks ---------------------------------------------------------------------------------------------------
 
@@ -188,17 +192,17 @@ class _Text:
             case After(ids, by):
                 return self._reach("end", ids) + ("" if by == 1 else f" + {by}")
             case Lasting(ids, by):
-                return f"{self._reach('end', ids)} + {by + 1}"
+                return f"{self._reach('end', ids)} + {self._long(by + 1)}"
             case Leading(ids, by):
-                return f"{self._reach('start', ids)} - {by}"
+                return f"{self._reach('start', ids)} - {self._long(by)}"
             case Before(ids):
                 return self._reach("start", ids)
             case Enclosing():
                 return f"{side} end of the part"
             case WindowLow():
-                return "beginning of the stream" if window is None else f"last end - {window}"
+                return "beginning of the stream" if window is None else f"last end - {self._long(window)}"
             case WindowHigh():
-                return "end of the stream" if window is None else f"first start + {window}"
+                return "end of the stream" if window is None else f"first start + {self._long(window)}"
             case LastEnd():
                 return "last end"
             case From(id) | Until(id):

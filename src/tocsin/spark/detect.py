@@ -157,7 +157,7 @@ def prepare(
         job = replace(job, strategy=strategy.strategy, memory_limit=as_bytes(memory_limit))
         check_limit(job.strategy, job.memory_limit)
     if any(plan.staged is not None for plan in plans):
-        job, direct = _with_last_end(frame, job), False
+        job, direct = (job, direct) if frame.streaming else (_with_last_end(frame, job), False)
     if arrival is not None:
         job, keep = _as_they_arrive(frame, job, keep, arrival)
     check_functions(frame.df.sparkSession, job.functions)
@@ -451,11 +451,6 @@ def _warn_of_one(frame: EventFrame, shards: Shards) -> None:
 
 def _with_last_end(frame: EventFrame, job: Job) -> Job:
     """The job of statements, which is told where the last event of the batch ends: workers do not see all of them."""
-    if frame.streaming:
-        raise TocsinError(
-            "staged statements do not run in a Spark stream yet",
-            hint="run them as a batch, or embedded: query.stream()",
-        )
     row = frame.df.agg(sf.max(end_of(frame))).first()
     return job if row is None or row[0] is None else replace(job, last=int(row[0]))
 
