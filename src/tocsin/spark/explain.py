@@ -9,7 +9,7 @@ from tocsin.engine.inspect import describe
 from tocsin.plan.durations import as_duration
 from tocsin.plan.explain import explain as explain_plan
 from tocsin.shards.job import Shards
-from tocsin.shards.routes import Way, needs_one_shard, reach_of
+from tocsin.shards.routes import Way, needs_one_shard
 from tocsin.shards.watermark import Slack
 from tocsin.spark.detect import Prepared, prepare
 from tocsin.spark.signatures import like
@@ -101,7 +101,10 @@ def _order(order: Slack, shards: tuple[Shards, ...], unit: str | None) -> Iterat
         yield f"          a source that lags by more than {as_duration(order.idle, unit)} is not waited for"
     if order.sources:
         yield f"          nothing is settled before {', '.join(order.sources)} have shown themselves"
-    reaches = [reach_of(each.group.units) for each in shards]
+    reaches = [each.group.reach for each in shards if not each.group.keeps_state]
     known = [reach for reach in reaches if reach is not None]
-    kept = "for ever" if len(known) < len(reaches) else f"until {as_duration(max(known), unit)} behind the guarantee"
-    yield f"state     events are kept {kept}"
+    if reaches:
+        until = f"until {as_duration(max(known, default=0), unit)} behind the guarantee"
+        yield f"state     events are kept {'for ever' if len(known) < len(reaches) else until}"
+    if len(reaches) < len(shards):
+        yield "state     of statements: what they know, stored whole with each micro-batch"
