@@ -132,7 +132,7 @@ demo: $(READY) ## find the shoplifters: data, query, matches as a table, timelin
 	@$(TOCSIN) demo --folder $(DEMO)
 
 site: $(READY) ## build the pages as a site with search and the API in out/site; links are checked
-	$(PY) tools/site.py
+	$(PY) tools/site_pages.py
 
 dist: $(READY) ## build wheel and sdist in dist/, install the wheel into an empty environment, and run the demo from there
 	rm -rf dist

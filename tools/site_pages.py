@@ -137,7 +137,7 @@ def write(path: Path, text: str) -> None:
 
 
 def linked(page: Path, text: str) -> str:
-    """The text of a page whose links lead somewhere on the site: files are copied, folders become their place in the map."""
+    """The text of a page whose links lead somewhere: linked files are copied, a folder is shown by the map."""
 
     def to(found: re.Match[str]) -> str:
         target = (page.parent / found["path"]).resolve()
@@ -175,9 +175,8 @@ def write_api() -> None:
     """A page for each public module, with what it names in `__all__`."""
     import tocsin
     import tocsin.spark
-    import tocsin.testing
 
-    for module in (tocsin, tocsin.spark, tocsin.testing):
+    for module in (tocsin, tocsin.spark):
         names = [name for name in getattr(module, "__all__", ()) if hasattr(getattr(module, name), "__module__")]
         parts = [f"# `{module.__name__}`", (module.__doc__ or "").partition("\n")[0]]
         for name in names:
@@ -239,15 +238,26 @@ def expanded(entry: object) -> object:
             return [expanded(each) for each in entry]
         case str() if (PAGES / entry).is_dir():
             found = sorted((PAGES / entry).glob("*.md"), key=lambda page: (page.name != "README.md", page.name))
-            named = found if entry.startswith("docs/coming") or entry == "api" else found
-            pages: list[object] = [str(page.relative_to(PAGES)) for page in named]
+            pages: list[object] = [str(page.relative_to(PAGES)) for page in found]
             return pages if "/" not in entry or entry.startswith("docs/coming") else {Path(entry).name.title(): pages}
     return entry
 
 
+def listed(entry: object) -> Iterator[str]:
+    """The pages and folders of the navigation."""
+    match entry:
+        case dict():
+            yield from (page for inside in entry.values() for page in listed(inside))
+        case list():
+            yield from (page for inside in entry for page in listed(inside))
+        case str():
+            yield entry
+
+
 def list_versions(version: str) -> None:
     """The list behind the choice of versions; the root of the site leads to the newest."""
-    found = sorted((path.name for path in SITE.iterdir() if path.is_dir()), key=lambda name: [*map(int, name.split("."))])
+    folders = (path.name for path in SITE.iterdir() if path.is_dir())
+    found = sorted(folders, key=lambda name: [*map(int, name.split("."))])
     listed = [{"version": name, "title": name, "aliases": []} for name in reversed(found)]
     (SITE / "versions.json").write_text(json.dumps(listed))
     (SITE / "index.html").write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={found[-1]}/">\n')
