@@ -67,7 +67,7 @@ def _rules(after: AfterMatch, within: int | None) -> Iterator[tuple[ClauseRule, 
         every = after.distinct.every
         yield ClauseRule(APART, FOR_EVER if every is None else every), _by((*after.key, *after.distinct.by)), None
     if after.limit is not None:
-        yield ClauseRule(MOST, after.limit.most, every=after.limit.every), _in_spans(after.limit), None
+        yield CountRule(MOST, after.limit.most, every=after.limit.every), _in_spans(after.limit), None
 
 
 def _skipping(skip: Skipping, key: tuple[Grouping, ...], within: int | None) -> tuple[ClauseRule, Parts, Aims | None]:
@@ -87,10 +87,10 @@ def _skipping(skip: Skipping, key: tuple[Grouping, ...], within: int | None) -> 
 class ClauseRule:
     """A rule of `select/loops/choosing` for one key, as loops have it and as `select/rolled_back` does.
 
-    A state in plain values is None where no match was taken, the number that decides, or for MOST both numbers.
+    A state in plain values is None where no match was taken, else the number that decides.
 
     within  the window of the query: no match is longer
-    every   of MOST: the span of time, which is part of the key
+    every   of LIMIT: the span of time, which is part of the key
     """
 
     kind: int
@@ -100,20 +100,16 @@ class ClauseRule:
 
     def words(self, state: Any) -> tuple[int, int]:
         """The state of a key as the loop has it."""
-        if state is None:
-            return EMPTY, EMPTY
-        return (state[0], state[1]) if self.kind == MOST else (state, state)
+        return (EMPTY, EMPTY) if state is None else (state, state)
 
     def plain(self, x: int, y: int) -> Any:
         """The same in plain values."""
-        if x == EMPTY:
-            return None
-        return [x, y] if self.kind == MOST else x
+        del y
+        return None if x == EMPTY else x
 
     def over(self, x: Any, y: Any, until: int) -> Any:
         """Whether nothing is left of a state once every later match ends after `until`; for numbers or arrays."""
-        if self.kind == MOST:
-            return False if self.every is None else (until + 1) // self.every > y // self.every
+        del y
         if self.kind == APART:
             return False if self.size == FOR_EVER else until + 1 - x >= self.size
         if self.within is None:
@@ -123,7 +119,7 @@ class ClauseRule:
 
     # --- for one key, in plain values ---
 
-    def begin(self) -> Any:
+    def begin(self) -> int | None:
         return None
 
     def step(self, state: Any, start: int, end: int, *value: Any) -> tuple[Any, bool]:
@@ -132,6 +128,24 @@ class ClauseRule:
 
     def forget(self, state: Any, until: int) -> Any:
         return None if state is None or self.over(*self.words(state), until) else state
+
+
+@dataclass(frozen=True, slots=True)
+class CountRule(ClauseRule):
+    """LIMIT: a state is the number of matches that were taken, and where the last of them ends."""
+
+    def begin(self) -> tuple[int, int] | None:  # type: ignore[override]
+        return None
+
+    def words(self, state: Any) -> tuple[int, int]:
+        return (EMPTY, EMPTY) if state is None else (state[0], state[1])
+
+    def plain(self, x: int, y: int) -> Any:
+        return None if x == EMPTY else (x, y)
+
+    def over(self, x: Any, y: Any, until: int) -> Any:
+        del x
+        return False if self.every is None else (until + 1) // self.every > y // self.every
 
 
 # --- what matches are told apart by -----------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 import numpy as np
 
-from tocsin.codec import Part, as_number, as_numbers, decode, encode, nested, only_part, within
+from tocsin.codec import Part, as_number, as_numbers, as_shape, decode, encode, nested, only_part, reading, within
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.kinds import MATCH
 from tocsin.engine.operator import Counters, Operator
@@ -79,6 +79,7 @@ class PerKey:
         self.inner: tuple[Operator, ...] = (inner,)
         self._next, self._plan, self._functions = inner, plan, functions
         self._choice = RolledBack(rule, key, None, at_once=at_once) if choice is None else choice
+        self._state = get_type_hints(rule.begin).get("return", Any)  # the shape of a stored state
         self._given = Given(reach)
         self._pieces = Pieces(MANY, FIRST_PIECE, whole=at_once)
         self._following = False
@@ -150,12 +151,16 @@ class PerKey:
     def resume(self, memory: bytes) -> None:
         """After events were replayed: go on from what was remembered."""
         stored = decode(memory, "per_key")
-        words, batch = stored.words, unpacked(stored.blobs["open"], self._plan, self._functions)
-        self._given.restore(stored.arrays.get("given"))
-        self._following = False
-        self.frontier, (self.matches, self.retracted) = as_number(words["frontier"]), as_numbers(words["counts"])
-        states = [(tuple(key), state) for key, state in words["keys"]]
-        self._choice.load(states, batch, [tuple(key) for key in words["open"]])
+        with reading():
+            words, batch = stored.words, unpacked(stored.blobs["open"], self._plan, self._functions)
+            self._given.restore(stored.arrays.get("given"))
+            self._following = False
+            self.frontier, (self.matches, self.retracted) = as_number(words["frontier"]), as_numbers(words["counts"])
+            states = as_shape(list[tuple[list[Any], self._state]], words["keys"])  # type: ignore[name-defined]
+            open = [tuple(key) for key in as_shape(list[list[Any]], words["open"])]
+            if len(open) != (0 if batch is None else len(batch)):
+                raise ValueError("each open match has one key")
+            self._choice.load([(tuple(key), state) for key, state in states], batch, open)
         self._choice.advance(self.frontier)  # what is open was answered before
 
 

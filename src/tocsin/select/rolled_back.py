@@ -28,7 +28,7 @@ class Rule(Protocol):
     """
 
     def begin(self) -> Any:
-        """The state of a key that has had no match."""
+        """The state of a key that has had no match. What it is annotated to return is the shape of a stored state."""
 
     def step(self, state: Any, start: int, end: int, *value: Any) -> tuple[Any, bool]:
         """The state after the next match in order of completion, and whether that match is kept."""
