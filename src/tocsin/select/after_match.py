@@ -29,7 +29,7 @@ from tocsin.select.loops.choosing import APART, FOR_EVER, MOST, ONCE, PAST, TO, 
 from tocsin.select.loops.words import EMPTY
 from tocsin.select.per_key import Choice, PerKey
 from tocsin.select.rolled_back import Key, RolledBack
-from tocsin.select.settled_matches import Aims, Part, Parts, SettledMatches
+from tocsin.select.settled_matches import Aims, KeyPart, KeyParts, SettledMatches
 
 FEW = 64  # matches that are looked at one by one
 PLAIN = (Kind.INT, Kind.FLOAT, Kind.BOOL, Kind.TEXT)  # kinds of columns whose values are taken as they are
@@ -59,7 +59,7 @@ def clause_operators(
         inner = made
 
 
-def _rules(after: AfterMatch, within: int | None) -> Iterator[tuple[ClauseRule, Parts, Aims | None]]:
+def _rules(after: AfterMatch, within: int | None) -> Iterator[tuple[ClauseRule, KeyParts, Aims | None]]:
     """For each clause its rule, what its keys are, and what it looks at beside the span of a match."""
     if after.skip is not None:
         yield _skipping(after.skip, after.key, within)
@@ -70,7 +70,9 @@ def _rules(after: AfterMatch, within: int | None) -> Iterator[tuple[ClauseRule, 
         yield CountRule(MOST, after.limit.most, every=after.limit.every), _in_spans(after.limit), None
 
 
-def _skipping(skip: Skipping, key: tuple[Grouping, ...], within: int | None) -> tuple[ClauseRule, Parts, Aims | None]:
+def _skipping(
+    skip: Skipping, key: tuple[Grouping, ...], within: int | None
+) -> tuple[ClauseRule, KeyParts, Aims | None]:
     match skip.to:
         case "past last":
             return ClauseRule(PAST, within=within), _by(key), None
@@ -151,7 +153,7 @@ class CountRule(ClauseRule):
 # --- what matches are told apart by -----------------------------------------------------------------------------------
 
 
-def _keys(parts: Parts) -> Callable[[ChangeBatch], Sequence[Key]]:
+def _keys(parts: KeyParts) -> Callable[[ChangeBatch], Sequence[Key]]:
     """The key of each match: the values of its parts, one behind the other."""
 
     def keys(batch: ChangeBatch) -> Sequence[Key]:
@@ -165,15 +167,15 @@ def _listed(aims: Aims) -> Callable[[ChangeBatch], Sequence[int]]:
     return lambda batch: aims(batch).tolist()
 
 
-def _by(groups: Sequence[Grouping]) -> Parts:
+def _by(groups: Sequence[Grouping]) -> KeyParts:
     return lambda batch: [_part(batch, group) for group in groups]
 
 
-def _in_spans(limit: Limiting) -> Parts:
+def _in_spans(limit: Limiting) -> KeyParts:
     """The values of PER, and the span of time in which a match ends."""
     every = limit.every
 
-    def parts(batch: ChangeBatch) -> Sequence[Part]:
+    def parts(batch: ChangeBatch) -> Sequence[KeyPart]:
         spans = np.zeros(len(batch), np.int64) if every is None else batch.span[1] // every
         distinct, codes = np.unique(spans, return_inverse=True)
         return [*_by(limit.per)(batch), (codes.reshape(-1), [(span,) for span in distinct.tolist()])]
@@ -181,10 +183,10 @@ def _in_spans(limit: Limiting) -> Parts:
     return parts
 
 
-def _with_first_event(key: Sequence[Grouping]) -> Parts:
+def _with_first_event(key: Sequence[Grouping]) -> KeyParts:
     """The key, and which event is the first: its times, the two numbers of its eid, its type."""
 
-    def parts(batch: ChangeBatch) -> Sequence[Part]:
+    def parts(batch: ChangeBatch) -> Sequence[KeyPart]:
         rows, (distinct, codes) = batch.rows, np.unique(first_events(batch), return_inverse=True)
         types = rows.shown["type"].take(pa.array(distinct)).to_pylist()
         columns = (column[distinct].tolist() for column in (rows.start, rows.end, *rows.names))
@@ -206,7 +208,7 @@ def _starts(variable: int, *, last: bool) -> Aims:
     return starts
 
 
-def _part(batch: ChangeBatch, group: Grouping) -> Part:
+def _part(batch: ChangeBatch, group: Grouping) -> KeyPart:
     """The part of a key that one group makes: for each match a code, and what the codes stand for."""
     column = _plain_column(batch, group[0])
     if column is None:

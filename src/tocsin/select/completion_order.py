@@ -25,7 +25,7 @@ def in_order(batches: Sequence[ChangeBatch], codes: Sequence[Ints] | None = None
     """
     ends, starts = ranks(batches, codes)
     shifts = np.cumsum([0, *(len(each.rows.numbers) for each in batches)])
-    shown = [_Shown(each, int(shift)) for each, shift in zip(batches, shifts, strict=False)]
+    shown = [_Ranked(each, int(shift)) for each, shift in zip(batches, shifts, strict=False)]
     last = np.concatenate([each.furthest(ends, last=True) for each in shown])
     first = np.concatenate([each.furthest(starts, last=False) for each in shown])
     gone = any((each.op < 0).any() for each in batches)
@@ -67,7 +67,7 @@ def first_events(batch: ChangeBatch) -> Ints:
     _, starts = ranks([batch])
     places = np.empty(len(starts), np.int64)
     places[starts] = np.arange(len(starts))
-    found: Ints = places[_Shown(batch, 0).furthest(starts, last=False)]
+    found: Ints = places[_Ranked(batch, 0).furthest(starts, last=False)]
     return found
 
 
@@ -141,7 +141,7 @@ def _ranked_lists(columns: list[Ints]) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _Ranked:
     """The events of the matches of one batch, as places in the ranks."""
 
     batch: ChangeBatch

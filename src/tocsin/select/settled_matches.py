@@ -21,8 +21,10 @@ from tocsin.select.loops.words import EMPTY
 from tocsin.select.mode_kernels import loop
 
 Key: TypeAlias = tuple[Hashable, ...]
-Part: TypeAlias = tuple[Ints, Sequence[Key]]  # of a key: for each match a code, and the values that the codes stand for
-Parts: TypeAlias = Callable[[ChangeBatch], Sequence[Part]]
+KeyPart: TypeAlias = tuple[
+    Ints, Sequence[Key]
+]  # of a key: for each match a code, and the values that the codes stand for
+KeyParts: TypeAlias = Callable[[ChangeBatch], Sequence[KeyPart]]
 Aims: TypeAlias = Callable[[ChangeBatch], Ints]  # for each match where what it skips to starts; EMPTY: nowhere
 ROOM = 256  # keys
 
@@ -61,7 +63,7 @@ class Waiting:
 class SettledMatches:
     """The matches that wait, and the states of all keys."""
 
-    def __init__(self, rule: ColumnRule, parts: Parts, aims: Aims | None, *, jit: bool):
+    def __init__(self, rule: ColumnRule, parts: KeyParts, aims: Aims | None, *, jit: bool):
         self._rule, self._parts, self._aims, self._jit = rule, parts, aims, jit
         self._choose = loop("choose", jit=jit)
         self._waiting: list[Waiting] = []
