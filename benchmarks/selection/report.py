@@ -7,7 +7,8 @@ from typing import Any
 
 def text(results: dict[str, Any]) -> str:
     """Everything there is to say about a run."""
-    return "\n\n".join([heading(results), grid(results), spread(results), beside_flink(results), measured_on(results)])
+    parts = (heading, grid, spread, beside_flink, measured_on)
+    return "\n\n".join(said for part in parts if (said := part(results)))
 
 
 def heading(results: dict[str, Any]) -> str:
@@ -57,14 +58,12 @@ def beside_flink(results: dict[str, Any]) -> str:
     rows = [row for row in results.get("flink", ()) if "error" not in row]
     if not rows:
         return ""
-    lines = [
+    head = (
         f"Beside Flink CEP 2.3 (Java API, one JVM, a run to warm up), both from one Parquet file of"
         f" {rows[0]['events']:,} events, 100 keys, no two events at one time; million events per second of CPU,"
-        " matches equal:",
-        "",
-        "| Flink | matches | Tocsin | Flink | times |",
-        "|---|---:|---:|---:|---:|",
-    ]
+        " matches equal:"
+    )
+    lines = [head, "", "| Flink | matches | Tocsin | Flink | times |", "|---|---:|---:|---:|---:|"]
     for row in rows:
         ours, theirs = (row["events"] / row[who] / 1e6 if who in row else None for who in ("tocsin", "flink"))
         assert ours is not None

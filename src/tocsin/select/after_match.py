@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from tocsin.select.rolled_back import Key, RolledBack
 from tocsin.select.settled_matches import Aims, KeyPart, KeyParts, SettledMatches
 
 FEW = 64  # matches that are looked at one by one
+Chosen: TypeAlias = "tuple[ClauseRule, KeyParts, Aims | None]"
 PLAIN = (Kind.INT, Kind.FLOAT, Kind.BOOL, Kind.TEXT)  # kinds of columns whose values are taken as they are
 
 
@@ -59,7 +60,7 @@ def clause_operators(
         inner = made
 
 
-def _rules(after: AfterMatch, within: int | None) -> Iterator[tuple[ClauseRule, KeyParts, Aims | None]]:
+def _rules(after: AfterMatch, within: int | None) -> Iterator[Chosen]:
     """For each clause its rule, what its keys are, and what it looks at beside the span of a match."""
     if after.skip is not None:
         yield _skipping(after.skip, after.key, within)
