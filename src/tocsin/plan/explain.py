@@ -32,6 +32,7 @@ from tocsin.plan.durations import as_duration
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User, leaves
 from tocsin.plan.facts import horizon, memory, reads, terminal_types, waits
 from tocsin.plan.kinds import as_written
+from tocsin.plan.network import network
 from tocsin.plan.prefix_chain import prefix_chain
 from tocsin.plan.rewrite import all_leaves, with_groups_in_order
 from tocsin.schema import TYPE, Kind
@@ -128,6 +129,8 @@ class _Text:
             yield f"{pad}leaf      {self._leaf(leaf)}{where}"
         for order in block.order:
             yield f"{pad}order     {self._order(order)}"
+        for number, line in enumerate(self._network(block)):
+            yield f"{pad}{'' if number else 'network':<10}{line}"
         for predicate in block.predicates:
             yield f"{pad}test      {_expr(predicate, self.names)}{self._tested(block, predicate)}"
         if len(block.nest) > 1:
@@ -135,6 +138,10 @@ class _Text:
         for forbidden in block.forbidden:
             yield f"{pad}{self._forbids(forbidden)} {self._scope(forbidden.scope)}"
             yield from self._block(forbidden.block, pad + "  ")
+
+    def _network(self, block: Block) -> Iterator[str]:
+        """The order as a drawing, where it is more than a sequence."""
+        return network(block.order, [leaf.id for leaf in block.fixed], self.names.__getitem__)
 
     def _forbids(self, part: Forbidden) -> str:
         if part.breaks is not None:

@@ -28,6 +28,7 @@ from tocsin.items import Strings
 from tocsin.lang.fluent import FluentPattern, FluentQuery
 from tocsin.lang.parser import parse_file
 from tocsin.lang.staged_syntax import Statement
+from tocsin.lang.syntax import Iseq, Rel, patterns_in
 from tocsin.lang.syntax import Query as DeclarativeQuery
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all, read_by
@@ -370,7 +371,7 @@ class Query:
             check_endless(plans)
         if timer is not None:
             check_windows(plans)
-        for note in () if known is None else notes_of(plans):
+        for note in (*kept_for_ever(self.queries, endless), *(() if known is None else notes_of(plans))):
             warnings.warn(note, TocsinWarning, stacklevel=2)
 
         def refuses(fields: Mapping[str, Field]) -> str | None:
@@ -477,6 +478,23 @@ def check_endless(plans: Iterable[Plan]) -> None:
                 detail="a negation or repetition at its end, without WITHIN, reaches to the end of the stream",
                 hint="add a window, such as WITHIN 1 h; in Python, endless=False says that the stream will be closed",
             )
+
+
+def kept_for_ever(queries: Iterable[Syntax], endless: bool) -> tuple[str, ...]:
+    """Warn of ISEQ and REL without a window on an endless stream: what they leave open, no order of events ends."""
+    return tuple(
+        f"without a window every interval of {query.name or 'the query'} is kept for ever: write WITHIN 1 h, or "
+        "ISEQ[...](...; 1 h)"
+        for query in (queries if endless else ())
+        if isinstance(query, DeclarativeQuery) and _is_open(query)
+    )
+
+
+def _is_open(query: DeclarativeQuery) -> bool:
+    """Whether a query relates intervals and has no window."""
+    windows = (query.within, query.between, query.pattern.within if isinstance(query.pattern, Iseq) else None)
+    relates = any(isinstance(node, Rel | Iseq) for node in patterns_in(query.pattern))
+    return relates and all(window is None for window in windows)
 
 
 def check_windows(plans: Iterable[Plan]) -> None:

@@ -20,7 +20,16 @@ from tocsin.order.strategy import check_limit
 from tocsin.plan.block import Plan
 from tocsin.run.clock import Clock, as_clock
 from tocsin.run.declared import check_unit
-from tocsin.run.query import Query, as_bytes, check_endless, check_windows, declared_schema, notes_of, plans_of
+from tocsin.run.query import (
+    Query,
+    as_bytes,
+    check_endless,
+    check_windows,
+    declared_schema,
+    kept_for_ever,
+    notes_of,
+    plans_of,
+)
 from tocsin.run.query import query as as_query
 from tocsin.schema import Schema
 from tocsin.shards.job import Job, Shards, called, carried, reduced
@@ -63,6 +72,7 @@ class Prepared:
     direct: tuple[Files, Job] | None = None  # the files that workers read themselves, and the job cut by time
     file_stream: FileStream | None = None  # where workers read the files of a stream
     detour: str = ""  # why not
+    warnings: tuple[str, ...] = ()  # beside the notes of the plans
 
     @cached_property
     def sent(self) -> Sent:
@@ -155,8 +165,9 @@ def prepare(
     if files is None:
         job = _divided(frame, job, buckets)
     return Prepared(
-        frame, plans, job, keep, strategy, end_of_stream, carry_over, accept_loss, beats, files, streamed, detour
-    )
+        frame, plans, job, keep, strategy, end_of_stream, carry_over, accept_loss, beats, files, streamed, detour,
+        kept_for_ever(asked.queries, strategy is not None and not end_of_stream),
+    )  # fmt: skip
 
 
 def _check_session(frame: EventFrame) -> None:
@@ -200,7 +211,7 @@ def detect(*arguments: Any, **options: Any) -> DataFrame:
     jit          False: nothing is compiled; for small inputs, and to look closer at a query
     """
     prepared = prepare(*arguments, **options)
-    for note in notes_of(prepared.plans):
+    for note in (*notes_of(prepared.plans), *prepared.warnings):
         warnings.warn(note, TocsinWarning, stacklevel=2)
     return prepared.run()
 
