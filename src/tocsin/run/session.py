@@ -17,7 +17,7 @@ import pyarrow as pa
 from tocsin.codec import Part, as_number, decode, encode, nested, only_part, pack, reading, unpack, within
 from tocsin.encode.arrow import is_text
 from tocsin.encode.batch import one_batch
-from tocsin.encode.checked import checked
+from tocsin.encode.checked import checked, refuse_unreadable
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_values
 from tocsin.encode.row import LentRow, RowEncoder
@@ -450,6 +450,8 @@ def as_batch(events: Any, columns: Columns) -> pa.RecordBatch:
     batch = events if isinstance(events, pa.RecordBatch) else one_batch(as_table(events))
     if batch is events:
         checked(pa.Table.from_batches([batch]))
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        refuse_unreadable(column, name)
     names = columns.resolve(batch.schema.names) if batch.num_rows else columns
     for name in (names.time, names.end):
         place = batch.schema.get_field_index(name) if name is not None else -1

@@ -7,13 +7,13 @@ is compared with what was given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tocsin.codec import Part, decode, encode, only_part, reading
+from tocsin.codec import Part, Scalar, as_number, as_numbers, as_shape, decode, encode, only_part, reading
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import ChangeBatch, Changes
@@ -25,13 +25,18 @@ from tocsin.order.rollback import Rollback
 from tocsin.plan.facts import types_of
 from tocsin.plan.staged_places import tells_creation
 from tocsin.staged.answers import batch_of
-from tocsin.staged.contexts import loaded_key
+from tocsin.staged.contexts import SavedKey, loaded_key
 from tocsin.staged.event import StagedEvent
 from tocsin.staged.event_columns import EventColumns
-from tocsin.staged.machine import Found, Machine
+from tocsin.staged.machine import Found, Machine, SavedEvent
 from tocsin.staged.partition_keys import Key
 
 Place: TypeAlias = tuple[int, int, int, str]  # of an event among those of its end: start, the eid's numbers, type
+
+
+COUNTS = ("settled", "seen", "matches", "retracted", "duplicates")
+SavedPlace: TypeAlias = tuple[int, Scalar, Scalar, str]  # the numbers of an eid fill 64 bits
+SavedTime: TypeAlias = tuple[int, bool, dict[str, int]]
 
 
 class Stage(NamedTuple):
@@ -79,9 +84,17 @@ class PartitionRule:
         del until
         return state
 
+    def check(self, state: Any) -> Sequence[Mapping[str, Any]]:
+        """Refuse what was stored as a state and is none, by any exception; the attributes of its events."""
+        if state is None:
+            return ()
+        as_number(state["due"])
+        self.machine.load(state)
+        return [values for *_, values in state["events"]]
+
     def _at(self, state: Any) -> Machine:
         empty = {"clock": BEGINNING, "next": 0, "partitions": [], "events": [], "created": None}
-        self.machine.load(empty if state is None else state)
+        self.machine.go_on(empty if state is None else state)
         self.machine.created = self.created
         return self.machine
 
@@ -218,7 +231,7 @@ class CorrectingProcess(RemembersAll):
         del since
         words = {
             "time": [self.time.clock, self.time.ended, self.time.guarantees],
-            "counts": [self.settled, self.seen, self.matches, self.retracted, self.duplicates],
+            "counts": [getattr(self, name) for name in COUNTS],
             "created": self._rule.created,
             "open": [[place, event] for stage in self.open.values() for place, event in stage.items()],
             "keys": [[key, history.settled] for key, history in self.keys.keys.items()],
@@ -228,17 +241,23 @@ class CorrectingProcess(RemembersAll):
     def restore(self, parts: Iterable[Part]) -> None:
         stored = decode(only_part("correcting", parts).data, "correcting")
         with reading():
-            clock, ended, guarantees = stored.words["time"]
-            counts, keys = stored.words["counts"], Rollback(self._rule)
+            clock, ended, guarantees = as_shape(SavedTime, stored.words["time"])
+            counts, created = as_numbers(stored.words["counts"]), as_shape(int | None, stored.words["created"])
+            keys = Rollback(self._rule)
             opened: dict[int, dict[Place, StagedEvent]] = {}
-            for key, settled in stored.words["keys"]:
+            for key, settled in as_shape(list[tuple[SavedKey, Any]], stored.words["keys"]):
+                self._columns.check(self._rule.check(settled))
                 keys.resume(loaded_key(key), settled)
-            for place, event in stored.words["open"]:
+            for place, event in as_shape(list[tuple[SavedPlace, SavedEvent]], stored.words["open"]):
                 found = StagedEvent(*event)
-                opened.setdefault(found.end, {})[tuple(place)] = found
-        self.keys, self.open, self._rule.created = keys, opened, stored.words["created"]
+                opened.setdefault(found.end, {})[place] = found
+            self._columns.check(event.values for stage in opened.values() for event in stage.values())
+            if len(counts) != len(COUNTS):
+                raise ValueError("counts are missing")
+        self.keys, self.open, self._rule.created = keys, opened, created
         self.time.clock, self.time.ended, self.time.guarantees = clock, ended, dict(guarantees)
-        self.settled, self.seen, self.matches, self.retracted, self.duplicates = counts
+        for name, count in zip(COUNTS, counts, strict=True):
+            setattr(self, name, count)
         self.names.restore(stored.arrays)
         for end, stage in self.open.items():
             for key in self._rule.machine.parts_of(stage.values()):

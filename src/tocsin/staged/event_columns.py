@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from tocsin.engine.operator import Setting
 from tocsin.items import Column, Ints, Items, Strings
 from tocsin.plan.staged_form import StagedForm
-from tocsin.schema import Field, Kind, Schema
+from tocsin.schema import Field, Kind, Schema, fits
 
 
 class EventColumns:
@@ -26,6 +26,14 @@ class EventColumns:
     def places(self, items: Items) -> Ints:
         """Where the events stand that the statement reads."""
         return np.flatnonzero(self._mine[items.types])
+
+    def check(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Refuse the attributes of stored events that are of another kind than those that come."""
+        for values in events:
+            for attr, value in values.items():
+                kind = self.fields[attr].kind if attr in self.fields else Kind.NULL
+                if not fits(Kind.FLOAT if kind is Kind.DECIMAL else kind, value):
+                    raise ValueError(f"{attr} is {str(value)[:60]!r}, and no {kind}")
 
     def rows(self, items: Items, at: Ints) -> Iterator[tuple[str, int, int, dict[str, Any]]]:
         """Type, start, end and attributes of some events; a missing attribute is None."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from tocsin.codec import Scalar, as_number, as_shape
 from tocsin.errors import Problem, QueryError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.lang.staged_syntax import (
@@ -31,6 +32,7 @@ from tocsin.staged.contexts import (
     GlobalPartition,
     LocalState,
     OpenContext,
+    SavedPartition,
     loaded_key,
     loaded_partition,
     saved_partition,
@@ -67,6 +69,7 @@ class RoleOf(NamedTuple):
 
 
 Parts: TypeAlias = dict[tuple[str, int], list[StagedEvent]]  # by what and number of a role
+SavedEvent: TypeAlias = tuple[int, str, int, int, dict[str, Scalar]]
 
 
 class TerminatorTest(NamedTuple):
@@ -495,14 +498,35 @@ class Machine:
         }  # fmt: skip
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Go on from what was saved."""
-        events = {number: StagedEvent(number, *rest) for number, *rest in saved["events"]}
+        """Go on from what was stored, after a look at it."""
+        as_shape(list[SavedEvent], saved["events"])
+        as_shape(list[SavedPartition], saved["partitions"])
+        as_shape(int | None, saved["created"])
+        as_number(saved["clock"])
+        as_number(saved["next"])
+        self.go_on(saved)
+        for part in self.partitions.values():
+            for context in part.contexts:
+                self._check(context)
+
+    def go_on(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what this machine has saved, or another one of the statement."""
+        events = {event[0]: StagedEvent(*event) for event in saved["events"]}
         self.created, self.clock, self.next = saved["created"], saved["clock"], saved["next"]
         self.partitions, self._alarms = {}, Alarms()
         for key, *part in saved["partitions"]:
-            self.partitions[loaded_key(key)] = loaded_partition(part, events, self._loaded_list)
-        for loaded in self.partitions:
+            loaded = loaded_key(key)
+            self.partitions[loaded] = loaded_partition(part, events, self._loaded_list)
             self._set_alarm(loaded, self.clock)
+
+    def _check(self, context: OpenContext) -> None:
+        """Refuse a loaded context that speaks of what this statement has not."""
+        sources = {spot.number for spot in self._waiting}
+        bindings = [match for delayed in context.delayed for match in delayed.matches]
+        pending = {number for local in context.locals.values() for number in local.pending}
+        opener = context.opener is None or 0 <= context.opener < len(self._inits)
+        if not opener or not pending <= sources or any(len(match) != self.matcher.size for match in bindings):
+            raise ValueError("a context is not one of this statement")
 
     def _loaded_list(self, number: int, events: Sequence[StagedEvent]) -> OperandList:
         leaf = self._leaves[number]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from tocsin.codec import Part, decode, encode, only_part, reading
+from tocsin.codec import Part, as_numbers, decode, encode, only_part, reading
 from tocsin.encode.merge import runs
 from tocsin.engine.changes import Changes
 from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
@@ -137,5 +137,6 @@ class StagedProcess(RemembersAll):
         with reading():
             machine = Machine(self._form.statement, self._setting.plan.schema.unit)
             machine.load(stored.words["machine"])
-            seen, matches = stored.words["counts"]
+            self._columns.check(values for *_, values in stored.words["machine"]["events"])
+            seen, matches = as_numbers(stored.words["counts"])
         self.machine, self.seen, self.matches, self.ended = machine, seen, matches, bool(stored.words["ended"])
