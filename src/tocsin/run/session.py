@@ -38,6 +38,7 @@ from tocsin.run.inputs import as_table
 from tocsin.run.json_columns import columns_of
 from tocsin.run.live_matches import LiveMatches
 from tocsin.run.matches import Matches
+from tocsin.run.metrics import PushTimes, open_metrics
 from tocsin.run.schemas import merged
 from tocsin.run.state import schema_from, schema_words
 from tocsin.run.stream_rows import Heartbeat, StreamRows
@@ -80,6 +81,7 @@ class Session:
         self._at_once = False
         self._time: pa.DataType | None = None
         self._closed = False
+        self._pushes: PushTimes | None = None
         self._advanced = BEGINNING
         self._promised: dict[tuple[str | None, str | None], int] = {}  # (type, source) -> time
         self.late: list[int] = []  # the places of rows that came too late, in the last push
@@ -100,6 +102,18 @@ class Session:
     def strategy(self) -> str:
         """How late events are dealt with, in words; for `auto` what it has chosen, and why."""
         return "" if self._graph is None else self._graph.strategy
+
+    def metrics(self, *, bad: int = 0) -> str:
+        """What monitoring wants to know, as OpenMetrics text (docs/howto/monitor.md); `bad`: rows that were refused.
+
+        How long pushes take is measured from the first call on.
+        """
+        with self._lock:
+            if self._pushes is None:
+                self._pushes = PushTimes()
+                for name in ("push", "push_usable", "push_lines"):  # shadowed here, so that others pay nothing
+                    setattr(self, name, self._pushes.timed(getattr(self, name)))
+            return open_metrics(self._graph, self._pushes, bad=bad)
 
     def debts(self) -> list[dict[str, Any]]:
         """The answers that wait: their events (by eid), and for each type up to when it must be promised.
