@@ -64,7 +64,7 @@ class PartitionRule:
 
     def step(self, state: Any, stage: Stage) -> tuple[Any, list[tuple[int, Found]]]:
         machine = self._at(state)
-        events = [event._replace(number=machine.next + at) for at, event in enumerate(stage.events)]
+        events = [StagedEvent(machine.next + at, *event[1:]) for at, event in enumerate(stage.events)]
         machine.next += len(events)
         found = machine.stage_in(stage.key, stage.end, machine.parts_of(events)[stage.key])
         return self._state(stage.end), [(stage.end, each) for each in found]
