@@ -39,7 +39,7 @@ SavedPlace: TypeAlias = tuple[int, Scalar, Scalar, str]  # the numbers of an eid
 SavedTime: TypeAlias = tuple[int, bool, dict[str, int]]
 
 
-class Stage(NamedTuple):
+class StageEvents(NamedTuple):
     """The events of one end in one global partition, in canonical order; they get their numbers when it is reached."""
 
     key: Key
@@ -62,7 +62,7 @@ class PartitionRule:
         """Nothing has happened: the partition is not there."""
         return None
 
-    def step(self, state: Any, stage: Stage) -> tuple[Any, list[tuple[int, Found]]]:
+    def step(self, state: Any, stage: StageEvents) -> tuple[Any, list[tuple[int, Found]]]:
         machine = self._at(state)
         events = [StagedEvent(machine.next + at, *event[1:]) for at, event in enumerate(stage.events)]
         machine.next += len(events)
@@ -171,7 +171,7 @@ class CorrectingProcess(RemembersAll):
         events = tuple(stage[place] for place in sorted(stage) if key in self._rule.machine.parts_of([stage[place]]))
         self.keys.remove(key, (end,))
         if events:
-            self.keys.insert(key, (end,), Stage(key, end, events))
+            self.keys.insert(key, (end,), StageEvents(key, end, events))
 
     def _recreate(self) -> None:
         """A statement is created with the first event that it reads: while that can change, so can what was found."""
