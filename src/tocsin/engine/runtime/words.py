@@ -56,6 +56,7 @@ LATE_POSITIVE, LATE_NEGATIVE = 42, 43  # events that came behind the clock: at r
 NULLS = 44  # 1: an attribute of a stored event was null once; before that no mask need be read
 MARKED = 45  # rows of the batch, if one of them is withdrawn or has a null: the length of a block of `marks`; else 0
 ASKED = 46  # 1 + the number of the user function that is being asked; else 0
+START = 47  # which word of a stored event is its start; 0: it is a point
 
 # --- tables in T, one word for each leaf -------------------------------------------------------------------------
 MOST_LEAVES = 112  # how many there may be
