@@ -7,8 +7,9 @@ the steps are those of the paper (O'Keeffe 2010, 3.6): terminate, collect and de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from tocsin.codec import Scalar, as_number, as_shape
 from tocsin.errors import Problem, QueryError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.lang.staged_syntax import (
@@ -31,6 +32,7 @@ from tocsin.staged.contexts import (
     GlobalPartition,
     LocalState,
     OpenContext,
+    SavedPartition,
     loaded_key,
     loaded_partition,
     saved_partition,
@@ -64,6 +66,9 @@ class RoleOf(NamedTuple):
     what: str
     number: int
     key: Callable[[Mapping[str, Any]], Key | None]
+
+
+SavedEvent: TypeAlias = tuple[int, str, int, int, dict[str, Scalar]]
 
 
 class TerminatorTest(NamedTuple):
@@ -490,13 +495,25 @@ class Machine:
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Go on from what was saved."""
-        events = {number: StagedEvent(number, *rest) for number, *rest in saved["events"]}
-        self.created, self.clock, self.next = saved["created"], saved["clock"], saved["next"]
+        events = {event[0]: StagedEvent(*event) for event in as_shape(list[SavedEvent], saved["events"])}
+        self.created = as_shape(int | None, saved["created"])
+        self.clock, self.next = as_number(saved["clock"]), as_number(saved["next"])
         self.partitions, self._alarms = {}, Alarms()
-        for key, *part in saved["partitions"]:
+        for key, *part in as_shape(list[SavedPartition], saved["partitions"]):
             self.partitions[loaded_key(key)] = loaded_partition(part, events, self._loaded_list)
+            for context in self.partitions[loaded_key(key)].contexts:
+                self._check(context)
         for loaded in self.partitions:
             self._set_alarm(loaded, self.clock)
+
+    def _check(self, context: OpenContext) -> None:
+        """Refuse a loaded context that speaks of what this statement has not."""
+        places, sources = 1 + self.root.number, {spot.number for spot in self._waiting}  # numbers begin with 1
+        bindings = [match for delayed in context.delayed for match in delayed.matches]
+        pending = {number for local in context.locals.values() for number in local.pending}
+        opener = context.opener is None or 0 <= context.opener < len(self._inits)
+        if not opener or not pending <= sources or any(len(match) != places for match in bindings):
+            raise ValueError("a context is not one of this statement")
 
     def _loaded_list(self, number: int, events: Sequence[StagedEvent]) -> OperandList:
         leaf = self._leaves[number]

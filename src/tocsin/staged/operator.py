@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.codec import Part, decode, encode, only_part, reading
+from tocsin.codec import Part, as_numbers, decode, encode, only_part, reading
 from tocsin.encode.eids import hash_texts
 from tocsin.encode.merge import runs
 from tocsin.engine.changes import ChangeBatch, Changes, arrow_type
@@ -22,7 +22,7 @@ from tocsin.items import Column, Ints, ItemKind, Items, Strings
 from tocsin.order.settled import Settled
 from tocsin.plan.block import Plan
 from tocsin.plan.staged_form import StagedForm
-from tocsin.schema import Field, Kind, Schema
+from tocsin.schema import Field, Kind, Schema, fits
 from tocsin.staged.event import StagedEvent
 from tocsin.staged.machine import Found, Machine
 from tocsin.staged.partition_keys import key_text
@@ -151,8 +151,17 @@ class StagedProcess(RemembersAll):
         with reading():
             machine = Machine(self._form.statement, self._setting.plan.schema.unit)
             machine.load(stored.words["machine"])
-            seen, matches = stored.words["counts"]
+            self._check(stored.words["machine"]["events"])
+            seen, matches = as_numbers(stored.words["counts"])
         self.machine, self.seen, self.matches, self.ended = machine, seen, matches, bool(stored.words["ended"])
+
+    def _check(self, events: Iterable[Any]) -> None:
+        """Refuse stored events whose values are of another kind than those that come."""
+        for *_, values in events:
+            for attr, value in values.items():
+                kind = self._fields[attr].kind if attr in self._fields else Kind.NULL
+                if not fits(Kind.FLOAT if kind is Kind.DECIMAL else kind, value):
+                    raise ValueError(f"{attr} is {str(value)[:60]!r}, and no {kind}")
 
 
 def eid_of(name: str, now: int, found: Found) -> str:
