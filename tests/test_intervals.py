@@ -66,7 +66,7 @@ def stored(session_query: str, rows: list[Event]) -> tuple[int, int]:
 
 
 def kept(session: object) -> int:
-    graph = session._graph  # type: ignore[attr-defined]  # noqa: SLF001
+    graph = session._graph  # type: ignore[attr-defined]
     detectors = [each for stage in graph.stages for each in detectors_in(stage.operator)]
     return sum(branch.live for each in detectors if isinstance(each, Detector) for branch in each.branches)
 

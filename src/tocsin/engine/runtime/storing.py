@@ -75,8 +75,7 @@ def enter(
     H[place * R + 1] = number
     if rs > 0:
         H[place * R + rs] = start
-        if end - start > T[LONGEST + leaf]:
-            T[LONGEST + leaf] = end - start
+        T[LONGEST + leaf] = max(T[LONGEST + leaf], end - start)
     if rh > 0:
         H[place * R + rh] = high
         H[place * R + rh + 1] = low
