@@ -111,7 +111,8 @@ def _history(random: Random, types: list[str], spans: Spans, count: int) -> list
     for _ in range(2 if count < 5 else 1):
         shift = random.randint(0, 6)
         for type, (start, end) in zip(types, spans.values(), strict=True):
-            add(type, shift + start + random.choice((0, 0, 0, 1)), max(0, end - start + random.choice((0, 0, 0, 1, -1))))
+            length = end - start + random.choice((0, 0, 0, 1, -1))
+            add(type, shift + start + random.choice((0, 0, 0, 1)), max(0, length))
     for _ in range(random.randint(0, 8)):
         add(random.choice([*types, "G", "H"]), random.randint(0, 14), random.choice((0, 0, 0, 1, 2, 4)))
     random.shuffle(events)

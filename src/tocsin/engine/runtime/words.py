@@ -71,7 +71,9 @@ TRIES = EAGER + MOST_LEAVES  # how often that was asked
 HITS = TRIES + MOST_LEAVES  # and how often it was so
 LOWS = HITS + MOST_LEAVES  # by level: where a binding must lie that a late event can change, its ends at or after this
 HIGHS = LOWS + MOST_LEAVES  # and at or before this
-LONGEST = HIGHS + MOST_LEAVES  # the length of the longest event that was stored: how far behind its start an end can lie
+LONGEST = (
+    HIGHS + MOST_LEAVES
+)  # the length of the longest event that was stored: how far behind its start an end can lie
 STAMPS = LONGEST + MOST_LEAVES  # by key modulo STAMPED: changes when an event may have refuted held answers
 STAMPED = 64  # how many stamps there are
 PARAMS = STAMPS + STAMPED  # the window, the integer literals, then the tables of types
