@@ -72,17 +72,12 @@ def _beside(random: Random, whole: Pattern) -> Pattern:
     """The list in a SEQ or AND with a point, a negation or a repetition."""
     other = Leaf("G", "g", repeat=Repeat(1, None) if random.random() < 0.3 else None)
     absent = Not(Leaf("H", "h"))
-    return random.choice(
-        [
-            Seq((whole, absent, other)),
-            Seq((other, absent, whole)),
-            Seq((whole, other)),
-            Seq((absent, whole)),
-            Seq((whole, absent)),
-            And((whole, absent)),
-            And((whole, Leaf("G", "g"))),
-        ]
-    )
+    options: list[Pattern] = [
+        Seq((whole, absent, other)), Seq((other, absent, whole)), Seq((whole, other)),
+        Seq((absent, whole)), Seq((whole, absent)),
+        And((whole, absent)), And((whole, Leaf("G", "g"))),
+    ]  # fmt: skip
+    return random.choice(options)
 
 
 def _where(random: Random, names: list[str]) -> Expr | None:
