@@ -50,6 +50,7 @@ COUNT = "EVENT SEQ(A a, B b) WHERE a.v < b.v SELECT a.s AS s, count(*) AS n, avg
 CHAIN = "EVENT SEQ(A a, B b, C c) WHERE [s] WITHIN 9 SELECT s, count(*) AS n, sum(b.v) AS t GROUP BY s"
 LIMIT = "EVENT SEQ(A a, B b) LIMIT 2 PER a.s EVERY 50"
 STAGED = "CreateCE X Select A.k as k Event And(A, B<old max 2>) Init C Term 500 GKey *.k"
+DELAYED = "CreateCE X Select A.k as a, B.k as b Init Start Event And(A, B)<delayed> Term 500"
 
 FORGED: dict[str, tuple[str, str, str, Change]] = {
     "an event that is not there": (CHRONICLE, "in-order", "process", put("keys", 0, 1, 0, 0, 2, 0, 99)),
@@ -70,6 +71,7 @@ FORGED: dict[str, tuple[str, str, str, Change]] = {
     "counts that are one": (LIMIT, "in-order", "per_key", put("counts", [1])),
     "the next number a list": (STAGED, "in-order", "staged", put("machine", "next", [])),
     "an initiator too many": (STAGED, "in-order", "staged", put("machine", "partitions", 0, 2, 0, 1, 7)),
+    "a binding too short": (DELAYED, "in-order", "staged", put("machine", "partitions", 0, 2, 0, 4, 0, 2, 0, [])),
     "a statement's value of another kind": (STAGED, "in-order", "staged", put("machine", "events", 0, 4, "k", "x")),
 }  # fmt: skip
 

@@ -508,11 +508,11 @@ class Machine:
 
     def _check(self, context: OpenContext) -> None:
         """Refuse a loaded context that speaks of what this statement has not."""
-        spots, sources = sum(1 for _ in self.root.all()), {spot.number for spot in self._waiting}
+        places, sources = 1 + self.root.number, {spot.number for spot in self._waiting}  # numbers begin with 1
         bindings = [match for delayed in context.delayed for match in delayed.matches]
         pending = {number for local in context.locals.values() for number in local.pending}
         opener = context.opener is None or 0 <= context.opener < len(self._inits)
-        if not opener or not pending <= sources or any(len(match) != spots for match in bindings):
+        if not opener or not pending <= sources or any(len(match) != places for match in bindings):
             raise ValueError("a context is not one of this statement")
 
     def _loaded_list(self, number: int, events: Sequence[StagedEvent]) -> OperandList:
