@@ -99,7 +99,7 @@ WAYS = (
 # comes after what is, by name.
 ROOMS = {
     "": (
-        "errors events schema functions lang plan items encode engine order codec spill select staged graph run shards"
+        "errors events schema functions lang plan items encode engine order codec spill select staged deriving graph run shards"
         " spark jobs app testing"
     ),
     "lang": "tokens cursor expressions patterns parser syntax fluent printer",

@@ -56,6 +56,10 @@ def reads(plan: Plan) -> dict[str, set[str]]:
         found[type].update(key.get(leaf_id, ()))
     for type, attrs in () if plan.staged is None else plan.staged.reads:
         found.setdefault(type, set()).update(attrs)
+    if plan.derived is not None:
+        for fold in plan.derived.folds:
+            for type in found if fold.field is not None else ():
+                found[type].add(fold.field.name)  # type: ignore[union-attr]
     for predicate in () if plan.consume is None else plan.consume.having:
         for node in walk(predicate):
             if isinstance(node, Col):
@@ -68,7 +72,7 @@ def key_needs(plans: Iterable[Plan]) -> dict[str, frozenset[str]]:
     """The attributes of keys that may be missing, each with the types of events that some plan does not see then."""
     found: dict[str, frozenset[str]] = {}
     plans = list(plans)
-    matches = {plan.name for plan in plans}
+    matches = {type for plan in plans for type in plan.emits}
     for plan in plans:
         for attr in plan.needs:
             fields = {type: plan.schema.field(type, attr) for type in plan.mentions if type not in matches}
@@ -135,7 +139,12 @@ def is_alone(block: Block, *, intervals: bool) -> bool:
 
 
 def extent(plan: Plan) -> int | None:
-    """How far behind the guarantee events can lie that a match needs: the window, nothing for one event; None: any."""
+    """How far behind the guarantee events can lie that a match needs: the window, nothing for one event; None: any.
+
+    A definition of intervals folds each reading into its state as soon as it is guaranteed.
+    """
+    if plan.derived is not None:
+        return 0
     alone = all(is_alone(block, intervals=plan.schema.intervals) for block in plan.alternatives)
     return 0 if alone else plan.within
 
@@ -236,7 +245,9 @@ def replay_reach(plans: Iterable[Plan]) -> int | None:
 
 
 def widest(plan: Plan) -> int | None:
-    """The window of a plan, and how far it looks beyond it by FOR; None: any."""
+    """The window of a plan, and how far it looks beyond it by FOR; None: any. Derived intervals may be of any length."""
+    if plan.derived is not None:
+        return None
     found = reach(plan)
     return None if found is None else found.extent + found.before + found.after
 
@@ -268,6 +279,8 @@ def can_wait(plan: Plan) -> bool:
 
 def memory(plan: Plan) -> str:
     """Name the memory class: how the state of the plan grows."""
+    if plan.derived is not None:
+        return "open intervals"
     if plan.staged is not None:
         return staged_memory(plan.staged.statement)
     if horizon(plan) == 0:
