@@ -56,8 +56,9 @@ class FoldWords:
         if kind is Kind.FLOAT:
             return in_order(values.astype(np.float64, copy=False), self.folds[at].function)
         if kind is Kind.DECIMAL and column.scale != scale:
-            return values.astype(np.int64) * 10 ** (scale - column.scale)
-        return values.astype(np.int64, copy=False)
+            values = values.astype(np.int64) * 10 ** (scale - column.scale)
+        words: Ints = values.astype(np.int64, copy=False)
+        return words
 
     # --- out ---
 
@@ -81,7 +82,7 @@ class FoldWords:
         match self.kinds[at][0]:
             case _ if self.folds[at].function == "count":
                 return word
-            case _ if not known:
+            case _ if known <= 0:
                 return None
             case Kind.TEXT:
                 return self._strings.text(word)
@@ -97,16 +98,17 @@ class FoldWords:
 
     def words(self, plain: Sequence[Any]) -> Words:
         """... and back."""
-        found: Words = []
-        for at, value in enumerate(plain):
-            kind = self.kinds[at][0]
-            if self.folds[at].function == "count" or value is None:
-                found += [0, value or 0]
-            elif kind is Kind.TEXT:
-                found += [1, self._strings.code(value)]
-            else:
-                found += [1, int(in_order(np.array([value], np.float64), self.folds[at].function)[0]) if kind is Kind.FLOAT else int(value)]
-        return found
+        return [word for at, value in enumerate(plain) for word in self._pair(at, value)]
+
+    def _pair(self, at: int, value: Any) -> Words:
+        if self.folds[at].function == "count" or value is None:
+            return [0, value or 0]
+        match self.kinds[at][0]:
+            case Kind.TEXT:
+                return [1, self._strings.code(value)]
+            case Kind.FLOAT:
+                return [1, int(in_order(np.array([value], np.float64), self.folds[at].function)[0])]
+        return [1, int(value)]
 
     def texts(self, words: Ints) -> Ints:
         """Codes of texts among the words of many intervals."""
@@ -116,7 +118,9 @@ class FoldWords:
 
 def _known(column: Column) -> Ints:
     known: Ints = np.ones(len(column.values), np.int64) if column.valid is None else column.valid.astype(np.int64)
-    return known & (column.values >= 0) if column.kind is Kind.TEXT else known
+    if column.kind is Kind.TEXT:
+        known[column.values < 0] = 0
+    return known
 
 
 def in_order(values: Any, function: str) -> Ints:

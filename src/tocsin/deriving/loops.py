@@ -1,7 +1,7 @@
 """The loops over readings, plain or compiled: they follow the open interval of each key and write down what has ended.
 
-Every loop takes up at row `i` and stops before a row for which there is no room. `V` and `K` have what each fold asks of
-each row: the value (of a count: 1 or 0), and whether there is one. `P`, `S`, `D` and answers are laid out in
+Every loop takes up at row `i` and stops before a row for which there is no room. `V` and `K` have what each fold asks
+of each row: the value (of a count: 1 or 0), and whether there is one. `P`, `S`, `D` and answers are laid out in
 `deriving/words`.
 """
 
@@ -132,10 +132,13 @@ def follow_runs(
                 elif f == LAST or (f == FIRST and last == NONE):
                     S[h] = K[k, r]
                     S[h + 1] = v
-                elif f != FIRST and K[k, r] != 0:
-                    if S[h] == 0 or (f == MIN and v < S[h + 1]) or (f == MAX and v > S[h + 1]):
-                        S[h] = 1
-                        S[h + 1] = v
+                elif (
+                    f != FIRST
+                    and K[k, r] != 0
+                    and (S[h] == 0 or (f == MIN and v < S[h + 1]) or (f == MAX and v > S[h + 1]))
+                ):
+                    S[h] = 1
+                    S[h + 1] = v
             L[c] = t
         i += 1
     P[OUT_N] = out
@@ -235,9 +238,13 @@ def follow_pairs(
                     v += w
                 elif f == (FIRST if begins else LAST):
                     h, v = K[k, r], w
-                elif f != FIRST and f != LAST and K[k, r] != 0:
-                    if h == 0 or (f == MIN and w < v) or (f == MAX and w > v):
-                        h, v = 1, w
+                elif (
+                    f != FIRST
+                    and f != LAST
+                    and K[k, r] != 0
+                    and (h == 0 or (f == MIN and w < v) or (f == MAX and w > v))
+                ):
+                    h, v = 1, w
                 OUT[o + ANSWER + 2 * k] = h
                 OUT[o + ANSWER + 2 * k + 1] = v
             D[d + BEHIND] = P[FREE]

@@ -1,7 +1,7 @@
 """The operator of a definition of intervals, in place of a detector: settled readings in, intervals out, as columns.
 
-It reads what is settled, under every strategy: an interval is given once, when nothing can change it any more, and never
-withdrawn (decision 0035).
+It reads what is settled, under every strategy: an interval is given once, when nothing can change it any more, and is
+never withdrawn (decision 0035).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class DerivedIntervals(RemembersAll):
         """Take settled readings, and how far they are complete; answer with the intervals that are over."""
         found: list[Ints] = []
         for are_rows, run in runs(items.copy() if items.single else items):  # type: ignore[attr-defined]
-            found += self._take(run) if are_rows else self._hear(run)
+            found += [*self._take(run), *self._passed(int(run.end.max()))] if are_rows else self._hear(run)
         batches = self._batches(np.concatenate(found)) if found else []
         self._forget_keys()
         return Changes(batches, END_OF_TIME if self.ended else self.open.frontier(self.settled))
@@ -100,10 +100,16 @@ class DerivedIntervals(RemembersAll):
             if kind == ItemKind.END and not self.ended:
                 self.ended = True
                 found += self.open.ends()
-            elif kind == ItemKind.GUARANTEE and time > self.settled:
-                self.settled = time
-                found += self.open.due(time)
+            elif kind == ItemKind.GUARANTEE:
+                found += self._passed(time)
         return found
+
+    def _passed(self, time: int) -> list[Ints]:
+        """All readings that end at or before a time were there."""
+        if time <= self.settled:
+            return []
+        self.settled = time
+        return self.open.due(time)
 
     def _take(self, items: Items) -> list[Ints]:
         self.seen += len(items)

@@ -169,7 +169,7 @@ class OpenRuns(OpenIntervals):
         gap = self.form.gap
         if gap is None or until - gap < self._not_before:
             return []
-        ended = np.flatnonzero(self.L <= until - gap)
+        ended = np.flatnonzero(until - gap >= self.L)
         found = [self._ended(ended)] if len(ended) else []
         self._look()
         return found
@@ -199,7 +199,8 @@ class OpenRuns(OpenIntervals):
 
     @property
     def open_keys(self) -> Bools:
-        return self.L != NONE
+        open: Bools = self.L != NONE
+        return open
 
     @property
     def count(self) -> int:
@@ -271,7 +272,7 @@ class OpenPairs(OpenIntervals):
         found = self.answers(len(nodes))
         for at, (code, node) in enumerate(nodes):
             time = node[TIME]
-            found[at, : ANSWER] = time, code, UNENDED, 0, time, time, node[PLACE]
+            found[at, :ANSWER] = time, code, UNENDED, 0, time, time, node[PLACE]
         self.S[HEAD::PAIRS] = NOBODY
         return [found]
 
@@ -325,4 +326,3 @@ class OpenPairs(OpenIntervals):
 def open_intervals(form: DerivedForm, folds: FoldWords, *, jit: bool) -> OpenRuns | OpenPairs:
     """The state of a definition."""
     return OpenPairs(form, folds, jit=jit) if form.kind == "pairs" else OpenRuns(form, folds, jit=jit)
-

@@ -1,4 +1,4 @@
-"""The words that the loops share: where the numbers of a definition stand in P, those of a key in S, those of an answer."""
+"""The words that the loops share: where the numbers of a definition stand in P, those of a key in S, of an answer."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ WHOLE, UNPAIRED, UNENDED = 0, 1, 2  # kinds
 
 # Of a key with a run, and behind them the folds of the run.
 LABEL, BEGIN, NUMBER, BEGAN, BEGUN, RUN = 0, 1, 2, 3, 4, 5
-# Of a key of pairs: the open begins; ends that a begin of their own time will take, and how many these are; when a begin
-# came last, and how many then; how many are open inside; the same for ends that found nothing.
+# Of a key of pairs: the open begins; ends that a begin of their own time will take, and how many these are; when a
+# begin came last, and how many then; how many are open inside; when an end found nothing, and how many then.
 HEAD, TAIL, ALONE, LAST_ALONE, WAITING, CAME, COME, DEPTH, MISSED_AT, MISSED, PAIRS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 # Of a node, which is an open begin or an end that waits; behind them the folds of its reading.
 BEHIND, TIME, PLACE, NODE = 0, 1, 2, 3

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.codec import Part, as_number, decode, encode, nested, only_part, within
+from tocsin.deriving.operator import deriving
 from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
 from tocsin.encode.eids import prepare_hashing
@@ -24,10 +25,10 @@ from tocsin.encode.row_pieces import RowPieces
 from tocsin.encode.stored import RowReader
 from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.encode.whole import UsableRows, encode_whole
-from tocsin.deriving.operator import deriving
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
+from tocsin.engine.stream_time import StreamTime
 from tocsin.errors import StateError
 from tocsin.events import ANY, BEGINNING
 from tocsin.functions import Function, registered
@@ -42,6 +43,7 @@ from tocsin.order.auto import Auto
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
+from tocsin.order.settled import Settled
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
 from tocsin.plan.block import Alt, Block, Leaf, Plan, Variable
@@ -175,24 +177,16 @@ class QueryGraph:
         """What a query is made of: its detector, what the strategy puts around it, and around that what users put."""
         plan, order = self.plans[number], self.order
         operator: Operator = detector
-        if plan.staged is not None:
-            refuse_corrections(plan, order.corrects)
-            refuse_limit(plan, self._limit)
-            time = replace(detector.time, guarantees={})
-            operator = staged_operator(Setting(plan, self.functions, order.corrects, time, reader))
-            self.remembering.append(operator)
-        elif plan.derived is not None:
-            time = replace(detector.time, guarantees={})
-            operator = deriving(Setting(plan, self.functions, False, time, reader), jit=self._jit)
+        if plan.has_rows_of_its_own:
+            operator = self._process(plan, Setting(plan, self.functions, order.corrects, time_of(detector), reader))
             self.remembering.append(operator)
         elif plan.consume is not None:
-            time = replace(detector.time, guarantees={})
-            setting = Setting(plan, self.functions, order.corrects, time, reader)
+            setting = Setting(plan, self.functions, order.corrects, time_of(detector), reader)
             operator = consuming(setting, jit=self._jit)
             self.remembering.append(operator)
         elif (chain := counted_by(plan, order)) is not None:
-            time = replace(detector.time, guarantees={})
-            operator = prefix_counting(chain, Setting(plan, self.functions, False, time, reader), live=self._live)
+            setting = Setting(plan, self.functions, False, time_of(detector), reader)
+            operator = prefix_counting(chain, setting, live=self._live)
             self.remembering.append(operator)
         elif order.kind == "auto":
             every = types_of(plan)
@@ -218,11 +212,18 @@ class QueryGraph:
         if self._around and is_read:
             operator = self._taps[number] = Tap(operator)
         for each in self._around:
-            time = replace(detector.time, guarantees={})
-            operator = each(operator, Setting(plan, self.functions, order.corrects, time, reader))
+            operator = each(operator, Setting(plan, self.functions, order.corrects, time_of(detector), reader))
             if hasattr(operator, "memory"):
                 self.remembering.append(cast("Remembering", operator))
         return operator
+
+    def _process(self, plan: Plan, setting: Setting) -> Settled:
+        """What stands in place of a detector where answers are rows of their own, made of settled events."""
+        if plan.derived is not None:
+            return deriving(setting, jit=self._jit)
+        refuse_corrections(plan, self.order.corrects)
+        refuse_limit(plan, self._limit)
+        return staged_operator(setting)
 
     def _intake(self, sources: frozenset[str]) -> Lateness:
         """What stands before all queries: late events are set aside, copies found; slack sorts between."""
@@ -448,6 +449,11 @@ class QueryGraph:
         self.seen, self.relevant = as_number(words["seen"]), as_number(words["relevant"])
         self.keyless = as_number(words.get("keyless", 0))
         self.last = as_number(words.get("last", BEGINNING))
+
+
+def time_of(detector: Detector) -> StreamTime:
+    """A clock of its own for an operator that is not its detector."""
+    return replace(detector.time, guarantees={})
 
 
 def filter_of(plan: Plan) -> Plan:

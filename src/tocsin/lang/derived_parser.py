@@ -88,7 +88,7 @@ class IntervalReader(ClauseReader):
             case "POLICY":
                 return replace(given, policy=cast("Policy", token.word.lower()))
             case "SELECT":
-                return replace(given, select=self._several(self._column))
+                return replace(given, select=self._several(self._fold))
         meant = similar(token, (*INTERVAL_CLAUSES, "BY", "AS", "SELECT"))
         hint = f"did you mean {meant}?" if meant else FORMS
         raise self.fault(f"unexpected {shown(token)}", token, hint=hint)
@@ -128,7 +128,7 @@ class IntervalReader(ClauseReader):
                 self.note(Problem("[attr] relates several events", node.span, hint="the key is said by BY attr"))
         return found
 
-    def _column(self) -> SelectItem:
+    def _fold(self) -> SelectItem:
         start = self.token
         expr = self.expr()
         is_fold = isinstance(expr, Call) and expr.function in FOLDS

@@ -1,4 +1,4 @@
-"""The syntax nodes of a definition of intervals (`INTERVALS`): frozen, hashable, compared without their place in the text."""
+"""The syntax nodes of a definition of intervals (`INTERVALS`): frozen, hashable, compared without their place."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def parse_all(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Query, 
 
 
 def parse_file(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Query | Statement | Intervals, ...]:
-    """All that a file holds, separated by `;`: EVENT queries, staged statements (CreateCE), definitions of INTERVALS."""
+    """All that a file holds, separated by `;`: EVENT queries, staged statements (CreateCE), INTERVALS."""
     reader = _QueryReader(text, names)
     found = reader.read(reader.queries)
     if not found:

@@ -438,8 +438,10 @@ def _check_names(query: AnyQuery, later: set[str], taken: Mapping[str, str]) -> 
         if type in later:
             what = "its own matches" if type == query.name else f"the query {type}, which comes later"
             problems.append(Problem(f"the query reads {what}", span, None, "a query can read queries above it"))
-    for name in (query.name, *labels_of(query)):
-        if name is not None and name in taken:
-            problems.append(Problem(f"{name} is already {taken[name]}", query.span, None, "give it another name"))
+    problems += [
+        Problem(f"{name} is already {taken[name]}", query.span, None, "give it another name")
+        for name in (query.name, *labels_of(query))
+        if name is not None and name in taken
+    ]
     if problems:
         raise QueryError(problems, query.text)

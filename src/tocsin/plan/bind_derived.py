@@ -41,7 +41,7 @@ def bind_intervals(given: Intervals, schema: Schema, functions: Mapping[str, Fun
         (Block(leaves),),
         None,
         (Variable(given.name, (given.name, *given.labels), fields),),
-        tuple(Output(each.name, Col(0, given.name, each.name, each.kind, each.scale, each.nullable)) for each in fields),
+        tuple(Output(each.name, Col(0, given.name, each.name, each.kind, each.scale)) for each in fields),
         schema,
         key=tuple((leaf.id, given.by) for leaf in leaves) if given.by else (),
         needs=given.by,

@@ -43,6 +43,11 @@ class DerivedForm:
         return "runs" if self.definition.states else "sessions"
 
     @property
+    def folded(self) -> tuple[str, ...]:
+        """The attributes that folds read."""
+        return tuple(fold.field.name for fold in self.folds if fold.field is not None)
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """What an interval can be of, by number: the states of runs, else the name alone."""
         return self.definition.labels or (self.definition.name,)

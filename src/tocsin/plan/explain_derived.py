@@ -33,7 +33,9 @@ def _lines(plan: Plan) -> Iterator[str]:
         case "runs":
             for state in given.states:
                 yield f"state     {state.label}: {print_expr(state.when)}"
-            yield "ends      " + ("at its last reading" if given.end_last else "at the first reading of what follows it")
+            yield "ends      " + (
+                "at its last reading" if given.end_last else "at the first reading of what follows it"
+            )
             if form.gap is not None:
                 yield f"ends      at its last reading, where the next comes more than {form.gap} ticks later"
         case "sessions":

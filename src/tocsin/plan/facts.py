@@ -47,24 +47,20 @@ def reads(plan: Plan) -> dict[str, set[str]]:
             for alt in leaf.alts:
                 types[leaf.id, alt.var] = alt.type
                 found.setdefault(alt.type, set())
-    for predicate in _predicates(plan):
-        for node in walk(predicate):
-            if isinstance(node, Col) and (node.leaf, node.var) in types:
-                found[types[node.leaf, node.var]].add(node.attr)
+    for node in (node for predicate in _predicates(plan) for node in walk(predicate)):
+        if isinstance(node, Col) and (node.leaf, node.var) in types:
+            found[types[node.leaf, node.var]].add(node.attr)
     key = dict(plan.key)
     for (leaf_id, _), type in types.items():
         found[type].update(key.get(leaf_id, ()))
     for type, attrs in () if plan.staged is None else plan.staged.reads:
         found.setdefault(type, set()).update(attrs)
-    if plan.derived is not None:
-        for fold in plan.derived.folds:
-            for type in found if fold.field is not None else ():
-                found[type].add(fold.field.name)  # type: ignore[union-attr]
-    for predicate in () if plan.consume is None else plan.consume.having:
-        for node in walk(predicate):
-            if isinstance(node, Col):
-                for type in plan.variables[node.leaf].types:
-                    found.setdefault(type, set()).add(node.attr)
+    for type in found if plan.derived is not None else ():
+        found[type].update(plan.derived.folded)  # type: ignore[union-attr]
+    asked = () if plan.consume is None else plan.consume.having
+    for node in (node for predicate in asked for node in walk(predicate) if isinstance(node, Col)):
+        for type in plan.variables[node.leaf].types:
+            found.setdefault(type, set()).add(node.attr)
     return found
 
 
@@ -245,7 +241,7 @@ def replay_reach(plans: Iterable[Plan]) -> int | None:
 
 
 def widest(plan: Plan) -> int | None:
-    """The window of a plan, and how far it looks beyond it by FOR; None: any. Derived intervals may be of any length."""
+    """The window of a plan, and how far it looks beyond it by FOR; None: any, as derived intervals are."""
     if plan.derived is not None:
         return None
     found = reach(plan)

@@ -1,7 +1,7 @@
 """Standing, for columns: a generated kernel asks the conditions on one event and gives the bits of every row.
 
-Each variable of a plan has a bit. Those of a mode are what its loops read (`bits_of`); those of a definition of intervals
-are its roles. What a kernel cannot ask (texts, user functions) is a column of its own.
+Each variable of a plan has a bit. Those of a mode are what its loops read (`bits_of`); those of a definition of
+intervals are its roles. What a kernel cannot ask (texts, user functions) is a column of its own.
 """
 
 from __future__ import annotations

@@ -58,7 +58,9 @@ class Unit:
     @property
     def chooses(self) -> bool:
         """Whether a query of the unit chooses among its matches, which it must then see together."""
-        return any(plan.after is not None or plan.consume is not None or plan.has_rows_of_its_own for plan in self.plans)
+        return any(
+            plan.after is not None or plan.consume is not None or plan.has_rows_of_its_own for plan in self.plans
+        )
 
     @property
     def fingerprints(self) -> list[str]:

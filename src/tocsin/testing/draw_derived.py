@@ -1,4 +1,4 @@
-"""Random definitions of intervals over every clause, and histories with ties, copies and gaps in which they find many."""
+"""Random definitions of intervals over every clause, and histories with ties, copies and gaps."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tocsin.lang.derived_syntax import POLICIES, Intervals
 from tocsin.lang.parser import parse_file
 
 CONDITIONS = (
-    "v > 2", "v <= 1", "v = 3", "v BETWEEN 1 AND 2", "v IS NULL", "v > 1 AND w < 2", "NOT v > 2", "s = 'x'", "v + w > 4",
-    "v IN (0, 4)", "s IS NOT NULL OR v = 2", "TRUE", "b",
+    "v > 2", "v <= 1", "v = 3", "v BETWEEN 1 AND 2", "v IS NULL", "v > 1 AND w < 2", "NOT v > 2", "s = 'x'",
+    "v + w > 4", "v IN (0, 4)", "s IS NOT NULL OR v = 2", "TRUE", "b",
 )  # fmt: skip
 FOLDS = (
     "count(*)", "count(v)", "min(v)", "max(v)", "first(v)", "last(v)", "first(s)", "last(s)", "min(w)", "max(w)",
@@ -57,7 +57,8 @@ def drawn_readings(random: Random, types: tuple[str, ...] = ("A", "B", "C"), mos
             "b": random.choice((True, False, None)),
         }  # fmt: skip
         start = time - random.choice((0, 0, 0, 0, 2))
-        found.append(Event(random.choice(types), start, time, f"e{number:02d}" if random.random() < 0.5 else f"{random.randint(0, 9)}x{number}", attrs))
+        eid = f"{random.choice('ex0123456789')}{number:02d}"
+        found.append(Event(random.choice(types), start, time, eid, attrs))
         if random.random() < 0.1:
             found.append(found[-1])
     return found

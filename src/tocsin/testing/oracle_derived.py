@@ -47,7 +47,7 @@ def derived_rows(given: Intervals, history: Iterable[Event], unit: str | None = 
         for found in _intervals(given, sorted(events, key=Event.order), unit):
             called = UNPAIRED if found.kind == UNPAIRED else found.label
             eid = interval_eid(given.identity, key, called, found.start, found.occurrence)
-            attrs = {"label": found.label} if given.states else {}
+            attrs: dict[str, Value] = {"label": found.label} if given.states else {}
             attrs |= dict(zip(given.by, key, strict=True)) | _columns(given, found)
             event = Event(found.label, found.start, found.end, eid, attrs)
             rows.append(DerivedRow(found.kind, found.label, event))
@@ -95,22 +95,20 @@ def _runs(given: Intervals, readings: Sequence[Event], gap: int | None, reader: 
         ):
             last += 1
         if states[first] is not None:
-            following = readings[last + 1] if last + 1 < len(readings) else None
-            alone = given.end_last or given.gap is not None or following is None
-            if alone or _is_apart(readings[last], following, gap):
-                end = readings[last].end
-            else:
-                end = following.end  # type: ignore[union-attr]
+            ending = last
+            if last + 1 < len(readings) and not (
+                given.end_last or given.gap is not None or _is_apart(readings[last], readings[last + 1], gap)
+            ):
+                ending = last + 1  # UNTIL NEXT
+            end = readings[ending].end
             start = readings[first].end
-            yield Found(
-                MATCH, str(states[first]), start, end, tuple(readings[first : last + 1]), begun.count(start)
-            )
+            yield Found(MATCH, str(states[first]), start, end, tuple(readings[first : last + 1]), begun.count(start))
             begun.append(start)
         first = last + 1
 
 
-def _is_apart(one: Event, other: Event | None, gap: int | None) -> bool:
-    return other is not None and gap is not None and other.end - one.end > gap
+def _is_apart(one: Event, other: Event, gap: int | None) -> bool:
+    return gap is not None and other.end - one.end > gap
 
 
 def _state(given: Intervals, reading: Event, reader: OracleEvaluator) -> str | None:
@@ -160,7 +158,9 @@ def _pairs(given: Intervals, events: Sequence[Event], reader: OracleEvaluator) -
 
 
 def _takes(readings: Sequence[Reading], event: Event, reader: OracleEvaluator) -> bool:
-    return any(each.type == event.type and (each.where is None or _true(each.where, event, reader)) for each in readings)
+    return any(
+        each.type == event.type and (each.where is None or _true(each.where, event, reader)) for each in readings
+    )
 
 
 def _true(condition: Expr, event: Event, reader: OracleEvaluator) -> bool:
@@ -192,4 +192,4 @@ def _folded(function: str, attr: str | None, found: Found) -> Value:
         case "last":
             return values[-1]
     chosen = min if function == "min" else max
-    return chosen(known, default=None)  # type: ignore[type-var]
+    return chosen(known, default=None)
