@@ -24,7 +24,7 @@ ORDERED = (Kind.INT, Kind.FLOAT, Kind.DECIMAL, Kind.TIME, Kind.NULL)
 
 def bind_intervals(given: Intervals, schema: Schema, functions: Mapping[str, Function] | None = None) -> Plan:
     """The plan of a definition over a schema; a QueryError that lists every problem found."""
-    binder = _Binder(given, schema, registered() if functions is None else functions)
+    binder = _IntervalBinder(given, schema, registered() if functions is None else functions)
     binder.check()
     leaves = tuple(binder.leaves())
     key = tuple(binder.key())
@@ -55,7 +55,7 @@ def bind_intervals(given: Intervals, schema: Schema, functions: Mapping[str, Fun
     return replace(plan, known_by=known_by(plan))
 
 
-class _Binder:
+class _IntervalBinder:
     """What the names of a definition are in a schema."""
 
     def __init__(self, given: Intervals, schema: Schema, functions: Mapping[str, Function]) -> None:

@@ -20,8 +20,8 @@ MATCH, UNENDED, UNPAIRED = "match", "unended", "unpaired"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What was derived from some readings of a key; of an interval that is not whole, only its start is known."""
+class DefinedInterval:
+    """What was derived from some readings of a key. Of an interval that is not whole, only its start is known."""
 
     kind: str
     label: str
@@ -68,7 +68,7 @@ def by_key(given: Intervals, history: Iterable[Event]) -> dict[Key, list[Event]]
     return found
 
 
-def _intervals(given: Intervals, events: Sequence[Event], unit: str | None) -> Iterator[Found]:
+def _intervals(given: Intervals, events: Sequence[Event], unit: str | None) -> Iterator[DefinedInterval]:
     """What the events of one key give."""
     reader = OracleEvaluator({}, unit)
     if given.ends:
@@ -81,7 +81,7 @@ def _intervals(given: Intervals, events: Sequence[Event], unit: str | None) -> I
 # --- runs and sessions ---------------------------------------------------------------------------------------------
 
 
-def _runs(given: Intervals, readings: Sequence[Event], gap: int | None, reader: OracleEvaluator) -> Iterator[Found]:
+def _runs(given: Intervals, readings: Sequence[Event], gap: int | None, reader: OracleEvaluator) -> Iterator[DefinedInterval]:
     """Longest stretches of readings in one state; a session is a stretch in the only state there is."""
     states = [_state(given, each, reader) for each in readings]
     begun: list[int] = []  # where runs began
@@ -102,7 +102,7 @@ def _runs(given: Intervals, readings: Sequence[Event], gap: int | None, reader: 
                 ending = last + 1  # UNTIL NEXT
             end = readings[ending].end
             start = readings[first].end
-            yield Found(MATCH, str(states[first]), start, end, tuple(readings[first : last + 1]), begun.count(start))
+            yield DefinedInterval(MATCH, str(states[first]), start, end, tuple(readings[first : last + 1]), begun.count(start))
             begun.append(start)
         first = last + 1
 
@@ -121,7 +121,7 @@ def _state(given: Intervals, reading: Event, reader: OracleEvaluator) -> str | N
 # --- pairs ---------------------------------------------------------------------------------------------------------
 
 
-def _pairs(given: Intervals, events: Sequence[Event], reader: OracleEvaluator) -> Iterator[Found]:
+def _pairs(given: Intervals, events: Sequence[Event], reader: OracleEvaluator) -> Iterator[DefinedInterval]:
     """Begins and ends, time by time: first the ends of a time, then its begins.
 
     An event that is both ends what began before; if nothing did, it only begins.
@@ -138,20 +138,20 @@ def _pairs(given: Intervals, events: Sequence[Event], reader: OracleEvaluator) -
                 depth -= 1
             elif open:
                 begin, place = open.pop(0 if given.policy == "queued" else -1)
-                yield Found(MATCH, given.name, begin.end, time, (begin, end), place)
+                yield DefinedInterval(MATCH, given.name, begin.end, time, (begin, end), place)
             elif end not in begins:
                 alone.append(end)
         for place, begin in enumerate(begins):
             if alone:
-                yield Found(MATCH, given.name, time, time, (begin, alone.pop(0)), place)
+                yield DefinedInterval(MATCH, given.name, time, time, (begin, alone.pop(0)), place)
             elif given.policy == "outermost" and open:
                 depth += 1
             elif given.policy == "restart":
                 open = [(begin, place)]
             else:
                 open.append((begin, place))
-        yield from (Found(UNPAIRED, given.name, time, time, (end,), place) for place, end in enumerate(alone))
-    yield from (Found(UNENDED, given.name, begin.end, begin.end, (begin,), place) for begin, place in open)
+        yield from (DefinedInterval(UNPAIRED, given.name, time, time, (end,), place) for place, end in enumerate(alone))
+    yield from (DefinedInterval(UNENDED, given.name, begin.end, begin.end, (begin,), place) for begin, place in open)
 
 
 # --- readings ------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def _true(condition: Expr, event: Event, reader: OracleEvaluator) -> bool:
     return reader.true(of_reading(condition), {READING: event})
 
 
-def _columns(given: Intervals, found: Found) -> dict[str, Value]:
+def _columns(given: Intervals, found: DefinedInterval) -> dict[str, Value]:
     """The columns of SELECT; null where the interval is not whole."""
     values = {}
     for item in given.select:
@@ -179,7 +179,7 @@ def _columns(given: Intervals, found: Found) -> dict[str, Value]:
     return values
 
 
-def _folded(function: str, attr: str | None, found: Found) -> Value:
+def _folded(function: str, attr: str | None, found: DefinedInterval) -> Value:
     if attr is None:
         return len(found.readings)
     values = [each.attrs.get(attr) for each in found.readings]
