@@ -12,6 +12,7 @@ from tocsin.lang.syntax import (
     Between,
     Binary,
     Call,
+    Duration,
     Expr,
     In,
     Leaf,
@@ -22,6 +23,7 @@ from tocsin.lang.syntax import (
     conjuncts,
     walk,
 )
+from tocsin.plan.points_in_time import PARTS, TIMESTAMP
 from tocsin.plan.staged_places import StatementPlaces
 from tocsin.schema import OWN, Field, Kind, Schema
 
@@ -60,6 +62,19 @@ def guessed_schema(queries: Iterable[Query | Statement | Intervals], unit: str |
     eid = Kind.TEXT if kinds.pop(OF_EVENTS, Kind.INT) is Kind.TEXT else Kind.INT
     common = {name: Field(name, kind) for name, kind in kinds.items()}
     return Schema(common=common, open_types=True, unit=unit, eid=eid)
+
+
+def guessed_unit(queries: Iterable[Query | Statement | Intervals]) -> str | None:
+    """What a tick is where there is no data: a microsecond if the queries say durations in units, else just a tick."""
+    said = any(isinstance(query, Statement) or any(map(_is_about_time, walk(query))) for query in queries)
+    return "us" if said else None
+
+
+def _is_about_time(node: object) -> bool:
+    """Whether a node means nothing among ticks of unknown length."""
+    if isinstance(node, Call):
+        return node.function in (*PARTS, TIMESTAMP)
+    return isinstance(node, Duration) and node.unit is not None
 
 
 def _look_at_intervals(given: Intervals, kinds: dict[str, Kind], pairs: list[tuple[str, str]]) -> None:

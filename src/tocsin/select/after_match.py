@@ -170,20 +170,22 @@ class AtMost:
     most: int
     every: int | None
 
-    def begin(self) -> list[int] | None:
+    def begin(self) -> tuple[int, int] | None:
         return None
 
-    def step(self, state: list[int] | None, start: int, end: int, *value: Any) -> tuple[list[int] | None, bool]:
+    def step(
+        self, state: tuple[int, int] | None, start: int, end: int, *value: Any
+    ) -> tuple[tuple[int, int] | None, bool]:
         del value
         if self.hopeless(state, start, end):
             return state, False
-        return [1 if state is None else state[0] + 1, end], True
+        return (1 if state is None else state[0] + 1, end), True
 
-    def hopeless(self, state: list[int] | None, start: int, end: int) -> bool:
+    def hopeless(self, state: tuple[int, int] | None, start: int, end: int) -> bool:
         del start, end
         return state is not None and state[0] >= self.most
 
-    def forget(self, state: list[int] | None, until: int) -> list[int] | None:
+    def forget(self, state: tuple[int, int] | None, until: int) -> tuple[int, int] | None:
         if state is None or self.every is None:
             return state
         return None if (until + 1) // self.every > state[1] // self.every else state

@@ -9,11 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, get_type_hints
 
 import numpy as np
 
-from tocsin.codec import Part, as_number, as_numbers, decode, encode, nested, only_part, within
+from tocsin.codec import (
+    Decoded,
+    Part,
+    as_number,
+    as_numbers,
+    as_shape,
+    decode,
+    encode,
+    nested,
+    only_part,
+    reading,
+    within,
+)
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.kinds import MATCH
 from tocsin.engine.operator import Counters, Operator
@@ -41,7 +53,7 @@ class Rule(Protocol):
     """
 
     def begin(self) -> Any:
-        """The state of a key that has had no match."""
+        """The state of a key that has had no match. What it is annotated to return is the shape of a stored state."""
 
     def step(self, state: Any, start: int, end: int, *value: Any) -> tuple[Any, bool]:
         """The state after the next match in order of completion, and whether that match is kept."""
@@ -219,18 +231,23 @@ class PerKey:
     def resume(self, memory: bytes) -> None:
         """After events were replayed: go on from what was remembered."""
         stored = decode(memory, "per_key")
+        with reading():
+            self._resume(stored)
+        self._advance()  # what is open was answered before
+
+    def _resume(self, stored: Decoded) -> None:
         words, batch = stored.words, unpacked(stored.blobs["open"], self._plan, self._functions)
         self._given.restore(stored.arrays.get("given"))
         self._following = False
         self.frontier, (self.matches, self.retracted) = as_number(words["frontier"]), as_numbers(words["counts"])
         self.keys = Rollback(self._rule)
-        for name, settled in words["keys"]:
+        shape = get_type_hints(self._rule.rule.begin).get("return", Any)
+        for name, settled in as_shape(list[tuple[Any, shape]], words["keys"]):  # type: ignore[valid-type]
             self.keys.resume(_key(name), settled)
         places, values = ([], []) if batch is None else (_places(batch), self._values(batch))
         for row, (name, place) in enumerate(zip(words["open"], places, strict=True)):
             assert batch is not None
             self.keys.insert(_key(name), place, PlacedMatch(place, batch, row, values[row]))
-        self._advance()  # what is open was answered before
 
 
 def _places(batch: ChangeBatch) -> list[CompletionPlace]:

@@ -7,8 +7,9 @@ the steps are those of the paper (O'Keeffe 2010, 3.6): terminate, collect and de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from tocsin.codec import Scalar, as_number, as_shape
 from tocsin.errors import Problem, QueryError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.lang.staged_syntax import (
@@ -31,6 +32,7 @@ from tocsin.staged.contexts import (
     GlobalPartition,
     LocalState,
     OpenContext,
+    SavedPartition,
     loaded_key,
     loaded_partition,
     saved_partition,
@@ -47,10 +49,15 @@ FEW = 1024  # partitions that are not worth a look
 
 
 class Found(NamedTuple):
-    """A complex event: its start, and the values of Select; it ends with its stage."""
+    """A complex event: its start, and the values of Select; it ends with its stage.
+
+    place, key  which of those of its stage and global partition it is: they name it, wherever the partition runs
+    """
 
     start: int
     values: tuple[Any, ...]
+    place: int
+    key: Key
 
 
 class RoleOf(NamedTuple):
@@ -59,6 +66,9 @@ class RoleOf(NamedTuple):
     what: str
     number: int
     key: Callable[[Mapping[str, Any]], Key | None]
+
+
+SavedEvent: TypeAlias = tuple[int, str, int, int, dict[str, Scalar]]
 
 
 class TerminatorTest(NamedTuple):
@@ -192,16 +202,17 @@ class Machine:
                     touched.setdefault(key, {}).setdefault((role.what, role.number), []).append(event)
         for _, due in self._alarms.past(now):
             touched.setdefault(due, {})  # type: ignore[arg-type]
-        rows: list[Row] = []
+        rows: list[Found] = []
         for key, mine in touched.items():
             part = self._partition(key, now)
-            rows += self._in_partition(key, part, now, mine)
+            brought = sorted(self._in_partition(key, part, now, mine), key=_row_order)
+            rows += [Found(*row, place, key) for place, row in enumerate(brought)]
             if self._is_as_new(part, now):
                 del self.partitions[key]
                 self._alarms.set(key, END_OF_TIME)
             else:
                 self._set_alarm(key, now)
-        return [Found(*row) for row in sorted(rows, key=_row_order)]
+        return sorted(rows, key=_row_order)
 
     def _partition(self, key: Key, now: int) -> GlobalPartition:
         part = self.partitions.get(key)
@@ -484,13 +495,25 @@ class Machine:
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Go on from what was saved."""
-        events = {number: StagedEvent(number, *rest) for number, *rest in saved["events"]}
-        self.created, self.clock, self.next = saved["created"], saved["clock"], saved["next"]
+        events = {event[0]: StagedEvent(*event) for event in as_shape(list[SavedEvent], saved["events"])}
+        self.created = as_shape(int | None, saved["created"])
+        self.clock, self.next = as_number(saved["clock"]), as_number(saved["next"])
         self.partitions, self._alarms = {}, Alarms()
-        for key, *part in saved["partitions"]:
+        for key, *part in as_shape(list[SavedPartition], saved["partitions"]):
             self.partitions[loaded_key(key)] = loaded_partition(part, events, self._loaded_list)
+            for context in self.partitions[loaded_key(key)].contexts:
+                self._check(context)
         for loaded in self.partitions:
             self._set_alarm(loaded, self.clock)
+
+    def _check(self, context: OpenContext) -> None:
+        """Refuse a loaded context that speaks of what this statement has not."""
+        places, sources = 1 + self.root.number, {spot.number for spot in self._waiting}  # numbers begin with 1
+        bindings = [match for delayed in context.delayed for match in delayed.matches]
+        pending = {number for local in context.locals.values() for number in local.pending}
+        opener = context.opener is None or 0 <= context.opener < len(self._inits)
+        if not opener or not pending <= sources or any(len(match) != places for match in bindings):
+            raise ValueError("a context is not one of this statement")
 
     def _loaded_list(self, number: int, events: Sequence[StagedEvent]) -> OperandList:
         leaf = self._leaves[number]
@@ -514,7 +537,7 @@ def _joined(pending: list[StagedEvent], event: StagedEvent, call: OperatorCall) 
     return [*(each for each in pending if each.end != ends[0]), event] if size.add else pending
 
 
-def _row_order(row: Row) -> Any:
+def _row_order(row: Row | Found) -> Any:
     """Rows of one stage in an order that depends on nothing but them: equal ones cannot be told apart."""
-    start, values = row
+    start, values = row[:2]
     return start, [(value is not None, isinstance(value, str), 0 if value is None else value) for value in values]
