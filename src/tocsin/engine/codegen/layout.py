@@ -10,6 +10,7 @@ from tocsin.engine.derive import derive
 from tocsin.functions import Function
 from tocsin.lang.syntax import DISTINCT
 from tocsin.plan.block import Block, Leaf, Plan, Scope
+from tocsin.plan.endpoints import graph_of
 from tocsin.plan.expr import Agg, Bound, Col, User, walk
 from tocsin.plan.facts import is_filter, overhangs, reach_of_block
 from tocsin.plan.rewrite import blocks_below, with_groups_in_order
@@ -45,6 +46,7 @@ class Layout:
         self.types = tuple(dict.fromkeys(alt.type for leaf in self.leaves.values() for alt in leaf.alts))
         distinct = (node for node in self.predicate_nodes() if isinstance(node, Agg) and node.function == DISTINCT)
         self.links = {agg: f"$link{number}" for number, agg in enumerate(dict.fromkeys(distinct))}
+        self.root_order = graph_of(self.root.order, self.nest)
         self._lay_out()
         self.changeable = bool(self.root.forbidden or self.root.repeated)
         self.holds = shape.hold and self.changeable
