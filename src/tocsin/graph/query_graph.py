@@ -57,7 +57,7 @@ from tocsin.select.consuming import consuming
 from tocsin.select.counting import MatchCounting
 from tocsin.select.prefix_counting import prefix_counting
 from tocsin.spill.detector import Spilling
-from tocsin.staged.operator import refuse_corrections, refuse_limit, staged_operator
+from tocsin.staged.operator import refuse_limit, staged_operator
 
 MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, where memory is limited
 NEVER = 1 << 62
@@ -221,9 +221,8 @@ class QueryGraph:
         """What stands in place of a detector where answers are rows of their own, made of settled events."""
         if plan.derived is not None:
             return deriving(setting, jit=self._jit)
-        refuse_corrections(plan, self.order.corrects)
         refuse_limit(plan, self._limit)
-        return staged_operator(setting)
+        return staged_operator(setting, self.order)
 
     def _intake(self, sources: frozenset[str]) -> Lateness:
         """What stands before all queries: late events are set aside, copies found; slack sorts between."""
