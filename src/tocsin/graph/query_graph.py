@@ -43,7 +43,6 @@ from tocsin.order.auto import Auto
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
-from tocsin.order.settled import Settled
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
 from tocsin.plan.block import Alt, Block, Leaf, Plan, Variable
@@ -179,7 +178,7 @@ class QueryGraph:
         operator: Operator = detector
         if plan.has_rows_of_its_own:
             operator = self._process(plan, Setting(plan, self.functions, order.corrects, time_of(detector), reader))
-            self.remembering.append(operator)
+            self.remembering.append(cast("Remembering", operator))
         elif plan.consume is not None:
             setting = Setting(plan, self.functions, order.corrects, time_of(detector), reader)
             operator = consuming(setting, jit=self._jit)
@@ -217,7 +216,7 @@ class QueryGraph:
                 self.remembering.append(cast("Remembering", operator))
         return operator
 
-    def _process(self, plan: Plan, setting: Setting) -> Settled:
+    def _process(self, plan: Plan, setting: Setting) -> Operator:
         """What stands in place of a detector where answers are rows of their own, made of settled events."""
         if plan.derived is not None:
             return deriving(setting, jit=self._jit)
