@@ -200,7 +200,9 @@ class QueryGraph:
         is_read = number in self._read
         if plan.after is not None and counted_by(plan, order) is None:
             reach = replay_reach(self.plans) if is_read else 0
-            for clause in clause_operators(operator, plan, self.functions, corrects=order.corrects, reach=reach):
+            for clause in clause_operators(
+                operator, plan, self.functions, corrects=order.corrects, reach=reach, jit=self._jit
+            ):
                 self.remembering.append(clause)
                 operator = clause
         if plan.counts is not None and counted_by(plan, order) is None:
