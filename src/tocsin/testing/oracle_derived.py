@@ -20,7 +20,7 @@ MATCH, UNENDED, UNPAIRED = "match", "unended", "unpaired"
 
 
 @dataclass(frozen=True, slots=True)
-class DefinedInterval:
+class DefinedSpan:
     """What was derived from some readings of a key. Of an interval that is not whole, only its start is known."""
 
     kind: str
@@ -68,7 +68,7 @@ def by_key(given: Intervals, history: Iterable[Event]) -> dict[Key, list[Event]]
     return found
 
 
-def _intervals(given: Intervals, events: Sequence[Event], unit: str | None) -> Iterator[DefinedInterval]:
+def _intervals(given: Intervals, events: Sequence[Event], unit: str | None) -> Iterator[DefinedSpan]:
     """What the events of one key give."""
     reader = OracleEvaluator({}, unit)
     if given.ends:
@@ -81,7 +81,9 @@ def _intervals(given: Intervals, events: Sequence[Event], unit: str | None) -> I
 # --- runs and sessions ---------------------------------------------------------------------------------------------
 
 
-def _runs(given: Intervals, readings: Sequence[Event], gap: int | None, reader: OracleEvaluator) -> Iterator[DefinedInterval]:
+def _runs(
+    given: Intervals, readings: Sequence[Event], gap: int | None, reader: OracleEvaluator
+) -> Iterator[DefinedSpan]:
     """Longest stretches of readings in one state; a session is a stretch in the only state there is."""
     states = [_state(given, each, reader) for each in readings]
     begun: list[int] = []  # where runs began
@@ -102,7 +104,8 @@ def _runs(given: Intervals, readings: Sequence[Event], gap: int | None, reader: 
                 ending = last + 1  # UNTIL NEXT
             end = readings[ending].end
             start = readings[first].end
-            yield DefinedInterval(MATCH, str(states[first]), start, end, tuple(readings[first : last + 1]), begun.count(start))
+            mine = tuple(readings[first : last + 1])
+            yield DefinedSpan(MATCH, str(states[first]), start, end, mine, begun.count(start))
             begun.append(start)
         first = last + 1
 
@@ -121,7 +124,7 @@ def _state(given: Intervals, reading: Event, reader: OracleEvaluator) -> str | N
 # --- pairs ---------------------------------------------------------------------------------------------------------
 
 
-def _pairs(given: Intervals, events: Sequence[Event], reader: OracleEvaluator) -> Iterator[DefinedInterval]:
+def _pairs(given: Intervals, events: Sequence[Event], reader: OracleEvaluator) -> Iterator[DefinedSpan]:
     """Begins and ends, time by time: first the ends of a time, then its begins.
 
     An event that is both ends what began before; if nothing did, it only begins.
@@ -138,20 +141,20 @@ def _pairs(given: Intervals, events: Sequence[Event], reader: OracleEvaluator) -
                 depth -= 1
             elif open:
                 begin, place = open.pop(0 if given.policy == "queued" else -1)
-                yield DefinedInterval(MATCH, given.name, begin.end, time, (begin, end), place)
+                yield DefinedSpan(MATCH, given.name, begin.end, time, (begin, end), place)
             elif end not in begins:
                 alone.append(end)
         for place, begin in enumerate(begins):
             if alone:
-                yield DefinedInterval(MATCH, given.name, time, time, (begin, alone.pop(0)), place)
+                yield DefinedSpan(MATCH, given.name, time, time, (begin, alone.pop(0)), place)
             elif given.policy == "outermost" and open:
                 depth += 1
             elif given.policy == "restart":
                 open = [(begin, place)]
             else:
                 open.append((begin, place))
-        yield from (DefinedInterval(UNPAIRED, given.name, time, time, (end,), place) for place, end in enumerate(alone))
-    yield from (DefinedInterval(UNENDED, given.name, begin.end, begin.end, (begin,), place) for begin, place in open)
+        yield from (DefinedSpan(UNPAIRED, given.name, time, time, (end,), place) for place, end in enumerate(alone))
+    yield from (DefinedSpan(UNENDED, given.name, begin.end, begin.end, (begin,), place) for begin, place in open)
 
 
 # --- readings ------------------------------------------------------------------------------------------------------
@@ -167,7 +170,7 @@ def _true(condition: Expr, event: Event, reader: OracleEvaluator) -> bool:
     return reader.true(of_reading(condition), {READING: event})
 
 
-def _columns(given: Intervals, found: DefinedInterval) -> dict[str, Value]:
+def _columns(given: Intervals, found: DefinedSpan) -> dict[str, Value]:
     """The columns of SELECT; null where the interval is not whole."""
     values = {}
     for item in given.select:
@@ -179,7 +182,7 @@ def _columns(given: Intervals, found: DefinedInterval) -> dict[str, Value]:
     return values
 
 
-def _folded(function: str, attr: str | None, found: DefinedInterval) -> Value:
+def _folded(function: str, attr: str | None, found: DefinedSpan) -> Value:
     if attr is None:
         return len(found.readings)
     values = [each.attrs.get(attr) for each in found.readings]
