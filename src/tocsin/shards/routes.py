@@ -65,7 +65,7 @@ class Unit:
 
     @property
     def keeps_state(self) -> bool:
-        """Whether a shard stores the state of the queries, not their events: a statement, or an interval, may need any of these."""
+        """Whether a shard stores the state of the queries, not their events: a statement or interval may need any."""
         return any(plan.has_rows_of_its_own for plan in self.plans)
 
     @property
