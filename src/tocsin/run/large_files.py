@@ -39,7 +39,7 @@ Note = Callable[[FilePiece, tuple[pa.Field, ...]], GroupFacts]  # a piece, and c
 
 
 @dataclass(frozen=True, slots=True)
-class FileReading:
+class HowToRead:
     """How files are read.
 
     columns   which column is what
@@ -63,10 +63,10 @@ class FileReading:
 class LargeFile(Protocol):
     """A file of events."""
 
-    def survey(self, how: FileReading, note: Note) -> None:
+    def survey(self, how: HowToRead, note: Note) -> None:
         """Let the rows be noted, with at least the columns that may have nulls."""
 
-    def pieces(self, how: FileReading) -> Iterator[FilePiece]:
+    def pieces(self, how: HowToRead) -> Iterator[FilePiece]:
         """The rows in their order, but for row groups that may be skipped."""
 
 
@@ -111,17 +111,17 @@ class _TextFile:
     path: Path
     kind: str
 
-    def survey(self, how: FileReading, note: Note) -> None:
+    def survey(self, how: HowToRead, note: Note) -> None:
         for piece in self.pieces(how):
             note(piece, ())
 
-    def pieces(self, how: FileReading) -> Iterator[FilePiece]:
+    def pieces(self, how: HowToRead) -> Iterator[FilePiece]:
         try:
             yield from self._lines(how) if self.kind == "jsonl" else self._csv(how)
         except BROKEN as problem:
             unreadable(self.path, self.kind, problem)
 
-    def _csv(self, how: FileReading) -> Iterator[FilePiece]:
+    def _csv(self, how: HowToRead) -> Iterator[FilePiece]:
         delimiter, is_empty = DELIMITERS[self.kind], True
         for raw, before in csv_blocks(self.path, delimiter, how.size):
             is_empty = False
@@ -132,7 +132,7 @@ class _TextFile:
         if is_empty:
             raise empty_csv(self.path)
 
-    def _lines(self, how: FileReading) -> Iterator[FilePiece]:
+    def _lines(self, how: HowToRead) -> Iterator[FilePiece]:
         for raw, before in line_blocks(self.path, how.size):
             yield jsonl_piece(raw, self.path, how.bad, before)
 
@@ -141,11 +141,11 @@ class _TextFile:
 class _ArrowFile:
     path: Path
 
-    def survey(self, how: FileReading, note: Note) -> None:
+    def survey(self, how: HowToRead, note: Note) -> None:
         for piece in self.pieces(how):
             note(piece, ())
 
-    def pieces(self, how: FileReading) -> Iterator[FilePiece]:
+    def pieces(self, how: HowToRead) -> Iterator[FilePiece]:
         place = Places(self.path)
         try:
             for batch in self._batches():
@@ -185,7 +185,7 @@ class _ParquetFile:
             batch = next(file.iter_batches(SAMPLE, columns=names), None)
         return 0 if batch is None or not batch.num_rows else batch.nbytes * self.late.rows // batch.num_rows
 
-    def survey(self, how: FileReading, note: Note) -> None:
+    def survey(self, how: HowToRead, note: Note) -> None:
         self.facts = []
         try:
             how.columns.resolve(self.late.names)
@@ -203,7 +203,7 @@ class _ParquetFile:
         except BROKEN as problem:
             unreadable(self.path, "parquet", problem)
 
-    def pieces(self, how: FileReading) -> Iterator[FilePiece]:
+    def pieces(self, how: HowToRead) -> Iterator[FilePiece]:
         late, place = self.late, Places(self.path)
         early = how.early
         if early is None or late.largest_group(early) > LATE_PIECES * how.size:

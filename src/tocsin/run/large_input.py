@@ -23,7 +23,7 @@ from tocsin.run.bad_rows import BadRows
 from tocsin.run.files import FilePiece, find
 from tocsin.run.first_reading import FirstReading
 from tocsin.run.inputs import Input, kinds_inferred, plain_columns, time_type, with_times_read
-from tocsin.run.large_files import FileReading, large_file, size_in_memory
+from tocsin.run.large_files import HowToRead, large_file, size_in_memory
 from tocsin.run.row_groups import GroupFacts, Skip
 from tocsin.run.schemas import schema_of
 from tocsin.schema import Field, Schema
@@ -51,7 +51,7 @@ class LargeInput:
         paths = find(events)
         self.bad, self._files = bad, [large_file(path) for path in paths]
         size = max(LEAST, min(room // PIECES, MOST))
-        self._how = FileReading(columns, BadRows("skip"), declared, early if len(paths) == 1 else None, size)
+        self._how = HowToRead(columns, BadRows("skip"), declared, early if len(paths) == 1 else None, size)
         self._first = FirstReading(columns)
         self._resolved = False
         while not self._survey():
