@@ -99,8 +99,8 @@ WAYS = (
 # comes after what is, by name.
 ROOMS = {
     "": (
-        "errors events schema functions lang plan items encode engine order codec spill select staged graph run shards"
-        " spark jobs app testing"
+        "errors events schema functions lang plan items encode engine order codec spill select staged deriving graph"
+        " run shards spark jobs app testing"
     ),
     "lang": "tokens cursor expressions patterns parser syntax fluent printer",
     "plan": (
@@ -122,6 +122,7 @@ ROOMS = {
     "select": "per_key rolled_back settled_matches completion_order rate_limit",
     "select/loops": "keys",
     "staged": "operator machine contexts operand_list matcher join bindings mapping",
+    "deriving": "operator state loops words folds kernels",
     "graph": "query_graph stages composites tap carry_over texts",
     "run": (
         "query query_file schemas schema_from_query files inputs bad_rows session state matches show plot sinks"
