@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+from benchmarks.latency import RESULTS as LATENCY_RESULTS
+from benchmarks.latency import text as latency_text
 from benchmarks.report import text
 from benchmarks.selection.report import text as selection_text
 from benchmarks.spark.report import text as spark_text
@@ -20,6 +22,7 @@ TABLE = "<!-- bench-table:start -->", "<!-- bench-table:end -->"
 SPARK = "<!-- bench-spark:start -->", "<!-- bench-spark:end -->"
 SELECTION_RESULTS = ROOT / "benchmarks" / "results" / "selection.json"
 SELECTION = "<!-- bench-selection:start -->", "<!-- bench-selection:end -->"
+LATENCY = "<!-- bench-latency:start -->", "<!-- bench-latency:end -->"
 NOTHING = "No results yet: `make bench` measures and fills this place."
 
 
@@ -43,14 +46,16 @@ def renewed(page: str) -> str:
     return pasted(page, table, *TABLE)
 
 
-def renewed_selection(page: str) -> str:
-    """The page of benchmarks with the last results of the selection benchmark."""
+def renewed_long(page: str) -> str:
+    """The page of benchmarks with the last results of choosing among matches, and of single pushes."""
     found = selection_text(json.loads(SELECTION_RESULTS.read_text())) if SELECTION_RESULTS.exists() else NOTHING
-    return pasted(page, found, *SELECTION)
+    page = pasted(page, found, *SELECTION)
+    live = latency_text(json.loads(LATENCY_RESULTS.read_text())) if LATENCY_RESULTS.exists() else NOTHING
+    return pasted(page, live, *LATENCY)
 
 
 def main() -> int:
-    for name, made in (("README.md", renewed), ("docs/benchmarks.md", renewed_selection)):
+    for name, made in (("README.md", renewed), ("docs/benchmarks.md", renewed_long)):
         page = ROOT / name
         page.write_text(made(page.read_text()))
     return 0
