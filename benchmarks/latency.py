@@ -146,7 +146,10 @@ def text(found: dict[str, Any]) -> str:
     for row in found["pushes"]:
         numbers = [row[f"{name}_p{percent}_us"] for name in ("quiet", "match") for percent in (50, 99)]
         lines.append(f"| {row['times']} | {row['order']} | {' | '.join(f'{number:,.1f}' for number in numbers)} |")
-    lines += ["", f"1,000 events in one push of columns: {found['columns_p50_us']:.1f} (p99 {found['columns_p99_us']:.1f})."]
+    lines += [
+        "",
+        f"1,000 events in one push of columns: {found['columns_p50_us']:.1f} (p99 {found['columns_p99_us']:.1f}).",
+    ]
     speeds = {name: value for name, value in found.items() if name.startswith(("list", "pipe"))}
     said = ", ".join(f"{name} {value / 1e6:.2f}" for name, value in speeds.items())
     return "\n".join([*lines, "", f"Million events per second of CPU: {said}.", "", measured_on(found["machine"])])
