@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tocsin.codec import Scalar
+from tocsin.codec import Scalar, as_shape
 from tocsin.staged.event import ABSENT, TICK, Binding, BlockFrame, CountedEvents, EveryOne, StagedEvent, events_in
 from tocsin.staged.operand_list import OperandList
 from tocsin.staged.partition_keys import Key
@@ -85,11 +85,21 @@ def kept_in(part: GlobalPartition) -> int:
 # What is stored: events by their numbers, and these by the operand that has collected them.
 SavedKey: TypeAlias = list[tuple[Scalar, Scalar]]
 SavedLists: TypeAlias = list[tuple[int, list[int]]]
-SavedBlocks: TypeAlias = list[tuple[int, list[Any]]]  # each has partitions, as a statement has
-SavedLocal: TypeAlias = tuple[SavedKey, SavedLists, SavedLists, SavedBlocks]
+SavedLocal: TypeAlias = tuple[SavedKey, SavedLists, SavedLists]
+SavedBlocks: TypeAlias = list[tuple[int, list[Any]]]  # behind a local that has blocks: the partitions of each
 SavedDelayed: TypeAlias = tuple[int, SavedKey, list[list[list[Any]]]]
-SavedContext: TypeAlias = tuple[int, int | None, list[int], list[SavedLocal], list[SavedDelayed]]
+SavedContext: TypeAlias = tuple[int, int | None, list[int], list[list[Any]], list[SavedDelayed]]
 SavedPartition: TypeAlias = tuple[SavedKey, list[SavedKey], list[SavedContext]]
+
+
+def check_partitions(saved: object) -> None:
+    """Refuse what was stored as partitions and has not their shape."""
+    for _, _, contexts in as_shape(list[SavedPartition], saved):
+        for local in (local for context in contexts for local in context[3]):
+            as_shape(SavedLocal, local[:3])
+            for blocks in local[3:]:
+                for _, known in as_shape(SavedBlocks, blocks):
+                    check_partitions(known)
 
 
 # --- as plain values -----------------------------------------------------------------------------------------------
@@ -106,10 +116,7 @@ def _saved_context(context: OpenContext, events: dict[int, StagedEvent]) -> list
             key,
             [[number, _numbers(each.all, events)] for number, each in local.lists.items()],
             [[number, _numbers(each, events)] for number, each in local.pending.items()],
-            [
-                [number, [[at, *saved_partition(part, events)] for at, part in known.items()]]
-                for number, known in (local.blocks or {}).items()
-            ],
+            *_saved_blocks(local, events),
         ]
         for key, local in context.locals.items()
     ]
@@ -118,6 +125,14 @@ def _saved_context(context: OpenContext, events: dict[int, StagedEvent]) -> list
         for each in context.delayed
     ]
     return [context.opened, context.opener, _numbers(context.openers, events), locals_, delayed]
+
+
+def _saved_blocks(local: LocalState, events: dict[int, StagedEvent]) -> list[Any]:
+    """The blocks of a local partition, where the pattern has some."""
+    if not local.blocks:
+        return []
+    each = local.blocks.items()
+    return [[[number, [[at, *saved_partition(part, events)] for at, part in known.items()]] for number, known in each]]
 
 
 def _numbers(several: Iterable[StagedEvent], events: dict[int, StagedEvent]) -> list[int]:
@@ -151,11 +166,11 @@ def loaded_partition(saved: Iterable[Any], events: Events, make: Any) -> GlobalP
 def _loaded_context(saved: Iterable[Any], events: Events, make: Any) -> OpenContext:
     opened, opener, openers, locals_, delayed = saved
     context = OpenContext(opened, opener, [events[number] for number in openers])
-    for key, lists, pending, blocks in locals_:
+    for key, lists, pending, *more in locals_:
         local = context.local(loaded_key(key))
         local.lists = {number: make(number, [events[each] for each in several]) for number, several in lists}
         local.pending = {number: [events[each] for each in several] for number, several in pending}
-        for number, known in blocks:
+        for number, known in (block for blocks in more for block in blocks):
             parts = {loaded_key(at): loaded_partition(part, events, make) for at, *part in known}
             local.blocks = {**(local.blocks or {}), number: parts}
     for now, key, matches in delayed:

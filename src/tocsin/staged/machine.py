@@ -19,7 +19,7 @@ from tocsin.staged.contexts import (
     Delayed,
     GlobalPartition,
     OpenContext,
-    SavedPartition,
+    check_partitions,
     kept_in,
     loaded_key,
     loaded_partition,
@@ -266,7 +266,7 @@ class Machine:
     def load(self, saved: Mapping[str, Any]) -> None:
         """Go on from what was stored, after a look at it."""
         as_shape(list[SavedEvent], saved["events"])
-        as_shape(list[SavedPartition], saved["partitions"])
+        check_partitions(saved["partitions"])
         as_shape(int | None, saved["created"])
         as_number(saved["clock"])
         as_number(saved["next"])
