@@ -310,7 +310,7 @@ def rows(events: list[Event], options: Mapping[str, str]) -> pa.RecordBatch:
 
 def begun(begin: Begin, options: Mapping[str, str]) -> pa.RecordBatch:
     """A begin as a batch; its end says nothing."""
-    return rows([Event(begin.type, begin.start, begin.start, begin.eid or "", dict(begin.attrs))], options)
+    return rows([Event(begin.type, begin.start, begin.start, begin.name, dict(begin.attrs))], options)
 
 
 def _whole(event: Event) -> dict[str, Any]:

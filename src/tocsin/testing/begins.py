@@ -49,8 +49,8 @@ def heard(
             case Promise(_, time, source):
                 ends.promise(item.type, source, time)
                 told.kept.append(item)
-            case Begin(type, start, eid):
-                used = True
+            case Begin(type, start):
+                used, eid = True, item.name
                 known = came.get(eid) or open_.get(eid)
                 if start <= begins.of(type) or start < since():
                     told.late_begins += 1

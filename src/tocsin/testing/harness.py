@@ -201,7 +201,7 @@ class Running:
 
     def begin(self, begin: Begin) -> Changes:
         """An interval has begun."""
-        row = Event(begin.type, begin.start, begin.start, begin.eid or "", dict(begin.attrs))
+        row = Event(begin.type, begin.start, begin.start, begin.name, dict(begin.attrs))
         batch = from_dicts([row])
         return self.tell(self.graph.announced(batch))
 

@@ -46,6 +46,11 @@ class Begin:
     eid: str | None = None
     attrs: Mapping[str, Value] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """Its eid; without one, as it is spelt."""
+        return spell_begin(self) if self.eid is None else self.eid
+
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
@@ -116,14 +121,14 @@ def history(text: str, times: WrittenTimes | None = None) -> list[Item]:
 
 
 def _with_eids(items: list[Item]) -> list[Item]:
-    """The items, where each begin has an eid: its own, or that of the first interval behind it which it could begin."""
+    """The items, where a begin without an eid has that of the first interval behind it which it could begin."""
     taken = {item.eid for item in items if isinstance(item, Begin)}
     found: list[Item] = []
     for at, item in enumerate(items):
         if isinstance(item, Begin) and item.eid is None:
             later = (each for each in items[at + 1 :] if isinstance(each, Event) and each.eid not in taken)
             ends = next((each for each in later if (each.type, each.start) == (item.type, item.start)), None)
-            item = replace(item, eid=f"{spell_begin(item)}'{at}" if ends is None else str(ends.eid))
+            item = item if ends is None else replace(item, eid=str(ends.eid))
             taken.add(item.eid)
         found.append(item)
     return found
