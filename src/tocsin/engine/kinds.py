@@ -37,15 +37,16 @@ MATCH = "match"
 TIMEOUT = "timeout"
 COUNT = "count"
 UNENDED = "unended"
-ANSWERS = (MATCH, TIMEOUT, COUNT)  # what queries give; the other kinds tell what happened on the way
+UNPAIRED = "unpaired"
+ANSWERS = (MATCH, TIMEOUT, COUNT, UNENDED, UNPAIRED)  # what queries give; the other kinds tell what happened on the way
 ROW_KINDS: tuple[RowKind, ...] = (
     RowKind(MATCH, "bindings", "query, variables, eids, times", True, True, "0.1", "the pattern was found"),
     RowKind(TIMEOUT, "prefix", "query, step, variables, eids, times", True, False, "0.2",
             "a first part that its next step, in the column `step`, did not extend"),
     RowKind("early", "prefix", "query, bound eids", True, False, "later", "certain before an interval ends"),
-    RowKind(UNENDED, "details", "query, eid", False, False, "0.2",
-            "an announced interval that never ended (embedded: Session.unended)"),
-    RowKind("unpaired", "details", "query, eid", False, False, "later", "an end whose begin was never announced"),
+    RowKind(UNENDED, "prefix", "query, eid", False, False, "0.2",
+            "an interval that began and never ended (one that was announced: Session.unended)"),
+    RowKind(UNPAIRED, "prefix", "query, eid", False, False, "0.2", "an end that found nothing open"),
     RowKind("expected", "prefix", "query, key, trace", True, False, "later", "the pattern must still happen"),
     RowKind(
         "unconfirmed", "bindings", "query, variables, eids, times", True, False, "later", "lost events may refute it"

@@ -68,6 +68,7 @@ class RoleOf(NamedTuple):
     key: Callable[[Mapping[str, Any]], Key | None]
 
 
+Parts: TypeAlias = dict[tuple[str, int], list[StagedEvent]]  # by what and number of a role
 SavedEvent: TypeAlias = tuple[int, str, int, int, dict[str, Scalar]]
 
 
@@ -194,25 +195,32 @@ class Machine:
         if self.created is None:
             self.create(now)
         self.clock = now
-        touched: dict[Key, dict[tuple[str, int], list[StagedEvent]]] = {}
+        touched = self.parts_of(events)
+        for _, due in self._alarms.past(now):
+            touched.setdefault(due, {})  # type: ignore[arg-type]
+        rows = [found for key, mine in touched.items() for found in self.stage_in(key, now, mine)]
+        return sorted(rows, key=_row_order)
+
+    def parts_of(self, events: Iterable[StagedEvent]) -> dict[Key, Parts]:
+        """The parts that the events of a stage play, by global partition."""
+        touched: dict[Key, Parts] = {}
         for event in events:
             for role in self._roles.get(event.type, ()):
                 key = role.key(event.values)
                 if key is not None:
                     touched.setdefault(key, {}).setdefault((role.what, role.number), []).append(event)
-        for _, due in self._alarms.past(now):
-            touched.setdefault(due, {})  # type: ignore[arg-type]
-        rows: list[Found] = []
-        for key, mine in touched.items():
-            part = self._partition(key, now)
-            brought = sorted(self._in_partition(key, part, now, mine), key=_row_order)
-            rows += [Found(*row, place, key) for place, row in enumerate(brought)]
-            if self._is_as_new(part, now):
-                del self.partitions[key]
-                self._alarms.set(key, END_OF_TIME)
-            else:
-                self._set_alarm(key, now)
-        return sorted(rows, key=_row_order)
+        return touched
+
+    def stage_in(self, key: Key, now: int, mine: Parts) -> list[Found]:
+        """What the statement finds in one global partition at a stage; no other partition has a say in it."""
+        part = self._partition(key, now)
+        brought = sorted(self._in_partition(key, part, now, mine), key=_row_order)
+        if self._is_as_new(part, now):
+            del self.partitions[key]
+            self._alarms.set(key, END_OF_TIME)
+        else:
+            self._set_alarm(key, now)
+        return [Found(*row, place, key) for place, row in enumerate(brought)]
 
     def _partition(self, key: Key, now: int) -> GlobalPartition:
         part = self.partitions.get(key)
@@ -243,9 +251,7 @@ class Machine:
             return context.opener is None and not context.locals and not context.delayed
         return not part.contexts
 
-    def _in_partition(
-        self, key: Key, part: GlobalPartition, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]
-    ) -> list[Row]:
+    def _in_partition(self, key: Key, part: GlobalPartition, now: int, mine: Parts) -> list[Row]:
         """The steps of one stage in one global partition."""
         if self._keeps_seen and self.statement.lkeys:
             for (what, number), events in mine.items():
@@ -265,7 +271,7 @@ class Machine:
     # --- contexts ---
 
     def _terminated(
-        self, part: GlobalPartition, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]
+        self, part: GlobalPartition, now: int, mine: Parts
     ) -> list[tuple[OpenContext, int, list[StagedEvent]]]:
         """The contexts that end, each with the first terminator that closes it and its events."""
         closed: list[tuple[OpenContext, int, list[StagedEvent]]] = []
@@ -298,7 +304,7 @@ class Machine:
         chosen = {"new": matching[-1:], "old": matching[:1], "each-matching": matching}.get(term.which, still_open)
         return chosen, acting
 
-    def _initiate(self, part: GlobalPartition, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]) -> None:
+    def _initiate(self, part: GlobalPartition, now: int, mine: Parts) -> None:
         for at, init in enumerate(self._inits):
             events = mine.get(("init", at))
             if not events:
@@ -312,7 +318,7 @@ class Machine:
 
     def _collected(
         self, context: OpenContext, part: GlobalPartition, now: int, key: Key,
-        mine: Mapping[tuple[str, int], list[StagedEvent]],
+        mine: Parts,
     ) -> list[Row]:  # fmt: skip
         """Collect the events of a stage into a context that goes on, and detect where something new is there."""
         news: dict[Key, None] = {}
@@ -367,9 +373,7 @@ class Machine:
                 fires.setdefault(key, {})[spot.number] = due
                 local.pending[spot.number] = [event for event in pending if event.end + wait > now]
 
-    def _pend(
-        self, spot: PatternSpot, context: OpenContext, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]
-    ) -> None:
+    def _pend(self, spot: PatternSpot, context: OpenContext, now: int, mine: Parts) -> None:
         """After: newcomers wait, one by one."""
         number = spot.spots[0].number
         for key, events in self._by_local(number, mine.get(("leaf", number), ()), now).items():
@@ -494,16 +498,25 @@ class Machine:
         }  # fmt: skip
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Go on from what was saved."""
-        events = {event[0]: StagedEvent(*event) for event in as_shape(list[SavedEvent], saved["events"])}
-        self.created = as_shape(int | None, saved["created"])
-        self.clock, self.next = as_number(saved["clock"]), as_number(saved["next"])
-        self.partitions, self._alarms = {}, Alarms()
-        for key, *part in as_shape(list[SavedPartition], saved["partitions"]):
-            self.partitions[loaded_key(key)] = loaded_partition(part, events, self._loaded_list)
-            for context in self.partitions[loaded_key(key)].contexts:
+        """Go on from what was stored, after a look at it."""
+        as_shape(list[SavedEvent], saved["events"])
+        as_shape(list[SavedPartition], saved["partitions"])
+        as_shape(int | None, saved["created"])
+        as_number(saved["clock"])
+        as_number(saved["next"])
+        self.go_on(saved)
+        for part in self.partitions.values():
+            for context in part.contexts:
                 self._check(context)
-        for loaded in self.partitions:
+
+    def go_on(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what this machine has saved, or another one of the statement."""
+        events = {event[0]: StagedEvent(*event) for event in saved["events"]}
+        self.created, self.clock, self.next = saved["created"], saved["clock"], saved["next"]
+        self.partitions, self._alarms = {}, Alarms()
+        for key, *part in saved["partitions"]:
+            loaded = loaded_key(key)
+            self.partitions[loaded] = loaded_partition(part, events, self._loaded_list)
             self._set_alarm(loaded, self.clock)
 
     def _check(self, context: OpenContext) -> None:

@@ -12,7 +12,7 @@ from tocsin.lang.syntax import DISTINCT
 from tocsin.plan.block import Block, Leaf, Plan, Scope
 from tocsin.plan.endpoints import graph_of
 from tocsin.plan.expr import Agg, Bound, Col, User, walk
-from tocsin.plan.facts import is_filter, overhangs, reach_of_block
+from tocsin.plan.facts import is_filter, one_for_first, overhangs, reach_of_block
 from tocsin.plan.rewrite import blocks_below, with_groups_in_order
 from tocsin.schema import Kind
 
@@ -55,6 +55,10 @@ class Layout:
             or any(reaches_ahead(scope) for scope in self.root_scopes())
             or any(overhangs(part.block)[1] for part in self.root.forbidden)
         )
+
+        chain = None if self.waits else one_for_first(plan)
+        # levels at which the first event that gives an answer is enough (the pass that orders the loops may be off)
+        self.first_only = chain[1:-1] if chain and self.nest == (chain[-1], *chain[:-1]) else ()
 
     @property
     def width(self) -> int:
