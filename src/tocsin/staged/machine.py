@@ -30,7 +30,7 @@ from tocsin.staged.mapping import Chosen, Mapper, Row
 from tocsin.staged.matcher import Matcher
 from tocsin.staged.operand_list import OperandList
 from tocsin.staged.partition_keys import Key, KeyOf, key_attribute, key_of
-from tocsin.staged.scope import Parts, RoleKey, Scope
+from tocsin.staged.scope import ContextScope, Parts, RoleKey
 from tocsin.staged.spots import PatternSpot, spots_of
 
 
@@ -61,7 +61,7 @@ class Machine:
         self.sst = sst or (lambda _, now: now)
         self.root = spots_of(statement.pattern)
         self.matcher, self.mapper = Matcher(statement, self.root), Mapper(statement, self.root)
-        self.scope = Scope(statement, self.root, 0, unit, statement.text, self.matcher.looked_up)
+        self.scope = ContextScope(statement, self.root, 0, unit, statement.text, self.matcher.looked_up)
         self._roles: dict[str, list[tuple[RoleKey, KeyOf]]] = {}
         for name, role in self.scope.roles:
             self._roles.setdefault(str(role.type), []).append((name, key_of(statement.gkeys, role)))

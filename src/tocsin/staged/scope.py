@@ -32,7 +32,9 @@ from tocsin.staged.values import Asked, aggregated, threshold_of, truth_of
 
 RoleKey: TypeAlias = tuple[str, int, int]  # leaf, init or term; the scope that it belongs to; its spot, or its place
 Parts: TypeAlias = dict[RoleKey, list[StagedEvent]]  # the events of a stage by what they are
-Inner: TypeAlias = "tuple[Key, Scope, GlobalPartition, Parts]"  # a partition of a block: where it is, and its events
+Inner: TypeAlias = (
+    "tuple[Key, ContextScope, GlobalPartition, Parts]"  # a partition of a block: where it is, and its events
+)
 
 
 class TerminatorTest(NamedTuple):
@@ -40,7 +42,7 @@ class TerminatorTest(NamedTuple):
     cross: tuple[Asked, ...]  # asked of (context, events that would close it)
 
 
-class Scope:
+class ContextScope:
     """A statement (number 0) or a block of its pattern.
 
     unit       the length of a tick; None: ticks are plain numbers
@@ -57,7 +59,7 @@ class Scope:
         self.inits = node.inits or (Initiator(),)
         self.leaves = {spot.number: spot.leaf for spot in own if spot.leaf is not None}
         self.blocks = [
-            Scope(spot.node, spot.spots[0], spot.number, unit, text, looked_up)
+            ContextScope(spot.node, spot.spots[0], spot.number, unit, text, looked_up)
             for spot in own if isinstance(spot.node, NestedBlock)
         ]  # fmt: skip
         self._looked_up = {each: sorted(looked_up[each]) for each in self.leaves}
@@ -84,7 +86,7 @@ class Scope:
     def ticks(self, duration: Any) -> int:
         return ticks(duration, self.unit, self.text)
 
-    def all(self) -> Iterator[Scope]:
+    def all(self) -> Iterator[ContextScope]:
         """This one and all blocks inside."""
         yield self
         for block in self.blocks:

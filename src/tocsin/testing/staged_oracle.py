@@ -31,8 +31,8 @@ from tocsin.lang.time_patterns import next_time
 from tocsin.testing.staged_oracle_match import (
     TICK,
     Binding,
-    Frame,
     MatchRun,
+    OracleFrame,
     PatternNode,
     events_in,
     is_deferred,
@@ -382,7 +382,7 @@ class Bounded:
     def lists(self, context: OracleContext, local: Key, now: int) -> dict[int, list[Event]]:
         return {number: self.present(context, local, number, now) for number in self.leaves}
 
-    def frames(self, lists: LocalLists, now: int, *, final: bool) -> dict[int, list[Frame]]:
+    def frames(self, lists: LocalLists, now: int, *, final: bool) -> dict[int, list[OracleFrame]]:
         """The context instances of all blocks. The end of a context is that of its blocks."""
         return {
             block.number: [
@@ -394,10 +394,10 @@ class Bounded:
             for block in self.blocks
         }
 
-    def _frame(self, context: OracleContext, local: Key, now: int, *, final: bool) -> Frame:
+    def _frame(self, context: OracleContext, local: Key, now: int, *, final: bool) -> OracleFrame:
         here = context.local(local)
         fires, inner = context.fires.get(local, {}), self.frames(here, now, final=final)
-        return Frame(context.opened, final, self.lists(context, local, now), fires, inner, here.lists)
+        return OracleFrame(context.opened, final, self.lists(context, local, now), fires, inner, here.lists)
 
     # --- timers ---
 
@@ -516,7 +516,7 @@ class Detecting(Bounded):
             homes = [lists]
         else:
             frame = match.get(leaf.block.number)
-            homes = [frame.kept] if isinstance(frame, Frame) else [each.kept for each in frames_in(run.blocks)]
+            homes = [frame.kept] if isinstance(frame, OracleFrame) else [each.kept for each in frames_in(run.blocks)]
         for home in homes:
             if leaf.number in home:
                 home[leaf.number] = [event for event in home[leaf.number] if all(event is not one for one in used)]
@@ -563,7 +563,7 @@ class Detecting(Bounded):
             yield from (time for time in self.due(part, after) if time > after)
 
 
-def frames_in(blocks: Mapping[int, list[Frame]]) -> Iterator[Frame]:
+def frames_in(blocks: Mapping[int, list[OracleFrame]]) -> Iterator[OracleFrame]:
     """All frames, those inside others too."""
     for several in blocks.values():
         for frame in several:

@@ -99,14 +99,14 @@ class Many:
 
 
 @dataclass
-class Frame:
+class OracleFrame:
     """One context instance of a block in one local partition, as a run sees it."""
 
     opened: int
     final: bool
     lists: Mapping[int, list[Event]]
     fires: Mapping[int, Any]
-    blocks: Mapping[int, list[Frame]]
+    blocks: Mapping[int, list[OracleFrame]]
     kept: dict[int, list[Event]]  # the lists, from which consumed events are taken
 
 
@@ -145,7 +145,7 @@ class MatchRun:
     lists: Mapping[int, list[Event]]
     fires: Mapping[int, Any] = field(default_factory=dict)
     sst: Callable[[str], int] = lambda _: 0
-    blocks: Mapping[int, list[Frame]] = field(default_factory=dict)
+    blocks: Mapping[int, list[OracleFrame]] = field(default_factory=dict)
 
     def matches(self) -> list[Binding]:
         """All matches, in the order in which they are found."""
@@ -190,10 +190,10 @@ class MatchRun:
                 return self._counting(spot, binding, done)
         return self._chain(spot, 0, binding, done)
 
-    def _around(self, spot: PatternNode, binding: Binding) -> MatchRun | Frame:
+    def _around(self, spot: PatternNode, binding: Binding) -> MatchRun | OracleFrame:
         """The context in which a spot stands: that of the innermost block around it."""
         found = None if spot.block is None else binding.get(spot.block.number)
-        return found if isinstance(found, Frame) else self
+        return found if isinstance(found, OracleFrame) else self
 
     def _exists(self, spot: PatternNode, binding: Binding) -> bool:
         return self.solve(spot, binding, lambda _: True)
