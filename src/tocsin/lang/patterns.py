@@ -449,7 +449,7 @@ class PatternReader(ExpressionReader):
             return self._item_at(index + 2)
         if first.word in OPERATORS or _is_numbered_rel(first, tokens[index + 1 if first.kind != "end" else index]):
             return True
-        if first.kind not in ("name", "quoted") or first.word in KEYWORDS:
+        if first.kind not in ("name", "quoted") or first.word in KEYWORDS or self.relates_at(index + 1):
             return False
         after = self._after_dots(index)
         if self._is_op_at(after, "("):

@@ -36,15 +36,17 @@ from tocsin.lang.syntax import (
     Pattern,
     Query,
     Rel,
+    Relates,
     Repeat,
     Same,
     SelectItem,
     Seq,
     Unary,
 )
-from tocsin.lang.tokens import ANY_WORD, MARKS, PLAIN_NAME, is_plain
+from tocsin.lang.tokens import ANY_WORD, MARKS, PLAIN_NAME, VERBS, is_plain
 
 ATOM = PRECEDENCE["minus"] + 1
+VERB = {relation: verb.upper() for verb, relation in VERBS.items()}  # the last spelling: OVERLAPS, MET BY
 
 
 def print_query(query: Query) -> str:
@@ -271,6 +273,8 @@ def _minus(operand: Expr) -> str:
 
 def _comparison(expr: Expr) -> str:
     match expr:
+        case Relates(left, relation, right):
+            return f"{_name(left.name)} {VERB[relation]} {_name(right.name)}"
         case In(operand, options, negated):
             return f"{print_expr(operand, OPERAND)}{' NOT' if negated else ''} IN ({_exprs(options)})"
         case Between(operand, low, high, negated):

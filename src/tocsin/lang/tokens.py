@@ -14,7 +14,7 @@ from math import isinf
 from typing import Literal as Choice
 
 from tocsin.errors import Problem
-from tocsin.lang.syntax import ALLEN, Span
+from tocsin.lang.syntax import ALLEN, INTERSECT, Span
 
 # --- words -------------------------------------------------------------------------------------------------------
 
@@ -54,6 +54,8 @@ ALLEN_NAMES = {
     "finishes": "finish",
     "equals": "equal",
 }
+# Between two variables, as in `a OVERLAPS b`.
+VERBS = {**ALLEN_NAMES, INTERSECT: INTERSECT, "intersects": INTERSECT}
 
 PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 

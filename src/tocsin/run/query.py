@@ -28,6 +28,7 @@ from tocsin.items import Strings
 from tocsin.lang.fluent import FluentPattern, FluentQuery
 from tocsin.lang.parser import parse_file
 from tocsin.lang.staged_syntax import Statement
+from tocsin.lang.syntax import Iseq, Rel, patterns_in
 from tocsin.lang.syntax import Query as DeclarativeQuery
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all, read_by
@@ -44,9 +45,10 @@ from tocsin.run.declared import check_unit, declare
 from tocsin.run.finite import run_as_it_comes, run_finite
 from tocsin.run.inputs import Input, open_input, usable, usable_rows
 from tocsin.run.matches import Matches
+from tocsin.run.overview import in_sample, overview
 from tocsin.run.pace import Watcher
 from tocsin.run.query_file import read_query_file, refuse_file_name
-from tocsin.run.schema_from_query import guessed_schema
+from tocsin.run.schema_from_query import guessed_schema, guessed_unit
 from tocsin.run.schemas import schema_of
 from tocsin.run.session import Session, shown_counters
 from tocsin.run.split import Split, check_threads, thread_count
@@ -169,35 +171,51 @@ class Query:
 
     def check(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> tuple[str, ...]:
         """Parse, bind and check kinds against a schema or against events; returns warnings, raises QueryError."""
-        known, notes = self._known(schema, time_unit, columns)
+        known, notes, _ = self._known(schema, time_unit, columns)
         return notes_of(self.plans(known)) + notes
+
+    def overview(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> str:
+        """A line for each query: its name, key, window and memory class."""
+        known, _, _ = self._known(schema, time_unit, columns)
+        return overview(self.plans(known))
 
     def explain(
         self, schema: Any = None, *, time_unit: str | None = None, off: Iterable[str] = (), **columns: Any
     ) -> str:
-        """The plans in readable text."""
-        known, notes = self._known(schema, time_unit, columns)
-        plans = [explained(plan) for plan in self.plans(known, off=off)]
-        return "\n\n".join([*plans, *(["\n".join(f"note      {note}" for note in notes)] if notes else [])])
+        """The plans in readable text; given events, also how many matches there are in the first of them."""
+        known, notes, given = self._known(schema, time_unit, columns)
+        plans = self.plans(known, off=off)
+        said = [f"note      {note}" for note in notes]
+        if given is not None and len(given):
+
+            def detect(sample: pa.Table, limit: int) -> Matches:
+                return self.detect(
+                    sample, **columns, time_unit=time_unit, bad_rows="skip", all=True, jit=False, limit=limit
+                )
+
+            said += in_sample(given.table(), plans, detect)
+        return "\n\n".join([*map(explained, plans), *(["\n".join(said)] if said else [])])
 
     def source(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> str:
         """The generated kernels, as Python source."""
-        known, _ = self._known(schema, time_unit, columns)
+        known, _, _ = self._known(schema, time_unit, columns)
         graph = QueryGraph(self.plans(known), known, Columns(), jit=False)
         programs = [branch.program for detector in detectors_in(graph) for branch in detector.branches]
         return "\n\n".join(program.source.rstrip() for program in programs)
 
-    def _known(self, given: Any, time_unit: str | None, columns: Mapping[str, Any]) -> tuple[Schema, tuple[str, ...]]:
-        """The schema to bind to, given as such or by events; and what is to be said of how events were read."""
+    def _known(
+        self, given: Any, time_unit: str | None, columns: Mapping[str, Any]
+    ) -> tuple[Schema, tuple[str, ...], Input | None]:
+        """The schema to bind to, given as such or by events; what is to be said of how events were read; the events."""
         check_unit(time_unit)
         declared = given if isinstance(given, (Schema, Mapping)) else self.schema if given is None else None
         known = as_schema(declared)
         if known is not None:
-            return replace(known, unit=time_unit or known.unit), ()
+            return replace(known, unit=time_unit or known.unit), (), None
         if given is None:
-            return guessed_schema(self.queries, time_unit or "us"), ()
+            return guessed_schema(self.queries, time_unit or guessed_unit(self.queries)), (), None
         opened = open_input(given, Columns(unit=time_unit, **columns), bad=BadRows("skip"))
-        return known_of(opened, self.queries), opened.notes(guessed_schema(self.queries).common)
+        return known_of(opened, self.queries), opened.notes(guessed_schema(self.queries).common), opened
 
     @readable_texts()
     def detect(
@@ -353,7 +371,7 @@ class Query:
             check_endless(plans)
         if timer is not None:
             check_windows(plans)
-        for note in () if known is None else notes_of(plans):
+        for note in (*kept_for_ever(self.queries, endless), *(() if known is None else notes_of(plans))):
             warnings.warn(note, TocsinWarning, stacklevel=2)
 
         def refuses(fields: Mapping[str, Field]) -> str | None:
@@ -460,6 +478,23 @@ def check_endless(plans: Iterable[Plan]) -> None:
                 detail="a negation or repetition at its end, without WITHIN, reaches to the end of the stream",
                 hint="add a window, such as WITHIN 1 h; in Python, endless=False says that the stream will be closed",
             )
+
+
+def kept_for_ever(queries: Iterable[Syntax], endless: bool) -> tuple[str, ...]:
+    """Warn of ISEQ and REL without a window on an endless stream: what they leave open, no order of events ends."""
+    return tuple(
+        f"without a window every interval of {query.name or 'the query'} is kept for ever: write WITHIN 1 h, or "
+        "ISEQ[...](...; 1 h)"
+        for query in (queries if endless else ())
+        if isinstance(query, DeclarativeQuery) and _is_open(query)
+    )
+
+
+def _is_open(query: DeclarativeQuery) -> bool:
+    """Whether a query relates intervals and has no window."""
+    windows = (query.within, query.between, query.pattern.within if isinstance(query.pattern, Iseq) else None)
+    relates = any(isinstance(node, Rel | Iseq) for node in patterns_in(query.pattern))
+    return relates and all(window is None for window in windows)
 
 
 def check_windows(plans: Iterable[Plan]) -> None:

@@ -11,6 +11,7 @@ from tocsin.lang.syntax import (
     Between,
     Binary,
     Call,
+    Duration,
     Expr,
     In,
     Leaf,
@@ -56,6 +57,15 @@ def guessed_schema(queries: Iterable[Query | Statement], unit: str | None = "us"
     eid = Kind.TEXT if kinds.pop(OF_EVENTS, Kind.INT) is Kind.TEXT else Kind.INT
     common = {name: Field(name, kind) for name, kind in kinds.items()}
     return Schema(common=common, open_types=True, unit=unit, eid=eid)
+
+
+def guessed_unit(queries: Iterable[Query | Statement]) -> str | None:
+    """What a tick is where there is no data: a microsecond if the queries say durations in units, else just a tick."""
+    said = any(
+        isinstance(query, Statement) or any(isinstance(node, Duration) and node.unit for node in walk(query))
+        for query in queries
+    )
+    return "us" if said else None
 
 
 def _look_at_statement(

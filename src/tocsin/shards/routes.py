@@ -11,7 +11,7 @@ selects. Only the home gives the match, because only there all events that may f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tocsin.encode.batch import INNER
@@ -22,6 +22,7 @@ from tocsin.plan.expr import Col
 from tocsin.plan.facts import extent, horizon, types_of, widest
 from tocsin.plan.rewrite import all_leaves
 from tocsin.schema import Field, Kind, Schema
+from tocsin.shards.statements import divided_by, passes_key_on
 
 Attrs = tuple[str, ...]
 
@@ -61,6 +62,11 @@ class Unit:
         return any(plan.after is not None or plan.consume is not None or plan.staged is not None for plan in self.plans)
 
     @property
+    def keeps_state(self) -> bool:
+        """Whether a shard stores the state of the queries, not their events: a statement may need any of these."""
+        return any(plan.staged is not None for plan in self.plans)
+
+    @property
     def fingerprints(self) -> list[str]:
         return [plan.identity for plan in self.plans]
 
@@ -83,6 +89,16 @@ class Group:
     @property
     def types(self) -> set[str]:
         return set().union(*(unit.types for unit in self.units))
+
+    @property
+    def keeps_state(self) -> bool:
+        """The same of all units: those that do share no shards with those that do not."""
+        return any(unit.keeps_state for unit in self.units)
+
+    @property
+    def reach(self) -> int | None:
+        """For how many ticks behind the guarantee a shard keeps events; None: for ever."""
+        return 0 if self.keeps_state else reach_of(self.units)
 
     @property
     def broadcast(self) -> list[str]:
@@ -123,7 +139,7 @@ def groups_of(units: Sequence[Unit]) -> list[Group]:
 
 def _agree(group: Group, unit: Unit) -> bool:
     ways = dict(unit.ways)
-    if bool(ways) != group.keyed:
+    if bool(ways) != group.keyed or unit.keeps_state != group.keeps_state:
         return False
     if not ways:  # those that choose among matches do not keep others from being cut in time
         return group.units[0].chooses == unit.chooses
@@ -142,27 +158,41 @@ def _unit(numbers: tuple[int, ...], plans: Sequence[Plan]) -> Unit:
     mine = tuple(plans[number] for number in numbers)
     plain = Unit(numbers, mine)
     divided = tuple(_divided(plan) for plan in mine)
-    if not all(plan.key and _has_one_home(plan) for plan in divided):
+    if not all(_can_be_divided(plan) for plan in divided):
         return plain
     ways: dict[str, Way] = {}
     sources = {str(plan.name): plan for plan in divided if plan.name}
     for plan in divided:
-        key = dict(plan.key)
-        for leaf in all_leaves(plan):
-            for alt in leaf.alts:
-                attrs = key.get(leaf.id)
-                if alt.type in sources:
-                    if attrs is None or not _inherited(sources[alt.type], attrs):
-                        return plain
-                    continue
-                way = Way((attrs,)) if attrs is not None else Way(everywhere=True)
-                ways[alt.type] = ways.get(alt.type, Way()) | way
+        for type, attrs in _keys_by_type(plan):
+            if type in sources:
+                if attrs is None or not _inherited(sources[type], attrs):
+                    return plain
+                continue
+            way = Way((attrs,)) if attrs is not None else Way(everywhere=True)
+            ways[type] = ways.get(type, Way()) | way
     if ANY in ways:  # it takes events of the other types, too
         ways = {type: way | ways[ANY] for type, way in ways.items()}
     asked = any(way.keys and not way.is_single for way in ways.values())
     if asked and (len(mine) > 1 or divided != mine):
         return plain
     return Unit(numbers, mine, tuple(ways.items()), _homes(mine[0]) if asked else ())
+
+
+def _can_be_divided(plan: Plan) -> bool:
+    """Whether a key tells for every answer of a plan the one shard that finds it."""
+    if plan.staged is not None:
+        return isinstance(divided_by(plan), dict)
+    return bool(plan.key) and _has_one_home(plan)
+
+
+def _keys_by_type(plan: Plan) -> Iterator[tuple[str, Attrs | None]]:
+    """Each type that a plan reads, with the attributes of the key; None: the key does not cover it."""
+    if plan.staged is not None:
+        ways = divided_by(plan)
+        yield from ways.items() if isinstance(ways, dict) else ()
+        return
+    key = dict(plan.key)
+    yield from ((alt.type, key.get(leaf.id)) for leaf in all_leaves(plan) for alt in leaf.alts)
 
 
 def _divided(plan: Plan) -> Plan:
@@ -187,7 +217,8 @@ def needs_one_shard(unit: Unit) -> str | None:
     """Why all matches of a unit must be seen in one place, where a clause is the reason."""
     for plan in unit.plans:
         if plan.staged is not None:
-            return f"the statement {plan.name} runs in one shard: statements are not divided by their keys yet"
+            ways = divided_by(plan)
+            return ways if isinstance(ways, str) else f"what {unit.name} reads is not divided by its key"
         if plan.consume is not None and not plan.key:
             return f"CONSUME {plan.consume.mode}: without a key it uses up all events together"
         if plan.after is not None and not _divided(plan).key:
@@ -198,6 +229,8 @@ def needs_one_shard(unit: Unit) -> str | None:
 
 def _inherited(source: Plan, attrs: Attrs) -> bool:
     """Tell whether the SELECT of `source` passes on the partition key of its events under the names `attrs`."""
+    if source.staged is not None:
+        return passes_key_on(source, attrs)
     if not source.outputs:
         return False
     key = dict(source.key)

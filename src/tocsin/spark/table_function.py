@@ -111,7 +111,7 @@ def analyzed(
     table = open_table(events.dataType, Columns(**roles, unit=unit))
     plans = plans_of(asked.queries, table.schema)
     if any(plan.staged is not None for plan in plans):
-        hint = "tocsin.spark.detect runs staged statements as a batch"
+        hint = "tocsin.spark.detect runs staged statements"
         raise TocsinError(f"{NAME} takes EVENT queries only", hint=hint)
     job, keep = plan_job(
         table,

@@ -47,10 +47,15 @@ FEW = 1024  # partitions that are not worth a look
 
 
 class Found(NamedTuple):
-    """A complex event: its start, and the values of Select; it ends with its stage."""
+    """A complex event: its start, and the values of Select; it ends with its stage.
+
+    place, key  which of those of its stage and global partition it is: they name it, wherever the partition runs
+    """
 
     start: int
     values: tuple[Any, ...]
+    place: int
+    key: Key
 
 
 class RoleOf(NamedTuple):
@@ -192,16 +197,17 @@ class Machine:
                     touched.setdefault(key, {}).setdefault((role.what, role.number), []).append(event)
         for _, due in self._alarms.past(now):
             touched.setdefault(due, {})  # type: ignore[arg-type]
-        rows: list[Row] = []
+        rows: list[Found] = []
         for key, mine in touched.items():
             part = self._partition(key, now)
-            rows += self._in_partition(key, part, now, mine)
+            brought = sorted(self._in_partition(key, part, now, mine), key=_row_order)
+            rows += [Found(*row, place, key) for place, row in enumerate(brought)]
             if self._is_as_new(part, now):
                 del self.partitions[key]
                 self._alarms.set(key, END_OF_TIME)
             else:
                 self._set_alarm(key, now)
-        return [Found(*row) for row in sorted(rows, key=_row_order)]
+        return sorted(rows, key=_row_order)
 
     def _partition(self, key: Key, now: int) -> GlobalPartition:
         part = self.partitions.get(key)
@@ -514,7 +520,7 @@ def _joined(pending: list[StagedEvent], event: StagedEvent, call: OperatorCall) 
     return [*(each for each in pending if each.end != ends[0]), event] if size.add else pending
 
 
-def _row_order(row: Row) -> Any:
+def _row_order(row: Row | Found) -> Any:
     """Rows of one stage in an order that depends on nothing but them: equal ones cannot be told apart."""
-    start, values = row
+    start, values = row[:2]
     return start, [(value is not None, isinstance(value, str), 0 if value is None else value) for value in values]

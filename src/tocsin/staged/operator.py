@@ -25,6 +25,7 @@ from tocsin.plan.staged_form import StagedForm
 from tocsin.schema import Field, Kind, Schema
 from tocsin.staged.event import StagedEvent
 from tocsin.staged.machine import Found, Machine
+from tocsin.staged.partition_keys import key_text
 
 
 def staged_operator(setting: Setting) -> Settled:
@@ -68,10 +69,10 @@ class StagedProcess(RemembersAll):
 
     def push(self, items: Items) -> Changes:
         """Take settled events, and how far they are complete; answer with the complex events of their stages."""
-        found: list[tuple[int, int, Found]] = []  # time of the stage, place in it
+        found: list[tuple[int, Found]] = []  # with the time of the stage
         for are_rows, run in runs(items.copy() if items.single else items):  # type: ignore[attr-defined]
             several = self._stages(run) if are_rows else self._hear(run)
-            found += [(now, at, each) for now, stage in several for at, each in enumerate(stage)]
+            found += [(now, each) for now, stage in several for each in stage]
         self.matches += len(found)
         frontier = END_OF_TIME if self.ended else self.machine.clock
         return Changes([self._batch(found)] if found else [], frontier)
@@ -108,16 +109,16 @@ class StagedProcess(RemembersAll):
 
     # --- answers ---
 
-    def _batch(self, found: list[tuple[int, int, Found]]) -> ChangeBatch:
+    def _batch(self, found: list[tuple[int, Found]]) -> ChangeBatch:
         """Complex events as columns: rows of their own, which are what the variable of the plan is bound to."""
         plan = self._setting.plan
         name, count = str(plan.name), len(found)
-        start = np.array([each.start for _, _, each in found], np.int64)
-        end = np.array([now for now, _, _ in found], np.int64)
-        eids = pa.array([f"{at:08d}@{now}:{name}" for now, at, _ in found], pa.string())
+        start = np.array([each.start for _, each in found], np.int64)
+        end = np.array([now for now, _ in found], np.int64)
+        eids = pa.array([eid_of(name, now, each) for now, each in found], pa.string())
         head = {"type": pa.array([name] * count), "start": pa.array(start), "end": pa.array(end), "eid": eids}
         for at, output in enumerate(plan.outputs):
-            head[output.name] = _column([each.values[at] for _, _, each in found], output.expr.kind)
+            head[output.name] = _column([each.values[at] for _, each in found], output.expr.kind)
         rows = pa.RecordBatch.from_arrays(list(head.values()), list(head))
         high, low = hash_texts(eids)
         numbers = np.arange(count, dtype=np.int64)
@@ -152,6 +153,11 @@ class StagedProcess(RemembersAll):
             machine.load(stored.words["machine"])
             seen, matches = stored.words["counts"]
         self.machine, self.seen, self.matches, self.ended = machine, seen, matches, bool(stored.words["ended"])
+
+
+def eid_of(name: str, now: int, found: Found) -> str:
+    """What names a complex event: its place, stage, statement and global partition. No other partition has a say."""
+    return f"{found.place:08d}@{now}:{name}{key_text(found.key)}"
 
 
 def _fields(form: StagedForm, schema: Schema) -> dict[str, Field]:
