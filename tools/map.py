@@ -122,6 +122,7 @@ ROOMS = {
     "select": "per_key rate_limit",
     "select/loops": "keys",
     "staged": "operator machine contexts operand_list matcher join bindings mapping",
+    "staged/compiled": "choice machine program search columns expressions layout library core saved answers bodies",
     "graph": "query_graph stages composites tap carry_over texts",
     "run": (
         "query query_file schemas schema_from_query files inputs bad_rows session state matches show plot sinks"

@@ -1,7 +1,6 @@
 """What is asked, and of what: five statements of O'Keeffe 2010, and events for each, made of a seed.
 
-Times are seconds, and every event has one of its own, but for the errors of the cars' positions: two at once. So another
-engine sees the events in the only order that there is.
+Times are seconds, and every event has one of its own, but for wrong positions of cars: two at once.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class QueryGraph:
             refuse_corrections(plan, order.corrects)
             refuse_limit(plan, self._limit)
             time = replace(detector.time, guarantees={})
-            operator = staged_operator(Setting(plan, self.functions, order.corrects, time, reader))
+            operator = staged_operator(Setting(plan, self.functions, order.corrects, time, reader), jit=self._jit)
             self.remembering.append(operator)
         elif plan.consume is not None:
             time = replace(detector.time, guarantees={})

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.codec import Part, decode, encode, only_part, reading
+from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.eids import hash_texts
-from tocsin.encode.merge import runs
+from tocsin.encode.merge import runs, sliced, take
 from tocsin.engine.changes import ChangeBatch, Changes, arrow_type
 from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
 from tocsin.engine.payload import Chunk, View
@@ -19,18 +20,20 @@ from tocsin.engine.texts import NONE
 from tocsin.errors import TocsinError
 from tocsin.events import END_OF_TIME
 from tocsin.items import Column, Ints, ItemKind, Items, Strings
-from tocsin.order.settled import Settled
+from tocsin.order.settled import Settled, SettledByEnd
 from tocsin.plan.block import Plan
-from tocsin.plan.staged_form import StagedForm
-from tocsin.schema import Field, Kind, Schema
+from tocsin.schema import Field, Kind
+from tocsin.staged.compiled.bodies import Body
+from tocsin.staged.compiled.choice import AT_ONCE, Choice, fields_of
+from tocsin.staged.compiled.machine import CompiledMachine
 from tocsin.staged.event import StagedEvent
 from tocsin.staged.machine import Found, Machine
 from tocsin.staged.partition_keys import key_text
 
 
-def staged_operator(setting: Setting) -> Settled:
-    """The operator of a staged statement, behind one that gives it events in canonical order."""
-    return Settled(StagedProcess(setting), setting.time, setting.reader)
+def staged_operator(setting: Setting, *, jit: bool) -> Settled:
+    """The operator of a staged statement, behind one that gives it settled events, those of one end together."""
+    return SettledByEnd(StagedProcess(setting, jit=jit), setting.time, setting.reader)
 
 
 def refuse_corrections(plan: Plan, corrects: bool) -> None:
@@ -52,73 +55,126 @@ def refuse_limit(plan: Plan, limit: int | None) -> None:
 
 
 class StagedProcess(RemembersAll):
-    """Feeds settled events to the machine of a statement, stage by stage, and makes columns of what it finds."""
+    """Feeds settled events to the machine of a statement, stage by stage, and makes columns of what it finds.
 
-    def __init__(self, setting: Setting) -> None:
+    The machine is plain Python until the compiled one is there, which goes on from its state.
+    """
+
+    def __init__(self, setting: Setting, *, jit: bool) -> None:
         form = setting.plan.staged
         assert form is not None
         self.inner: tuple[Operator, ...] = ()
         self._setting, self._form = setting, form
-        self._fields = _fields(form, setting.plan.schema)
-        self.machine = Machine(form.statement, setting.plan.schema.unit)
+        self._fields = fields_of(form, setting.plan.schema)
+        kinds = [output.expr.kind for output in setting.plan.outputs]
+        self._choice = Choice(form.statement, self._fields, setting.plan.schema.unit, kinds, jit=jit)
+        self.machine: Machine | CompiledMachine = self._plain()
         self._mine = np.array([type in dict(form.reads) for type in setting.reader.types])
         self.ended = False
         self.seen = self.matches = 0
+
+    def _plain(self) -> Machine:
+        return Machine(self._form.statement, self._setting.plan.schema.unit)
 
     # --- the one verb ---
 
     def push(self, items: Items) -> Changes:
         """Take settled events, and how far they are complete; answer with the complex events of their stages."""
-        found: list[tuple[int, Found]] = []  # with the time of the stage
+        batches: list[ChangeBatch] = []
         for are_rows, run in runs(items.copy() if items.single else items):  # type: ignore[attr-defined]
-            several = self._stages(run) if are_rows else self._hear(run)
-            found += [(now, each) for now, stage in several for each in stage]
-        self.matches += len(found)
+            batches += self._take(run) if are_rows else self._hear(run)
         frontier = END_OF_TIME if self.ended else self.machine.clock
-        return Changes([self._batch(found)] if found else [], frontier)
+        return Changes([batch for batch in batches if len(batch)], frontier)
 
-    def _hear(self, items: Items) -> Iterator[tuple[int, list[Found]]]:
+    def _hear(self, items: Items) -> Iterator[ChangeBatch]:
         """Let time pass as far as events are complete. At the end nothing fires any more."""
         assert items.kinds is not None
         for kind, time in zip(items.kinds.tolist(), items.end.tolist(), strict=True):
             if kind == ItemKind.END:
                 self.ended = True
             elif kind == ItemKind.GUARANTEE and self.machine.created is not None and time > self.machine.clock:
-                yield from self.machine.advance(time)
+                if isinstance(self.machine, CompiledMachine):
+                    yield self._shown(*self.machine.advance(time))
+                else:
+                    yield self._batch([(now, each) for now, stage in self.machine.advance(time) for each in stage])
 
-    def _stages(self, items: Items) -> Iterator[tuple[int, list[Found]]]:
-        machine = self.machine
-        for end, several in groupby(self._events(items), key=lambda event: event.end):
+    def _take(self, items: Items) -> Iterator[ChangeBatch]:
+        """Take events whose stages are complete."""
+        mine = (items.types >= 0) & self._mine[items.types]
+        items = in_canonical_order(items if mine.all() else take(items, mine))
+        self.seen += len(items)
+        while len(items):
+            machine = self._best(len(items))
+            if isinstance(machine, CompiledMachine):
+                found = machine.take(items)
+                if found is not None:
+                    yield self._shown(*found)
+                    return
+                self._leave()
+                continue
+            cut = int(np.searchsorted(items.end, items.end[min(AT_ONCE, len(items)) - 1], side="right"))
+            piece, items = sliced(items, 0, cut), sliced(items, cut, len(items) - cut)
+            yield self._batch([(now, each) for now, stage in self._stages(machine, piece) for each in stage])
+
+    # --- which body ---
+
+    def _best(self, events: int) -> Machine | CompiledMachine:
+        """The machine for so many events: the compiled one from when it is there."""
+        if isinstance(self.machine, Machine) and (body := self._choice.body(events)) is not None:
+            compiled = self._compiled(body)
+            compiled.load(self.machine.save())
+            self.machine = compiled
+        return self.machine
+
+    def _compiled(self, body: Body) -> CompiledMachine:
+        assert self._choice.program is not None
+        reader = self._setting.reader
+        return CompiledMachine(self._choice.program, body, self._setting.plan, tuple(reader.types), reader.strings)
+
+    def _leave(self) -> None:
+        """Go on in plain Python, where numbers have no end."""
+        words = self.machine.save()
+        self._choice.program = None
+        self.machine = self._plain()
+        self.machine.load(words)
+
+    # --- plain Python ---
+
+    def _stages(self, machine: Machine, items: Items) -> Iterator[tuple[int, list[Found]]]:
+        for end, several in groupby(self._events(machine, items), key=lambda event: event.end):
             yield from machine.advance(end - 1)
             yield end, machine.stage(end, list(several))
 
-    def _events(self, items: Items) -> Iterator[StagedEvent]:
-        """The events of a batch that the statement reads, numbered in their order."""
-        at = np.flatnonzero(self._mine[items.types])
-        self.seen += len(at)
-        types, strings = self._setting.reader.types, self._setting.reader.strings
+    def _events(self, machine: Machine, items: Items) -> Iterator[StagedEvent]:
+        """The events of a batch, numbered in their order."""
+        types, strings, at = self._setting.reader.types, self._setting.reader.strings, np.arange(len(items))
         names = [name for name in items.columns if name in self._fields]
         rows = zip(
             *(_plain_values(items.columns[name], self._fields[name], at, strings) for name in names), strict=True
         )
         values: Iterable[tuple[Any, ...]] = rows if names else ((),) * len(at)
-        columns = (items.types[at].tolist(), items.start[at].tolist(), items.end[at].tolist(), values)
+        columns = (items.types.tolist(), items.start.tolist(), items.end.tolist(), values)
         for code, start, end, row in zip(*columns, strict=True):
-            number, self.machine.next = self.machine.next, self.machine.next + 1
+            number, machine.next = machine.next, machine.next + 1
             yield StagedEvent(number, types[code], start, end, dict(zip(names, row, strict=True)))
 
     # --- answers ---
 
     def _batch(self, found: list[tuple[int, Found]]) -> ChangeBatch:
-        """Complex events as columns: rows of their own, which are what the variable of the plan is bound to."""
-        plan = self._setting.plan
-        name, count = str(plan.name), len(found)
+        """Complex events of the plain machine as columns."""
         start = np.array([each.start for _, each in found], np.int64)
         end = np.array([now for now, _ in found], np.int64)
-        eids = pa.array([eid_of(name, now, each) for now, each in found], pa.string())
-        head = {"type": pa.array([name] * count), "start": pa.array(start), "end": pa.array(end), "eid": eids}
-        for at, output in enumerate(plan.outputs):
-            head[output.name] = _column([each.values[at] for _, each in found], output.expr.kind)
+        eids = pa.array([eid_of(str(self._setting.plan.name), now, each) for now, each in found], pa.string())
+        outputs = enumerate(self._setting.plan.outputs)
+        columns = [_column([each.values[at] for _, each in found], output.expr.kind) for at, output in outputs]
+        return self._shown(start, end, eids, columns)
+
+    def _shown(self, start: Ints, end: Ints, eids: pa.Array, columns: list[pa.Array]) -> ChangeBatch:
+        """Complex events as rows of their own, which are what the variable of the plan is bound to."""
+        plan, count = self._setting.plan, len(start)
+        self.matches += count
+        head = {"type": pa.repeat(str(plan.name), count), "start": pa.array(start), "end": pa.array(end), "eid": eids}
+        head |= {output.name: column for output, column in zip(plan.outputs, columns, strict=True)}
         rows = pa.RecordBatch.from_arrays(list(head.values()), list(head))
         high, low = hash_texts(eids)
         numbers = np.arange(count, dtype=np.int64)
@@ -136,8 +192,8 @@ class StagedProcess(RemembersAll):
 
     @property
     def texts_in_use(self) -> Ints:
-        """None: partitions and events have the texts themselves."""
-        return NONE
+        """None in plain Python: partitions and events have the texts themselves."""
+        return self.machine.texts_in_use if isinstance(self.machine, CompiledMachine) else NONE
 
     # --- state ---
 
@@ -149,7 +205,7 @@ class StagedProcess(RemembersAll):
     def restore(self, parts: Iterable[Part]) -> None:
         stored = decode(only_part("staged", parts).data, "staged")
         with reading():
-            machine = Machine(self._form.statement, self._setting.plan.schema.unit)
+            machine = self._plain()
             machine.load(stored.words["machine"])
             seen, matches = stored.words["counts"]
         self.machine, self.seen, self.matches, self.ended = machine, seen, matches, bool(stored.words["ended"])
@@ -160,15 +216,25 @@ def eid_of(name: str, now: int, found: Found) -> str:
     return f"{found.place:08d}@{now}:{name}{key_text(found.key)}"
 
 
-def _fields(form: StagedForm, schema: Schema) -> dict[str, Field]:
-    """The attributes that a statement reads: a column beside events that lack it may not say its kind."""
-    found: dict[str, Field] = {}
-    for type, attrs in form.reads:
-        for attr in attrs:
-            field = schema.field(type, attr)
-            if field is not None and found.get(attr, field).kind in (Kind.NULL, field.kind):
-                found[attr] = field
-    return found
+def in_canonical_order(items: Items) -> Items:
+    """Events in order of their ends: those of one end by start and eid, each once."""
+    tied = np.zeros(len(items), np.bool_)
+    tied[1:] = items.end[1:] == items.end[:-1]
+    if not tied.any():
+        return items
+    tied[:-1] |= tied[1:]
+    places = np.flatnonzero(tied)
+    named = AutoEids().named(take(items, places))  # all that can be equal to them are among them
+    assert named.eid_high is not None and named.eid_low is not None
+    columns = (named.types, named.eid_low, named.eid_high, named.start, named.end)
+    order = np.lexsort(columns)
+    again = np.zeros(len(order), np.bool_)
+    again[1:] = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in columns])
+    rows = np.arange(len(items))
+    rows[places] = places[order]
+    once = np.ones(len(items), np.bool_)
+    once[places[again]] = False
+    return take(items, rows[once])
 
 
 def _plain_values(column: Column, field: Field, at: Ints, strings: Strings) -> list[Any]:

@@ -71,18 +71,19 @@ class Columns:
             self._row(self._time(self.layout.root, "start-ts").text)
 
     def _row(self, start: str) -> None:
-        write, width = self.write, 3 + len(self.layout.statement.select)
+        write, width = self.write, self.layout.row
         values = [value(self.layout, column.expr, self._look_up) for column in self.layout.statement.select]
         with write.block(f"if (P[OUT_N] + 1) * {width} > len(O):"):
             write("O = grown(O, 0)", "OR = O.view(np.float64)")
         write(f"o = P[OUT_N] * {width}", "P[OUT_N] += 1", "O[o] = now", f"O[o + 1] = {start}", "O[o + 2] = 0")
+        write(*(f"O[o + {4 + k}] = D[g + G_KEY + {k}]" for k in range(self.layout.g)))
         for at, (each, kind) in enumerate(zip(values, self.kinds, strict=True)):
             self._column(at, each, kind)
 
     def _column(self, at: int, given: Known, kind: Kind) -> None:
         write = self.write
         if isinstance(given, LeftOut) or given.null == "True":
-            write(f"O[o + {3 + at}] = 0", f"O[o + 2] |= {1 << at}")
+            write(f"O[o + {self.layout.head + at}] = 0", f"O[o + 2] |= {1 << at}")
             return
         if kind is Kind.FLOAT:
             target, given = "OR", limited(self.layout, given, EXACT)
@@ -91,9 +92,9 @@ class Columns:
             if given.kind == "float" or (given.kind == "text") != (kind is Kind.TEXT):
                 raise NotCompiledError("a column of Select is of another kind than its value")
         with write.block(f"if {given.null}:"):
-            write(f"O[o + {3 + at}] = 0", f"O[o + 2] |= {1 << at}")
+            write(f"O[o + {self.layout.head + at}] = 0", f"O[o + 2] |= {1 << at}")
         with write.block("else:"):
-            write(f"{target}[o + {3 + at}] = {given.text}")
+            write(f"{target}[o + {self.layout.head + at}] = {given.text}")
 
     # --- times of matches ---
 
@@ -331,9 +332,8 @@ class Columns:
             return
         node, first = write.fresh("y"), self.search.list_of(number)
         write("P[RUN] += 1", f"{node} = -1")
-        with write.block("for m in range(matched):"):
-            with write.block(f"if {self._word(number)} >= 0:"):
-                write(f"{node} = {self._word(number)}", f"D[{node} + 2] = P[RUN]")
+        with write.block("for m in range(matched):"), write.block(f"if {self._word(number)} >= 0:"):
+            write(f"{node} = {self._word(number)}", f"D[{node} + 2] = P[RUN]")
         with write.block(f"if {node} >= 0 and matched > 1:"):
             write(f"{node} = D[{first} + {HEAD}]")
         with write.block(f"while {node} != -1:"):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tocsin.events import BEGINNING
-from tocsin.items import Bools, Column, Ints, Items, Strings
+from tocsin.items import Column, Ints, Items, Strings
 from tocsin.schema import Kind
 from tocsin.staged.compiled import library
 from tocsin.staged.compiled.bodies import Body
@@ -24,7 +23,7 @@ class Core:
 
     def __init__(self, program: Program, body: Body, strings: Strings) -> None:
         self.program, self.layout, self.strings, self._body = program, program.layout, strings, body
-        self.width = 3 + len(self.layout.statement.select)
+        self.width = self.layout.row
         self.P: Ints = np.zeros(library.PARAMETERS, np.int64)
         self.P[list(FREE)] = library.NIL
         self.P[library.CLOCK] = BEGINNING
@@ -136,7 +135,3 @@ class Core:
 
 def _fit(values: Any, bits: int) -> bool:
     return not values.size or bool(-(1 << bits) < values.min() and values.max() < 1 << bits)
-
-
-Nulls = Bools
-Fields = Mapping[str, Any]

@@ -131,6 +131,8 @@ class Layout:
             "S_NEXT": 0, "S_PARTITION": 1, "S_KEY": 2, "S_SIZE": 2 + l,
         }  # fmt: skip
         self.g, self.l = g, l
+        self.head = 4 + g  # of a row of output: its end, start, Nulls, place in its partition, and the key of that
+        self.row = self.head + len(self.statement.select)
 
     # --- values ---
 

@@ -215,16 +215,14 @@ def total_of(V: Array, count: int) -> Any:
 def greatest(V: Array, count: int) -> Any:
     found = V[0]
     for k in range(1, count):
-        if V[k] > found:
-            found = V[k]
+        found = max(found, V[k])
     return found
 
 
 def least(V: Array, count: int) -> Any:
     found = V[0]
     for k in range(1, count):
-        if V[k] < found:
-            found = V[k]
+        found = min(found, V[k])
     return found
 
 
@@ -238,33 +236,34 @@ def middle(V: Array, count: int) -> float:
 # --- rows of output -----------------------------------------------------------------------------------------------
 
 
-def arranged(O: Array, R: Array, first: int, last: int, width: int, reals: int) -> bool:
+def arranged(O: Array, R: Array, first: int, last: int, width: int, head: int, reals: int) -> bool:
     """Put rows of one stage into order by start and values, Nulls first; False: too many, somebody else must.
 
-    A row has its end, start and Nulls, then its values; `reals` has a bit for each that is a number with a fraction.
+    A row has its end, start, Nulls and place, the key of its partition, then its values from `head` on; `reals` has a
+    bit for each that is a number with a fraction. Equal rows stay as they are.
     """
     if last - first > 48:
         return False
     for row in range(first + 1, last):
         other = row
-        while other > first and comes_before(O, R, other * width, (other - 1) * width, width, reals):
+        while other > first and comes_before(O, R, other * width, (other - 1) * width, width, head, reals):
             for k in range(width):
                 O[other * width + k], O[(other - 1) * width + k] = O[(other - 1) * width + k], O[other * width + k]
             other -= 1
     return True
 
 
-def comes_before(O: Array, R: Array, one: int, other: int, width: int, reals: int) -> bool:
+def comes_before(O: Array, R: Array, one: int, other: int, width: int, head: int, reals: int) -> bool:
     if O[one + 1] != O[other + 1]:
         return bool(O[one + 1] < O[other + 1])
-    for k in range(width - 3):
+    for k in range(width - head):
         mine, theirs = O[one + 2] >> k & 1, O[other + 2] >> k & 1
         if mine != theirs:
             return bool(mine > theirs)
         if not mine:
             if reals >> k & 1:
-                if R[one + 3 + k] != R[other + 3 + k]:
-                    return bool(R[one + 3 + k] < R[other + 3 + k])
-            elif O[one + 3 + k] != O[other + 3 + k]:
-                return bool(O[one + 3 + k] < O[other + 3 + k])
+                if R[one + head + k] != R[other + head + k]:
+                    return bool(R[one + head + k] < R[other + head + k])
+            elif O[one + head + k] != O[other + head + k]:
+                return bool(O[one + head + k] < O[other + head + k])
     return False

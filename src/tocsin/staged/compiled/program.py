@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from tocsin.lang.staged_syntax import AggregateOf, AttrOf, EventsOf, KeyRange, PartitionKey, StableTime, TimeOf, parts
 from tocsin.schema import Field, Kind
-from tocsin.staged.compiled import library
 from tocsin.staged.compiled.columns import Columns, Pushing
 from tocsin.staged.compiled.expressions import (
-    KINDS,
     Known,
     Truth,
     Value,
@@ -27,26 +25,12 @@ from tocsin.staged.compiled.expressions import (
     truth,
 )
 from tocsin.staged.compiled.layout import Layout, NotCompiledError, RowRole
-from tocsin.staged.compiled.library import (
-    COUNT,
-    END,
-    HEAD,
-    LIST,
-    NULLS,
-    START,
-    TAIL,
-)
-from tocsin.staged.compiled.search import Search
+from tocsin.staged.compiled.library import COUNT, HEAD, LIST, TAIL
+from tocsin.staged.compiled.search import Bound, Search
 from tocsin.staged.compiled.writer import Writer
-from tocsin.staged.compiled.search import Bound
 
 ARRAYS = ("D", "TG", "TL", "TS", "Q", "M", "W", "O", "V")  # that may become longer
 ARGUMENTS = ("n", "until", "X", "C", "P", *ARRAYS, "K")
-CONSTANTS = tuple(name for name, value in vars(library).items() if name.isupper() and isinstance(value, int))
-FUNCTIONS = (
-    "grown", "hash_of", "slot_of", "roomier", "take_out", "append", "remove", "expire", "clear", "set_timer",
-    "drop_timer", "once", "total_of", "greatest", "least", "middle", "comes_before", "arranged",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +95,7 @@ class _Stages:
             if not layout.g:
                 self._new_partition()
                 write("P[UNIVERSAL] = g")
-        write("P[CLOCK] = now", "P[STAGE] += 1", "stage = P[STAGE]", "first_row = P[OUT_N]")
+        write("P[CLOCK] = now", "P[STAGE] += 1", "stage = P[STAGE]", "first_row = P[OUT_N]", "rough = False")
         most = max(len(roles) for roles in layout.roles.values())
         with write.block(f"if {3 * most} * (j - i) > len(W):"):
             write(f"W = np.empty({6 * most} * (j - i), np.int64)")
@@ -128,22 +112,27 @@ class _Stages:
                     self._touch()
         write("g = first_g")
         with write.block("while g != -1:"):
-            write("after_g = D[g + G_NEXT]")
+            write("after_g = D[g + G_NEXT]", "first_of_g = P[OUT_N]")
             self._partition()
+            self._arrange("first_of_g")
+            with write.block("for m in range(first_of_g, P[OUT_N]):"):
+                write(f"O[m * {layout.row} + 3] = m - first_of_g")
             write("g = after_g")
         write("P[NUMBER] += j - i")
-        self._arrange()
+        if layout.g:
+            with write.block("if not rough:"):
+                self._arrange("first_row")
+        with write.block("if rough:"):
+            write("P[UNSORTED] = 1")
+            with write.block("for m in range(first_row, P[OUT_N]):"):
+                write(f"O[m * {layout.row} + 3] = -1")
 
-    def _arrange(self) -> None:
-        """Rows of one stage stand in an order that depends on nothing but them."""
+    def _arrange(self, first: str) -> None:
+        """Rows of one stage stand in an order that depends on nothing but them; `rough`: somebody else must."""
         reals = sum(1 << at for at, kind in enumerate(self.kinds) if kind is Kind.FLOAT)
-        with self.write.block("if P[OUT_N] - first_row > 1:"):
-            if Kind.TEXT in self.kinds:
-                self.write("P[UNSORTED] = 1")
-                return
-            text = f"arranged(O, OR, first_row, P[OUT_N], {3 + len(self.kinds)}, {reals})"
-            with self.write.block(f"if not {text}:"):
-                self.write("P[UNSORTED] = 1")
+        text = f"arranged(O, OR, {first}, P[OUT_N], {self.layout.row}, {self.layout.head}, {reals})"
+        with self.write.block(f"if P[OUT_N] - {first} > 1:"):
+            self.write("rough = True" if Kind.TEXT in self.kinds else f"rough = rough or not {text}")
 
     # --- records ---
 
@@ -207,7 +196,8 @@ class _Stages:
         def found(node: object) -> Known:
             match node:
                 case AttrOf():
-                    return self._of_row(row)(node.attr)
+                    known: Known = self._of_row(row)(node.attr)
+                    return known
                 case TimeOf():
                     return Value(f"X[{row}, {1 if node.which == 'start-ts' else 2}]", attr="time")
                 case StableTime():
@@ -433,9 +423,8 @@ class _Stages:
                 with write.block(f"if {chosen} != -1:"):
                     write(f"D[{chosen} + C_CLOSED] = {at}", "closed += 1")
             elif which == "each":
-                with write.block("if oldest != -1:"):
-                    with self._open_contexts():
-                        write(f"D[c + C_CLOSED] = {at}", "closed += 1", "c = D[c + C_NEXT]")
+                with write.block("if oldest != -1:"), self._open_contexts():
+                    write(f"D[c + C_CLOSED] = {at}", "closed += 1", "c = D[c + C_NEXT]")
 
     def _across(self, term: RowRole) -> Any:
         """An aggregate over the events that opened the context c, or would close it."""
@@ -693,9 +682,4 @@ class _Stages:
 
 def _without(role: Any, conditions: Sequence[Any]) -> Any:
     """A role without some of its conditions."""
-    from dataclasses import replace
-
     return replace(role, conditions=tuple(each for each in role.conditions if each not in conditions))
-
-
-__all__ = ["ARGUMENTS", "ARRAYS", "END", "KINDS", "NULLS", "START", "Program", "program_of"]

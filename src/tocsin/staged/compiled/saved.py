@@ -12,9 +12,9 @@ from tocsin.lang.staged_syntax import PartitionKey
 from tocsin.schema import Kind
 from tocsin.staged.compiled import library
 from tocsin.staged.compiled.core import Core
-from tocsin.staged.compiled.library import ATTRS, COUNT, HEAD, LIST, NEXT, NIL, NULLS, TAIL
 from tocsin.staged.compiled.library import AT as NUMBER_OF
-from tocsin.staged.partition_keys import key_attribute
+from tocsin.staged.compiled.library import ATTRS, COUNT, HEAD, LIST, NEXT, NIL, NULLS, TAIL
+from tocsin.staged.partition_keys import Role, key_attribute
 
 Words = dict[str, Any]
 
@@ -37,7 +37,7 @@ class _Values:
         self.names = core.layout.words
         leaves = [spot.leaf for spot in core.layout.leaves if spot.leaf is not None]
         statement = core.layout.statement
-        roles = [*leaves, *core.layout.inits, *statement.terms]
+        roles: list[Role] = [*leaves, *core.layout.inits, *statement.terms]
         self.kinds = {
             key: next((self._kind(attr) for role in roles if (attr := key_attribute(key, role)) is not None), Kind.INT)
             for key in (*statement.gkeys, *statement.lkeys)

@@ -49,6 +49,9 @@ class Ends:
     high: tuple[str, ...] = ()
 
 
+ANYWHERE = Ends()
+
+
 @dataclass
 class Search:
     """Writes the search of one pattern; `final`: the context ends, so deferred operators are asked."""
@@ -161,7 +164,7 @@ class Search:
 
     # --- solvers ---
 
-    def _solve(self, spot: PatternSpot, rest: Rest, bound: Bound, *, once: bool = False, ends: Ends = Ends()) -> str:
+    def _solve(self, spot: PatternSpot, rest: Rest, bound: Bound, *, once: bool = False, ends: Ends = ANYWHERE) -> str:
         """Write all ways to bind a spot; the name of the variable that says whether one could be completed."""
         if len(self.write.lines) > DEEP:
             raise NotCompiledError("its loops would be too many")
