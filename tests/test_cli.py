@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow.parquet
@@ -76,6 +77,10 @@ def test_without_arguments_help_is_shown(tocsin):
     code, out, err = tocsin()
     assert code in (0, 2)
     assert "Examples" in out + err
+
+
+def test_the_version_is_told(tocsin):
+    assert tocsin("--version")[:2] == (0, f"tocsin {version('tocsin')}\n")
 
 
 # --- check and explain ---------------------------------------------------------------------------------------------

@@ -27,6 +27,22 @@ class Kind(StrEnum):
     NULL = "null"
 
 
+def fits(kind: Kind, value: object) -> bool:
+    """Whether a plain value can stand for one of a kind: what was stored may be of a narrower kind than now."""
+    match kind:
+        case _ if value is None:
+            return True
+        case Kind.INT | Kind.DECIMAL | Kind.TIME:
+            return type(value) is int
+        case Kind.FLOAT:
+            return type(value) in (int, float)
+        case Kind.TEXT:
+            return type(value) is str
+        case Kind.BOOL:
+            return type(value) in (bool, int)
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """An attribute: DECIMAL values are held as whole numbers of 10**-scale, at most 18 digits."""

@@ -41,6 +41,23 @@ app = typer.Typer(
 app.add_typer(pipeline_app)
 
 
+def tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"tocsin {version('tocsin')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    del version  # told before anything else is read
+
+
 class Format(StrEnum):
     TABLE = "table"
     JSONL = "jsonl"
@@ -144,6 +161,10 @@ def run(
     state: Annotated[
         Path | None, typer.Option("--state", help="Live: go on with the state in this file, and keep it there.")
     ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option("--metrics", min=0, max=65535, help="Live: serve OpenMetrics on this port of 127.0.0.1; 0: any."),
+    ] = None,
     format: Annotated[Format | None, typer.Option("--format", "-f", help="How matches are written.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; it appears whole or not at all.")
@@ -211,6 +232,7 @@ def run(
         timers=timers,
         late=late,
         state=state,
+        metrics=metrics,
     )
     if input == "-":
         job.live(sys.stdin.buffer)

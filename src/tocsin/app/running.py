@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from tocsin.app.live import Ending, Wait, follow, input_comes
-from tocsin.app.live_run import KeptState, Screen, late_rows
+from tocsin.app.live_run import KeptState, Screen, late_rows, show_line
 from tocsin.app.showing import print_matches
 from tocsin.encode.columns import Columns
 from tocsin.errors import InputError, TocsinWarning
@@ -19,6 +19,7 @@ from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock
 from tocsin.run.files import find
 from tocsin.run.matches import Matches
+from tocsin.run.metrics_server import serve_metrics
 from tocsin.run.pace import FIRST_CHUNK
 from tocsin.run.progress import summary, watching
 from tocsin.run.query import Query
@@ -48,6 +49,7 @@ class RunOptions:
     threads: int | None = None
     late: Path | None = None
     state: Path | None = None
+    metrics: int | None = None
 
     def whole(self, input: str) -> None:
         """Detect in a finite input; nothing is written before all of it went well."""
@@ -56,8 +58,8 @@ class RunOptions:
                 "--timers is for a live stream, and files have an end, at which everything is answered",
                 hint=f"leave it out; or read what comes: tail -f {input} | tocsin run ... --input - --timers ...",
             )
-        for option, path in (("--late", self.late), ("--state", self.state)):
-            if path is not None:
+        for option, given in (("--late", self.late), ("--state", self.state), ("--metrics", self.metrics)):
+            if given is not None:
                 raise InputError(
                     f"{option} is for a live stream, and {input} is a file, which is sorted and read to its end",
                     hint=f"leave it out; or read what comes: tail -f {input} | tocsin run ... --input - {option} ...",
@@ -117,6 +119,9 @@ class RunOptions:
         at_once = self.output is None and format == "jsonl"
         with ExitStack() as until:
             late = late_rows(self.late, quiet=self.quiet, until=until)
+            if self.metrics is not None:
+                server = until.enter_context(serve_metrics(lambda: session.metrics(bad=self.bad.count), self.metrics))
+                show_line(f"metrics: {server.url}", sys.stderr)
             keeps = not at_once or self.plot is not None
             screen = Screen(session, late, state, at_once=at_once, keeps=keeps, limit=self.limit)
             at_most, timed = FIRST_CHUNK if self.limit is not None else None, wait if self.timers is not None else None

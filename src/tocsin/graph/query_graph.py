@@ -54,7 +54,7 @@ from tocsin.select.consuming import consuming
 from tocsin.select.counting import MatchCounting
 from tocsin.select.prefix_counting import prefix_counting
 from tocsin.spill.detector import Spilling
-from tocsin.staged.operator import refuse_corrections, refuse_limit, staged_operator
+from tocsin.staged.operator import refuse_limit, staged_operator
 
 MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, where memory is limited
 NEVER = 1 << 62
@@ -173,10 +173,10 @@ class QueryGraph:
         plan, order = self.plans[number], self.order
         operator: Operator = detector
         if plan.staged is not None:
-            refuse_corrections(plan, order.corrects)
             refuse_limit(plan, self._limit)
             time = replace(detector.time, guarantees={})
-            operator = staged_operator(Setting(plan, self.functions, order.corrects, time, reader), jit=self._jit)
+            setting = Setting(plan, self.functions, order.corrects, time, reader)
+            operator = staged_operator(setting, order, jit=self._jit)
             self.remembering.append(operator)
         elif plan.consume is not None:
             time = replace(detector.time, guarantees={})
@@ -200,7 +200,9 @@ class QueryGraph:
         is_read = number in self._read
         if plan.after is not None and counted_by(plan, order) is None:
             reach = replay_reach(self.plans) if is_read else 0
-            for clause in clause_operators(operator, plan, self.functions, corrects=order.corrects, reach=reach):
+            for clause in clause_operators(
+                operator, plan, self.functions, corrects=order.corrects, reach=reach, jit=self._jit
+            ):
                 self.remembering.append(clause)
                 operator = clause
         if plan.counts is not None and counted_by(plan, order) is None:

@@ -207,6 +207,9 @@ class ExpressionReader(Cursor):
             return self._same()
         if self._at_call():
             return self._call()
+        if token.word == "TIMESTAMP" and token.kind == "name" and self.peek().kind == "text":
+            start, text = self.take(), self.take()
+            return Call("timestamp", (Literal(text.text, span=text.span),), span=self.since(start))
         match token.word:
             case "TRUE" | "FALSE":
                 return Literal(self.take().word == "TRUE", span=token.span)

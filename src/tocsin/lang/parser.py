@@ -213,7 +213,7 @@ class _QueryReader(ClauseReader):
                 return replace(query, within=within, timeout=self._timeout() or query.timeout)
             case "PARTITION":
                 self.expect_word("BY", "after PARTITION")
-                return replace(query, partition=tuple(self._separated(lambda: self.name("an attribute name"))))
+                return replace(query, partition=tuple(self._separated(lambda: self.any_word("an attribute name"))))
             case "STRATEGY":
                 return replace(query, strategy=self._strategy())
             case "AFTER" | "DISTINCT" | "LIMIT" | "CONSUME" | "CONTINUITY" | "GROUP" | "EVERY":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tocsin.plan.block import (
     Block,
@@ -18,7 +19,7 @@ from tocsin.plan.block import (
     WindowHigh,
     WindowLow,
 )
-from tocsin.plan.endpoints import graph_of
+from tocsin.plan.endpoints import graph_of, strictly_ordered
 from tocsin.plan.expr import Bound, Col, walk
 from tocsin.plan.rewrite import all_blocks, all_leaves
 from tocsin.plan.staged_memory import staged_memory
@@ -264,6 +265,33 @@ def can_wait(plan: Plan) -> bool:
     """Tell whether an answer may wait: for its window to pass, or because an event of the same tick can undo it."""
     scopes = (scope for block in all_blocks(plan) for scope in root_scopes(block))
     return any(isinstance(scope.high, WindowHigh | LastEnd | Lasting | Until) for scope in scopes)
+
+
+def one_for_first(plan: Plan) -> tuple[int, ...] | None:
+    """The leaves in their order, where of all matches with one first and one last event SKIP can keep the first only.
+
+    A match that SKIP takes drops all others that begin with its first event, and one that it drops is dropped for where
+    it begins. So of those that begin and end together the first in order of completion stands for all. That is the one
+    whose other events come first, if they follow one another and each is bound by a variable of its own.
+    """
+    if plan.after is None or plan.after.skip is None or len(plan.alternatives) > 1 or waits(plan):
+        return None
+    block = plan.alternatives[0]
+    before = strictly_ordered(block, before=True)
+    chain = tuple(sorted((leaf.id for leaf in block.fixed), key=lambda mine: sum(later == mine for _, later in before)))
+    names = [variable.name for variable in plan.variables if not variable.hidden]
+    inner = [leaf.alts for leaf in map(block.leaf, chain[1:-1])]
+    if (
+        len(chain) < 3
+        or block.repeated
+        or block.groups
+        or any(variable.hidden for variable in plan.variables)
+        or not all(pair in before for pair in pairwise(chain))
+        or any(len(alts) > 1 for alts in inner)
+    ):
+        return None
+    places = [names.index(alts[0].var) for alts in inner]
+    return chain if places == sorted(places) else None
 
 
 def memory(plan: Plan) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tocsin.encode.arrow import Problems, is_text, one_array
 from tocsin.encode.batch import HINTS, frame, spans, typeless
-from tocsin.encode.checked import checked
+from tocsin.encode.checked import checked, refuse_unreadable
 from tocsin.encode.columns import Columns, kind_of
 from tocsin.encode.eids import eid_problems
 from tocsin.encode.late import LateType, with_values
@@ -178,6 +178,8 @@ def _with_times(part: FilePiece, columns: Columns) -> FilePiece:
             if unreadable.any():
                 problems.append((unreadable, f"the {_role(name, columns)} is neither a whole number nor a timestamp"))
             table = table.set_column(place, name, times)
+    if columns.eid is not None and columns.eid in table.schema.names:  # shown in results, and read nowhere before
+        refuse_unreadable(table.column(columns.eid), columns.eid)
     original = part.original or (lambda row: _values(part.table, row))
     return replace(part, table=table, problems=problems, original=original)
 

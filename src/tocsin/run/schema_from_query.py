@@ -22,6 +22,7 @@ from tocsin.lang.syntax import (
     conjuncts,
     walk,
 )
+from tocsin.plan.points_in_time import PARTS, TIMESTAMP
 from tocsin.plan.staged_places import StatementPlaces
 from tocsin.schema import OWN, Field, Kind, Schema
 
@@ -61,11 +62,15 @@ def guessed_schema(queries: Iterable[Query | Statement], unit: str | None = "us"
 
 def guessed_unit(queries: Iterable[Query | Statement]) -> str | None:
     """What a tick is where there is no data: a microsecond if the queries say durations in units, else just a tick."""
-    said = any(
-        isinstance(query, Statement) or any(isinstance(node, Duration) and node.unit for node in walk(query))
-        for query in queries
-    )
+    said = any(isinstance(query, Statement) or any(map(_is_about_time, walk(query))) for query in queries)
     return "us" if said else None
+
+
+def _is_about_time(node: object) -> bool:
+    """Whether a node means nothing among ticks of unknown length."""
+    if isinstance(node, Call):
+        return node.function in (*PARTS, TIMESTAMP)
+    return isinstance(node, Duration) and node.unit is not None
 
 
 def _look_at_statement(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tocsin.codec import Part, as_number, decode, encode, nested, only_part, pack, reading, unpack, within
 from tocsin.encode.arrow import is_text
 from tocsin.encode.batch import one_batch
-from tocsin.encode.checked import checked
+from tocsin.encode.checked import checked, refuse_unreadable
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_values
 from tocsin.encode.row import LentRow, RowEncoder
@@ -38,6 +38,7 @@ from tocsin.run.inputs import as_table
 from tocsin.run.json_columns import columns_of
 from tocsin.run.live_matches import LiveMatches
 from tocsin.run.matches import Matches
+from tocsin.run.metrics import PushTimes, open_metrics
 from tocsin.run.schemas import merged
 from tocsin.run.state import schema_from, schema_words
 from tocsin.run.stream_rows import Heartbeat, StreamRows
@@ -80,6 +81,7 @@ class Session:
         self._at_once = False
         self._time: pa.DataType | None = None
         self._closed = False
+        self._pushes: PushTimes | None = None
         self._advanced = BEGINNING
         self._promised: dict[tuple[str | None, str | None], int] = {}  # (type, source) -> time
         self.late: list[int] = []  # the places of rows that came too late, in the last push
@@ -100,6 +102,18 @@ class Session:
     def strategy(self) -> str:
         """How late events are dealt with, in words; for `auto` what it has chosen, and why."""
         return "" if self._graph is None else self._graph.strategy
+
+    def metrics(self, *, bad: int = 0) -> str:
+        """What monitoring wants to know, as OpenMetrics text (docs/howto/monitor.md); `bad`: rows that were refused.
+
+        How long pushes take is measured from the first call on.
+        """
+        with self._lock:
+            if self._pushes is None:
+                self._pushes = PushTimes()
+                for name in ("push", "push_usable", "push_lines"):  # shadowed here, so that others pay nothing
+                    setattr(self, name, self._pushes.timed(getattr(self, name)))
+            return open_metrics(self._graph, self._pushes, bad=bad)
 
     def debts(self) -> list[dict[str, Any]]:
         """The answers that wait: their events (by eid), and for each type up to when it must be promised.
@@ -450,6 +464,8 @@ def as_batch(events: Any, columns: Columns) -> pa.RecordBatch:
     batch = events if isinstance(events, pa.RecordBatch) else one_batch(as_table(events))
     if batch is events:
         checked(pa.Table.from_batches([batch]))
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        refuse_unreadable(column, name)
     names = columns.resolve(batch.schema.names) if batch.num_rows else columns
     for name in (names.time, names.end):
         place = batch.schema.get_field_index(name) if name is not None else -1

@@ -5,14 +5,13 @@ Its snapshot is that of a `KeyedProcess` with the rule of the mode: the same wor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from tocsin.codec import Part, decode, encode, only_part, reading
+from tocsin.codec import Part, as_shape, decode, encode, only_part, reading
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.batch import one_batch
 from tocsin.encode.merge import runs, take
@@ -22,8 +21,9 @@ from tocsin.engine.payload import Chunk, Payload
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints, Items
 from tocsin.order.keyed_events import has_key
-from tocsin.order.keyed_process import OWN
+from tocsin.order.keyed_process import OWN, SavedCounts, SavedKeys, SavedTime, check_state, kept_rows, kinds_of
 from tocsin.plan.facts import types_of
+from tocsin.schema import Kind, fits
 from tocsin.select.consumption import rule_of
 from tocsin.select.key_codes import KeyCodes
 from tocsin.select.mode_state import ModeState
@@ -181,12 +181,8 @@ class ConsumedColumns(RemembersAll):
         table = rows.table
         names = [name for name in table.schema.names if name != "eid"]
         table = table.select(names).append_column("eid", rows.eids)
-        self._keep_rows(one_batch(table), rows.types, rows.start, rows.end, high, low, used)
-
-    def _keep_rows(
-        self, rows: pa.RecordBatch, types: Any, start: Ints, end: Ints, high: Ints, low: Ints, used: Ints
-    ) -> None:
-        self.payload.chunks = [Chunk(0, rows, types, start, end, high, low, used, last_end=int(end.max()))]
+        own = (rows.types, rows.start, rows.end, high, low, used)
+        self.payload.chunks = [Chunk(0, one_batch(table), *own, last_end=int(rows.end.max()))]
         self.payload.has_eid = True
 
     @property
@@ -223,17 +219,26 @@ class ConsumedColumns(RemembersAll):
     def restore(self, parts: Iterable[Part]) -> None:
         stored = decode(only_part("process", parts).data, "process")
         with reading():
-            clock, ended, guarantees = stored.words["time"]
-            counts, arrays, state = stored.words["counts"], stored.arrays, self._fresh()
-            keys = [tuple(key) for key, _ in stored.words["keys"]]
-            for code, (_, waiting) in enumerate(stored.words["keys"]):
+            time, counts = as_shape(SavedTime, stored.words["time"]), as_shape(SavedCounts, stored.words["counts"])
+            saved, state = as_shape(SavedKeys, stored.words["keys"]), self._fresh()
+            chunk = kept_rows(stored, self._setting)
+            known = frozenset(() if chunk is None else stored.arrays["numbers"].tolist())
+            for code, (_, waiting) in enumerate(saved):
+                check_state(self._rule, waiting, known)
                 state.load(code, waiting)
-            rows = one_batch(stored.tables["rows"]) if len(arrays["numbers"]) else None
+            keys = [tuple(key) for key, _ in saved]
+            kinds = [kinds_of(self._plan, attr) for attr in self._plan.needs]
+            if not all(_is_key(key, kinds) for key in keys):
+                raise ValueError("a key has values of another kind")
         self.state, self.payload = state, Payload(ordered=False)
         self.keys = KeyCodes(self._plan.needs, self._setting.reader.strings, jit=self._jit)
         self.keys.load(keys, counts[1])
-        if rows is not None:
-            numbers, types, start, end, high, low = (arrays[name] for name in OWN)
-            self._keep_rows(rows, types, start, end, high, low, numbers)
-        self.time.clock, self.time.ended, self.time.guarantees = clock, ended, dict(guarantees)
+        if chunk is not None:
+            self.payload.chunks, self.payload.has_eid = [chunk], True
+        self.time.clock, self.time.ended, self.time.guarantees = time
         self.next, self.settled, self.matches = counts[:3]
+
+
+def _is_key(key: Sequence[Any], kinds: Sequence[Collection[Kind]]) -> bool:
+    pairs = zip(key, kinds, strict=True)
+    return all(value is not None and any(fits(kind, value) for kind in mine) for value, mine in pairs)

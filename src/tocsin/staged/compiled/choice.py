@@ -10,12 +10,12 @@ from threading import Lock
 from tocsin.compilers import Compilation, compilers, compiles_first
 from tocsin.lang.staged_syntax import Statement
 from tocsin.plan.block import Plan
-from tocsin.plan.staged_form import StagedForm
-from tocsin.schema import Field, Kind, Schema
+from tocsin.schema import Field, Kind
 from tocsin.staged.compiled import bodies
 from tocsin.staged.compiled.bodies import Body
 from tocsin.staged.compiled.layout import NotCompiledError
 from tocsin.staged.compiled.program import Program, program_of
+from tocsin.staged.event_columns import fields_read
 
 AT_ONCE = 512  # events that plain Python takes before it is asked again whether the function is there
 WORTH = 1024  # events that are worth compiling for
@@ -79,17 +79,6 @@ def body_of(plan: Plan) -> str:
     """A line that says what a statement runs in."""
     assert plan.staged is not None
     kinds = [output.expr.kind for output in plan.outputs]
-    fields = fields_of(plan.staged, plan.schema)
+    fields = fields_read(plan.staged, plan.schema)
     reason = Choice(plan.staged.statement, fields, plan.schema.unit, kinds, jit=True).reason
     return f"body      plain Python, because {reason}" if reason else "body      compiled: one function for its stages"
-
-
-def fields_of(form: StagedForm, schema: Schema) -> dict[str, Field]:
-    """The attributes that a statement reads: a column beside events that lack it may not say its kind."""
-    found: dict[str, Field] = {}
-    for type, attrs in form.reads:
-        for attr in attrs:
-            field = schema.field(type, attr)
-            if field is not None and found.get(attr, field).kind in (Kind.NULL, field.kind):
-                found[attr] = field
-    return found
