@@ -99,8 +99,8 @@ WAYS = (
 # comes after what is, by name.
 ROOMS = {
     "": (
-        "errors events schema functions lang plan items encode engine order codec spill select staged graph run shards"
-        " spark jobs app testing"
+        "errors events schema functions lang plan items encode engine order codec spill select staged deriving graph"
+        " run shards spark jobs app testing"
     ),
     "lang": "tokens cursor expressions patterns parser syntax fluent printer",
     "plan": (
@@ -123,6 +123,7 @@ ROOMS = {
     "select/loops": "keys",
     "staged": "operator machine contexts operand_list matcher join bindings mapping",
     "staged/compiled": "choice machine program search columns expressions layout library core saved answers bodies",
+    "deriving": "operator state loops words folds kernels",
     "graph": "query_graph stages composites tap carry_over texts",
     "run": (
         "query query_file schemas schema_from_query files inputs bad_rows session state matches show plot sinks"

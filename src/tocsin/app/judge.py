@@ -34,7 +34,7 @@ from tocsin.schema import RESULT_COLUMNS, Schema
 from tocsin.testing.cases import Case, FoundMatch, Verdict, count_line, oracle_answer, read_cases, run_case, unit_of
 from tocsin.testing.notation import Item, Promise, events_of
 from tocsin.testing.oracle_count import counts_matches
-from tocsin.testing.staged_cases import FoundRow, is_staged
+from tocsin.testing.staged_cases import FoundRow, as_row, is_staged
 
 COLUMNS = Columns(time="start", end="end", eid="eid")
 ENGINES = ("embedded", "spark")
@@ -120,7 +120,7 @@ class EngineUnderTest:
         if "order" not in options:
             in_order = sorted(items, key=lambda item: getattr(item, "end", getattr(item, "time", 0)))
             ways += [(Strategy(), in_order, None, False), (Strategy(), in_order, 1, True)]
-        answers = [staged_rows(tuple(queries), schema, *way, options) for way in ways]
+        answers = [staged_rows(tuple(queries), schema, *way, options, self.jit) for way in ways]
         if any(Counter(map(repr, each)) != Counter(map(repr, answers[0])) for each in answers):
             raise TocsinError(
                 "the engine answers differently if events come in other pieces, or over restarts",
@@ -176,12 +176,12 @@ class EngineUnderTest:
 
 def staged_rows(
     queries: tuple[Any, ...], schema: Schema, order: Strategy, items: Sequence[Item], size: int | None, restarts: bool,
-    options: Mapping[str, str],
+    options: Mapping[str, str], jit: bool = True,
 ) -> list[FoundRow]:  # fmt: skip
     """The rows of the last query of a graph; after each push it may be saved, and another one goes on."""
 
     def fresh() -> QueryGraph:
-        return QueryGraph(plans_of(queries, schema), schema, COLUMNS, order=order)
+        return QueryGraph(plans_of(queries, schema), schema, COLUMNS, jit=jit, order=order)
 
     graph, found = fresh(), []
     whole = rows([item for item in items if isinstance(item, Event)], options)
@@ -219,7 +219,8 @@ def _plain_rows(table: pa.Table) -> Iterator[FoundRow]:
         table = table.set_column(table.schema.names.index(name), name, table.column(name).cast(pa.int64()))
     names = [name for name in table.schema.names if name not in RESULT_COLUMNS]
     for row in table.to_pylist():
-        yield row["start"], row["end"], tuple(row[name] for name in names if not isinstance(row[name], dict))
+        values = [row[name] for name in names if not isinstance(row[name], dict)]
+        yield as_row(row["kind"], row["start"], row["end"], values)
 
 
 def is_time(type: pa.DataType) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.codec import Part, as_number, decode, encode, nested, only_part, within
+from tocsin.deriving.operator import deriving
 from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
 from tocsin.encode.eids import prepare_hashing
@@ -27,6 +28,7 @@ from tocsin.encode.whole import UsableRows, encode_whole
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
+from tocsin.engine.stream_time import StreamTime
 from tocsin.errors import StateError
 from tocsin.events import ANY, BEGINNING
 from tocsin.functions import Function, registered
@@ -43,7 +45,7 @@ from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
-from tocsin.plan.block import Plan, Variable
+from tocsin.plan.block import Alt, Block, Leaf, Plan, Variable
 from tocsin.plan.expr import Col, walk
 from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
 from tocsin.plan.limits import limits_of
@@ -95,6 +97,7 @@ class QueryGraph:
         self.seen = self.relevant = self.keyless = 0
         self.last = BEGINNING  # where the last event ends
         self._timed = any(plan.staged is not None for plan in self.plans)  # statements have timers
+        self._settles = any(plan.has_rows_of_its_own for plan in self.plans)  # ... and intervals end as time passes
         self._taps: dict[int, Tap] = {}
         self.autos: list[Auto] = []  # strategies that choose by themselves
         self.remembering: list[Remembering] = []  # operators that know more than the events tell
@@ -129,7 +132,8 @@ class QueryGraph:
         links = []
         for number, plan in enumerate(self.plans):
             links.append(sorted(at for type in set(types_of(plan)) for at in named.get(type, ())))
-            named.setdefault(plan.name, []).append(number)
+            for type in plan.emits:
+                named.setdefault(type, []).append(number)
         return links
 
     @cached_property
@@ -149,7 +153,7 @@ class QueryGraph:
 
     def _detector(self, number: int, hold: Collection[str]) -> Detector:
         """A new detector for a query, whose answers wait for guarantees about the types in `hold`."""
-        order, above = self.order, {str(self.plans[at].name) for at in self._sources(number)}
+        order, above = self.order, {type for at in self._sources(number) for type in self.plans[at].emits}
         return Detector(
             filter_of(self.plans[number]), self.types, self.strings, jit=self._jit, ordered=order.sorts,
             late=None if above or order.sorts else order.late,  # matches come as late as they like
@@ -172,20 +176,16 @@ class QueryGraph:
         """What a query is made of: its detector, what the strategy puts around it, and around that what users put."""
         plan, order = self.plans[number], self.order
         operator: Operator = detector
-        if plan.staged is not None:
-            refuse_limit(plan, self._limit)
-            time = replace(detector.time, guarantees={})
-            setting = Setting(plan, self.functions, order.corrects, time, reader)
-            operator = staged_operator(setting, order, jit=self._jit)
-            self.remembering.append(operator)
+        if plan.has_rows_of_its_own:
+            operator = self._process(plan, Setting(plan, self.functions, order.corrects, time_of(detector), reader))
+            self.remembering.append(cast("Remembering", operator))
         elif plan.consume is not None:
-            time = replace(detector.time, guarantees={})
-            setting = Setting(plan, self.functions, order.corrects, time, reader)
+            setting = Setting(plan, self.functions, order.corrects, time_of(detector), reader)
             operator = consuming(setting, jit=self._jit)
             self.remembering.append(operator)
         elif (chain := counted_by(plan, order)) is not None:
-            time = replace(detector.time, guarantees={})
-            operator = prefix_counting(chain, Setting(plan, self.functions, False, time, reader), live=self._live)
+            setting = Setting(plan, self.functions, False, time_of(detector), reader)
+            operator = prefix_counting(chain, setting, live=self._live)
             self.remembering.append(operator)
         elif order.kind == "auto":
             every = types_of(plan)
@@ -213,16 +213,22 @@ class QueryGraph:
         if self._around and is_read:
             operator = self._taps[number] = Tap(operator)
         for each in self._around:
-            time = replace(detector.time, guarantees={})
-            operator = each(operator, Setting(plan, self.functions, order.corrects, time, reader))
+            operator = each(operator, Setting(plan, self.functions, order.corrects, time_of(detector), reader))
             if hasattr(operator, "memory"):
                 self.remembering.append(cast("Remembering", operator))
         return operator
 
+    def _process(self, plan: Plan, setting: Setting) -> Operator:
+        """What stands in place of a detector where answers are rows of their own, made of settled events."""
+        if plan.derived is not None:
+            return deriving(setting, jit=self._jit)
+        refuse_limit(plan, self._limit)
+        return staged_operator(setting, self.order, jit=self._jit)
+
     def _intake(self, sources: frozenset[str]) -> Lateness:
         """What stands before all queries: late events are set aside, copies found; slack sorts between."""
         order, operator = self.order, self.queries
-        composite = {str(plan.name) for plan in self.plans}
+        composite = {type for plan in self.plans for type in plan.emits}
         reader = RowReader(self.schema, self.types, self.strings, self.encoder.sources, tuple(self.encoder.wanted))
         self.copies = Copies(
             operator, reader, self.functions, ordered=order.sorts, late=order.late, jit=self._jit,
@@ -231,7 +237,7 @@ class QueryGraph:
         )  # fmt: skip
         inner: Operator = self.copies
         if order.kind == "slack":
-            inner = Sort(inner, order, reader, tells=self.waits or operator.chained or self._timed)
+            inner = Sort(inner, order, reader, tells=self.waits or operator.chained or self._settles)
         guarantees = Guarantees(tuple(type for type in self.types if type not in composite), set(sources))
         slack = 0 if order.kind == "in-order" else None if order.kind == "slack" else order.late
         return Lateness(
@@ -322,7 +328,7 @@ class QueryGraph:
         if self.queries.chained:
             prepare_hashing()
         for number, stage in enumerate(self.stages):
-            if stage.plan.staged is not None or (not stage.sources and self.order.kind not in ("slack", "auto")):
+            if stage.plan.has_rows_of_its_own or (not stage.sources and self.order.kind not in ("slack", "auto")):
                 continue
             for detector in self.detectors(number):
                 ranked = eids or bool(stage.sources) or any(branch.needs_order for branch in detector.branches)
@@ -358,7 +364,7 @@ class QueryGraph:
         """Whether an event that nobody reads changes nothing but the clock."""
         first = self.plans[0]
         alone = len(self.plans) == 1 and not self._around and first.after is None and first.consume is None
-        return alone and first.staged is None and not self.waits and self.order.kind == "in-order"
+        return alone and not first.has_rows_of_its_own and not self.waits and self.order.kind == "in-order"
 
     @property
     def wanted(self) -> Mapping[str, Field]:
@@ -445,18 +451,26 @@ class QueryGraph:
         self.last = as_number(words.get("last", BEGINNING))
 
 
+def time_of(detector: Detector) -> StreamTime:
+    """A clock of its own for an operator that is not its detector."""
+    return replace(detector.time, guarantees={})
+
+
 def filter_of(plan: Plan) -> Plan:
-    """The plan from which a detector is made; of a statement, which has none, a filter of its types."""
-    if plan.staged is None:
+    """The plan from which a detector is made; of a statement or definition, which has none, a filter of its types."""
+    if not plan.has_rows_of_its_own:
         return plan
     variables = tuple(Variable(type, (type,), ()) for type in types_of(plan))
-    return replace(plan, variables=variables, outputs=())
+    every = Block((Leaf(0, tuple(Alt(type, type) for type in types_of(plan))),))
+    return replace(plan, alternatives=(every,), key=(), variables=variables, outputs=())
 
 
 def reads_of(plan: Plan, detector: Detector) -> tuple[str, ...]:
     """The attributes that the operator of a query reads: those of its detector, and those that a mode asks sets for."""
     if plan.staged is not None:
         return plan.staged.attrs
+    if plan.derived is not None:
+        return plan.derived.attrs
     if plan.consume is not None:
         return tuple(sorted({*detector.reads, *plan.consume.attrs}))
     if plan.counts is None:

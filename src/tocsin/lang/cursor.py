@@ -71,7 +71,7 @@ class Cursor:
         if token.kind == "end":
             return True
         if token.kind == "op":
-            return token.text == ";" and self.tokens[index + 1].word in ("QUERY", "EVENT", "CREATECE")
+            return token.text == ";" and self.tokens[index + 1].word in ("QUERY", "EVENT", "CREATECE", "INTERVALS")
         if token.word not in CLAUSES and token.word not in ("QUERY", "EVENT") and not self.selects_at(index):
             return False
         before = self.tokens[index - 1] if index else None

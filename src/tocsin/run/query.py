@@ -25,15 +25,17 @@ from tocsin.errors import QueryError, TocsinError, TocsinWarning, printable
 from tocsin.events import ANY
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Strings
+from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.fluent import FluentPattern, FluentQuery
 from tocsin.lang.parser import parse_file
 from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import Iseq, Rel, patterns_in
 from tocsin.lang.syntax import Query as DeclarativeQuery
 from tocsin.order.strategy import Strategy, parse_strategy
-from tocsin.plan.bind import bind_all, read_by
+from tocsin.plan.bind import bind_all, labels_of, read_by
 from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.explain import explain
+from tocsin.plan.explain_derived import explain_derived
 from tocsin.plan.explain_staged import explain_staged
 from tocsin.plan.facts import horizon, waits_for_time
 from tocsin.plan.marks import reads_every_type
@@ -57,7 +59,7 @@ from tocsin.schema import OWN, Field, Kind, Schema
 from tocsin.staged.compiled.choice import body_of
 
 Order = str | Strategy
-Syntax: TypeAlias = DeclarativeQuery | Statement
+Syntax: TypeAlias = DeclarativeQuery | Statement | Intervals
 EARLY = frozenset((*OWN, "time", *OPTIONAL))  # columns that may have a role
 FINAL = ("in-order", "slack", "conservative")  # orders whose matches are never withdrawn
 
@@ -85,7 +87,7 @@ def query(
         return Query(parse_file(text, names=names), known)
     if isinstance(text, (FluentPattern, FluentQuery)):
         return Query((text.query,), known)
-    if isinstance(text, DeclarativeQuery | Statement):
+    if isinstance(text, DeclarativeQuery | Statement | Intervals):
         return Query((text,), known)
     if isinstance(text, bytes) or not isinstance(text, Iterable):
         raise TocsinError(
@@ -119,7 +121,7 @@ def declared_schema(
 def plans_of(queries: tuple[Syntax, ...], schema: Schema, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
     """The queries bound to a schema and optimised. Raises QueryError with every problem found."""
     plans = bind_all(queries, schema)
-    return tuple(plan if plan.staged is not None else optimize(plan, off=frozenset(off)) for plan in plans)
+    return tuple(plan if plan.has_rows_of_its_own else optimize(plan, off=frozenset(off)) for plan in plans)
 
 
 class Query:
@@ -157,7 +159,7 @@ class Query:
 
     def types(self) -> set[str]:
         """The event types that the queries read, without the names of queries; with ANY, all others too."""
-        names = {each.name for each in self.queries}
+        names = {name for each in self.queries for name in (each.name, *labels_of(each))}
         found = {type for each in self.queries for type in read_by(each)} - names
         declarative = (each for each in self.queries if isinstance(each, DeclarativeQuery))
         return found | {ANY} if any(map(reads_every_type, declarative)) else found
@@ -419,6 +421,8 @@ def explained(plan: Plan) -> str:
     """What a plan does, and how it will run."""
     if plan.staged is not None:
         return f"{explain_staged(plan)}\n{body_of(plan)}"
+    if plan.derived is not None:
+        return explain_derived(plan)
     return f"{explain(plan)}\n{describe(plan)}"
 
 

@@ -360,7 +360,7 @@ def plan_job(
     keep = carried(plans, shown, frame.schema, frame.columns)
     groups = groups_of(units_of(plans))
     answers = [plan for number, plan in enumerate(plans) if number in shown]
-    names = frozenset(plan.name for plan in plans if plan.name)
+    names = frozenset(type for plan in plans for type in plan.emits)
     result = result_schema(answers, names, frame.rows, frame.columns, frame.time)
     if frame.streaming or keep_bad:
         result = result.append(DETAILS)

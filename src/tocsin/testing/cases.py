@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import BEGINNING, Event, Value
+from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.parser import parse_file
 from tocsin.lang.printer import print_expr
 from tocsin.lang.staged_syntax import Statement
@@ -41,7 +42,7 @@ from tocsin.testing.oracle import composite, matches_of_all
 from tocsin.testing.staged_cases import FoundRow, defined_rows, is_staged, row_differences
 from tocsin.testing.written_times import WrittenTimes
 
-AnyQuery: TypeAlias = Query | Statement
+AnyQuery: TypeAlias = Query | Statement | Intervals
 
 
 @dataclass(frozen=True, slots=True)
