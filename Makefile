@@ -28,7 +28,7 @@ MINUTES ?= 10
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-selection bench-disorder soak fuzz attack mutate demo site dist docs accept clean
+.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-selection bench-disorder soak fuzz attack mutate demo site dist first-steps docs accept clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,6 +138,9 @@ dist: $(READY) ## build wheel and sdist in dist/, install the wheel into an empt
 	rm -rf dist
 	$(PY) -m build --no-isolation --outdir dist
 	$(PY) tools/dist.py
+
+first-steps: ## how long a newcomer waits, from a clone to the first result
+	$(PYTHON) tools/first_steps.py
 
 docs: $(READY) ## run every code block of README and docs, and rewrite MAP.md
 	$(PY) tools/map.py

@@ -127,7 +127,7 @@ ROOMS = {
     "graph": "query_graph stages composites tap carry_over texts",
     "run": (
         "query query_file schemas schema_from_query files inputs bad_rows session state matches show plot sinks"
-        " atomic progress"
+        " atomic progress room large_input first_reading large_files text_blocks row_groups time_sort large_run"
     ),
     "shards": (
         "routes job kernel_shipment time_slices shard_labels blocks shard live timed_rows watermark identity carried"

@@ -48,7 +48,7 @@ from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
 from tocsin.plan.block import Alt, Block, Leaf, Plan, Variable
 from tocsin.plan.expr import Col, walk
 from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
-from tocsin.plan.limits import limits_of
+from tocsin.plan.limits import Limits, limits_of
 from tocsin.plan.prefix_chain import PrefixChain, prefix_chain
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 from tocsin.select.after_match import clause_operators
@@ -265,7 +265,22 @@ class QueryGraph:
         Only for a plain graph, and input without eids. No text is forgotten from now on.
         """
         self._texts.enough = NEVER
-        return RowPieces(self.encoder, rows, base, {} if self._keys is not None else limits_of(self.plans))
+        return RowPieces(self.encoder, rows, base, {} if self.key_attributes else self.limits)
+
+    @property
+    def limits(self) -> Limits:
+        """Between which bounds numbers of an event must lie, or no query takes it."""
+        return limits_of(self.plans)
+
+    @property
+    def key_attributes(self) -> frozenset[str]:
+        """The attributes of keys: events that lack one are counted."""
+        return frozenset(key_needs(self.plans))
+
+    def forget_texts(self) -> None:
+        """Forget texts that no query uses any more: what was encoded has been pushed, and nothing else holds on."""
+        self._texts.forget(self)
+        self._texts.enough = NEVER
 
     def pass_over(self, count: int, relevant: int = 0) -> None:
         """Count events that were not pushed: nobody reads them, or not with these attributes (`relevant`)."""
