@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.report import text
 from benchmarks.selection.report import text as selection_text
 from benchmarks.spark.report import text as spark_text
+from benchmarks.staged.report import text as staged_text
 from benchmarks.table.report import text as table_text
 
 ROOT = Path(__file__).parent.parent
@@ -20,6 +21,8 @@ TABLE = "<!-- bench-table:start -->", "<!-- bench-table:end -->"
 SPARK = "<!-- bench-spark:start -->", "<!-- bench-spark:end -->"
 SELECTION_RESULTS = ROOT / "benchmarks" / "results" / "selection.json"
 SELECTION = "<!-- bench-selection:start -->", "<!-- bench-selection:end -->"
+STAGED_RESULTS = ROOT / "benchmarks" / "results" / "staged.json"
+STAGED = "<!-- bench-staged:start -->", "<!-- bench-staged:end -->"
 NOTHING = "No results yet: `make bench` measures and fills this place."
 
 
@@ -44,7 +47,9 @@ def renewed(page: str) -> str:
 
 
 def renewed_selection(page: str) -> str:
-    """The page of benchmarks with the last results of the selection benchmark."""
+    """The page of benchmarks with the last results of the selection benchmark, and of staged statements."""
+    staged = staged_text(json.loads(STAGED_RESULTS.read_text())) if STAGED_RESULTS.exists() else NOTHING
+    page = pasted(page, staged, *STAGED)
     found = selection_text(json.loads(SELECTION_RESULTS.read_text())) if SELECTION_RESULTS.exists() else NOTHING
     return pasted(page, found, *SELECTION)
 

@@ -25,14 +25,14 @@ from tocsin.schema import Field, Kind
 from tocsin.staged.compiled import answers, bodies, choice, library, saved
 from tocsin.staged.compiled.core import Core
 from tocsin.staged.compiled.layout import NotCompiledError
-from tocsin.staged.compiled.program import Program, program_of
+from tocsin.staged.compiled.program import StageFunction, program_of
 from tocsin.testing.draw_staged import drawn_history, drawn_statement, drawn_statements
 from tocsin.testing.staged_oracle import Advance, staged_events
 
 WHOLE = {name: Field(name, Kind.INT) for name in "kxy"}
 
 
-def function_of(statement: Statement) -> tuple[Program, list[Kind]]:
+def function_of(statement: Statement) -> tuple[StageFunction, list[Kind]]:
     (plan,) = Query((statement,), declare(SCHEMA)).plans()
     assert plan.staged is not None
     kinds = [output.expr.kind for output in plan.outputs]

@@ -21,7 +21,7 @@ from tocsin.order.strategy import Strategy
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import types_of
 from tocsin.staged.answers import batch_of, shown
-from tocsin.staged.compiled.choice import AT_ONCE, Choice
+from tocsin.staged.compiled.choice import AT_ONCE, BodyChoice
 from tocsin.staged.compiled.machine import CompiledMachine
 from tocsin.staged.correcting import CorrectingProcess
 from tocsin.staged.event import StagedEvent
@@ -83,7 +83,7 @@ class StagedProcess(RemembersAll):
         self._setting, self._form = setting, form
         self._columns = EventColumns(setting)
         kinds = [output.expr.kind for output in setting.plan.outputs]
-        self._choice = Choice(form.statement, self._columns.fields, setting.plan.schema.unit, kinds, jit=jit)
+        self._choice = BodyChoice(form.statement, self._columns.fields, setting.plan.schema.unit, kinds, jit=jit)
         self.machine: Machine | CompiledMachine = self._plain()
         self.ended = False
         self.seen = self.matches = 0

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from tocsin.engine.changes import arrow_type
 from tocsin.items import Ints, Strings
 from tocsin.schema import Kind
-from tocsin.staged.compiled.layout import Layout
+from tocsin.staged.compiled.layout import WordLayout
 
 
-def in_order(rows: Ints, layout: Layout, kinds: list[Kind], strings: Strings) -> Ints:
+def in_order(rows: Ints, layout: WordLayout, kinds: list[Kind], strings: Strings) -> Ints:
     """Rows in order of stages, starts and values, with the place of each in its stage and partition.
 
     Those that have no place yet stand partition by partition.
@@ -26,7 +26,7 @@ def in_order(rows: Ints, layout: Layout, kinds: list[Kind], strings: Strings) ->
     return rows
 
 
-def _sorted(rows: Ints, layout: Layout, kinds: list[Kind], strings: Strings) -> Ints:
+def _sorted(rows: Ints, layout: WordLayout, kinds: list[Kind], strings: Strings) -> Ints:
     head, values = layout.head, []
     for at, kind in enumerate(kinds):
         column, null = rows[:, head + at], rows[:, 2] >> at & 1
@@ -86,7 +86,7 @@ def _plain(word: int, kind: Kind, strings: Strings) -> Any:
     return int(value) if value.is_integer() else value
 
 
-def column(rows: Ints, layout: Layout, at: int, kind: Kind, strings: Strings) -> pa.Array:
+def column(rows: Ints, layout: WordLayout, at: int, kind: Kind, strings: Strings) -> pa.Array:
     """A column of Select."""
     words, null = np.ascontiguousarray(rows[:, layout.head + at]), (rows[:, 2] >> at & 1).astype(np.bool_)
     mask = null if null.any() else None
@@ -106,7 +106,7 @@ def column(rows: Ints, layout: Layout, at: int, kind: Kind, strings: Strings) ->
     return pa.array(words, mask=mask).cast(arrow_type(kind))
 
 
-def key_kinds(layout: Layout) -> list[Kind]:
+def key_kinds(layout: WordLayout) -> list[Kind]:
     """The kinds of the global keys, as they stand in names: ranges by their number."""
     found: list[Kind] = []
     for key in layout.statement.gkeys:

@@ -14,7 +14,7 @@ from tocsin.schema import Field, Kind
 from tocsin.staged.compiled import bodies
 from tocsin.staged.compiled.bodies import Body
 from tocsin.staged.compiled.layout import NotCompiledError
-from tocsin.staged.compiled.program import Program, program_of
+from tocsin.staged.compiled.program import StageFunction, program_of
 from tocsin.staged.event_columns import fields_read
 
 AT_ONCE = 512  # events that plain Python takes before it is asked again whether the function is there
@@ -34,13 +34,13 @@ _asked: dict[str, _Asked] = {}
 _lock = Lock()
 
 
-class Choice:
+class BodyChoice:
     """The function of a statement; `program` is None, with the reason, if it is not compiled."""
 
     def __init__(
         self, statement: Statement, fields: Mapping[str, Field], unit: str | None, kinds: Sequence[Kind], *, jit: bool
     ) -> None:
-        self.program: Program | None = None
+        self.program: StageFunction | None = None
         self.reason: str | None = None
         if not jit:
             self.reason = "asked for by jit=False"
@@ -80,5 +80,5 @@ def body_of(plan: Plan) -> str:
     assert plan.staged is not None
     kinds = [output.expr.kind for output in plan.outputs]
     fields = fields_read(plan.staged, plan.schema)
-    reason = Choice(plan.staged.statement, fields, plan.schema.unit, kinds, jit=True).reason
+    reason = BodyChoice(plan.staged.statement, fields, plan.schema.unit, kinds, jit=True).reason
     return f"body      plain Python, because {reason}" if reason else "body      compiled: one function for its stages"

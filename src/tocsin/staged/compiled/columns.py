@@ -21,8 +21,8 @@ from tocsin.schema import Kind
 from tocsin.staged.compiled.expressions import (
     EXACT,
     KINDS,
+    Absence,
     Known,
-    LeftOut,
     Value,
     attribute,
     both,
@@ -30,10 +30,10 @@ from tocsin.staged.compiled.expressions import (
     limited,
     value,
 )
-from tocsin.staged.compiled.layout import Layout, NotCompiledError
+from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
 from tocsin.staged.compiled.library import ABSENT, AT, END, HEAD, NEXT, START
-from tocsin.staged.compiled.search import Search
-from tocsin.staged.compiled.writer import Writer
+from tocsin.staged.compiled.search import SearchWriter
+from tocsin.staged.compiled.writer import TextWriter
 from tocsin.staged.partition_keys import key_attribute
 from tocsin.staged.spots import PatternSpot
 
@@ -41,12 +41,12 @@ Pushing = Callable[[Callable[[str], Value]], None]  # pushes the value that an e
 
 
 @dataclass
-class Columns:
+class SelectWriter:
     """Writes Select. `closers` writes a loop over the events that close the context (None: it goes on)."""
 
-    layout: Layout
-    write: Writer
-    search: Search
+    layout: WordLayout
+    write: TextWriter
+    search: SearchWriter
     kinds: Sequence[Kind]
     closers: Callable[[int, Pushing], None] | None = None
     spots: dict[str, list[PatternSpot]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Columns:
 
     def _column(self, at: int, given: Known, kind: Kind) -> None:
         write = self.write
-        if isinstance(given, LeftOut) or given.null == "True":
+        if isinstance(given, Absence) or given.null == "True":
             write(f"O[o + {self.layout.head + at}] = 0", f"O[o + 2] |= {1 << at}")
             return
         if kind is Kind.FLOAT:

@@ -12,7 +12,7 @@ from tocsin.schema import Kind
 from tocsin.staged.compiled import library
 from tocsin.staged.compiled.bodies import Body
 from tocsin.staged.compiled.library import ROW
-from tocsin.staged.compiled.program import ARRAYS, Program
+from tocsin.staged.compiled.program import ARRAYS, StageFunction
 
 FREE = (library.FREE_NODE, library.FREE_LOCAL, library.FREE_CONTEXT, library.FREE_PARTITION, library.FREE_SEEN)
 MOST = 1 << 53  # a sum of whole numbers beyond this is not exact
@@ -21,7 +21,7 @@ MOST = 1 << 53  # a sum of whole numbers beyond this is not exact
 class Core:
     """The state of a statement in arrays. `body` is its function, plain or compiled."""
 
-    def __init__(self, program: Program, body: Body, strings: Strings) -> None:
+    def __init__(self, program: StageFunction, body: Body, strings: Strings) -> None:
         self.program, self.layout, self.strings, self._body = program, program.layout, strings, body
         self.width = self.layout.row
         self.P: Ints = np.zeros(library.PARAMETERS, np.int64)

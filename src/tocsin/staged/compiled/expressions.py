@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from tocsin.lang.staged_syntax import Arithmetic, Compared, Denied, IfNull, Logical, Negative
 from tocsin.lang.syntax import Literal
 from tocsin.schema import Kind
-from tocsin.staged.compiled.layout import Layout, NotCompiledError
+from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
 
 EXACT = 53  # bits of a whole number that is a float without loss
 SMALL = 31  # bits of what stands in arithmetic
@@ -34,12 +34,12 @@ class Value:
     attr: str | None = None
 
 
-class LeftOut:
+class Absence:
     """Of an operand that another branch of an OR has left out."""
 
 
-ABSENT = LeftOut()
-Known: TypeAlias = "Value | LeftOut"
+ABSENT = Absence()
+Known: TypeAlias = "Value | Absence"
 LookUp: TypeAlias = "Callable[[Any], Known]"
 KINDS = {
     Kind.INT: "int", Kind.TIME: "int", Kind.BOOL: "bool", Kind.TEXT: "text",
@@ -73,7 +73,7 @@ def negated(text: str) -> str:
     return {"True": "False", "False": "True"}.get(text) or f"(not {text})"
 
 
-def attribute(layout: Layout, attr: str, words: str, reals: str, nulls: str) -> Value:
+def attribute(layout: WordLayout, attr: str, words: str, reals: str, nulls: str) -> Value:
     """An attribute of a record whose attributes stand at `words`, as numbers at `reals`; nulls: its word of Nulls."""
     field = layout.field(attr)
     if field is None or field.kind is Kind.NULL:
@@ -84,25 +84,25 @@ def attribute(layout: Layout, attr: str, words: str, reals: str, nulls: str) -> 
     return Value(text, f"(({nulls} >> {at}) & 1 != 0)", kind, 63, attr)
 
 
-def value(layout: Layout, node: Any, look_up: LookUp) -> Known:
+def value(layout: WordLayout, node: Any, look_up: LookUp) -> Known:
     """The value of an expression."""
     match node:
         case Literal():
             return _literal(layout, node.value)
         case Negative():
             inner = value(layout, node.of, look_up)
-            if isinstance(inner, LeftOut):
+            if isinstance(inner, Absence):
                 return ABSENT
             inner = _small(layout, inner)
             return Value(f"(-{inner.text})", inner.null, inner.kind, inner.bits)
         case Arithmetic():
             left, right = value(layout, node.left, look_up), value(layout, node.right, look_up)
-            if isinstance(left, LeftOut) or isinstance(right, LeftOut):
+            if isinstance(left, Absence) or isinstance(right, Absence):
                 return ABSENT
             return _computed(layout, node.op, left, right)
         case IfNull():
             inner, other = look_up(node.of), value(layout, node.instead, look_up)
-            if isinstance(inner, LeftOut) or isinstance(other, LeftOut):
+            if isinstance(inner, Absence) or isinstance(other, Absence):
                 return ABSENT
             if inner.null == "True":
                 return other
@@ -113,7 +113,7 @@ def value(layout: Layout, node: Any, look_up: LookUp) -> Known:
     return look_up(node)
 
 
-def _literal(layout: Layout, given: Any) -> Value:
+def _literal(layout: WordLayout, given: Any) -> Value:
     if given is None:
         return Value("0", "True")
     if isinstance(given, bool):
@@ -129,7 +129,7 @@ def _literal(layout: Layout, given: Any) -> Value:
     raise NotCompiledError(f"a literal {given!r}")
 
 
-def limited(layout: Layout, given: Value, bits: int) -> Value:
+def limited(layout: WordLayout, given: Value, bits: int) -> Value:
     """The same value, of which whole numbers have so many bits at most."""
     if given.kind not in ("int", "bool") or given.bits <= bits:
         return given
@@ -139,11 +139,11 @@ def limited(layout: Layout, given: Value, bits: int) -> Value:
     return Value(given.text, given.null, given.kind, bits, given.attr)
 
 
-def _small(layout: Layout, given: Value) -> Value:
+def _small(layout: WordLayout, given: Value) -> Value:
     return limited(layout, given, EXACT if given.attr == "time" or given.attr is None else SMALL)
 
 
-def _computed(layout: Layout, op: str, left: Value, right: Value) -> Value:
+def _computed(layout: WordLayout, op: str, left: Value, right: Value) -> Value:
     if "text" in (left.kind, right.kind):
         raise NotCompiledError("arithmetic with texts")
     left, right = _small(layout, left), _small(layout, right)
@@ -157,28 +157,28 @@ def _computed(layout: Layout, op: str, left: Value, right: Value) -> Value:
     return Value(f"({left.text} {op} {right.text})", null, kind, bits)
 
 
-def truth(layout: Layout, node: Any, look_up: LookUp) -> Truth | LeftOut:
+def truth(layout: WordLayout, node: Any, look_up: LookUp) -> Truth | Absence:
     """When a condition holds and when it fails; else it is unknown."""
     match node:
         case Compared():
             left, right = value(layout, node.left, look_up), value(layout, node.right, look_up)
-            if isinstance(left, LeftOut) or isinstance(right, LeftOut):
+            if isinstance(left, Absence) or isinstance(right, Absence):
                 return ABSENT
             return _compared(layout, node.op, left, right)
         case Denied():
             inner = truth(layout, node.of, look_up)
-            return inner if isinstance(inner, LeftOut) else Truth(inner.fails, inner.holds)
+            return inner if isinstance(inner, Absence) else Truth(inner.fails, inner.holds)
         case Logical():
             one, other = truth(layout, node.left, look_up), truth(layout, node.right, look_up)
-            if isinstance(one, LeftOut) or isinstance(other, LeftOut):
-                return other if isinstance(one, LeftOut) else one
+            if isinstance(one, Absence) or isinstance(other, Absence):
+                return other if isinstance(one, Absence) else one
             if node.op == "AND":
                 return Truth(both(one.holds, other.holds), either(one.fails, other.fails))
             return Truth(either(one.holds, other.holds), both(one.fails, other.fails))
     raise NotCompiledError("this is no condition")
 
 
-def _compared(layout: Layout, op: str, left: Value, right: Value) -> Truth:
+def _compared(layout: WordLayout, op: str, left: Value, right: Value) -> Truth:
     known = negated(either(left.null, right.null))
     if known == "False":
         return Truth("False", "False")
@@ -191,7 +191,7 @@ def _compared(layout: Layout, op: str, left: Value, right: Value) -> Truth:
     return Truth(both(known, text), both(known, negated(text)))
 
 
-def holding(layout: Layout, conditions: Any, look_up: LookUp) -> str:
+def holding(layout: WordLayout, conditions: Any, look_up: LookUp) -> str:
     """The text of: all of some conditions hold, or say nothing because all of it is about absent operands."""
     asked = [truth(layout, each, look_up) for each in conditions]
     return both(*(each.holds for each in asked if isinstance(each, Truth)))

@@ -34,7 +34,7 @@ class RowRole:
     role: LeafOperand | Initiator | Terminator
 
 
-class Layout:
+class WordLayout:
     """Everything about a statement that its function and its host must agree on.
 
     attrs    the attributes of a node, in order

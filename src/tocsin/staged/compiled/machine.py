@@ -13,15 +13,15 @@ from tocsin.plan.block import Plan
 from tocsin.staged.compiled import answers, saved
 from tocsin.staged.compiled.bodies import Body
 from tocsin.staged.compiled.core import Core
-from tocsin.staged.compiled.program import Program
+from tocsin.staged.compiled.program import StageFunction
 
-Columns = tuple[Ints, Ints, pa.Array, list[pa.Array]]  # starts, ends, eids, columns of Select
+FoundColumns = tuple[Ints, Ints, pa.Array, list[pa.Array]]  # starts, ends, eids, columns of Select
 
 
 class CompiledMachine:
     """What `Machine` is, over columns. `types`: those of the events, in the order of their codes."""
 
-    def __init__(self, program: Program, body: Body, plan: Plan, types: tuple[str, ...], strings: Any) -> None:
+    def __init__(self, program: StageFunction, body: Body, plan: Plan, types: tuple[str, ...], strings: Any) -> None:
         self.core, self._strings = Core(program, body, strings), strings
         self._layout, self._name = program.layout, str(plan.name)
         self._kinds = [output.expr.kind for output in plan.outputs]
@@ -29,16 +29,16 @@ class CompiledMachine:
         known = {type: at for at, type in enumerate(self._layout.types)}
         self._types = np.array([known.get(type, -1) for type in types], np.int64)
 
-    def take(self, items: Items) -> Columns | None:
+    def take(self, items: Items) -> FoundColumns | None:
         """What the stages of some events bring; None: some value is beyond what the function computes exactly."""
         rows = self.core.words_of(items, self._types[items.types])
         return None if rows is None else self._columns(self.core.take(rows))
 
-    def advance(self, until: int) -> Columns:
+    def advance(self, until: int) -> FoundColumns:
         """Let time pass: every event that ends by `until` was seen."""
         return self._columns(self.core.advance(until))
 
-    def _columns(self, rows: Ints) -> Columns:
+    def _columns(self, rows: Ints) -> FoundColumns:
         layout, strings = self._layout, self._strings
         if not self.core.is_sorted:
             rows = answers.in_order(rows, layout, self._kinds, strings)

@@ -14,7 +14,7 @@ from typing import Any
 
 from tocsin.lang.staged_syntax import AggregateOf, AttrOf, EventsOf, KeyRange, PartitionKey, StableTime, TimeOf, parts
 from tocsin.schema import Field, Kind
-from tocsin.staged.compiled.columns import Columns, Pushing
+from tocsin.staged.compiled.columns import Pushing, SelectWriter
 from tocsin.staged.compiled.expressions import (
     Known,
     Truth,
@@ -24,33 +24,33 @@ from tocsin.staged.compiled.expressions import (
     either,
     truth,
 )
-from tocsin.staged.compiled.layout import Layout, NotCompiledError, RowRole
+from tocsin.staged.compiled.layout import NotCompiledError, RowRole, WordLayout
 from tocsin.staged.compiled.library import COUNT, HEAD, LIST, TAIL
-from tocsin.staged.compiled.search import Bound, Search
-from tocsin.staged.compiled.writer import Writer
+from tocsin.staged.compiled.search import Bound, SearchWriter
+from tocsin.staged.compiled.writer import TextWriter
 
 ARRAYS = ("D", "TG", "TL", "TS", "Q", "M", "W", "O", "V")  # that may become longer
 ARGUMENTS = ("n", "until", "X", "C", "P", *ARRAYS, "K")
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class StageFunction:
     """The text of a function, and what its host must know."""
 
     source: str
-    layout: Layout
+    layout: WordLayout
 
 
-def program_of(statement: Any, fields: Mapping[str, Field], unit: str | None, kinds: Sequence[Kind]) -> Program:
+def program_of(statement: Any, fields: Mapping[str, Field], unit: str | None, kinds: Sequence[Kind]) -> StageFunction:
     """Write the function of a statement; raises NotCompiledError with the reason if that cannot be done."""
-    layout = Layout(statement, fields, unit)
-    source = _Stages(layout, kinds).text()
-    return Program(source, layout)
+    layout = WordLayout(statement, fields, unit)
+    source = _StageWriter(layout, kinds).text()
+    return StageFunction(source, layout)
 
 
-class _Stages:
-    def __init__(self, layout: Layout, kinds: Sequence[Kind]) -> None:
-        self.layout, self.kinds, self.write = layout, kinds, Writer()
+class _StageWriter:
+    def __init__(self, layout: WordLayout, kinds: Sequence[Kind]) -> None:
+        self.layout, self.kinds, self.write = layout, kinds, TextWriter()
         self.statement, self.words = layout.statement, layout.words
         self.width = len(layout.leaves)
         self.timed = any(last is not None for last in layout.lasts)
@@ -428,7 +428,7 @@ class _Stages:
 
     def _across(self, term: RowRole) -> Any:
         """An aggregate over the events that opened the context c, or would close it."""
-        columns = Columns(self.layout, self.write, Search(self.layout, self.write), self.kinds)
+        columns = SelectWriter(self.layout, self.write, SearchWriter(self.layout, self.write), self.kinds)
         write = self.write
 
         def found(node: object) -> Known:
@@ -647,12 +647,12 @@ class _Stages:
         for at, length in enumerate(layout.ranges):
             if length is not None:
                 write(f"expire(D, P, loc + L_LISTS + {LIST * at}, now - {length})")
-        search = Search(layout, write, final=final)
+        search = SearchWriter(layout, write, final=final)
         write("matched = 0")
         search.matches(self._keep)
         closers = self._rows_of() if final else None
         with write.block("if matched > 0:"):
-            Columns(layout, write, search, self.kinds, closers).rows()
+            SelectWriter(layout, write, search, self.kinds, closers).rows()
             if not final:
                 self._consume(search)
 
@@ -667,7 +667,7 @@ class _Stages:
         write("matched += 1")
         return "True"
 
-    def _consume(self, search: Search) -> None:
+    def _consume(self, search: SearchWriter) -> None:
         write = self.write
         bindable = set(search.constituents(self.layout.root))
         used = [at for at, leaf in enumerate(self.layout.leaves)

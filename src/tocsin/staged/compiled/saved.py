@@ -21,12 +21,12 @@ Words = dict[str, Any]
 
 def saved(core: Core) -> Words:
     """All that has happened, as `Machine.save` says it."""
-    return _Reader(core).all()
+    return _StateReader(core).all()
 
 
 def load(core: Core, words: Mapping[str, Any]) -> None:
     """Go on, in a new core, from what was saved."""
-    _Writer(core).all(words)
+    _StateWriter(core).all(words)
 
 
 class _Values:
@@ -75,7 +75,7 @@ class _Values:
         return [int(one[0]) if clause.ranges else self.word(one[0], self.kinds[clause]) for clause, one in pairs]
 
 
-class _Reader(_Values):
+class _StateReader(_Values):
     def __init__(self, core: Core) -> None:
         super().__init__(core)
         self.D = core.arrays["D"]
@@ -146,7 +146,7 @@ class _Reader(_Values):
         return number
 
 
-class _Writer(_Values):
+class _StateWriter(_Values):
     def __init__(self, core: Core) -> None:
         super().__init__(core)
         self.P, self.arrays = core.P, core.arrays

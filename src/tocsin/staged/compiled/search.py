@@ -23,16 +23,16 @@ from tocsin.plan.staged_places import conjuncts_of
 from tocsin.staged.bindings import PatternNames
 from tocsin.staged.compiled.expressions import (
     ABSENT,
+    Absence,
     Known,
-    LeftOut,
     Value,
     attribute,
     both,
     holding,
 )
-from tocsin.staged.compiled.layout import Layout, NotCompiledError
+from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
 from tocsin.staged.compiled.library import COUNT, END, HEAD, LIST, NEXT, PREV, START, TAIL
-from tocsin.staged.compiled.writer import Writer
+from tocsin.staged.compiled.writer import TextWriter
 from tocsin.staged.join import NewJoin, Step, new_join
 from tocsin.staged.spots import PatternSpot
 
@@ -53,11 +53,11 @@ ANYWHERE = Ends()
 
 
 @dataclass
-class Search:
+class SearchWriter:
     """Writes the search of one pattern; `final`: the context ends, so deferred operators are asked."""
 
-    layout: Layout
-    write: Writer
+    layout: WordLayout
+    write: TextWriter
     final: bool = False
     stop: str | None = None  # a text: enough has been counted
     names: PatternNames = field(init=False)
@@ -349,7 +349,7 @@ class Search:
 
     def _end(self, spot: PatternSpot, bound: Bound) -> str:
         time = self._time(spot, "end-ts", bound)
-        return "now" if isinstance(time, LeftOut) else time.text
+        return "now" if isinstance(time, Absence) else time.text
 
     def _or(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str, once: bool) -> None:
         for at, chosen in enumerate(spot.spots):

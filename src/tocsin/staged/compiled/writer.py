@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Writer:
+class TextWriter:
     """Lines with their depth; `fresh` names are used once."""
 
     def __init__(self) -> None:
