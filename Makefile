@@ -93,7 +93,7 @@ kafka-test: $(READY) ## topic to topic through a real Kafka broker on loopback (
 
 bench bench-latency bench-spark bench-table bench-disorder soak fuzz attack: export TOCSIN_COMPILE_FIRST = 1 # measure what is compiled
 
-bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks/results/latest.json and the README
+bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks/results/latest.json and docs/benchmarks.md
 	$(PY) -m benchmarks.run $(BENCH)
 	$(PY) -m benchmarks.paste
 

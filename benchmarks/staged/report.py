@@ -12,9 +12,10 @@ def text(results: dict[str, Any]) -> str:
 
 def heading(results: dict[str, Any]) -> str:
     return (
-        f"Thousand events per second of CPU, all threads, over {results['events']:,} events: Tocsin from an Arrow table to"
-        " tables of answers, Esper from objects in memory to listeners; both give the same rows. Memory is by how much the"
-        " process of Tocsin grew at most, rows of answers included, and what is left on the heap of Esper, events included:"
+        f"Thousand events per second of CPU, all threads, over {results['events']:,} events: Tocsin from an Arrow table"
+        " to tables of answers, Esper from objects in memory to listeners; both give the same rows. Memory is by how"
+        " much the process of Tocsin grew at most, rows of answers included, and what is left on the heap of Esper,"
+        " events included:"
     )
 
 
@@ -47,7 +48,7 @@ def memory(row: dict[str, Any] | None) -> str:
 def measured_on(results: dict[str, Any]) -> str:
     facts = results["machine"]
     return (
-        f"Best of {results['repeat']} runs after one to warm up, each arm in a process of its own; plain Python on fewer"
-        f" events. {facts['processor']}, {facts['cores']} cores, Python {facts['python']}; load"
+        f"Best of {results['repeat']} runs after one to warm up, each arm in a process of its own; plain Python on"
+        f" fewer events. {facts['processor']}, {facts['cores']} cores, Python {facts['python']}; load"
         f" {facts['load_before']:.1f} before and {facts['load_after']:.1f} after."
     )

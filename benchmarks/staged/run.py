@@ -1,7 +1,7 @@
 """One run of the benchmark of staged statements: events per CPU-second, beside Esper and the body in plain Python.
 
-From an Arrow table to tables of answers; Esper from objects in memory to listeners. Each arm works in its own process: it
-runs once to warm up, then the best of several runs counts. All must find the same rows: numbers and checksums are
+From an Arrow table to tables of answers; Esper from objects in memory to listeners. Each arm works in its own process:
+it runs once to warm up, then the best of several runs counts. All must find the same rows: numbers and checksums are
 compared.
 """
 

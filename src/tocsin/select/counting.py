@@ -215,16 +215,23 @@ class MatchCounting:
             self.frontier = as_number(stored["frontier"])
             self.given, self.retracted = as_numbers(stored["counts"])
             self.table.restore(stored["groups"])
-            args = [total.arg for total in self._counting.totals]
+            totals = self._counting.totals
             for end, group, span, shown, values, times in as_shape(SavedOpen, stored["open"]):
                 key: Key = (tuple(group), span)
                 if key not in self.table.groups:
                     self._shown.setdefault(self.table.key(group, span, shown), tuple(shown))
-                if not all(arg is None or fits(arg.kind, value) for arg, value in zip(args, values, strict=True)):
+                if not all(_may_ask(total, value) for total, value in zip(totals, values, strict=True)):
                     raise ValueError("a match has values of another kind")
                 self._open.setdefault(end, Counter())[key, tuple(map(one_nan, values))] += times
             self._ends = list(self._open)
             heapify(self._ends)
+
+
+def _may_ask(total: Total, value: object) -> bool:
+    """Whether a stored value can be what an aggregate asks of a match: of `count` only whether something is there."""
+    if total.arg is None or total.function == "count":
+        return value is None or value is True
+    return fits(total.arg.kind, value)
 
 
 def _asked(batch: ChangeBatch, total: Total) -> list[Any]:
