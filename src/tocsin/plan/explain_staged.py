@@ -39,7 +39,6 @@ def _lines(plan: Plan) -> Iterator[str]:
         assert isinstance(leaf, LeafOperand)
         yield f"operand   {operand(leaf)}"
     yield f"memory    {staged_memory(statement)}"
-    yield "body      plain Python, partition by partition; not compiled"
 
 
 def _bounds(node: Statement | NestedBlock) -> str:
