@@ -37,7 +37,6 @@ def _lines(plan: Plan) -> Iterator[str]:
         assert isinstance(leaf, LeafOperand)
         yield f"operand   {operand(leaf)}"
     yield f"memory    {staged_memory(statement)}"
-    yield "body      plain Python, partition by partition; not compiled"
 
 
 def _opener(name: str, add: bool) -> str:
