@@ -10,6 +10,7 @@ from benchmarks.five import text as five
 from benchmarks.report import text
 from benchmarks.selection.report import text as selection_text
 from benchmarks.spark.report import text as spark_text
+from benchmarks.staged.report import text as staged_text
 from benchmarks.table.report import text as table_text
 
 ROOT = Path(__file__).parent.parent
@@ -22,6 +23,8 @@ SPARK = "<!-- bench-spark:start -->", "<!-- bench-spark:end -->"
 SELECTION_RESULTS = ROOT / "benchmarks" / "results" / "selection.json"
 FIVE = "<!-- bench-five:start -->", "<!-- bench-five:end -->"
 SELECTION = "<!-- bench-selection:start -->", "<!-- bench-selection:end -->"
+STAGED_RESULTS = ROOT / "benchmarks" / "results" / "staged.json"
+STAGED = "<!-- bench-staged:start -->", "<!-- bench-staged:end -->"
 NOTHING = "No results yet: `make bench` measures and fills this place."
 
 
@@ -43,6 +46,7 @@ def renewed(page: str) -> str:
         (TABLE_RESULTS, table_text, TABLE),
         (SPARK_RESULTS, spark_text, SPARK),
         (SELECTION_RESULTS, selection_text, SELECTION),
+        (STAGED_RESULTS, staged_text, STAGED),
     ):
         page = pasted(page, told(json.loads(path.read_text())) if path.exists() else NOTHING, *place)
     return page

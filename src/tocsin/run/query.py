@@ -59,6 +59,7 @@ from tocsin.run.session import Session, shown_counters
 from tocsin.run.split import Split, check_threads, thread_count
 from tocsin.run.stream_rows import StreamRows
 from tocsin.schema import OWN, Field, Kind, Schema
+from tocsin.staged.compiled.choice import body_of
 
 Order = str | Strategy
 Syntax: TypeAlias = DeclarativeQuery | Statement | Intervals
@@ -433,7 +434,7 @@ def expecting(queries: tuple[Syntax, ...], seen: Schema) -> tuple[Schema, tuple[
 def explained(plan: Plan) -> str:
     """What a plan does, and how it will run."""
     if plan.staged is not None:
-        return explain_staged(plan)
+        return f"{explain_staged(plan)}\n{body_of(plan)}"
     if plan.derived is not None:
         return explain_derived(plan)
     return f"{explain(plan)}\n{describe(plan)}"
