@@ -16,7 +16,6 @@ from tests.effort import examples
 from tests.shard_support import ask
 from tests.test_derived import SCHEMA, TYPES, drawn_chain, rows_of
 from tests.test_shard_staged import streamed
-from tests.test_shard_staged import told as rows_told
 from tocsin.encode.columns import Columns
 from tocsin.events import Event
 from tocsin.lang.parser import parse_file
@@ -25,6 +24,7 @@ from tocsin.run.query import Query
 from tocsin.spark.event_frame import EventFrame
 from tocsin.testing.draw_derived import drawn_intervals, drawn_readings
 
+HIDDEN = ("op", "detected_at", "details", "settled_at", "step")
 merged_early = shard_support.merged_early
 
 
@@ -37,6 +37,15 @@ def frame() -> EventFrame:
 
 def row_of(event: Event) -> dict[str, Any]:
     return {"type": event.type, "start": event.start, "end": event.end, "eid": event.eid, **event.attrs}
+
+
+def rows_told(rows: Any) -> Counter[str]:
+    """What stands: rows by all that does not say when they were known; columns that are null need not be there."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        left = {name: value for name, value in row.items() if name not in HIDDEN and value is not None}
+        found[repr(sorted(left.items()))] += row["op"]
+    return +found
 
 
 def embedded(queries: tuple[Any, ...], events: list[Event]) -> Counter[Any]:
