@@ -154,25 +154,27 @@ class DerivedIntervals(RemembersAll):
         """Answers as columns, in an order that does not depend on batches: one batch for each run of a kind."""
         if not len(found):
             return []
-        eids = self._eids(found)
+        words = self._eid_words(found)
+        order = np.lexsort((words[:, 1], words[:, 0], found[:, START], found[:, END], found[:, KNOWN]))
+        found = found[order]
+        eids = hex_texts(words[order].astype(">u8").view(np.uint8).reshape(len(found), 16))
         high, low = hash_texts(eids)
-        order = np.lexsort((low, high, found[:, START], found[:, END], found[:, KNOWN]))
-        found, high, low, eids = found[order], high[order], low[order], eids.take(pa.array(order))
         cuts = [0, *(np.flatnonzero(np.diff(found[:, KIND])) + 1).tolist(), len(found)]
         return [
             self._batch(found[one:other], eids.slice(one, other - one), high[one:other], low[one:other])
             for one, other in pairwise(cuts)
         ]
 
-    def _eids(self, found: Ints) -> pa.Array:
-        """`events.interval_eid` of all answers at once."""
+    def _eid_words(self, found: Ints) -> Words:
+        """`events.interval_eid` of all answers at once, as numbers."""
         start, occurrence = (found[:, word].view(np.uint64) for word in (START, OCCURRENCE))
         of_label = np.where(found[:, KIND] == UNPAIRED, len(self._form.labels), found[:, OF])
         lanes = []
         for lane in (0, 1):
             seeds = self._key_seeds(found[:, CODE])[lane] ^ self._label_seeds[lane, of_label]
             lanes.append(mixed(mixed(seeds + start) + occurrence))
-        return hex_texts(np.stack(lanes, axis=1).astype(">u8").view(np.uint8).reshape(len(found), 16))
+        words: Words = np.stack(lanes, axis=1)
+        return words
 
     def _key_seeds(self, codes: Ints) -> Words:
         """The seeds of keys, by code; they are made when a key first has an answer."""
