@@ -60,10 +60,10 @@ class Reducer:
     """What is open, by key; all of it is plain values, so that it can be saved as JSON."""
 
     def __init__(self) -> None:
-        self.open: Dict[str, Dict[str, Any]] = {} - by the key as JSON
-        self.time: Optional[int] = None - the time of the readings at hand
-        self.now: List[Item] = [] - the readings of this time
-        self.told: Optional[int] = None - what was guaranteed last
+        self.open: Dict[str, Dict[str, Any]] = {}  # by the key as JSON
+        self.time: Optional[int] = None  # the time of the readings at hand
+        self.now: List[Item] = []  # the readings of this time
+        self.told: Optional[int] = None  # what was guaranteed last
 
     def push(self, reading: Item) -> List[Item]:
         """Take the next reading; the items that it brings."""
