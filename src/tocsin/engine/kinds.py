@@ -44,7 +44,8 @@ ROW_KINDS: tuple[RowKind, ...] = (
     RowKind(TIMEOUT, "prefix", "query, step, variables, eids, times", True, False, "0.2",
             "a first part that its next step, in the column `step`, did not extend"),
     RowKind("early", "prefix", "query, bound eids", True, False, "later", "certain before an interval ends"),
-    RowKind(UNENDED, "prefix", "query, eid", False, False, "0.2", "an interval that began and never ended"),
+    RowKind(UNENDED, "prefix", "query, eid", False, False, "0.2",
+            "an interval that began and never ended (one that was announced: Session.unended)"),
     RowKind(UNPAIRED, "prefix", "query, eid", False, False, "0.2", "an end that found nothing open"),
     RowKind("expected", "prefix", "query, key, trace", True, False, "later", "the pattern must still happen"),
     RowKind(

@@ -20,7 +20,7 @@ from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
 from tocsin.encode.eids import prepare_hashing
 from tocsin.encode.keyless import KeyCheck
-from tocsin.encode.merge import Rearranged
+from tocsin.encode.merge import Rearranged, replaced, take
 from tocsin.encode.row_pieces import RowPieces
 from tocsin.encode.stored import RowReader
 from tocsin.encode.thread_team import ALONE, ThreadTeam
@@ -29,8 +29,8 @@ from tocsin.engine.changes import QUIET, ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
 from tocsin.engine.stream_time import StreamTime
-from tocsin.errors import StateError
-from tocsin.events import ANY, BEGINNING
+from tocsin.errors import InputError, StateError
+from tocsin.events import ANY, BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
 from tocsin.graph.carry_over import CarryOver, waiting_in
 from tocsin.graph.composites import Composites, check_kinds
@@ -38,8 +38,9 @@ from tocsin.graph.copies import Copies
 from tocsin.graph.stages import Stage, Stages
 from tocsin.graph.tap import Tap
 from tocsin.graph.texts import TextMemory
-from tocsin.items import NO_SOURCE, Ints, ItemKind, Items, Strings, control, guarantee
+from tocsin.items import NO_SOURCE, ROWS, Ints, ItemKind, Items, Strings, control, guarantee
 from tocsin.order.auto import Auto
+from tocsin.order.begins import Begins
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
@@ -48,7 +49,7 @@ from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
 from tocsin.plan.block import Alt, Block, Leaf, Plan, Variable
 from tocsin.plan.expr import Col, walk
 from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
-from tocsin.plan.limits import limits_of
+from tocsin.plan.limits import Limits, limits_of
 from tocsin.plan.prefix_chain import PrefixChain, prefix_chain
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 from tocsin.select.after_match import clause_operators
@@ -115,6 +116,8 @@ class QueryGraph:
         stages = [self._stage(number, detector) for number, detector in enumerate(detectors)]
         self.queries = Stages(stages, ordered=order.sorts, late=order.late)
         self.intake = self._intake(frozenset(sources))
+        needed = {type: frozenset(attr for attr, mine in needs.items() if type in mine) for type in self.types}
+        self.begins = Begins(self.intake, self.intake.guarantees.types, schema.longest, needed)
         self._texts = TextMemory(self.strings, self.encoder)
         if strings is not None:  # others use them, too
             self._texts.enough = NEVER
@@ -223,7 +226,7 @@ class QueryGraph:
         if plan.derived is not None:
             return deriving(setting, jit=self._jit)
         refuse_limit(plan, self._limit)
-        return staged_operator(setting, self.order)
+        return staged_operator(setting, self.order, jit=self._jit)
 
     def _intake(self, sources: frozenset[str]) -> Lateness:
         """What stands before all queries: late events are set aside, copies found; slack sorts between."""
@@ -265,7 +268,22 @@ class QueryGraph:
         Only for a plain graph, and input without eids. No text is forgotten from now on.
         """
         self._texts.enough = NEVER
-        return RowPieces(self.encoder, rows, base, {} if self._keys is not None else limits_of(self.plans))
+        return RowPieces(self.encoder, rows, base, {} if self.key_attributes else self.limits)
+
+    @property
+    def limits(self) -> Limits:
+        """Between which bounds numbers of an event must lie, or no query takes it."""
+        return limits_of(self.plans)
+
+    @property
+    def key_attributes(self) -> frozenset[str]:
+        """The attributes of keys: events that lack one are counted."""
+        return frozenset(key_needs(self.plans))
+
+    def forget_texts(self) -> None:
+        """Forget texts that no query uses any more: what was encoded has been pushed, and nothing else holds on."""
+        self._texts.forget(self)
+        self._texts.enough = NEVER
 
     def pass_over(self, count: int, relevant: int = 0) -> None:
         """Count events that were not pushed: nobody reads them, or not with these attributes (`relevant`)."""
@@ -296,7 +314,7 @@ class QueryGraph:
             if items.has_rows:
                 self._see(items)
         before = self._last_timers(items) if self._timed else QUIET
-        changes = self.intake.push(items)
+        changes = self.begins.push(items)
         if before.batches:
             changes = Changes([*before.batches, *changes.batches], changes.frontier, changes.late)
         if self.strings.added > self._texts.enough:
@@ -311,6 +329,8 @@ class QueryGraph:
     def _see(self, items: Items) -> None:
         if not self.seen:
             self._compile_ahead(eids=items.eid_high is not None)
+        if items.kinds is not None and (items.kinds > ROWS).any():  # begins have attributes, too
+            items = take(items, items.kinds <= ROWS)
         rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
         self.seen += len(items.types[rows])
         self.last = max(self.last, int(items.end[rows].max(initial=BEGINNING)))
@@ -340,6 +360,19 @@ class QueryGraph:
         self.seen += 1
         return self.intake.admits(end)
 
+    def announced(self, batch: pa.RecordBatch) -> Items:
+        """Begins as items, to be pushed next, from rows whose end says nothing."""
+        items = self.encode(batch)
+        if items.eid_high is None:
+            raise InputError("a begin needs an eid", hint="the interval that ends it comes with the same eid")
+        kinds = np.full(len(items), ItemKind.BEGIN, np.int8)
+        return replaced(items, kinds=kinds, end=np.full(len(items), END_OF_TIME, np.int64))
+
+    def begin_guarantee(self, type: str | None, time: int, source: str | None = None) -> Items:
+        """The item that says: every event of a type that starts at or before `time` was announced or delivered."""
+        code = NO_SOURCE if source is None else self.encoder.sources.code(source)
+        return control((ItemKind.BEGIN_GUARANTEE, self.encoder.type_code(type), code, time, time))
+
     def guarantee(self, type: str | None, time: int, source: str | None = None) -> Items:
         """The item that says: every later event of a type (None: all) from a source (None: any) ends after `time`."""
         code = NO_SOURCE if source is None else self.encoder.sources.code(source)
@@ -349,7 +382,7 @@ class QueryGraph:
 
     @property
     def inner(self) -> tuple[Operator, ...]:
-        return (self.intake,)
+        return (self.begins,)
 
     @property
     def texts_in_use(self) -> Ints:
@@ -393,7 +426,7 @@ class QueryGraph:
     @property
     def counters(self) -> Counters:
         """What was seen, over all queries."""
-        total = self.intake.counters
+        total = self.begins.counters
         total.seen, total.relevant, total.late = self.seen, self.relevant, self.intake.late_count
         total.keyless = self.keyless
         return total
@@ -409,7 +442,7 @@ class QueryGraph:
         words = {"order": self._described, "seen": self.seen, "relevant": self.relevant, "keyless": self.keyless}
         words["last"] = self.last
         words["copies"] = True  # a state of 0.2 does not say which events may still come again
-        return [Part("graph", 0, encode("graph", words)), *nested("intake", self.intake.snapshot(since))]
+        return [Part("graph", 0, encode("graph", words)), *nested("intake", self.begins.snapshot(since))]
 
     def carry_over(self, parts: Iterable[Part], plans: Sequence[Plan], *, accept_loss: bool) -> CarryOver:
         """Restore a state that other queries have saved: what fits of it goes on, the rest is named, or refused."""
@@ -445,7 +478,7 @@ class QueryGraph:
                 hint="restore it with the order that saved it",
             )
         self.copies.saved = bool(words.get("copies"))
-        self.intake.restore(within("intake", parts))
+        self.begins.restore(within("intake", parts))
         self.seen, self.relevant = as_number(words["seen"]), as_number(words["relevant"])
         self.keyless = as_number(words.get("keyless", 0))
         self.last = as_number(words.get("last", BEGINNING))

@@ -58,8 +58,7 @@ class ConsumedColumns(RemembersAll):
         self._enough, self._enough_keys = MANY, MANY_KEYS
 
     def _fresh(self) -> ModeState:
-        consume = self._consume
-        return ModeState(consume.mode, len(consume.steps), self._plan.within, consume.exceeds, jit=self._jit)
+        return ModeState(self._consume, self._plan.within, jit=self._jit)
 
     # --- the one verb ---
 
@@ -112,7 +111,7 @@ class ConsumedColumns(RemembersAll):
         nobody = np.full(count, -1, np.int64)
         fixed, repeated = [nobody] * len(self._plan.variables), {}
         if consume.sets:
-            sizes = answers[:, 1:-1]
+            sizes = answers[:, 1 : 1 + len(consume.sets)]
             begins = (np.cumsum(sizes.ravel()) - sizes.ravel()).reshape(sizes.shape)
         for step, place in enumerate(consume.places):
             if step not in consume.sets:

@@ -6,19 +6,22 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from tocsin.select.loops import choosing, chronicle, continuous, cumulative, keys, slots
+from tocsin.select.loops import choosing, chronicle, continuous, cumulative, gathering, keys, slots
 
 PLAIN: dict[str, Callable[..., Any]] = {
     "extend_slots": slots.extend_slots,
     "line_up": chronicle.line_up,
     "combine": continuous.combine,
     "accumulate": cumulative.accumulate,
+    "single": gathering.single,
+    "gather": gathering.gather,
     "codes_of": keys.codes_of,
     "arrange": keys.arrange,
     "release": keys.release,
     "choose": choosing.choose,
 }
-STATES = {"extend_slots": 3, "line_up": 4, "combine": 5, "accumulate": 5}  # arrays of the state that a mode takes
+# arrays of the state that a mode takes
+STATES = {"extend_slots": 3, "line_up": 4, "combine": 5, "accumulate": 5, "single": 3, "gather": 6}
 
 
 @cache

@@ -28,7 +28,7 @@ from tocsin.run.bad_rows import BadRows
 from tocsin.run.files import find
 from tocsin.run.inputs import open_input, usable
 from tocsin.run.matches import Matches
-from tocsin.run.query import Query, declared_fields, known_of, notes_of, plans_of, time_type, with_unit
+from tocsin.run.query import Query, declared_fields, known_of, notes_of, plans_of, with_unit
 from tocsin.run.schemas import schema_of, type_texts
 from tocsin.schema import Kind, Schema
 from tocsin.shards.result import conformed, result_schema
@@ -179,7 +179,7 @@ def _read(spark: SparkSession, query: Query, input: str, columns: Columns, bad: 
     texts = type_texts(table, own).value_counts()
     counts = {str(each["values"]): each["counts"] for each in texts.to_pylist()}
     df = spark.createDataFrame(_for_spark(table, known))
-    time, notes = time_type(given), given.notes(wanted)
+    time, notes = given.time, given.notes(wanted)
     return FileEvents(_without_nulls(df, known), own, table.schema, time, known, counts, notes)
 
 
