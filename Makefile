@@ -99,6 +99,7 @@ bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks
 
 bench-latency: $(READY) ## live: microseconds per pushed event, lines through a pipe, lists of dicts; BENCH=--quick for a short run
 	$(PY) -m benchmarks.latency $(BENCH)
+	$(PY) -m benchmarks.paste
 
 bench-spark: $(READY) ## Spark end to end against its floor, a self-join and Flink CEP; BENCH=--quick for a short run
 	$(PY) -m benchmarks.spark.run $(BENCH)

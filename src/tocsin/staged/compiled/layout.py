@@ -14,7 +14,7 @@ from tocsin.plan.staged_places import StatementPlaces, mode_of
 from tocsin.schema import Field, Kind
 from tocsin.staged.compiled.library import LIST
 from tocsin.staged.partition_keys import key_attribute
-from tocsin.staged.spots import PatternSpot, spots_of, ticks
+from tocsin.staged.spots import BLOCK, PatternSpot, spots_of, ticks
 
 REAL = (Kind.FLOAT, Kind.DECIMAL)
 WHOLE = (Kind.INT, Kind.TIME, Kind.BOOL, Kind.TEXT)
@@ -47,7 +47,7 @@ class WordLayout:
 
     def __init__(self, statement: Statement, fields: Mapping[str, Field], unit: str | None) -> None:
         self.statement, self.fields, self.unit = statement, dict(fields), unit
-        self.root = spots_of(statement.pattern, statement.text)
+        self.root = spots_of(statement.pattern)
         self.places = StatementPlaces(statement)
         self.spots = list(self.root.all())
         self.leaves: list[PatternSpot] = [spot for spot in self.spots if spot.leaf is not None]
@@ -79,6 +79,8 @@ class WordLayout:
         if self.places.mode == "delayed":
             raise NotCompiledError("matches of a delayed pattern wait as a whole")
         for spot in self.spots:
+            if spot.operator == BLOCK:
+                raise NotCompiledError("a block has contexts and keys of its own")
             if spot.operator in ("At", "Every", "After"):
                 raise NotCompiledError(f"{spot.operator} is a timer")
             leaf = spot.leaf
