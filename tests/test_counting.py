@@ -140,6 +140,8 @@ def test_too_many_matches_for_one_event_are_refused(monkeypatch: pytest.MonkeyPa
     [
         "EVENT SEQ(A a, B b)\nSELECT count(*)",
         "EVENT SEQ(A a, B b)\nWHERE [id]\nSELECT id, count(*) AS n, sum(b.v * 2)\nGROUP BY id, a.v\nEVERY 1 h",
+        "EVENT SEQ(A a, B b)\nWHERE [id]\nSELECT [id], count(*)",
+        "EVENT SEQ(A a, B b)\nWHERE [id, v]\nSELECT [id] AS x, v, count(*)\nGROUP BY v",
         "EVENT A every\nWITHIN 5\nLIMIT 3 EVERY 5\nSELECT count(every) AS group\nEVERY 5",
     ],
 )
