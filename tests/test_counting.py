@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from random import Random
 
 import pyarrow as pa
@@ -85,6 +86,21 @@ def test_a_stream_with_a_million_million_matches_answers() -> None:
     whole = 2003 * 2002 * 2001 * 2000 // 24
     assert [(row["n"], row["sum(b.v)"]) for row in found] == [(whole, whole)]
     assert "recurrence" in str(tocsin.query("EVENT SEQ(A a, B b) SELECT count(*)").explain(events[:9]))
+
+
+@pytest.mark.parametrize("type", [pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns", "UTC")])
+def test_dates_and_times_are_points_in_time(type: pa.DataType) -> None:
+    days = pa.array([datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2, 3)], pa.timestamp("us", "UTC")).cast(type)
+    events = pa.table({"type": ["A"] * 3, "time": [1, 2, 3], "k": days})
+    one, two, three = (datetime(2024, 1, day) for day in (1, 2, 3))  # noqa: DTZ001 - as columns of results have them
+    for text, rows in {
+        "EVENT A a WITHIN 4 SELECT max(a.k) AS m, min(a.k) AS n": [(three, one)],
+        "EVENT SEQ(A a, A b) WHERE a.k < b.k SELECT max(b.k) AS m, min(a.k) AS n": [(three, one)],
+        "EVENT A m SELECT m.k AS m, count(*) AS n GROUP BY m.k": [(one, 1), (two, 1), (three, 1)],
+        "EVENT SEQ(A a, A+ b) WITHIN 1 SELECT max(b.k) AS m, count(b) AS n": [(two, 1), (three, 1)],
+    }.items():
+        found = tocsin.query(text).detect(events, jit=False)
+        assert [(row["m"], row["n"]) for row in found] == rows, text
 
 
 def test_whole_numbers_are_exact_beyond_64_bits() -> None:
