@@ -26,15 +26,18 @@ LAYERS = (
     "spill",
     "select",
     "staged",
+    "deriving",
     "graph",
     "shards",
     "run",
+    "edge",
+    "intervals",
     "spark",
     "jobs",
     "testing",
     "app",
 )
-ORACLE_MAY = {"tocsin.events", "tocsin.errors", "tocsin.lang.syntax"}
+ORACLE_MAY = {"tocsin.events", "tocsin.errors", "tocsin.lang.syntax", "tocsin.lang.derived_syntax"}
 FACES = ("tocsin", "tocsin.__main__")  # they show and start everything
 MODULES = sorted((SOURCE / "tocsin").rglob("*.py"))
 Rule = Callable[[str, set[str]], str | None]

@@ -20,7 +20,7 @@ from tocsin.app.judge import judge_case
 from tocsin.errors import QueryError, TocsinError, TocsinWarning
 from tocsin.events import Event
 from tocsin.lang.parser import parse_file
-from tocsin.lang.staged_syntax import Statement
+from tocsin.lang.staged_syntax import NestedBlock, Statement, parts
 from tocsin.plan.staged_places import StatementPlaces
 from tocsin.run.declared import declare
 from tocsin.run.query import Query
@@ -261,16 +261,8 @@ def test_a_column_that_no_expression_can_read_is_refused(made: str, text: str) -
 def test_whole_numbers_are_shown_as_far_as_64_bits_go() -> None:
     """Null stands for what lies beyond them."""
     events = [{"type": "A", "time": 1, "k": -(2**63), "x": 2**63 - 1}]
-    found = tocsin.query("CreateCE X Select A.k as k, A.k - 1 as less, A.x as x, A.x + 1 as more Event A").detect(
-        events
-    )
-    assert rows_of(found) == [("X", 1, 1, -(2**63), None, 2**63 - 1, None)]
-
-
-def test_corrections_are_refused() -> None:
-    for order in ("aggressive", "hybrid(A=conservative, 3)"):
-        with pytest.raises(TocsinError, match="cannot correct"):
-            tocsin.query(PAIR).detect([{"type": "A", "time": 1, "k": 1, "x": 1}], order=order)
+    text = "CreateCE X Select A.k as k, A.k - 1 as less, A.x as x, A.x + 1 as more Event A"
+    assert rows_of(tocsin.query(text).detect(events)) == [("X", 1, 1, -(2**63), None, 2**63 - 1, None)]
 
 
 def test_a_limit_of_memory_is_refused() -> None:
@@ -314,6 +306,25 @@ def test_time_that_passes_fires_timers_of_a_live_statement() -> None:
     assert rows_of(session.advance(10)) == []
     assert rows_of(session.advance(11)) == [("Late", 1, 11, 7)]
     assert rows_of(session.close()) == []
+
+
+def test_explain_names_blocks() -> None:
+    text = "CreateCE X Event And(A, { Init I<add> Event B Term T, 5 GKey *.k })"
+    told = tocsin.query(text).explain()
+    assert "block     opened by I, also beside open ones; closed by T, a duration; partitions by *.k" in told
+    keyed = tocsin.query(text.replace("})", "}) GKey *.k")).explain()
+    assert "a partition with blocks is remembered until its context ends" in keyed
+
+
+def test_many_drawn_statements_have_blocks() -> None:
+    """And they find something: what is compared with the definition says something about blocks."""
+    drawn = [seed for seed in range(examples(4000, least=600)) if has_blocks(drawn_statement(Random(seed)))]
+    assert len(drawn) > examples(4000, least=600) / 40
+    assert sum(map(check_machine, drawn)) > len(drawn) / 8
+
+
+def has_blocks(statement: Statement) -> bool:
+    return any(isinstance(part, NestedBlock) for part in parts(statement))
 
 
 def test_a_join_for_what_is_new_begins_there() -> None:

@@ -67,6 +67,7 @@ class Schema:
     `eid` is the kind of the input's eid column: None if it has none (eids are computed then), NULL if nobody knows yet.
     `clashes` are input columns that are called like something that every event has of its own, and mean another thing.
     `unreadable` are input columns that no expression can read (lists, structs, bytes), with what they are made of.
+    `longest` says of types how many ticks an interval may last: then a begin whose end is not there never ends.
     `matches` are the types that are matches of other queries, which ANY does not take.
     """
 
@@ -81,6 +82,7 @@ class Schema:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     eid: Kind | None = Kind.NULL
     matches: frozenset[str] = frozenset()
+    longest: Mapping[str, int] = field(default_factory=dict)
 
     def has_type(self, name: str) -> bool:
         return self.open_types or name in self.types or name == ANY

@@ -36,14 +36,17 @@ class RowKind:
 MATCH = "match"
 TIMEOUT = "timeout"
 COUNT = "count"
-ANSWERS = (MATCH, TIMEOUT, COUNT)  # what queries give; the other kinds tell what happened on the way
+UNENDED = "unended"
+UNPAIRED = "unpaired"
+ANSWERS = (MATCH, TIMEOUT, COUNT, UNENDED, UNPAIRED)  # what queries give; the other kinds tell what happened on the way
 ROW_KINDS: tuple[RowKind, ...] = (
     RowKind(MATCH, "bindings", "query, variables, eids, times", True, True, "0.1", "the pattern was found"),
     RowKind(TIMEOUT, "prefix", "query, step, variables, eids, times", True, False, "0.2",
             "a first part that its next step, in the column `step`, did not extend"),
     RowKind("early", "prefix", "query, bound eids", True, False, "later", "certain before an interval ends"),
-    RowKind("unended", "details", "query, eid", False, False, "later", "an announced interval that never ended"),
-    RowKind("unpaired", "details", "query, eid", False, False, "later", "an end whose begin was never announced"),
+    RowKind(UNENDED, "prefix", "query, eid", False, False, "0.2",
+            "an interval that began and never ended (one that was announced: Session.unended)"),
+    RowKind(UNPAIRED, "prefix", "query, eid", False, False, "0.2", "an end that found nothing open"),
     RowKind("expected", "prefix", "query, key, trace", True, False, "later", "the pattern must still happen"),
     RowKind(
         "unconfirmed", "bindings", "query, variables, eids, times", True, False, "later", "lost events may refute it"

@@ -32,7 +32,17 @@ from tocsin.lang.syntax import (
     Unary,
     children,
 )
-from tocsin.lang.tokens import CLAUSES, INT64_LIMIT, KEYWORDS, LATER, SELECTING, UNIT_NAMES, VERBS, Token
+from tocsin.lang.tokens import (
+    CLAUSES,
+    INT64_LIMIT,
+    INTERVAL_CLAUSES,
+    KEYWORDS,
+    LATER,
+    SELECTING,
+    UNIT_NAMES,
+    VERBS,
+    Token,
+)
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 PRECEDENCE = {
@@ -57,6 +67,7 @@ CASE_WORDS = ("WHEN", "THEN", "ELSE", "END")
 RELATES = "OVERLAPS"  # stands for all verbs between two variables
 INFIX_WORDS = ("AND", "OR", "IN", "BETWEEN", "LIKE", "IS", "NOT")
 VALUES = ("name", "quoted", "number", "text")  # kinds of tokens with which a value begins
+NO_UNITS = {*SELECTING, *INTERVAL_CLAUSES, "SKIP", "EVERY", "FOR", "UNTIL", "TIMEOUT"}
 MOST_COPIES = 20_000  # nodes that CASE x WHEN ... may add by repeating x
 
 
@@ -207,6 +218,9 @@ class ExpressionReader(Cursor):
             return self._same()
         if self._at_call():
             return self._call()
+        if token.word == "TIMESTAMP" and token.kind == "name" and self.peek().kind == "text":
+            start, text = self.take(), self.take()
+            return Call("timestamp", (Literal(text.text, span=text.span),), span=self.since(start))
         match token.word:
             case "TRUE" | "FALSE":
                 return Literal(self.take().word == "TRUE", span=token.span)
@@ -262,13 +276,7 @@ class ExpressionReader(Cursor):
         token = self.token
         if token.kind != "name" or token.word in KEYWORDS or token.word in LATER:
             return False
-        if token.word in SELECTING or token.word in (
-            "SKIP",
-            "EVERY",
-            "FOR",
-            "UNTIL",
-            "TIMEOUT",
-        ):  # no unit is called so
+        if token.word in NO_UNITS:
             return False
         if self.peek().kind == "op" and self.peek().text in (".", "("):  # 5 a.x: something is missing between them
             return False

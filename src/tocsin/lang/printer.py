@@ -349,3 +349,12 @@ def _dotted(name: str) -> str:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+# What a definition of intervals says in the same way.
+print_duration, print_name, print_type = _duration, _name, _type
+
+
+def print_select(items: tuple[SelectItem, ...]) -> str:
+    """`SELECT` with its columns."""
+    return f"SELECT {', '.join(map(_select_item, items))}"

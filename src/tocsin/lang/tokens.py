@@ -25,6 +25,8 @@ MARKS = ("NEXT", "FIRST", "LAST", "EACH", "MAYBE")  # in upper case only, where 
 SELECTING = {
     "AFTER": "MATCH", "DISTINCT": "BY", "LIMIT": "", "CONSUME": "", "CONTINUITY": "", "GROUP": "BY", "EVERY": "",
 }  # fmt: skip
+# The first words of what follows in a definition of intervals, and names everywhere else.
+INTERVAL_CLAUSES = ("TO", "SESSION", "MAX", "UNTIL", "NESTED", "QUEUED", "OUTERMOST", "RESTART")
 # What Gu 2011 calls AND, OR and !, and its constraints: functions of a pattern.
 OTHER_NAMES = {"CON": "AND", "DIS": "OR"}
 CONSTRAINTS = ("PARTITION", "TCONS", "VCONS", "WITHIN", "CONTINUITY")

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from tocsin.lang.syntax import Repeat
 from tocsin.plan.after_match import AfterMatch, CountClauses
 from tocsin.plan.consumption import Consumption
+from tocsin.plan.derived_form import DerivedForm
 from tocsin.plan.expr import Bound
 from tocsin.plan.staged_form import StagedForm
 from tocsin.schema import Field, Schema
@@ -281,6 +282,19 @@ class Plan:
     after: AfterMatch | None = None  # the clauses that choose among its matches
     consume: Consumption | None = None  # how it uses events up
     staged: StagedForm | None = None  # a staged statement: its variable is the complex event itself
+    derived: DerivedForm | None = None  # a definition of intervals: the same
+
+    @property
+    def has_rows_of_its_own(self) -> bool:
+        """Whether its answers show no events of the input but what it has made of them."""
+        return self.staged is not None or self.derived is not None
+
+    @property
+    def emits(self) -> tuple[str, ...]:
+        """The event types of its matches, for later queries: its name, and the labels of intervals."""
+        if self.name is None:
+            return ()
+        return (self.name,) if self.derived is None else (self.name, *self.derived.definition.labels)
 
     @property
     def has_timeouts(self) -> bool:

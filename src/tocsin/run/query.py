@@ -25,38 +25,44 @@ from tocsin.errors import QueryError, TocsinError, TocsinWarning, printable
 from tocsin.events import ANY
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Strings
+from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.fluent import FluentPattern, FluentQuery
 from tocsin.lang.parser import parse_file
 from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import Iseq, Rel, patterns_in
 from tocsin.lang.syntax import Query as DeclarativeQuery
 from tocsin.order.strategy import Strategy, parse_strategy
-from tocsin.plan.bind import bind_all, read_by
+from tocsin.plan.bind import bind_all, labels_of, read_by
 from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.explain import explain
+from tocsin.plan.explain_derived import explain_derived
 from tocsin.plan.explain_staged import explain_staged
 from tocsin.plan.facts import horizon, waits_for_time
 from tocsin.plan.marks import reads_every_type
 from tocsin.plan.passes import optimize
-from tocsin.run.answers import Answers
+from tocsin.run.answers import Answers, GrowingTables
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock, as_clock
 from tocsin.run.declared import check_unit, declare
 from tocsin.run.finite import run_as_it_comes, run_finite
 from tocsin.run.inputs import Input, open_input, usable, usable_rows
+from tocsin.run.large_input import LargeInput, is_large
+from tocsin.run.large_run import run_large
 from tocsin.run.matches import Matches
 from tocsin.run.overview import in_sample, overview
 from tocsin.run.pace import Watcher
 from tocsin.run.query_file import read_query_file, refuse_file_name
+from tocsin.run.room import room
 from tocsin.run.schema_from_query import guessed_schema, guessed_unit
 from tocsin.run.schemas import schema_of
 from tocsin.run.session import Session, shown_counters
 from tocsin.run.split import Split, check_threads, thread_count
 from tocsin.run.stream_rows import StreamRows
 from tocsin.schema import OWN, Field, Kind, Schema
+from tocsin.staged.compiled.choice import body_of
 
 Order = str | Strategy
-Syntax: TypeAlias = DeclarativeQuery | Statement
+Syntax: TypeAlias = DeclarativeQuery | Statement | Intervals
 EARLY = frozenset((*OWN, "time", *OPTIONAL))  # columns that may have a role
 FINAL = ("in-order", "slack", "conservative")  # orders whose matches are never withdrawn
 
@@ -84,7 +90,7 @@ def query(
         return Query(parse_file(text, names=names), known)
     if isinstance(text, (FluentPattern, FluentQuery)):
         return Query((text.query,), known)
-    if isinstance(text, DeclarativeQuery | Statement):
+    if isinstance(text, DeclarativeQuery | Statement | Intervals):
         return Query((text,), known)
     if isinstance(text, bytes) or not isinstance(text, Iterable):
         raise TocsinError(
@@ -118,7 +124,7 @@ def declared_schema(
 def plans_of(queries: tuple[Syntax, ...], schema: Schema, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
     """The queries bound to a schema and optimised. Raises QueryError with every problem found."""
     plans = bind_all(queries, schema)
-    return tuple(plan if plan.staged is not None else optimize(plan, off=frozenset(off)) for plan in plans)
+    return tuple(plan if plan.has_rows_of_its_own else optimize(plan, off=frozenset(off)) for plan in plans)
 
 
 class Query:
@@ -156,7 +162,7 @@ class Query:
 
     def types(self) -> set[str]:
         """The event types that the queries read, without the names of queries; with ANY, all others too."""
-        names = {each.name for each in self.queries}
+        names = {name for each in self.queries for name in (each.name, *labels_of(each))}
         found = {type for each in self.queries for type in read_by(each)} - names
         declarative = (each for each in self.queries if isinstance(each, DeclarativeQuery))
         return found | {ANY} if any(map(reads_every_type, declarative)) else found
@@ -247,6 +253,7 @@ class Query:
         sorted first. With another `order` (see `tocsin.order`) it is fed as it comes, which gives the same matches as
         long as events come no later than it says; those that do are counted and left out.
         `memory_limit`: what events out of order may take of memory ("200 MB"); what lies further back goes to disk.
+        Files that may take more (by default: more than a quarter of the memory) are read piece by piece.
         `schema` says which types and attributes there are, else the input shows it. What the query mentions and they
         lack is empty and noted (`Matches.notes`); with `strict` and a schema it is an error.
         `bad_rows`: "fail", "skip", or the path of a file that keeps them. With `all`, matches of HIDDEN queries are
@@ -266,14 +273,18 @@ class Query:
             | EARLY
             | {role for role in (type, time, end, eid, source) if role}
         )
-        given = open_input(events, columns, declared=declared_fields(declared), bad=bad, early=early)
-        if declared is None and len(given):
-            with ThreadTeam(thread_count(threads, len(given), jit=jit)) as team:
-                given.types(team)
+        most = as_bytes(memory_limit)
+        given: Input | LargeInput
+        if is_large(events, early, room(most)):
+            given = LargeInput(events, columns, declared_fields(declared), bad, early, room(most))
+        else:
+            given = open_input(events, columns, declared=declared_fields(declared), bad=bad, early=early)
+            if declared is None and len(given):
+                with ThreadTeam(thread_count(threads, len(given), jit=jit)) as team:
+                    given.types(team)
         known = known_of(given, self.queries) if declared is None else with_unit(declared, given)
         plans = plans_of(self.queries, known)
         strategy = parse_strategy(order, known)
-        most = as_bytes(memory_limit)
 
         def make(strings: Strings | None = None) -> QueryGraph:
             return QueryGraph(
@@ -282,19 +293,25 @@ class Query:
             )  # fmt: skip
 
         graph = make()
-        given.fill(graph.wanted, whole=strategy.kind != "in-order")
         shown = tuple(range(len(self.queries))) if all else self.answers
         enough = limit if strategy.kind in FINAL else None
-        if strategy.kind == "in-order":
+        found: Answers | GrowingTables
+        if isinstance(given, LargeInput):
+            with ThreadTeam(thread_count(threads, len(given), jit=jit)) as workers:
+                found = run_large(graph, given, shown, watch, enough, workers)
+            counted = shown_counters(graph)
+        elif strategy.kind == "in-order":
+            given.fill(graph.wanted, whole=False)
             with ThreadTeam(thread_count(threads, len(given), jit=jit)) as workers:
                 rows = usable_rows(given, graph.wanted, workers)
                 found, counted = run_finite(Split(graph, make), rows, shown, watch, enough, workers)
         else:
+            given.fill(graph.wanted, whole=True)
             found = run_as_it_comes(graph, usable(given, graph.wanted), given.columns, shown, watch, enough)
             counted = shown_counters(graph)
         bad.write()
         counters = {**counted, "skipped": bad.count}
-        notes, instant = notes_of(plans) + given.notes(graph.wanted), time_type(given)
+        notes, instant = notes_of(plans) + given.notes(graph.wanted), given.time
         count = len(found) if found.is_final else None
         matches = Matches(partial(_shown, given, found, instant), counters, notes, count=count)
         matches.counters["matches"] = len(matches)
@@ -417,11 +434,13 @@ def expecting(queries: tuple[Syntax, ...], seen: Schema) -> tuple[Schema, tuple[
 def explained(plan: Plan) -> str:
     """What a plan does, and how it will run."""
     if plan.staged is not None:
-        return explain_staged(plan)
+        return f"{explain_staged(plan)}\n{body_of(plan)}"
+    if plan.derived is not None:
+        return explain_derived(plan)
     return f"{explain(plan)}\n{describe(plan)}"
 
 
-def _shown(_: Input, found: Answers, time: pa.DataType | None) -> list[pa.Table]:
+def _shown(_: Input | LargeInput, found: Answers | GrowingTables, time: pa.DataType | None) -> list[pa.Table]:
     """The tables of matches; the input is kept until then, because some of its columns may be read only now."""
     return found.tables(time)
 
@@ -431,10 +450,12 @@ def notes_of(plans: Iterable[Plan]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(printable(note) for plan in plans for note in plan.notes))
 
 
-def known_of(given: Input, queries: Iterable[Syntax]) -> Schema:
+def known_of(given: Input | LargeInput, queries: Iterable[Syntax]) -> Schema:
     """The schema of a finite input; without events, what its columns say and the queries suggest for all others."""
+    if isinstance(given, LargeInput) and len(given):
+        return given.known()
     table = given.table()
-    if table.num_rows:
+    if isinstance(given, Input) and table.num_rows:
         return schema_of(table, given.columns, given.types())
     guessed = guessed_schema(queries, given.columns.unit or "us")
     if not table.num_columns:
@@ -523,9 +544,9 @@ def declared_fields(schema: Schema | None) -> dict[str, Field]:
     return fields
 
 
-def with_unit(declared: Schema, given: Input) -> Schema:
+def with_unit(declared: Schema, given: Input | LargeInput) -> Schema:
     """The declared schema with the unit of time that the input has."""
-    seen = schema_of(given.table().slice(0, 1), given.columns)
+    seen = given.known() if isinstance(given, LargeInput) else schema_of(given.table().slice(0, 1), given.columns)
     return replace(
         declared,
         unit=declared.unit or seen.unit,
@@ -534,16 +555,6 @@ def with_unit(declared: Schema, given: Input) -> Schema:
         unreadable=seen.unreadable,
         eid=seen.eid,
     )
-
-
-def time_type(given: Input) -> pa.DataType | None:
-    """The type of the time column if it holds points in time; None if it holds ticks."""
-    for part in given.parts:
-        place = part.table.schema.get_field_index(given.columns.time)
-        if place >= 0:
-            type = part.table.schema.types[place]
-            return type if pa.types.is_timestamp(type) or pa.types.is_date(type) else None
-    return None
 
 
 __all__ = ["Query", "as_schema", "plans_of", "query"]

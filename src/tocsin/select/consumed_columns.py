@@ -27,7 +27,8 @@ from tocsin.schema import Kind, fits
 from tocsin.select.consumption import rule_of
 from tocsin.select.key_codes import KeyCodes
 from tocsin.select.mode_state import ModeState
-from tocsin.select.standing_columns import StandingColumns
+from tocsin.select.standing_columns import StandingColumns, bits_of
+from tocsin.select.tied_rows import in_canonical_order
 
 MANY = 1 << 18  # rows that are kept before it is asked which of them are needed
 MANY_KEYS = 1 << 12
@@ -45,7 +46,9 @@ class ConsumedColumns(RemembersAll):
         self._mine = types_of(plan)
         self.keys = KeyCodes(plan.needs, reader.strings, jit=jit)
         self.state = self._fresh()
-        self._standing = StandingColumns(plan, reader.types, reader.strings, setting.functions, jit=jit)
+        self._standing = StandingColumns(
+            plan, bits_of(plan.consume), reader.types, reader.strings, setting.functions, jit=jit
+        )
         self.payload = Payload(ordered=False)
         self.next = 0  # the number of the next event
         self.settled = BEGINNING  # every event that ends at or before this has been taken
@@ -55,8 +58,7 @@ class ConsumedColumns(RemembersAll):
         self._enough, self._enough_keys = MANY, MANY_KEYS
 
     def _fresh(self) -> ModeState:
-        consume = self._consume
-        return ModeState(consume.mode, len(consume.steps), self._plan.within, consume.exceeds, jit=self._jit)
+        return ModeState(self._consume, self._plan.within, jit=self._jit)
 
     # --- the one verb ---
 
@@ -96,30 +98,10 @@ class ConsumedColumns(RemembersAll):
         )
         ties = self.keys.arrange(rows, codes, bits, start, end, self._steps)
         if ties is not None:
-            rows, codes = self._in_order(items, bits, rows, codes, np.flatnonzero(ties))
+            rows, codes = in_canonical_order(items, bits & self._steps, rows, codes, np.flatnonzero(ties))
         self.payload.add(first, items, None if 4 * len(rows) > len(items) else bits != 0, int(end[-1]))
         self.state.room_for(self.keys.count)
         return self.state.run(rows, codes, bits, start, end, first)
-
-    def _in_order(self, items: Items, bits: Ints, rows: Ints, codes: Ints, at: Ints) -> tuple[Ints, Ints]:
-        """Events of one key, end, step and start: by their eids, each once."""
-        tied = take(items, rows[at])
-        named = AutoEids().named(tied)  # all that can be equal to them are among them
-        assert named.eid_high is not None and named.eid_low is not None
-        steps = bits[rows[at]] & self._steps
-        rank = -np.frexp(steps.astype(np.float64))[1]
-        order = np.lexsort((named.eid_low, named.eid_high, tied.start, rank, codes[at], tied.end))
-        places = at[np.lexsort((at, codes[at], tied.end))]
-        same = np.zeros(len(order), np.bool_)
-        columns = (named.eid_low, named.eid_high, tied.start, tied.end, codes[at])
-        same[1:] = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in columns])
-        rows, codes = rows.copy(), codes.copy()
-        rows[places], codes[places] = rows[at[order]], codes[at[order]]
-        if not same.any():
-            return rows, codes
-        once = np.ones(len(rows), np.bool_)
-        once[places[same]] = False
-        return rows[once], codes[once]
 
     # --- answers ---
 
@@ -129,7 +111,7 @@ class ConsumedColumns(RemembersAll):
         nobody = np.full(count, -1, np.int64)
         fixed, repeated = [nobody] * len(self._plan.variables), {}
         if consume.sets:
-            sizes = answers[:, 1:-1]
+            sizes = answers[:, 1 : 1 + len(consume.sets)]
             begins = (np.cumsum(sizes.ravel()) - sizes.ravel()).reshape(sizes.shape)
         for step, place in enumerate(consume.places):
             if step not in consume.sets:

@@ -1,6 +1,6 @@
 """Counting without enumerating: the operator of a query that the recurrence carries (`plan/prefix_chain`).
 
-It stands behind `order/settled`, so events come in canonical order, whole ticks at once, and each once. A key keeps
+It stands behind `order/settled`, so events come in order of time, whole ticks at once, and each once. A key keeps
 sums for its prefixes, or with a window its events; a match is never made.
 
 Events are collected and counted together: all sums of a window are made anew each time, so that it is worth while to
@@ -24,7 +24,7 @@ from tocsin.engine.texts import NONE
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints, ItemKind, Items
 from tocsin.order.keyed_events import KeyedEvents, has_key
-from tocsin.order.settled import Settled
+from tocsin.order.settled import SettledOnce
 from tocsin.plan.after_match import Total
 from tocsin.plan.prefix_chain import PrefixChain
 from tocsin.schema import Kind, fits
@@ -41,9 +41,9 @@ Name: TypeAlias = tuple[Any, ...]  # the values of a key
 MANY = 1 << 14  # events that are worth counting together
 
 
-def prefix_counting(chain: PrefixChain, setting: Setting, *, live: bool) -> Settled:
+def prefix_counting(chain: PrefixChain, setting: Setting, *, live: bool) -> SettledOnce:
     """The operator of a query that counts, in place of its detector."""
-    return Settled(PrefixCounting(chain, setting, live=live), setting.time, setting.reader, chain.key)
+    return SettledOnce(PrefixCounting(chain, setting, live=live), setting.time, setting.reader, chain.key)
 
 
 class PrefixCounting(RemembersAll):

@@ -54,17 +54,19 @@ class Unit:
     @property
     def types(self) -> set[str]:
         """The types of events, without the names of queries."""
-        return set().union(*(types_of(plan) for plan in self.plans)) - {plan.name for plan in self.plans}
+        return set().union(*(types_of(plan) for plan in self.plans)).difference(*(plan.emits for plan in self.plans))
 
     @property
     def chooses(self) -> bool:
         """Whether a query of the unit chooses among its matches, which it must then see together."""
-        return any(plan.after is not None or plan.consume is not None or plan.staged is not None for plan in self.plans)
+        return any(
+            plan.after is not None or plan.consume is not None or plan.has_rows_of_its_own for plan in self.plans
+        )
 
     @property
     def keeps_state(self) -> bool:
-        """Whether a shard stores the state of the queries, not their events: a statement may need any of these."""
-        return any(plan.staged is not None for plan in self.plans)
+        """Whether a shard stores the state of the queries, not their events: a statement or interval may need any."""
+        return any(plan.has_rows_of_its_own for plan in self.plans)
 
     @property
     def fingerprints(self) -> list[str]:
@@ -113,7 +115,7 @@ class Group:
 def units_of(plans: Sequence[Plan]) -> list[Unit]:
     """Join plans that read each other's matches into units, and find the partition key of each unit."""
     owner = list(range(len(plans)))
-    names = {plan.name: number for number, plan in enumerate(plans) if plan.name}
+    names = {type: number for number, plan in enumerate(plans) for type in plan.emits}
     for number, plan in enumerate(plans):
         for source in sorted(names[type] for type in types_of(plan) if type in names and names[type] < number):
             old, new = owner[source], owner[number]
@@ -161,7 +163,7 @@ def _unit(numbers: tuple[int, ...], plans: Sequence[Plan]) -> Unit:
     if not all(_can_be_divided(plan) for plan in divided):
         return plain
     ways: dict[str, Way] = {}
-    sources = {str(plan.name): plan for plan in divided if plan.name}
+    sources = {type: plan for plan in divided for type in plan.emits}
     for plan in divided:
         for type, attrs in _keys_by_type(plan):
             if type in sources:
@@ -219,6 +221,8 @@ def needs_one_shard(unit: Unit) -> str | None:
         if plan.staged is not None:
             ways = divided_by(plan)
             return ways if isinstance(ways, str) else f"what {unit.name} reads is not divided by its key"
+        if plan.derived is not None and not plan.key:
+            return f"INTERVALS {plan.name}: without BY its readings are one sequence"
         if plan.consume is not None and not plan.key:
             return f"CONSUME {plan.consume.mode}: without a key it uses up all events together"
         if plan.after is not None and not _divided(plan).key:
@@ -234,6 +238,8 @@ def _inherited(source: Plan, attrs: Attrs) -> bool:
     if not source.outputs:
         return False
     key = dict(source.key)
+    if source.derived is not None:  # the key is among its columns, under the same names
+        return attrs == source.needs
     fixed = {alt.var: key[leaf.id] for block in source.alternatives for leaf in block.fixed for alt in leaf.alts}
     outputs = {output.name: output.expr for output in source.outputs}
     if len(attrs) != len(next(iter(fixed.values()))) or len(source.alternatives) > 1:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from tocsin.lang.staged_syntax import AttrOf, OperatorCall, PartitionKey, Statement, parts
+from tocsin.lang.staged_syntax import AttrOf, PartitionKey, Statement
 from tocsin.plan.block import Plan
 from tocsin.plan.staged_check_keys import entry_for
-from tocsin.plan.staged_places import StatementPlaces
+from tocsin.plan.staged_places import StatementPlaces, tells_creation
 
 Attrs: TypeAlias = tuple[str, ...]
 
@@ -42,17 +42,6 @@ def divided_by(plan: Plan) -> dict[str, Attrs] | str:
         if len({(field.kind, field.scale) if field is not None else None for field in fields}) > 1:
             return f"the statement {plan.name} runs in one shard: its global key is of one kind here and another there"
     return found
-
-
-def tells_creation(statement: Statement) -> bool:
-    """Whether answers depend on when the statement was created, which only who sees all events knows.
-
-    A context of Start begins then: its duration and its ticks count from there, and an event of nothing starts there.
-    """
-    calls = [part for part in parts(statement.pattern) if isinstance(part, OperatorCall)]
-    empty = any(call.operator in ("At", "Every", "Not", "AtMost") or call.count == 0 for call in calls)
-    starts = not statement.inits or any(init.type is None for init in statement.inits)
-    return starts and (empty or any(term.after is not None for term in statement.terms))
 
 
 def passes_key_on(source: Plan, attrs: Attrs) -> bool:

@@ -140,7 +140,7 @@ def prepare(
     _one_of("unknown", unknown, ("ignore", "error"))
     _one_of("bad_rows", bad_rows, ("fail", "keep"))
     columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit)
-    frame = open_frame(events, columns, declared_schema(schema, asked.schema, strict=strict))
+    frame = open_frame(events, columns, _without_begins(declared_schema(schema, asked.schema, strict=strict)))
     _check_session(frame)
     plans = plans_of(asked.queries, frame.schema)
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
@@ -168,6 +168,17 @@ def prepare(
         frame, plans, job, keep, strategy, end_of_stream, carry_over, accept_loss, beats, files, streamed, detour,
         kept_for_ever(asked.queries, strategy is not None and not end_of_stream),
     )  # fmt: skip
+
+
+def _without_begins(schema: Schema | None) -> Schema | None:
+    """Refuse what is said of announced intervals: streams of rows have no begins."""
+    if schema is not None and schema.longest:
+        raise TocsinError(
+            "a schema with `longest` does not run on Spark yet",
+            detail="it says when an interval that was announced never ends, and Spark's rows announce none",
+            hint="leave `longest` out, or run the query embedded (docs/semantics.md, Begins)",
+        )
+    return schema
 
 
 def _check_session(frame: EventFrame) -> None:
@@ -360,7 +371,7 @@ def plan_job(
     keep = carried(plans, shown, frame.schema, frame.columns)
     groups = groups_of(units_of(plans))
     answers = [plan for number, plan in enumerate(plans) if number in shown]
-    names = frozenset(plan.name for plan in plans if plan.name)
+    names = frozenset(type for plan in plans for type in plan.emits)
     result = result_schema(answers, names, frame.rows, frame.columns, frame.time)
     if frame.streaming or keep_bad:
         result = result.append(DETAILS)

@@ -4,42 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from tocsin.codec import Part, as_numbers, decode, encode, only_part, reading
-from tocsin.encode.eids import hash_texts
-from tocsin.encode.merge import runs
-from tocsin.engine.changes import ChangeBatch, Changes, arrow_type
+from tocsin.encode.auto_eids import AutoEids
+from tocsin.encode.merge import runs, sliced, take
+from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
-from tocsin.engine.payload import Chunk, View
 from tocsin.engine.texts import NONE
 from tocsin.errors import TocsinError
 from tocsin.events import END_OF_TIME
-from tocsin.items import Column, Ints, ItemKind, Items, Strings
-from tocsin.order.settled import Settled
+from tocsin.items import Ints, ItemKind, Items
+from tocsin.order.settled import Settled, SettledByEnd
+from tocsin.order.strategy import Strategy
 from tocsin.plan.block import Plan
-from tocsin.plan.staged_form import StagedForm
-from tocsin.schema import Field, Kind, Schema, fits
+from tocsin.plan.facts import types_of
+from tocsin.staged.answers import batch_of, shown
+from tocsin.staged.compiled.choice import AT_ONCE, BodyChoice
+from tocsin.staged.compiled.machine import CompiledMachine
+from tocsin.staged.correcting import CorrectingProcess
 from tocsin.staged.event import StagedEvent
+from tocsin.staged.event_columns import EventColumns
 from tocsin.staged.machine import Found, Machine
-from tocsin.staged.partition_keys import key_text
 
 
-def staged_operator(setting: Setting) -> Settled:
-    """The operator of a staged statement, behind one that gives it events in canonical order."""
-    return Settled(StagedProcess(setting), setting.time, setting.reader)
+def staged_operator(setting: Setting, order: Strategy, *, jit: bool) -> Settled | CorrectingProcess:
+    """The operator of a staged statement: it walks along settled events, or answers at once and corrects."""
+    if _corrects(setting.plan, order):
+        return CorrectingProcess(setting)
+    return SettledByEnd(StagedProcess(setting, jit=jit), setting.time, setting.reader)
 
 
-def refuse_corrections(plan: Plan, corrects: bool) -> None:
-    """Refuse a strategy that answers before events are settled."""
-    if corrects:
+def _corrects(plan: Plan, order: Strategy) -> bool:
+    """Whether a statement answers before events are settled; refuses what makes no sense for it."""
+    if order.immediate or order.kind == "auto" or order.broken == "accept":
+        why = {
+            "auto": "auto chooses by what is withdrawn, and a statement is not asked about that",
+            "aggressive": "its timers fire when their time has come, and not before (trailing=immediate)",
+        }.get(order.kind, "what it has used up cannot be settled and open at once (broken=accept)")
         raise TocsinError(
-            f"the statement {plan.title} reads events in order, and cannot correct what it has answered",
-            hint='use order="slack(...)" or "conservative(...)": they wait for late events',
+            f"the statement {plan.title} does not run with order={str(order)!r}",
+            detail=why,
+            hint='use order="aggressive(...)", which corrects, or "conservative(...)", which waits',
         )
+    types = types_of(plan)
+    held = order.held_types(types)
+    if held and not held.issuperset(types):
+        others = ", ".join(sorted(set(types) - held))
+        raise TocsinError(
+            f"the statement {plan.title} cannot wait for {', '.join(sorted(held))} and answer at once about {others}",
+            detail="what a stage finds depends on all of its events",
+            hint="let it wait for all of the types that it reads, or for none of them",
+        )
+    return order.corrects and not held
 
 
 def refuse_limit(plan: Plan, limit: int | None) -> None:
@@ -52,79 +70,104 @@ def refuse_limit(plan: Plan, limit: int | None) -> None:
 
 
 class StagedProcess(RemembersAll):
-    """Feeds settled events to the machine of a statement, stage by stage, and makes columns of what it finds."""
+    """Feeds settled events to the machine of a statement, stage by stage, and makes columns of what it finds.
 
-    def __init__(self, setting: Setting) -> None:
+    Those of one end come together. The machine is plain Python until the compiled one is there, which goes on from its
+    state.
+    """
+
+    def __init__(self, setting: Setting, *, jit: bool) -> None:
         form = setting.plan.staged
         assert form is not None
         self.inner: tuple[Operator, ...] = ()
         self._setting, self._form = setting, form
-        self._fields = _fields(form, setting.plan.schema)
-        self.machine = Machine(form.statement, setting.plan.schema.unit)
-        self._mine = np.array([type in dict(form.reads) for type in setting.reader.types])
+        self._columns = EventColumns(setting)
+        kinds = [output.expr.kind for output in setting.plan.outputs]
+        self._choice = BodyChoice(form.statement, self._columns.fields, setting.plan.schema.unit, kinds, jit=jit)
+        self.machine: Machine | CompiledMachine = self._plain()
         self.ended = False
         self.seen = self.matches = 0
+
+    def _plain(self) -> Machine:
+        return Machine(self._form.statement, self._setting.plan.schema.unit)
 
     # --- the one verb ---
 
     def push(self, items: Items) -> Changes:
         """Take settled events, and how far they are complete; answer with the complex events of their stages."""
-        found: list[tuple[int, Found]] = []  # with the time of the stage
+        batches: list[ChangeBatch] = []
         for are_rows, run in runs(items.copy() if items.single else items):  # type: ignore[attr-defined]
-            several = self._stages(run) if are_rows else self._hear(run)
-            found += [(now, each) for now, stage in several for each in stage]
-        self.matches += len(found)
+            batches += self._take(run) if are_rows else self._hear(run)
+        batches = [batch for batch in batches if len(batch)]
+        self.matches += sum(map(len, batches))
         frontier = END_OF_TIME if self.ended else self.machine.clock
-        return Changes([self._batch(found)] if found else [], frontier)
+        return Changes(batches, frontier)
 
-    def _hear(self, items: Items) -> Iterator[tuple[int, list[Found]]]:
+    def _hear(self, items: Items) -> Iterator[ChangeBatch]:
         """Let time pass as far as events are complete. At the end nothing fires any more."""
         assert items.kinds is not None
         for kind, time in zip(items.kinds.tolist(), items.end.tolist(), strict=True):
             if kind == ItemKind.END:
                 self.ended = True
             elif kind == ItemKind.GUARANTEE and self.machine.created is not None and time > self.machine.clock:
-                yield from self.machine.advance(time)
+                if isinstance(self.machine, CompiledMachine):
+                    yield shown(self._setting, *self.machine.advance(time))
+                else:
+                    yield self._batch(self.machine.advance(time))
 
-    def _stages(self, items: Items) -> Iterator[tuple[int, list[Found]]]:
-        machine = self.machine
-        for end, several in groupby(self._events(items), key=lambda event: event.end):
+    def _take(self, items: Items) -> Iterator[ChangeBatch]:
+        """Take events whose stages are complete."""
+        at = self._columns.places(items)
+        items = in_canonical_order(items if len(at) == len(items) else take(items, at))
+        self.seen += len(items)
+        while len(items):
+            machine = self._best(len(items))
+            if isinstance(machine, CompiledMachine):
+                found = machine.take(items)
+                if found is not None:
+                    yield shown(self._setting, *found)
+                    return
+                self._leave(machine)
+                continue
+            cut = int(np.searchsorted(items.end, items.end[min(AT_ONCE, len(items)) - 1], side="right"))
+            piece, items = sliced(items, 0, cut), sliced(items, cut, len(items) - cut)
+            yield self._batch(self._stages(machine, piece))
+
+    # --- which body ---
+
+    def _best(self, events: int) -> Machine | CompiledMachine:
+        """The machine for so many events: the compiled one from when it is there."""
+        if isinstance(self.machine, Machine) and (body := self._choice.body(events)) is not None:
+            assert self._choice.program is not None
+            reader = self._setting.reader
+            compiled = CompiledMachine(
+                self._choice.program, body, self._setting.plan, tuple(reader.types), reader.strings
+            )
+            compiled.load(self.machine.save())
+            self.machine = compiled
+        return self.machine
+
+    def _leave(self, machine: CompiledMachine) -> None:
+        """Go on in plain Python, where numbers have no end."""
+        self._choice.program = None
+        self.machine = self._plain()
+        self.machine.load(machine.save())
+
+    # --- plain Python ---
+
+    def _stages(self, machine: Machine, items: Items) -> Iterator[tuple[int, list[Found]]]:
+        for end, several in groupby(self._events(machine, items), key=lambda event: event.end):
             yield from machine.advance(end - 1)
             yield end, machine.stage(end, list(several))
 
-    def _events(self, items: Items) -> Iterator[StagedEvent]:
-        """The events of a batch that the statement reads, numbered in their order."""
-        at = np.flatnonzero(self._mine[items.types])
-        self.seen += len(at)
-        types, strings = self._setting.reader.types, self._setting.reader.strings
-        names = [name for name in items.columns if name in self._fields]
-        rows = zip(
-            *(_plain_values(items.columns[name], self._fields[name], at, strings) for name in names), strict=True
-        )
-        values: Iterable[tuple[Any, ...]] = rows if names else ((),) * len(at)
-        columns = (items.types[at].tolist(), items.start[at].tolist(), items.end[at].tolist(), values)
-        for code, start, end, row in zip(*columns, strict=True):
-            number, self.machine.next = self.machine.next, self.machine.next + 1
-            yield StagedEvent(number, types[code], start, end, dict(zip(names, row, strict=True)))
+    def _events(self, machine: Machine, items: Items) -> Iterator[StagedEvent]:
+        """The events of a batch, numbered in their order."""
+        for row in self._columns.rows(items, np.arange(len(items))):
+            number, machine.next = machine.next, machine.next + 1
+            yield StagedEvent(number, *row)
 
-    # --- answers ---
-
-    def _batch(self, found: list[tuple[int, Found]]) -> ChangeBatch:
-        """Complex events as columns: rows of their own, which are what the variable of the plan is bound to."""
-        plan = self._setting.plan
-        name, count = str(plan.name), len(found)
-        start = np.array([each.start for _, each in found], np.int64)
-        end = np.array([now for now, _ in found], np.int64)
-        eids = pa.array([eid_of(name, now, each) for now, each in found], pa.string())
-        head = {"type": pa.array([name] * count), "start": pa.array(start), "end": pa.array(end), "eid": eids}
-        for at, output in enumerate(plan.outputs):
-            head[output.name] = _column([each.values[at] for _, each in found], output.expr.kind)
-        rows = pa.RecordBatch.from_arrays(list(head.values()), list(head))
-        high, low = hash_texts(eids)
-        numbers = np.arange(count, dtype=np.int64)
-        chunk = Chunk(0, rows, np.zeros(count, np.int32), start, end, high, low)
-        op = np.ones(count, np.int8)
-        return ChangeBatch(plan, op, end, [numbers], {}, View([chunk]), self._setting.functions)
+    def _batch(self, stages: Iterable[tuple[int, list[Found]]]) -> ChangeBatch:
+        return batch_of(self._setting, [(now, each) for now, stage in stages for each in stage])
 
     # --- what hosts ask ---
 
@@ -136,8 +179,8 @@ class StagedProcess(RemembersAll):
 
     @property
     def texts_in_use(self) -> Ints:
-        """None: partitions and events have the texts themselves."""
-        return NONE
+        """None in plain Python: partitions and events have the texts themselves."""
+        return self.machine.texts_in_use if isinstance(self.machine, CompiledMachine) else NONE
 
     # --- state ---
 
@@ -149,64 +192,29 @@ class StagedProcess(RemembersAll):
     def restore(self, parts: Iterable[Part]) -> None:
         stored = decode(only_part("staged", parts).data, "staged")
         with reading():
-            machine = Machine(self._form.statement, self._setting.plan.schema.unit)
+            machine = self._plain()
             machine.load(stored.words["machine"])
-            self._check(stored.words["machine"]["events"])
+            self._columns.check(values for *_, values in stored.words["machine"]["events"])
             seen, matches = as_numbers(stored.words["counts"])
         self.machine, self.seen, self.matches, self.ended = machine, seen, matches, bool(stored.words["ended"])
 
-    def _check(self, events: Iterable[Any]) -> None:
-        """Refuse stored events whose values are of another kind than those that come."""
-        for *_, values in events:
-            for attr, value in values.items():
-                kind = self._fields[attr].kind if attr in self._fields else Kind.NULL
-                if not fits(Kind.FLOAT if kind is Kind.DECIMAL else kind, value):
-                    raise ValueError(f"{attr} is {str(value)[:60]!r}, and no {kind}")
 
-
-def eid_of(name: str, now: int, found: Found) -> str:
-    """What names a complex event: its place, stage, statement and global partition. No other partition has a say."""
-    return f"{found.place:08d}@{now}:{name}{key_text(found.key)}"
-
-
-def _fields(form: StagedForm, schema: Schema) -> dict[str, Field]:
-    """The attributes that a statement reads: a column beside events that lack it may not say its kind."""
-    found: dict[str, Field] = {}
-    for type, attrs in form.reads:
-        for attr in attrs:
-            field = schema.field(type, attr)
-            if field is not None and found.get(attr, field).kind in (Kind.NULL, field.kind):
-                found[attr] = field
-    return found
-
-
-def _plain_values(column: Column, field: Field, at: Ints, strings: Strings) -> list[Any]:
-    """The values of some rows of a column; None is Null."""
-    values: list[Any] = column.values[at].tolist()
-    match field.kind:
-        case Kind.TEXT:
-            values = [strings.text(int(code)) for code in values]
-        case Kind.BOOL:
-            values = [bool(value) for value in values]
-        case Kind.DECIMAL:
-            values = [value / 10**field.scale for value in values]
-        case Kind.NULL:
-            return [None] * len(values)
-    if column.valid is None:
-        return values
-    return [value if valid else None for value, valid in zip(values, column.valid[at].tolist(), strict=True)]
-
-
-def _column(values: list[Any], kind: Kind) -> pa.Array:
-    """The values of a column of Select; what lies beyond 64 bits is Null."""
-    match kind:
-        case Kind.INT | Kind.TIME:
-            found: list[Any] = [
-                None if value is None or not -(2**63) <= value < 2**63 else int(value) for value in values
-            ]
-            return pa.array(found, pa.int64()).cast(arrow_type(kind))
-        case Kind.FLOAT:
-            return pa.array([None if value is None else float(value) for value in values], pa.float64())
-        case Kind.TEXT:
-            return pa.array([None if value is None else str(value) for value in values], pa.string())
-    return pa.array(values, arrow_type(kind))
+def in_canonical_order(items: Items) -> Items:
+    """Events in order of their ends: those of one end by start and eid, each once."""
+    tied = np.zeros(len(items), np.bool_)
+    tied[1:] = items.end[1:] == items.end[:-1]
+    if not tied.any():
+        return items
+    tied[:-1] |= tied[1:]
+    places = np.flatnonzero(tied)
+    named = AutoEids().named(take(items, places))  # all that can be equal to them are among them
+    assert named.eid_high is not None and named.eid_low is not None
+    columns = (named.types, named.eid_low, named.eid_high, named.start, named.end)
+    order = np.lexsort(columns)
+    again = np.zeros(len(order), np.bool_)
+    again[1:] = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in columns])
+    rows = np.arange(len(items))
+    rows[places] = places[order]
+    once = np.ones(len(items), np.bool_)
+    once[places[again]] = False
+    return take(items, rows[once])

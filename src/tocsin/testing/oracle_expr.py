@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -603,6 +604,15 @@ def to_text(x: Any) -> Value:
     return str(x).lower() if isinstance(x, bool) else str(x)
 
 
+def point(text: str | int) -> int:
+    """Microseconds since 1970; a timestamp without a zone is taken as it is written."""
+    if not isinstance(text, str):
+        return text
+    moment = datetime.fromisoformat(text)
+    since = moment.replace(tzinfo=moment.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return since // timedelta(microseconds=1)
+
+
 BUILT_IN: dict[str, Callable[..., Value]] = {
     "abs": absolute,
     "floor": rounded(math.floor),
@@ -622,4 +632,10 @@ BUILT_IN: dict[str, Callable[..., Value]] = {
     "int": to_int,
     "float": as_float,
     "text": to_text,
+    "timestamp": point,
+    "hour": lambda time: time // UNITS["h"] % 24,
+    "minute": lambda time: time // UNITS["min"] % 60,
+    "second": lambda time: time // UNITS["s"] % 60,
+    "weekday": lambda time: (time // UNITS["d"] + 3) % 7 + 1,  # 1970-01-01 was a Thursday
+    "date": lambda time: time // UNITS["d"] * UNITS["d"],
 }
