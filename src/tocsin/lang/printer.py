@@ -321,7 +321,7 @@ def _duration(duration: Duration) -> str:
     return amount if duration.unit is None else f"{amount} {duration.unit}"
 
 
-def _select_item(item: SelectItem, groups: Sequence[Expr]) -> str:
+def _select_item(item: SelectItem, groups: Sequence[Expr] = ()) -> str:
     text = _grouping(item.expr) if item.expr in groups else print_expr(item.expr)
     return text if item.name is None else f"{text} AS {_name(item.name)}"
 
