@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tocsin.lang.printer import print_expr
 from tocsin.plan.block import Plan
+from tocsin.plan.durations import as_duration
 from tocsin.plan.facts import reads
 
 POLICIES = {
@@ -37,9 +38,9 @@ def _lines(plan: Plan) -> Iterator[str]:
                 "at its last reading" if given.end_last else "at the first reading of what follows it"
             )
             if form.gap is not None:
-                yield f"ends      at its last reading, where the next comes more than {form.gap} ticks later"
+                yield f"ends      at its last reading, where the next comes more than {as_duration(form.gap or 0, plan.schema.unit)} later"
         case "sessions":
-            yield f"ends      at its last reading, where the next comes more than {form.gap} ticks later"
+            yield f"ends      at its last reading, where the next comes more than {as_duration(form.gap or 0, plan.schema.unit)} later"
         case "pairs":
             yield f"pairs     {given.policy}: {POLICIES[given.policy]}"
     for fold in form.folds:
