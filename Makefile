@@ -99,6 +99,7 @@ bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks
 
 bench-latency: $(READY) ## live: microseconds per pushed event, lines through a pipe, lists of dicts; BENCH=--quick for a short run
 	$(PY) -m benchmarks.latency $(BENCH)
+	$(PY) -m benchmarks.paste
 
 bench-spark: $(READY) ## Spark end to end against its floor, a self-join and Flink CEP; BENCH=--quick for a short run
 	$(PY) -m benchmarks.spark.run $(BENCH)
@@ -108,7 +109,7 @@ bench-table: $(READY) ## from a table to matches, beside DuckDB and Polars; BENC
 	$(PY) -m benchmarks.table.run $(BENCH)
 	$(PY) -m benchmarks.paste
 
-bench-selection: $(READY) ## marks, clauses after a match and consumption modes, beside Polars; BENCH=--quick for a short run; docs/benchmarks.md
+bench-selection: $(READY) ## marks, clauses after a match and consumption modes, beside Polars and Flink CEP; BENCH=--quick for a short run; docs/benchmarks.md
 	$(PY) -m benchmarks.selection.run $(BENCH)
 	$(PY) -m benchmarks.paste
 

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.five import text as five
+from benchmarks.latency import RESULTS as LATENCY_RESULTS
+from benchmarks.latency import text as latency_text
 from benchmarks.report import text
 from benchmarks.selection.report import text as selection_text
 from benchmarks.spark.report import text as spark_text
@@ -23,6 +25,7 @@ SPARK = "<!-- bench-spark:start -->", "<!-- bench-spark:end -->"
 SELECTION_RESULTS = ROOT / "benchmarks" / "results" / "selection.json"
 FIVE = "<!-- bench-five:start -->", "<!-- bench-five:end -->"
 SELECTION = "<!-- bench-selection:start -->", "<!-- bench-selection:end -->"
+LATENCY = "<!-- bench-latency:start -->", "<!-- bench-latency:end -->"
 STAGED_RESULTS = ROOT / "benchmarks" / "results" / "staged.json"
 STAGED = "<!-- bench-staged:start -->", "<!-- bench-staged:end -->"
 NOTHING = "No results yet: `make bench` measures and fills this place."
@@ -46,6 +49,7 @@ def renewed(page: str) -> str:
         (TABLE_RESULTS, table_text, TABLE),
         (SPARK_RESULTS, spark_text, SPARK),
         (SELECTION_RESULTS, selection_text, SELECTION),
+        (LATENCY_RESULTS, latency_text, LATENCY),
         (STAGED_RESULTS, staged_text, STAGED),
     ):
         page = pasted(page, told(json.loads(path.read_text())) if path.exists() else NOTHING, *place)

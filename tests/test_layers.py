@@ -30,6 +30,8 @@ LAYERS = (
     "graph",
     "shards",
     "run",
+    "edge",
+    "intervals",
     "spark",
     "jobs",
     "testing",

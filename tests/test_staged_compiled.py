@@ -191,10 +191,10 @@ def test_tables_of_keys_find_what_they_hold() -> None:
     for _ in range(6000):
         key = random.randint(-40, 40)
         at = 2 * (key + 40)
-        slot = library.slot_of(table, records, 1, np.array([key]), 0, 1)
+        slot = library.slot_of(table, len(table) - 1, records, 1, np.array([key]), 0, 1)
         assert (table[slot] == at) == (key in held)
         if key in held and random.random() < 0.6:
-            library.take_out(table, records, 1, 1, slot)
+            library.take_out(table, len(table) - 1, records, 1, 1, slot)
             del held[key]
         elif key not in held:
             records[at + 1] = key

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tocsin.app.edges import intervals_app
 from tocsin.app.errors import FAILED, guarded
 from tocsin.app.jobs import pipeline_app
 from tocsin.errors import InputError
@@ -39,6 +40,7 @@ app = typer.Typer(
     Exit codes: 0 all is well, 1 cases failed, 2 the query or the input is wrong and nothing was written.""",
 )
 app.add_typer(pipeline_app)
+app.add_typer(intervals_app)
 
 
 def tell_version(wanted: bool) -> None:

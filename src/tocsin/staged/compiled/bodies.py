@@ -27,10 +27,32 @@ from tocsin.staged.compiled.program import ARRAYS
 Body: TypeAlias = Callable[..., Any]
 PREFIX = "s_"  # of the names of modules that are kept on disk
 IMPORTS = """import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
 
 inner = njit(error_model="numpy")
 entry = njit(cache=True, nogil=True, error_model="numpy")
+
+
+@intrinsic
+def pointer(context, array):
+    # the address of an array's first element
+    def code(target, builder, signature, arguments):
+        return target.make_array(signature.args[0])(target, builder, arguments[0]).data
+
+    return types.CPointer(array.dtype)(array), code
+
+
+@intrinsic
+def reals(context, array):
+    # the same address, of numbers with fractions
+    kind = types.CPointer(types.float64)
+
+    def code(target, builder, signature, arguments):
+        data = target.make_array(signature.args[0])(target, builder, arguments[0]).data
+        return builder.bitcast(data, target.get_value_type(kind))
+
+    return kind(array), code
 """
 IN_MEMORY = IMPORTS.replace("cache=True, ", "")
 
@@ -50,6 +72,7 @@ def plain(source: str) -> Body:
 def _library() -> str:
     """The text of the library, each function compiled where it is called."""
     text = Path(library.__file__).read_text(encoding="utf-8")
+    text = re.sub(r"^def (pointer|reals)\b.*?(?=^def )", "", text, flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"^def ", "@inner\ndef ", text, flags=re.MULTILINE)
 
 
@@ -103,7 +126,7 @@ def _typed(function: Any) -> Body:
     from numba import types
 
     words = types.int64[::1]
-    function.compile((types.int64, types.int64, types.int64[:, ::1], words, words, *[words] * len(ARRAYS), words))
+    function.compile((types.int64, types.int64, words, words, words, *[words] * len(ARRAYS), words))
     function.disable_compile()
     body: Body = function
     return body

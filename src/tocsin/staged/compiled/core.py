@@ -58,7 +58,7 @@ class Core:
     def _run(self, rows: Ints, until: int) -> Ints:
         self.P[library.OUT_N] = self.P[library.UNSORTED] = 0
         given = [self.arrays[name] for name in ARRAYS]
-        found = self._body(len(rows), until, rows, self._texts, self.P, *given, self._keys)
+        found = self._body(len(rows), until, rows.reshape(-1), self._texts, self.P, *given, self._keys)
         self.arrays = dict(zip(ARRAYS, found, strict=True))
         count = int(self.P[library.OUT_N])
         answers = self.arrays["O"][: count * self.width].reshape(count, self.width).copy()

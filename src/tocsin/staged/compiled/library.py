@@ -28,6 +28,16 @@ HEAD, TAIL, COUNT, ENDS, LIST = 0, 1, 2, 3, 4
 ROW = 4
 
 
+def pointer(words: Array) -> Array:
+    """How an array is reached that others may replace: compiled by its address, without a look at its length."""
+    return words
+
+
+def reals(words: Array) -> Array:
+    """The same words as numbers with fractions."""
+    return words.view(np.float64)
+
+
 def grown(words: Array, need: int) -> Array:
     """The same words in an array with more room."""
     more = np.empty(max(2 * len(words), need), np.int64)
@@ -46,9 +56,8 @@ def hash_of(words: Array, at: int, count: int) -> int:
     return found
 
 
-def slot_of(table: Array, D: Array, off: int, words: Array, at: int, count: int) -> int:
-    """The place of the record with a key, or where it would stand."""
-    mask = len(table) - 1
+def slot_of(table: Array, mask: int, D: Array, off: int, words: Array, at: int, count: int) -> int:
+    """The place of the record with a key, or where it would stand; `mask` is one less than the places."""
     slot = hash_of(words, at, count) & mask
     while table[slot] != NIL:
         key = table[slot] + off
@@ -74,9 +83,8 @@ def roomier(table: Array, D: Array, off: int, count: int) -> Array:
     return more
 
 
-def take_out(table: Array, D: Array, off: int, count: int, slot: int) -> None:
+def take_out(table: Array, mask: int, D: Array, off: int, count: int, slot: int) -> None:
     """Empty a slot, and let those behind it that belong there move up."""
-    mask = len(table) - 1
     table[slot] = NIL
     other = (slot + 1) & mask
     while table[other] != NIL:

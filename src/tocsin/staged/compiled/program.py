@@ -25,12 +25,12 @@ from tocsin.staged.compiled.expressions import (
     truth,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, RowRole, WordLayout
-from tocsin.staged.compiled.library import COUNT, HEAD, LIST, TAIL
+from tocsin.staged.compiled.library import COUNT, HEAD, LIST, ROW, TAIL
 from tocsin.staged.compiled.search import Bound, SearchWriter
 from tocsin.staged.compiled.writer import TextWriter
 
 ARRAYS = ("D", "TG", "TL", "TS", "Q", "M", "W", "O", "V")  # that may become longer
-ARGUMENTS = ("n", "until", "X", "C", "P", *ARRAYS, "K")
+ARGUMENTS = ("n", "until", "XA", "C", "PA", *(f"{name}A" for name in ARRAYS), "KA")  # what is called A is an array
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,14 @@ class _StageWriter:
 
     def text(self) -> str:
         write = self.write
-        for name, at in self.words.items():
+        for name, at in (*self.words.items(), ("XW", ROW + len(self.layout.attrs))):
             write(f"{name} = {at}")
         write("", "")
         with write.block(f"def stages({', '.join(ARGUMENTS)}):"):
-            write("XR = X.view(np.float64)", "R = D.view(np.float64)", "OR = O.view(np.float64)")
-            write("VR = V.view(np.float64)", "KR = K.view(np.float64)")
+            write(*(f"{name} = pointer({name}A)" for name in ("X", "P", "K", *ARRAYS) if name != "V"))
+            write(
+                *(f"{name}R = reals({name}A)" for name in "XKO"), "R = reals(DA)", "V = VA", "VR = VA.view(np.float64)"
+            )
             write("i = 0", "vn = 0", "matched = 0", "c = -1", "loc = 0", "lk = 0", "g = -1")
             for leaf in self.layout.leaves:
                 write(f"x{leaf.number} = -1")
@@ -70,7 +72,7 @@ class _StageWriter:
                 self._next_stage()
                 self._stage()
                 write("i = j")
-            write(f"return {', '.join(ARRAYS)}")
+            write(f"return {', '.join(f'{name}A' for name in ARRAYS)}")
         return write.text
 
     def _next_stage(self) -> None:
@@ -78,12 +80,12 @@ class _StageWriter:
         write("j = i")
         header = "if"
         if self.timed:
-            with write.block("if P[TIMERS] > 0 and Q[0] <= until and (i == n or Q[0] < X[i, 2]):"):
+            with write.block("if P[TIMERS] > 0 and Q[0] <= until and (i == n or Q[0] < X[i * XW + 2]):"):
                 write("now = Q[0]")
             header = "elif"
         with write.block(f"{header} i < n:"):
-            write("now = X[i, 2]")
-            with write.block("while j < n and X[j, 2] == now:"):
+            write("now = X[i * XW + 2]")
+            with write.block("while j < n and X[j * XW + 2] == now:"):
                 write("j += 1")
         with write.block("else:"):
             write("break")
@@ -97,11 +99,11 @@ class _StageWriter:
                 write("P[UNIVERSAL] = g")
         write("P[CLOCK] = now", "P[STAGE] += 1", "stage = P[STAGE]", "first_row = P[OUT_N]", "rough = False")
         most = max(len(roles) for roles in layout.roles.values())
-        with write.block(f"if {3 * most} * (j - i) > len(W):"):
-            write(f"W = np.empty({6 * most} * (j - i), np.int64)")
+        with write.block(f"if {3 * most} * (j - i) > len(WA):"):
+            write(f"WA = np.empty({6 * most} * (j - i), np.int64)", "W = pointer(WA)")
         write("t = 0", "first_g = -1", "last_g = -1")
         with write.block("for r in range(i, j):"):
-            write("kind = X[r, 0]")
+            write("kind = X[r * XW + 0]")
             for at, type in enumerate(layout.types):
                 with write.block(f"if kind == {at}:"):
                     self._touches(layout.roles[type])
@@ -143,8 +145,8 @@ class _StageWriter:
             write(f"P[{free}] = D[{name}]")
         with write.block("else:"):
             write(f"{name} = P[TOP]", f"P[TOP] += {size}")
-            with write.block("if P[TOP] > len(D):"):
-                write("D = grown(D, P[TOP])", "R = D.view(np.float64)")
+            with write.block("if P[TOP] > len(DA):"):
+                write("DA = grown(DA, P[TOP])", "D = pointer(DA)", "R = reals(DA)")
 
     def _free(self, name: str, free: str) -> None:
         self.write(f"D[{name}] = P[{free}]", f"P[{free}] = {name}")
@@ -173,8 +175,8 @@ class _StageWriter:
         write("D[g + G_LAST] = c")
         for last in self.layout.lasts:
             if last is not None:
-                with write.block("if 2 * (P[TIMERS] + 1) > len(Q):"):
-                    write("Q = grown(Q, 0)")
+                with write.block("if 2 * (P[TIMERS] + 1) > len(QA):"):
+                    write("QA = grown(QA, 0)", "Q = pointer(QA)")
                 write(f"set_timer(Q, P, {time} + {last}, g)")
 
     def _no_list(self, at: str) -> None:
@@ -186,7 +188,7 @@ class _StageWriter:
         self._allocate(name, "FREE_NODE", self.layout.node)
         write(f"D[{name} + 2] = 0", f"D[{name} + 3] = P[NUMBER] + {row} - i")
         with write.block(f"for k in range({3 + len(self.layout.attrs)}):"):
-            write(f"D[{name} + 4 + k] = X[{row}, 1 + k]")
+            write(f"D[{name} + 4 + k] = X[{row} * XW + 1 + k]")
 
     # --- rows and their partitions ---
 
@@ -199,7 +201,7 @@ class _StageWriter:
                     known: Known = self._of_row(row)(node.attr)
                     return known
                 case TimeOf():
-                    return Value(f"X[{row}, {1 if node.which == 'start-ts' else 2}]", attr="time")
+                    return Value(f"X[{row} * XW + {1 if node.which == 'start-ts' else 2}]", attr="time")
                 case StableTime():
                     return Value("now", attr="time")
             raise NotCompiledError("a condition of a role about others")
@@ -207,7 +209,9 @@ class _StageWriter:
         return found
 
     def _of_row(self, row: str) -> Any:
-        return lambda attr: attribute(self.layout, attr, f"X[{row}, 4 + {{}}]", f"XR[{row}, 4 + {{}}]", f"X[{row}, 3]")
+        return lambda attr: attribute(
+            self.layout, attr, f"X[{row} * XW + 4 + {{}}]", f"XR[{row} * XW + 4 + {{}}]", f"X[{row} * XW + 3]"
+        )
 
     def _takes(self, conditions: Sequence[Any], row: str) -> str:
         """Whether a row fulfils conditions of a role."""
@@ -285,12 +289,12 @@ class _StageWriter:
         if not count:
             write("g = P[UNIVERSAL]")
             return
-        write(f"slot = slot_of(TG, D, G_KEY, K, 0, {count})", "g = TG[slot]")
+        write(f"slot = slot_of(TG, len(TGA) - 1, D, G_KEY, K, 0, {count})", "g = TG[slot]")
         with write.block("if g == -1:"):
             self._new_partition()
             write(*(f"D[g + G_KEY + {k}] = K[{k}]" for k in range(count)), "TG[slot] = g", "P[PARTITIONS] += 1")
-            with write.block("if 2 * P[PARTITIONS] > len(TG):"):
-                write(f"TG = roomier(TG, D, G_KEY, {count})")
+            with write.block("if 2 * P[PARTITIONS] > len(TGA):"):
+                write(f"TGA = roomier(TGA, D, G_KEY, {count})", "TG = pointer(TGA)")
 
     def _touch(self) -> None:
         write = self.write
@@ -354,13 +358,13 @@ class _StageWriter:
                 stack.enter_context(write.block("if is_mine:"))
                 write("K[0] = g")
                 if self._keyed(stack, self.statement.lkeys, role, row, 1):
-                    write(f"slot = slot_of(TS, D, S_PARTITION, K, 0, {1 + layout.l})")
+                    write(f"slot = slot_of(TS, len(TSA) - 1, D, S_PARTITION, K, 0, {1 + layout.l})")
                     with write.block("if TS[slot] == -1:"):
                         self._allocate("s", "FREE_SEEN", "S_SIZE")
                         write("D[s + S_NEXT] = D[g + G_SEEN]", "D[g + G_SEEN] = s", "TS[slot] = s", "P[SEEN] += 1")
                         write(*(f"D[s + S_PARTITION + {k}] = K[{k}]" for k in range(1 + layout.l)))
-                        with write.block("if 2 * P[SEEN] > len(TS):"):
-                            write(f"TS = roomier(TS, D, S_PARTITION, {1 + layout.l})")
+                        with write.block("if 2 * P[SEEN] > len(TSA):"):
+                            write(f"TSA = roomier(TSA, D, S_PARTITION, {1 + layout.l})", "TS = pointer(TSA)")
 
     # --- contexts ---
 
@@ -499,7 +503,7 @@ class _StageWriter:
         write("s = D[g + G_SEEN]")
         with write.block("while s != -1:"):
             write("K[0] = c", *(f"K[{1 + k}] = D[s + S_KEY + {k}]" for k in range(layout.l)))
-            write(f"loc = TL[slot_of(TL, D, L_CONTEXT, K, 0, {1 + layout.l})]", "lk = s + S_KEY")
+            write(f"loc = TL[slot_of(TL, len(TLA) - 1, D, L_CONTEXT, K, 0, {1 + layout.l})]", "lk = s + S_KEY")
             with write.block("if loc == -1:"):
                 write("loc = 0")
             self._detect(final=True)
@@ -522,7 +526,8 @@ class _StageWriter:
         """Free an empty local partition, which may still be in a chain."""
         if self.layout.l:
             count = 1 + self.layout.l
-            self.write(f"take_out(TL, D, L_CONTEXT, {count}, slot_of(TL, D, L_CONTEXT, D, loc + L_CONTEXT, {count}))")
+            slot = f"slot_of(TL, len(TLA) - 1, D, L_CONTEXT, D, loc + L_CONTEXT, {count})"
+            self.write(f"take_out(TL, len(TLA) - 1, D, L_CONTEXT, {count}, {slot})")
             self.write("P[LOCALS] -= 1")
         self._free("loc", "FREE_LOCAL")
 
@@ -561,7 +566,8 @@ class _StageWriter:
             write("c = D[g + G_FIRST]")
             with write.block("if c != -1:"):
                 self._free("c", "FREE_CONTEXT")
-            write(f"take_out(TG, D, G_KEY, {layout.g}, slot_of(TG, D, G_KEY, D, g + G_KEY, {layout.g}))")
+            slot = f"slot_of(TG, len(TGA) - 1, D, G_KEY, D, g + G_KEY, {layout.g})"
+            write(f"take_out(TG, len(TGA) - 1, D, G_KEY, {layout.g}, {slot})")
             write("P[PARTITIONS] -= 1", "D[g + G_ALIVE] = 0")
             self._free("g", "FREE_PARTITION")
 
@@ -600,7 +606,7 @@ class _StageWriter:
     def _find_local(self) -> None:
         write, layout = self.write, self.layout
         if layout.l:
-            write(f"slot = slot_of(TL, D, L_CONTEXT, K, 0, {1 + layout.l})", "loc = TL[slot]")
+            write(f"slot = slot_of(TL, len(TLA) - 1, D, L_CONTEXT, K, 0, {1 + layout.l})", "loc = TL[slot]")
         else:
             write("loc = D[c + C_ONE]")
         with write.block("if loc == -1:"):
@@ -614,8 +620,8 @@ class _StageWriter:
                 self._no_list(f"loc + L_LISTS + {LIST * at}")
             if layout.l:
                 write("TL[slot] = loc", "P[LOCALS] += 1")
-                with write.block("if 2 * P[LOCALS] > len(TL):"):
-                    write(f"TL = roomier(TL, D, L_CONTEXT, {1 + layout.l})")
+                with write.block("if 2 * P[LOCALS] > len(TLA):"):
+                    write(f"TLA = roomier(TLA, D, L_CONTEXT, {1 + layout.l})", "TL = pointer(TLA)")
             else:
                 write("D[c + C_ONE] = loc")
         with write.block("if D[loc + L_STAMP] != stage:"):
@@ -658,8 +664,8 @@ class _StageWriter:
 
     def _keep(self, bound: Bound) -> str:
         write = self.write
-        with write.block(f"if (matched + 1) * {self.width} > len(M):"):
-            write("M = grown(M, 0)")
+        with write.block(f"if (matched + 1) * {self.width} > len(MA):"):
+            write("MA = grown(MA, 0)", "M = pointer(MA)")
         for at, leaf in enumerate(self.layout.leaves):
             state = bound.get(leaf.number)
             word = f"x{leaf.number}" if state == "node" else "-2" if state == "absent" else "-1"

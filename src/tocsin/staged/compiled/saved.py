@@ -174,7 +174,7 @@ class _StateWriter(_Values):
     def _enter(self, table: str, at: int, off: int, count: int, which: int) -> None:
         """Put a record into a table by its key."""
         D, rows = self.arrays["D"], self.arrays[table]
-        rows[library.slot_of(rows, D, off, D, at + off, count)] = at
+        rows[library.slot_of(rows, len(rows) - 1, D, off, D, at + off, count)] = at
         self.P[which] += 1
         if 2 * self.P[which] > len(rows):
             self.arrays[table] = library.roomier(rows, D, off, count)
