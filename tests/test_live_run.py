@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,15 @@ def test_an_interrupt_writes_what_was_found_and_the_summary(number: int, tmp_pat
     assert (tmp_path / "alarm.state").exists()
 
 
-def test_an_interrupt_during_a_push_waits_for_its_end_and_a_second_one_does_not() -> None:
+@pytest.fixture
+def usual_interrupts() -> Iterator[None]:
+    """As in a terminal; the process that runs the tests may have others."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_during_a_push_waits_for_its_end_and_a_second_one_does_not(usual_interrupts: None) -> None:
     done = []
 
     def one() -> None:
