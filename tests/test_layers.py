@@ -25,6 +25,7 @@ LAYERS = (
     "order",
     "spill",
     "select",
+    "constraint",
     "staged",
     "graph",
     "shards",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tocsin.events import ANY
 from tocsin.plan.block import (
     Block,
     Forbidden,
@@ -26,7 +27,13 @@ from tocsin.schema import Kind
 
 
 def types_of(plan: Plan) -> tuple[str, ...]:
-    """Every event type that a plan reads."""
+    """Every event type that a plan reads, for its matches or for its constraints."""
+    constrained = () if plan.under is None else plan.under.types
+    return tuple(dict.fromkeys([*pattern_types(plan), *((ANY,) if constrained is None else constrained)]))
+
+
+def pattern_types(plan: Plan) -> tuple[str, ...]:
+    """Every event type that the pattern of a plan reads."""
     return tuple(dict.fromkeys(alt.type for leaf in all_leaves(plan) for alt in leaf.alts))
 
 
@@ -56,6 +63,8 @@ def reads(plan: Plan) -> dict[str, set[str]]:
         found[type].update(key.get(leaf_id, ()))
     for type, attrs in () if plan.staged is None else plan.staged.reads:
         found.setdefault(type, set()).update(attrs)
+    for type in () if plan.under is None else types_of(plan):
+        found.setdefault(type, set()).update(plan.under.attrs(type))
     for predicate in () if plan.consume is None else plan.consume.having:
         for node in walk(predicate):
             if isinstance(node, Col):
