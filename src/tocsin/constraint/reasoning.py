@@ -69,7 +69,8 @@ class Reasoning:
     exact: bool
     left_out: tuple[str, ...]
     silent: str | None = None  # why there are no verdicts at all
-    names: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
+    names: tuple[tuple[int, ...], ...] = field(default=(), repr=False)  # of states: those of the constraints
+    automata: tuple[Dfa, ...] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.flags)
@@ -268,7 +269,7 @@ class Maker:
         return Reasoning(
             self.under, self.letters, table.reshape(len(chosen), len(self.letters)),
             np.array([flags[at] for at in chosen], np.int64), np.array(dead, np.int64), np.array(ends, np.int64),
-            self.exact and not self.silent, tuple(self.left_out.reasons), self.silent, tuple(states),
+            self.exact and not self.silent, tuple(self.left_out.reasons), self.silent, tuple(states), tuple(self.automata),
         )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.codec import Part, as_number, decode, encode, nested, only_part, within
+from tocsin.constraint.monitor import monitored
 from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
 from tocsin.encode.eids import prepare_hashing
@@ -48,6 +49,7 @@ from tocsin.plan.expr import Col, walk
 from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
 from tocsin.plan.limits import limits_of
 from tocsin.plan.prefix_chain import PrefixChain, prefix_chain
+from tocsin.plan.under import TRACE
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 from tocsin.select.after_match import clause_operators
 from tocsin.select.consuming import consuming
@@ -107,7 +109,7 @@ class QueryGraph:
         held = [() if order.kind == "auto" else order.held_types(types_of(plan)) for plan in self.plans]
         detectors = [self._detector(number, hold) for number, hold in enumerate(held)]
         reads = [reads_of(plan, detector) for plan, detector in zip(self.plans, detectors, strict=True)]
-        wanted = sorted({attr for each in reads for attr in each})
+        wanted = sorted({attr for each in reads for attr in each if attr != TRACE})
         self.encoder = Encoder(schema, self.types, self.strings, columns, wanted)
         stages = [self._stage(number, detector) for number, detector in enumerate(detectors)]
         self.queries = Stages(stages, ordered=order.sorts, late=order.late)
@@ -205,6 +207,11 @@ class QueryGraph:
                 operator = clause
         if plan.counts is not None and counted_by(plan, order) is None:
             operator = MatchCounting(operator, plan, self.functions, at_once=order.corrects, live=self._live)
+            self.remembering.append(operator)
+        if plan.under is not None:
+            time = replace(detector.time, guarantees={})
+            setting = Setting(plan, self.functions, order.corrects, time, reader)
+            operator = monitored(operator, setting, jit=self._jit)
             self.remembering.append(operator)
         if plan.hidden:
             return operator
@@ -356,7 +363,7 @@ class QueryGraph:
         """Whether an event that nobody reads changes nothing but the clock."""
         first = self.plans[0]
         alone = len(self.plans) == 1 and not self._around and first.after is None and first.consume is None
-        return alone and first.staged is None and not self.waits and self.order.kind == "in-order"
+        return alone and first.staged is None and first.under is None and not self.waits and self.order.kind == "in-order"
 
     @property
     def wanted(self) -> Mapping[str, Field]:
@@ -457,10 +464,11 @@ def reads_of(plan: Plan, detector: Detector) -> tuple[str, ...]:
         return plan.staged.attrs
     if plan.consume is not None:
         return tuple(sorted({*detector.reads, *plan.consume.attrs}))
+    constrained = set[str]() if plan.under is None else set().union(*map(plan.under.attrs, types_of(plan)))
     if plan.counts is None:
-        return detector.reads
+        return tuple(sorted({*detector.reads, *constrained})) if constrained else detector.reads
     asked = {node.attr for expr in plan.counts.asked for node in walk(expr) if isinstance(node, Col)}
-    return tuple(sorted({*detector.reads, *asked}))
+    return tuple(sorted({*detector.reads, *asked, *constrained}))
 
 
 def counted_by(plan: Plan, order: Strategy) -> PrefixChain | None:

@@ -107,6 +107,10 @@ class KeyCodes:
         ] if kinds else []  # fmt: skip
         return [*self._saved, *known]
 
+    def words_of(self, codes: Ints) -> Ints:
+        """The words of some keys, in the order of their attributes."""
+        return self._known[codes]
+
     def load(self, keys: list[Key], last: int) -> None:
         """Take up keys, which get the codes 0, 1, 2, ...; their events ended at `last`, or before."""
         if self._attrs:

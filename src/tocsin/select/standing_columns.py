@@ -29,25 +29,18 @@ TEXT_ORDER = ("<", "<=", ">", ">=", "least", "greatest")
 _compiled: dict[str, Callable[..., Any]] = {}
 
 
-class StandingColumns:
-    """Gives the bits of the rows of Items."""
+class Standings:
+    """Gives the bits of the rows of Items; `by_code`: for the code of each type the bits, and the tests of each."""
 
     def __init__(
-        self, plan: Plan, types: tuple[str, ...], strings: Strings, functions: Mapping[str, Function], *, jit: bool
+        self,
+        by_code: list[list[tuple[int, tuple[Bound, ...]]]],
+        strings: Strings,
+        functions: Mapping[str, Function],
+        *,
+        jit: bool,
     ) -> None:
-        assert plan.consume is not None
-        consume, steps = plan.consume, len(plan.consume.steps)
         self._strings, self._functions, self._jit = strings, functions, jit
-        bits = {name: 1 << at for at, name in enumerate(consume.steps)}
-        bits |= {name: 1 << (steps + gap - 1) for name, gap in consume.absent}
-        bits |= dict.fromkeys(consume.between, 1 << (2 * steps - 1))
-        known = takers(plan)
-        by_code = []
-        for type in types:
-            mine = known.get(type)
-            if mine is None:
-                mine = [] if type in plan.schema.matches else known.get(ANY, [])
-            by_code.append([(bits[var], tests) for var, tests in mine if var in bits])
         self._text = _Source(by_code)
         self._kernel = self._made()
 
@@ -110,6 +103,27 @@ class StandingColumns:
 
     def _derived(self, derived: Derived, items: Items) -> Column:
         return derived_column(derived, items, self._strings, self._functions)
+
+
+class StandingColumns(Standings):
+    """The bits that the steps and gaps of a mode have."""
+
+    def __init__(
+        self, plan: Plan, types: tuple[str, ...], strings: Strings, functions: Mapping[str, Function], *, jit: bool
+    ) -> None:
+        assert plan.consume is not None
+        consume, steps = plan.consume, len(plan.consume.steps)
+        bits = {name: 1 << at for at, name in enumerate(consume.steps)}
+        bits |= {name: 1 << (steps + gap - 1) for name, gap in consume.absent}
+        bits |= dict.fromkeys(consume.between, 1 << (2 * steps - 1))
+        known = takers(plan)
+        by_code = []
+        for type in types:
+            mine = known.get(type)
+            if mine is None:
+                mine = [] if type in plan.schema.matches else known.get(ANY, [])
+            by_code.append([(bits[var], tests) for var, tests in mine if var in bits])
+        super().__init__(by_code, strings, functions, jit=jit)
 
 
 class _Source(Names):

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from tocsin.events import Event, Value
 from tocsin.lang.constraint_syntax import Chain, Choice, Constraint, Regex, Repeated, Symbol, symbols_of
-from tocsin.lang.syntax import Attr, Expr, Leaf, Literal, Not, Query, Repeat, conjuncts, leaves_of, patterns_in, walk
+from tocsin.lang.syntax import Attr, Binary, Expr, IsNull, Leaf, Literal, Not, Query, Repeat, conjuncts, leaves_of, patterns_in, walk
 from tocsin.testing.oracle import Match, matches
 from tocsin.testing.oracle_expr import OracleEvaluator, ticks
 
@@ -69,8 +69,8 @@ def behind(regex: Regex, event: Event) -> Regex:
             return NOTHING
         case Chain((first, *rest)):
             tail = Chain(tuple(rest))
-            found: tuple[Regex, ...] = (Chain((behind(first, event), tail)),)
-            return Choice((*found, behind(tail, event))) if may_be_empty(first) else found[0]
+            here = Chain((behind(first, event), tail))
+            return Choice((here, behind(tail, event))) if may_be_empty(first) else here
         case Repeated(part, Repeat(least, most)):
             if most == 0:
                 return NOTHING
@@ -115,7 +115,7 @@ def traces_of(query: Query, events: Iterable[Event], unit: str | None = None) ->
     first = query.under.constraints[0]
     seen = _seen(query)
     timeout = None if first.timeout is None else ticks(first.timeout, unit)
-    found: dict[Key, list[Trace]] = {}
+    by_key_of: dict[Key, list[Trace]] = {}
     last: dict[Key, int] = {}
     ordered = sorted(set_of(events), key=lambda event: (event.end, event.start, repr(event.eid)))
     for end, group in groupby(ordered, key=lambda event: event.end):
@@ -125,7 +125,7 @@ def traces_of(query: Query, events: Iterable[Event], unit: str | None = None) ->
             if None not in key and not any(value != value for value in key):
                 by_key.setdefault(key, []).append(event)
         for key, mine in by_key.items():
-            traces = found.setdefault(key, [Trace(key, 0)])
+            traces = by_key_of.setdefault(key, [Trace(key, 0)])
             if timeout is not None and key in last and last[key] + timeout < end:
                 traces[-1].closed_at = last.pop(key) + timeout
                 traces.append(Trace(key, len(traces)))
@@ -136,7 +136,7 @@ def traces_of(query: Query, events: Iterable[Event], unit: str | None = None) ->
                 traces[-1].closed_at = end
                 last.pop(key, None)
                 traces.append(Trace(key, len(traces)))
-    return [trace for traces in found.values() for trace in traces if trace.events]
+    return [trace for traces in by_key_of.values() for trace in traces if trace.events]
 
 
 def set_of(events: Iterable[Event]) -> list[Event]:
@@ -240,11 +240,13 @@ def kinds_of(query: Query) -> list[Kind]:
     for type, conditions in asked.items():
         values: dict[str, set[Any]] = {}
         for node in (node for each in conditions for node in walk(each)):
-            compared = [node.left, node.right] if hasattr(node, "left") else []
+            compared = [node.left, node.right] if isinstance(node, Binary) else []
             attrs = [side.name for side in compared if isinstance(side, Attr)]
             constants = [side.value for side in compared if isinstance(side, Literal)]
             if len(attrs) == 1 and len(constants) == 1:
                 values.setdefault(attrs[0], {None}).update(_around(constants[0]))
+            if isinstance(node, IsNull) and isinstance(node.operand, Attr):
+                values.setdefault(node.operand.name, {None}).add(0)
         names = sorted(values)
         for chosen in product(*(sorted(values[name], key=repr) for name in names)):
             found.append((type, {name: value for name, value in zip(names, chosen, strict=True) if value is not None}))
@@ -306,7 +308,7 @@ def _rows(query: Query, trace: Trace, judge: Judge) -> Iterator[TraceRow]:
                 news.append(TraceRow("violated", trace.key, trace.number, (mine[0],), constraint.name, "unexpected"))
         yield from news
         if news and not broken and expected is not None and not _settled(plain, before, kinds_of(query)):
-            yield replace(expected, kind="unconfirmed")
+            yield replace(expected, kind="unconfirmed", events=news[0].events, constraint="", reason="")
         broken |= {row.constraint for row in news}
         if broken:
             continue
@@ -324,7 +326,7 @@ def _rows(query: Query, trace: Trace, judge: Judge) -> Iterator[TraceRow]:
     for constraint in left:
         yield TraceRow("violated", trace.key, trace.number, (), constraint.name, "incomplete")
     if left and not broken and expected is not None and not matches(plain, word, attributes=_attributes(plain)):
-        yield replace(expected, kind="unconfirmed")
+        yield replace(expected, kind="unconfirmed", events=())
 
 
 def _settled(query: Query, word: Sequence[Event], kinds: Sequence[Kind]) -> bool:

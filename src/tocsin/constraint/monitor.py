@@ -1,0 +1,184 @@
+"""The operator of a query under constraints: it follows the traces beside the query, and stops feeding it those that
+are decided.
+
+Events go to the query as before, but for traces that are closed: in every completion their matches are those that they
+have. What is told of traces is read from settled events only (`constraint/tracker`), so it is the same in every order
+of arrival. Where traces are divided, the number of a trace is known only then, and the query stands behind settled
+order itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from tocsin.codec import Part, decode, nested, only_part, pack, unpack, within
+from tocsin.constraint.reasoning import reason_about
+from tocsin.constraint.release import release
+from tocsin.constraint.tracker import TraceCounts, Tracker
+from tocsin.encode.auto_eids import AutoEids
+from tocsin.encode.merge import runs, take
+from tocsin.engine.changes import Changes
+from tocsin.engine.operator import Counters, Operator, Setting
+from tocsin.engine.stream_time import StreamTime
+from tocsin.engine.texts import joined, of_operators, of_rows
+from tocsin.events import ANY, BEGINNING
+from tocsin.items import Bools, Ints, ItemKind, Items, tick
+from tocsin.order.settled import Settled, SettledByEnd
+from tocsin.plan.facts import types_of
+
+
+def monitored(inner: Operator, setting: Setting, *, jit: bool) -> Monitored:
+    """The operator of a query under constraints, around all that it is made of."""
+    return Monitored(inner, setting, jit=jit)
+
+
+class Monitored:
+    """Follows traces, and tells what is known of them; `query` is the operator around which it stands."""
+
+    def __init__(self, query: Operator, setting: Setting, *, jit: bool) -> None:
+        plan = setting.plan
+        assert plan.under is not None
+        self.query, self._plan, self._setting = query, plan, setting
+        self.reasoning = reason_about(plan)
+        self.divides = plan.under.divides
+        self.tracker = Tracker(setting, self.reasoning, jit=jit, forward=query if self.divides else None)
+        time = self._time(setting.time)
+        behind = SettledByEnd if time.ordered else Settled
+        self.front = behind(self.tracker, time, setting.reader, plan.under.key)
+        self.inner: tuple[Operator, ...] = (self.front,) if self.divides else (query, self.front)
+        self._ordered = time.ordered
+        self._names = AutoEids()
+        self._following = False  # events are replayed: traces were followed before
+        self._clock = BEGINNING
+        self._frontier = BEGINNING
+
+    def _time(self, time: StreamTime) -> StreamTime:
+        mine = types_of(self._plan)
+        if ANY in mine:
+            mine = tuple(type for type in time.types if type not in self._plan.schema.matches)
+        return replace(time, mine=mine, guarantees={})
+
+    @property
+    def counters(self) -> Counters:
+        return self.query.counters
+
+    @property
+    def counts(self) -> TraceCounts:
+        """What was counted of traces."""
+        return self.tracker.counts
+
+    @property
+    def texts_in_use(self) -> Ints:
+        return joined([of_operators(self.inner), of_rows(self.front.held)])
+
+    # --- the one verb ---
+
+    def push(self, items: Items) -> Changes:
+        if items.single:
+            items = items.copy()  # type: ignore[attr-defined]
+        if self.divides:
+            return self.front.push(items)
+        said, late, at = Changes(), list[int](), 0
+        for are_rows, run in runs(items):
+            if are_rows:
+                late += [at + place for place in self._rows(run, said)]
+            else:
+                told = Changes() if self._following else self.front.push(run)
+                said.add(self.query.push(run))
+                self._say(told, said)
+            at += len(run)
+        said.late = late
+        return said
+
+    def _rows(self, items: Items, said: Changes) -> list[int]:
+        """Feed events to the query, without those of closed traces."""
+        tracker = self.tracker
+        if not self._ordered:
+            items = self._names.named(items)
+        codes = tracker.codes_of(items)
+        gone = tracker.is_closed(codes)
+        told = Changes()
+        if not self._following:
+            told = self.front.push(take(items, ~gone) if gone.any() else items)
+            if tracker.newly:
+                gone = self._newly_closed(items, codes, gone, said)
+        kept = np.flatnonzero(~gone)
+        tracker.counts.skipped += len(items) - len(kept)
+        late: list[int] = []
+        if len(kept):
+            found = self.query.push(items if len(kept) == len(items) else take(items, kept))
+            late = kept[np.array(found.late, np.int64)].tolist() if len(found.late) else []
+            said.add(found)
+        if len(kept) < len(items):
+            clock = int(items.end.max())
+            if not len(kept) or int(items.end[kept].max()) < clock:
+                said.add(self.query.push(tick(clock)))
+        self._say(told, said)
+        return late
+
+    def _say(self, told: Changes, said: Changes) -> None:
+        said.batches += told.batches
+
+    def _newly_closed(self, items: Items, codes: Ints, gone: Bools, said: Changes) -> Bools:
+        """Traces that were closed just now: what came of them later is taken from the query, or never given to it."""
+        tracker = self.tracker
+        newly, tracker.newly = sorted(dict(tracker.newly).items()), []
+        known = np.array([code for code, _ in newly], np.int64)
+        times = np.array([time for _, time in newly], np.int64)
+        at = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+        now = (known[at] == codes) & (items.end > times[at])
+        if self._ordered:
+            tracker.counts.released += release(self.query, self._plan, tracker.keys, known)
+            return gone | now
+        self._take_back(known, said)
+        return gone | now
+
+    def _take_back(self, closed: Ints, said: Changes) -> None:
+        """Events of closed traces that came before they were settled are withdrawn from the query."""
+        left = []
+        for held in self.front.held:
+            codes = self.tracker.codes_of(held)
+            mine = np.isin(codes, closed)
+            if mine.any():
+                back = take(held, mine)
+                back.kinds = np.full(len(back), ItemKind.WITHDRAWAL, np.int8)
+                said.add(self.query.push(back))
+                held = take(held, ~mine)
+            left.append(held)
+        self.front.held = [held for held in left if len(held)]
+
+    # --- state ---
+
+    def snapshot(self, since: int = 0) -> list[Part]:
+        mine = nested("traces", self.front.snapshot(since))
+        return mine if self.divides else [*mine, *nested("query", self.query.snapshot(since))]
+
+    def restore(self, parts: Iterable[Part]) -> None:
+        parts = list(parts)
+        self.front.restore(within("traces", parts))
+        if not self.divides:
+            self.query.restore(within("query", parts))
+
+    # --- beside a log of events ---
+
+    @property
+    def memory(self) -> bytes:
+        return pack(self.front.snapshot())
+
+    def follow(self, memory: bytes) -> None:
+        """Before events are replayed: which traces are closed must be known."""
+        if self.divides:
+            return
+        stored = decode(only_part("tracker", within("inner", unpack(memory))).data, "tracker")
+        self.tracker.take_up(stored)
+        self._following = True
+
+    def resume(self, memory: bytes) -> None:
+        """After events were replayed: go on from what was remembered."""
+        self._following = False
+        self.front.restore(unpack(memory))
+
+
