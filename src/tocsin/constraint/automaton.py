@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 State: TypeAlias = int
 
@@ -60,7 +60,7 @@ def reaching(moves: Sequence[dict[int, State]], goals: Iterable[State]) -> set[S
 
 
 def explored(
-    start: Hashable, letters: int, step: Callable[[Hashable, int], Hashable | None], most: int
+    start: Hashable, letters: int, step: Callable[[Any, int], Hashable | None], most: int
 ) -> tuple[list[Hashable], list[dict[int, State]]] | None:
     """All that can be reached from a state by a function, numbered in order of discovery; None: more than `most`."""
     numbers: dict[Hashable, State] = {start: 0}
@@ -168,17 +168,16 @@ def intersection(constraint: Dfa, query: Dfa) -> tuple[Dfa, list[State]]:
     if constraint.start is None or query.start is None:
         return Dfa(constraint.letters, (), frozenset(), None), []
 
-    def step(pair: Hashable, letter: int) -> Hashable | None:
-        c, q = pair  # type: ignore[misc]
+    def step(pair: Any, letter: int) -> Hashable | None:
+        c, q = pair
         there = constraint.moves[c].get(letter), query.moves[q].get(letter)
         return None if None in there else there
 
     found = explored((constraint.start, query.start), constraint.letters, step, 1 << 30)
     assert found is not None
-    pairs, moves = found
-    accepting = frozenset(
-        at for at, (c, q) in enumerate(pairs) if c in constraint.accepting and q in query.accepting  # type: ignore[misc]
-    )
+    pairs: list[Any] = found[0]
+    moves = found[1]
+    accepting = frozenset(at for at, (c, q) in enumerate(pairs) if c in constraint.accepting and q in query.accepting)
     product = Dfa(constraint.letters, tuple(moves), accepting)
     alive = product.alive()
     if 0 not in alive:
@@ -186,6 +185,6 @@ def intersection(constraint: Dfa, query: Dfa) -> tuple[Dfa, list[State]]:
     live = {state: state for state in alive}
     order = _order(product, live)
     small = _renumbered(product, live)
-    of = [pairs[state][0] for state in order]  # type: ignore[index]
+    of = [pairs[state][0] for state in order]
     least, chosen = minimal(small, lambda state: of[state])
     return least, [of[state] for state in chosen]

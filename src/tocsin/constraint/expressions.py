@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tocsin.constraint.automaton import Dfa, explored, minimal, trimmed
@@ -72,13 +72,10 @@ def automaton_of(
     follow = {**positions.follow, BEGIN: first}
     takes = [[accepts(symbol, letter) for letter in range(letters)] for symbol in positions.symbols]
 
-    def step(here: Hashable, letter: int) -> Hashable | None:
+    def step(here: frozenset[int], letter: int) -> frozenset[int] | None:
         if blind(letter):
             return here
-        there = frozenset(
-            at for one in here for at in follow[one] if takes[at][letter]  # type: ignore[attr-defined]
-        )
-        return there or None
+        return frozenset(at for one in here for at in follow[one] if takes[at][letter]) or None
 
     found = explored(frozenset((BEGIN,)), letters, step, most)
     if found is None:

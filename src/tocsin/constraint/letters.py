@@ -1,8 +1,8 @@
 """Letters: what the conditions of a query and of its constraints can tell of one event.
 
 An event type is split by the truth of all conditions that are asked of it (Li 2010, 3.4.3). Comparisons of one term
-with constants are split exactly: values lie in a dense order, and null is beside it (NaN compares like null). Other conditions are
-independent of each other. So some letters may never occur, which only makes verdicts come later.
+with constants are split exactly: values lie in a dense order, and null is beside it (NaN compares like null). Other
+conditions are independent of each other. So some letters may never occur, which only makes verdicts come later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from tocsin.engine.evaluate import Row, evaluate
 from tocsin.events import ANY
-from tocsin.plan.expr import Bound, Col, Lit, Op, Ref, Time, below
+from tocsin.plan.expr import Bound, Col, Lit, Op, Ref, Time, User, below
 from tocsin.plan.fold import TRUE
 from tocsin.schema import Kind
 
@@ -75,8 +75,8 @@ def as_own(expr: Bound, type: str) -> Bound:
             return replace(expr, leaf=0, var=type, nullable=True)
         case Op():
             return replace(expr, args=tuple(as_own(arg, type) for arg in expr.args), nullable=True)
-    if below(expr):
-        return replace(expr, args=tuple(as_own(arg, type) for arg in below(expr)))  # type: ignore[call-arg]
+        case User():
+            return replace(expr, args=tuple(as_own(arg, type) for arg in expr.args))
     return expr
 
 
@@ -88,7 +88,8 @@ def letters_of(asked: Mapping[str, Sequence[Bound]], *, others: bool) -> Letters
         if len(tests) > MOST_CONDITIONS:
             raise TooManyError(type)
         kinds = sorted(signatures(tests))
-        found += [Letter(type, bits, f"{type}" if len(kinds) == 1 else f"{type}:{bits:0{len(tests)}b}") for bits in kinds]
+        shown = [type if len(kinds) == 1 else f"{type}:{bits:0{len(tests)}b}" for bits in kinds]
+        found += [Letter(type, bits, name) for bits, name in zip(kinds, shown, strict=True)]
     if others:
         found.append(Letter(ANY, 0, "other"))
     return Letters(conditions, tuple(found))

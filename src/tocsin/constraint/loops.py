@@ -20,7 +20,7 @@ CLOSED = 1 << 27  # it is not looked at any more
 TOUCHED, TIED = 1 << 28, 1 << 29  # it has one event at this time; it has several
 NUMBER = 32
 
-# what a record says: (kind, key code, row, the word before)
+# what a record says: (kind, key code, row, word, its last link, when the trace began)
 TELL_EXPECTED, TELL_UNEXPECTED, TELL_TIE, TELL_CLOSED, TELL_ENDED, TELL_PAUSED, TELL_SAT, TELL_UNSAT = range(1, 9)
 # flags of states, as in `reasoning.Flag`
 F_SAT, F_UNSAT, F_CLOSABLE, F_HELD = 1, 2, 8, 16
@@ -58,41 +58,47 @@ def follow(
             if word & TIED:
                 if word & TOUCHED:  # told once, at its first event
                     words[code] = word & ~TOUCHED
-                    records[4 * r] = TELL_TIE
-                    records[4 * r + 1] = code
-                    records[4 * r + 2] = i
-                    records[4 * r + 3] = j
+                    records[6 * r] = TELL_TIE
+                    records[6 * r + 1] = code
+                    records[6 * r + 2] = i
+                    records[6 * r + 3] = j
+                    records[6 * r + 4] = head[2 * code + 1] if timed else -1
+                    records[6 * r + 5] = head[2 * code] if timed else 0
                     r += 1
                 continue
             word &= ~TOUCHED
             letter = letters[k]
             if timeout >= 0 and word & BEGUN and last[code] + timeout < ends[k]:
-                records[4 * r] = TELL_PAUSED
-                records[4 * r + 1] = code
-                records[4 * r + 2] = last[code] + timeout
-                records[4 * r + 3] = word
+                records[6 * r] = TELL_PAUSED
+                records[6 * r + 1] = code
+                records[6 * r + 2] = last[code] + timeout
+                records[6 * r + 3] = word
+                records[6 * r + 4] = head[2 * code + 1] if timed else -1
+                records[6 * r + 5] = head[2 * code] if timed else 0
                 r += 1
                 word = ((word >> NUMBER) + 1) << NUMBER
                 if timed:
                     head[2 * code + 1] = -1
             numbers[k] = word >> NUMBER
-            if timed and not word & BEGUN:
-                head[2 * code] = ends[k]
-                head[2 * code + 1] = -1
             if letter < 0:
                 skipped[k] = 1 if word & CLOSED else 0
                 words[code] = word
                 continue
-            if not word & BEGUN and trusted and flags[0] & F_CLOSABLE and not word & CLOSED:
+            if not word & BEGUN and trusted and flags[word & STATE] & F_CLOSABLE and not word & CLOSED:
                 word |= CLOSED
-                records[4 * r] = TELL_CLOSED
-                records[4 * r + 1] = code
-                records[4 * r + 2] = k
-                records[4 * r + 3] = -1
+                records[6 * r] = TELL_CLOSED
+                records[6 * r + 1] = code
+                records[6 * r + 2] = k
+                records[6 * r + 3] = -1
+                records[6 * r + 4] = head[2 * code + 1] if timed else -1
+                records[6 * r + 5] = head[2 * code] if timed else 0
                 r += 1
-            word |= BEGUN
-            if seen[letter] and timed:
-                last[code] = ends[k]
+            if seen[letter]:
+                if timed and not word & BEGUN:
+                    head[2 * code] = ends[k]
+                if timeout >= 0:
+                    last[code] = ends[k]
+                word |= BEGUN
             if word & CLOSED:
                 skipped[k] = 1
             else:
@@ -100,10 +106,12 @@ def follow(
                 t = moves[s * width + letter]
                 f = flags[t]
                 if dead[t] != dead[s]:
-                    records[4 * r] = TELL_UNEXPECTED
-                    records[4 * r + 1] = code
-                    records[4 * r + 2] = k
-                    records[4 * r + 3] = word
+                    records[6 * r] = TELL_UNEXPECTED
+                    records[6 * r + 1] = code
+                    records[6 * r + 2] = k
+                    records[6 * r + 3] = word
+                    records[6 * r + 4] = head[2 * code + 1] if timed else -1
+                    records[6 * r + 5] = head[2 * code] if timed else 0
                     r += 1
                     word &= ~EXPECTED
                 elif not f & F_CLOSABLE or not word & SAT_SEEN:
@@ -112,41 +120,49 @@ def follow(
                         links[2 * used + 1] = first + k
                         head[2 * code + 1] = used
                         used += 1
-                    if f & F_SAT and not word & SAT_SEEN:
+                    if f & F_SAT and word & BEGUN and not word & SAT_SEEN:
                         word |= SAT_SEEN
                         if not f & F_HELD:
                             word |= EXPECTED
-                        records[4 * r] = TELL_SAT if f & F_HELD else TELL_EXPECTED
-                        records[4 * r + 1] = code
-                        records[4 * r + 2] = k
-                        records[4 * r + 3] = word
+                        records[6 * r] = TELL_SAT if f & F_HELD else TELL_EXPECTED
+                        records[6 * r + 1] = code
+                        records[6 * r + 2] = k
+                        records[6 * r + 3] = word
+                        records[6 * r + 4] = head[2 * code + 1] if timed else -1
+                        records[6 * r + 5] = head[2 * code] if timed else 0
                         r += 1
                 if f & F_UNSAT and not flags[s] & F_UNSAT:
-                    records[4 * r] = TELL_UNSAT
-                    records[4 * r + 1] = code
-                    records[4 * r + 2] = k
-                    records[4 * r + 3] = word
+                    records[6 * r] = TELL_UNSAT
+                    records[6 * r + 1] = code
+                    records[6 * r + 2] = k
+                    records[6 * r + 3] = word
+                    records[6 * r + 4] = head[2 * code + 1] if timed else -1
+                    records[6 * r + 5] = head[2 * code] if timed else 0
                     r += 1
                 if trusted and f & F_CLOSABLE and dead[t] == 0:
                     word |= CLOSED
-                    records[4 * r] = TELL_CLOSED
-                    records[4 * r + 1] = code
-                    records[4 * r + 2] = k
-                    records[4 * r + 3] = word
+                    records[6 * r] = TELL_CLOSED
+                    records[6 * r + 1] = code
+                    records[6 * r + 2] = k
+                    records[6 * r + 3] = word
+                    records[6 * r + 4] = head[2 * code + 1] if timed else -1
+                    records[6 * r + 5] = head[2 * code] if timed else 0
                     r += 1
                 word = word & ~STATE | t
             if ender[letter]:
-                records[4 * r] = TELL_ENDED
-                records[4 * r + 1] = code
-                records[4 * r + 2] = k
-                records[4 * r + 3] = word
+                records[6 * r] = TELL_ENDED
+                records[6 * r + 1] = code
+                records[6 * r + 2] = k
+                records[6 * r + 3] = word
+                records[6 * r + 4] = head[2 * code + 1] if timed else -1
+                records[6 * r + 5] = head[2 * code] if timed else 0
                 r += 1
                 word = ((word >> NUMBER) + 1) << NUMBER
                 if timed:
                     head[2 * code + 1] = -1
             words[code] = word
         i = j
-        if tied or 4 * (r + 8) > len(records):
+        if tied or 6 * (r + 8) > len(records):
             return i, r, used
     return i, r, used
 

@@ -87,6 +87,7 @@ class Monitored:
                 late += [at + place for place in self._rows(run, said)]
             else:
                 told = Changes() if self._following else self.front.push(run)
+                self._newly_closed(said)
                 said.add(self.query.push(run))
                 self._say(told, said)
             at += len(run)
@@ -95,18 +96,40 @@ class Monitored:
 
     def _rows(self, items: Items, said: Changes) -> list[int]:
         """Feed events to the query, without those of closed traces."""
-        tracker = self.tracker
-        if not self._ordered:
-            items = self._names.named(items)
-        codes = tracker.codes_of(items)
-        gone = tracker.is_closed(codes)
-        told = Changes()
+        if self._ordered:
+            return self._in_order(items, said)
+        items = self._names.named(items)
+        gone = self.tracker.is_closed(self.tracker.codes_of(items))
+        late = self._feed(items, gone, said)
         if not self._following:
             told = self.front.push(take(items, ~gone) if gone.any() else items)
-            if tracker.newly:
-                gone = self._newly_closed(items, codes, gone, said)
+            self._newly_closed(said)
+            self._say(told, said)
+        return late
+
+    def _in_order(self, items: Items, said: Changes) -> list[int]:
+        """The same where the traces can be followed first: then nothing is stored that is released at once."""
+        tracker = self.tracker
+        codes = tracker.codes_of(items)
+        gone = tracker.is_closed(codes)
+        if self._following:
+            return self._feed(items, gone, said)
+        told = self.front.push(take(items, ~gone) if gone.any() else items)
+        known, times = self._newly_closed(said)
+        if len(known):
+            times = np.where(tracker.is_hopeless(known), BEGINNING, times)
+            at = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+            gone |= (known[at] == codes) & (items.end > times[at])
+        late = self._feed(items, gone, said)
+        if len(known):
+            tracker.counts.released += int(release(self.query, self._plan, tracker.keys, known))
+        self._say(told, said)
+        return late
+
+    def _feed(self, items: Items, gone: Bools, said: Changes) -> list[int]:
+        """Give the query what it has to see; of the others it learns that time goes on."""
         kept = np.flatnonzero(~gone)
-        tracker.counts.skipped += len(items) - len(kept)
+        self.tracker.counts.skipped += len(items) - len(kept)
         late: list[int] = []
         if len(kept):
             found = self.query.push(items if len(kept) == len(items) else take(items, kept))
@@ -116,39 +139,34 @@ class Monitored:
             clock = int(items.end.max())
             if not len(kept) or int(items.end[kept].max()) < clock:
                 said.add(self.query.push(tick(clock)))
-        self._say(told, said)
         return late
 
     def _say(self, told: Changes, said: Changes) -> None:
         said.batches += told.batches
 
-    def _newly_closed(self, items: Items, codes: Ints, gone: Bools, said: Changes) -> Bools:
-        """Traces that were closed just now: what came of them later is taken from the query, or never given to it."""
+    def _newly_closed(self, said: Changes) -> tuple[Ints, Ints]:
+        """The keys whose traces were closed just now, and when; what the query has of them is released, or taken back.
+
+        In order it has nothing that came later. Otherwise it was given events before they were settled: those of
+        closed traces are withdrawn.
+        """
         tracker = self.tracker
         newly, tracker.newly = sorted(dict(tracker.newly).items()), []
-        known = np.array([code for code, _ in newly], np.int64)
-        times = np.array([time for _, time in newly], np.int64)
-        at = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-        now = (known[at] == codes) & (items.end > times[at])
+        known, times = (np.array([pair[at] for pair in newly], np.int64) for at in (0, 1))
         if self._ordered:
-            tracker.counts.released += release(self.query, self._plan, tracker.keys, known)
-            return gone | now
-        self._take_back(known, said)
-        return gone | now
-
-    def _take_back(self, closed: Ints, said: Changes) -> None:
-        """Events of closed traces that came before they were settled are withdrawn from the query."""
-        left = []
-        for held in self.front.held:
-            codes = self.tracker.codes_of(held)
-            mine = np.isin(codes, closed)
-            if mine.any():
-                back = take(held, mine)
-                back.kinds = np.full(len(back), ItemKind.WITHDRAWAL, np.int8)
-                said.add(self.query.push(back))
-                held = take(held, ~mine)
-            left.append(held)
-        self.front.held = [held for held in left if len(held)]
+            return known, times
+        back, tracker.passed_over = tracker.passed_over, []
+        if newly:
+            left = []
+            for held in self.front.held:
+                mine = np.isin(tracker.codes_of(held), known)
+                back += [take(held, mine)] if mine.any() else []
+                left += [take(held, ~mine)] if not mine.all() else []
+            self.front.held = left
+        for items in back:
+            items.kinds = np.full(len(items), ItemKind.WITHDRAWAL, np.int8)
+            said.add(self.query.push(items))
+        return known, times
 
     # --- state ---
 
@@ -180,5 +198,3 @@ class Monitored:
         """After events were replayed: go on from what was remembered."""
         self._following = False
         self.front.restore(unpack(memory))
-
-

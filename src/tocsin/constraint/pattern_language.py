@@ -161,9 +161,7 @@ class Machine:
                 states[at] = CLOSED
         return Thread(bound, tuple(counts), tuple(states))
 
-    def _judged(
-        self, thread: Thread, letter: int, bit: int
-    ) -> tuple[frozenset[Thread] | int | None, ...] | None:
+    def _judged(self, thread: Thread, letter: int, bit: int) -> tuple[frozenset[Thread] | int | None, ...] | None:
         """The forbidden parts behind a letter; None if one of them can no longer be kept out."""
         found: list[frozenset[Thread] | int | None] = []
         for (part, gap), threads in zip(self.parts, thread.inside, strict=True):

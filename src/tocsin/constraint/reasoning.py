@@ -9,7 +9,6 @@ in one sweep over the product instead of by comparing derivatives (`constraint/c
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import IntFlag
 from functools import cache
@@ -194,21 +193,19 @@ class Maker:
 
     def past(self, path: Path, letter: int) -> tuple[Path, bool] | None:
         """The path where no leaf takes the letter; None if the letter breaks it."""
-        at, thread = path
         found = self.paths(path, letter)
-        return found[0] if found and found[0][0][1].bound == thread.bound else None
+        return found[0] if found and found[0][0][1].bound == path[1].bound else None
 
     def accepts(self, path: Path) -> bool:
         return self.machines[path[0]].accepts(path[1])
 
     def _stepped(self, cs: tuple[int, ...], letter: int) -> tuple[int, ...]:
         return tuple(
-            DEAD if at == DEAD else dfa.moves[at].get(letter, DEAD)
-            for at, dfa in zip(cs, self.automata, strict=True)
+            DEAD if at == DEAD else dfa.moves[at].get(letter, DEAD) for at, dfa in zip(cs, self.automata, strict=True)
         )
 
-    def _step(self, node: Hashable, letter: int) -> Hashable:
-        cs, paths = node  # type: ignore[misc]
+    def _step(self, node: Any, letter: int) -> Node:
+        cs, paths = node
         there = self._stepped(cs, letter)
         if paths is None or DEAD in there:
             return there, None
@@ -269,7 +266,8 @@ class Maker:
         return Reasoning(
             self.under, self.letters, table.reshape(len(chosen), len(self.letters)),
             np.array([flags[at] for at in chosen], np.int64), np.array(dead, np.int64), np.array(ends, np.int64),
-            self.exact and not self.silent, tuple(self.left_out.reasons), self.silent, tuple(states), tuple(self.automata),
+            self.exact and not self.silent, tuple(self.left_out.reasons), self.silent, tuple(states),
+            tuple(self.automata),
         )  # fmt: skip
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
-
 
 from tocsin.engine import runtime as rt
 from tocsin.engine.detector import Detector, detectors_in
@@ -49,22 +48,15 @@ def _from(detector: Detector, words: Ints) -> int:
 @cache
 def _loop(*, jit: bool) -> Any:
     if not jit:
-        return lambda *arguments: _empty(*arguments, key_hash)
+        return partial(_empty, key_hash)
     from numba import njit
 
     hashed = njit(key_hash)
 
-    @njit(nogil=True)  # type: ignore[untyped-decorator]
-    def run(words: Any, count: int, parts: int, T: Any, KM: Any, D: Any, N: Any, leaves: int) -> int:
-        return inner(words, count, parts, T, KM, D, N, leaves, hashed)
-
-    inner = njit(nogil=True)(_empty)
-    return run
+    return partial(njit(nogil=True)(_empty), hashed)
 
 
-def _empty(
-    words: Any, count: int, parts: int, T: Any, KM: Any, D: Any, N: Any, leaves: int, hashed: Any
-) -> int:
+def _empty(hashed: Any, words: Any, count: int, parts: int, T: Any, KM: Any, D: Any, N: Any, leaves: int) -> int:
     """Empty the buffers of some keys."""
     found = 0
     mask = T[KM_SIZE] - 1
@@ -72,7 +64,7 @@ def _empty(
         code = 0
         for k in range(parts):
             value, prefix = words[i, k], code
-            if prefix == 0 and 0 <= value and value < T[DENSE]:
+            if prefix == 0 and value >= 0 and value < T[DENSE]:
                 code = value + 1
                 continue
             slot = hashed(prefix, value) & mask
@@ -88,4 +80,3 @@ def _empty(
             D[d, 2] = D[d, 1]
             N[d] = -FAR
     return found
-

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.content import Words
-from tocsin.engine.changes import ChangeBatch, Members
+from tocsin.engine.changes import ChangeBatch, Members, arrow_type
 from tocsin.engine.payload import View
 from tocsin.functions import Function
 from tocsin.items import Ints
@@ -95,12 +95,11 @@ class TraceRows(ChangeBatch):
                 lists = [None if row.events is None else [str(eid) for eid in row.events] for row in self.traces]
                 table = table.append_column(name, pa.array(lists, pa.list_(pa.string())))
             else:
-                table = table.append_column(name, pa.array([_text(getattr(row, name)) for row in self.traces], pa.string()))
+                texts = [_text(getattr(row, name)) for row in self.traces]
+                table = table.append_column(name, pa.array(texts, pa.string()))
         return table
 
     def selected(self, output: Any) -> pa.Array:
-        from tocsin.engine.changes import arrow_type
-
         return pa.nulls(len(self), arrow_type(output.expr.kind, output.expr.scale))
 
 

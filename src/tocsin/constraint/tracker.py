@@ -12,6 +12,7 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from tocsin.codec import Part, decode, encode, nested, only_part, reading, within
 from tocsin.constraint import loops
@@ -74,17 +75,22 @@ class Tracker(RemembersAll):
         self.counts = TraceCounts()
         self.keys = KeyCodes(self._under.key, reader.strings, jit=jit)
         self.newly: list[tuple[int, int]] = []  # keys whose traces were closed, and when
+        self.passed_over: list[Items] = []  # events of closed traces that the query was given before
+        self._corrects = not setting.time.ordered
         self.next = 0  # the number of the next row
         self.passed = BEGINNING
         self._prepare(reader.types)
         sat = bool((reasoning.flags & Flag.SAT).any())
-        self.timed = self._under.timeout is not None or sat
+        self.timed = sat
         self.tells = sat
+        if not sat:
+            self._wanted[:] = 0
         self._allocate(1024 if jit else 8)
         self._links: Ints = np.zeros(2, np.int64)
         self._used = 0
         self.payload = Payload(ordered=False)
-        self._due = END_OF_TIME
+        self.told_before: dict[int, tuple[str, ...]] = {}  # eids of events that came before a restart, by key
+        self._kept = 0  # links that stayed when they were last looked at
 
     def _prepare(self, types: tuple[str, ...]) -> None:
         """Letters by the code of a type, and what letters mean."""
@@ -119,18 +125,19 @@ class Tracker(RemembersAll):
         self._moves = np.ascontiguousarray(self._known.moves.reshape(-1), np.int32)
         self._flags, self._dead, self._open = self._known.flags, self._known.dead, self._known.open
         self._sets: dict[tuple[int, ...], int] = {}  # states of which a trace may be in any
+        self._members: dict[int, tuple[int, ...]] = {}
         self._plain: dict[int, tuple[int, ...]] = {}  # states in which the query is not looked at, and their names
         self._of_plain: dict[tuple[int, ...], int] = {}
 
     def _allocate(self, room: int) -> None:
         self.words: Ints = np.zeros(room, np.int64)
-        self.last: Ints = np.full(room if self.timed else 1, BEGINNING, np.int64)
-        self.head: Ints = np.zeros(2 * room if self.timed else 1, np.int64)
+        self.last: Ints = np.full(1 if self._under.timeout is None else room, BEGINNING, np.int64)
+        self.head: Ints = np.full(2 * room if self.timed else 1, -1, np.int64)
 
     @property
     def bytes_of_a_trace(self) -> int:
         """What a trace that is alive takes in the tables, beside its key."""
-        return 24 if self.timed else 8
+        return 8 + (16 if self.timed else 0) + (0 if self._under.timeout is None else 8)
 
     def room_for(self, count: int) -> None:
         """Make room for keys."""
@@ -151,6 +158,12 @@ class Tracker(RemembersAll):
         codes[rows] = self.keys.of(items, rows)
         self.room_for(self.keys.count)
         return codes
+
+    def is_hopeless(self, codes: Ints) -> Bools:
+        """Whether the traces of some keys hold no match, and never will."""
+        flags = self._flags[self.words[codes] & STATE]
+        found: Bools = (flags & Flag.UNSAT != 0) & (flags & Flag.MATCHED == 0)
+        return found
 
     def is_closed(self, codes: Ints) -> Bools:
         """Whether the traces of some keys are closed."""
@@ -194,11 +207,14 @@ class Tracker(RemembersAll):
             codes, letters = all_codes[rows], all_letters[rows]
             found, left_out = self._follow(items, rows, codes, letters, said)
             numbers[rows], skipped[rows] = found, left_out
+        if self._next is None and self._corrects and skipped.any():
+            self.passed_over.append(take(items, skipped != 0))
         if self._next is not None:
             keep = np.flatnonzero((skipped == 0) & (all_codes >= 0))
             self.counts.skipped += int(np.count_nonzero(skipped))
             mine = take(items, keep)
             mine.columns = {**mine.columns, TRACE: Column(Kind.INT, numbers[keep])}
+            mine.payload = _numbered(mine.payload, numbers[keep])
             if len(keep):
                 said.add(self._next.push(mine))
 
@@ -208,7 +224,7 @@ class Tracker(RemembersAll):
         ends = np.ascontiguousarray(items.end[rows])
         numbers: Ints = np.zeros(count, np.int64)
         skipped = np.zeros(count, np.int8)
-        records: Ints = np.zeros(4 * (8 * min(count, MANY) + 16), np.int64)
+        records: Ints = np.zeros(6 * (8 * min(count, MANY) + 16), np.int64)
         if self.tells:
             wanted = np.zeros(len(items), np.bool_)
             wanted[rows[(letters >= 0) & (self._wanted[letters] != 0)]] = True
@@ -226,15 +242,13 @@ class Tracker(RemembersAll):
                 codes, letters, ends, self._moves, self._flags, self._dead, self._ender, self._seen, self._wanted,
                 self.words, self.last, self.head, self._links, numbers, skipped, records,
             )  # fmt: skip
-            c, l, e, m, f, d, en, se, wa, w, la, h, li, nu, sk, re = (
-                arrays if self._jit else tuple(each.data for each in arrays)
-            )
+            views: tuple[Any, ...] = arrays if self._jit else tuple(each.data for each in arrays)
             at, told, self._used = run(
-                at, count, c, l, e, m, len(self._known.letters), f, d, en, se, wa, w, la, h, li, self._used, first,
+                at, count, *views[:4], len(self._known.letters), *views[4:13], self._used, first,
                 int(self.timed), -1 if self._under.timeout is None else self._under.timeout,
-                int(not self._under.checked), nu, sk, re,
+                int(not self._under.checked), *views[13:],
             )  # fmt: skip
-            telling.records(records[: 4 * told].reshape(-1, 4), numbers, skipped)
+            telling.records(records[: 6 * told].reshape(-1, 6), numbers, skipped)
         self._say(found, said)
         self._collect()
         return numbers, skipped
@@ -267,7 +281,7 @@ class Tracker(RemembersAll):
                 word = int(self.words[code])
                 telling.ended(code, word, int(self.last[code]) + timeout)
                 self.words[code] = ((word >> NUMBER) + 1) << NUMBER
-                self.head[2 * code + 1] = -1
+                self.unlink(code)
         elif self.time.ended:
             telling = _Telling(self, None, None, None, None, 0, found)
             begun = np.flatnonzero(self.words[:count] & BEGUN)
@@ -293,21 +307,24 @@ class Tracker(RemembersAll):
         self.head[2 * code + 1] = self._used
         self._used += 1
 
-    def eids_behind(self, code: int) -> tuple[Any, ...]:
-        """The eids of the events so far that may stand in a match of a trace, in their order."""
+    def unlink(self, code: int) -> None:
+        """A trace has ended: the events of the next one are others."""
+        if self.timed:
+            self.head[2 * code + 1] = -1
+
+    def eids_behind(self, at: int) -> tuple[Any, ...]:
+        """The eids of a chain of events that may stand in a match of a trace, in their order."""
         numbers = []
-        at = int(self.head[2 * code + 1])
         while at >= 0:
             numbers.append(int(self._links[2 * at + 1]))
             at = int(self._links[2 * at])
-        self.head[2 * code + 1] = -1
         if not numbers:
             return ()
         return tuple(self.payload.rows(np.array(numbers[::-1], np.int64)).eids.to_pylist())
 
     def _collect(self) -> None:
         """Drop links and rows that no trace needs any more, when most are such."""
-        if self._used < max(MANY, 2 * getattr(self, "_kept", 0)):
+        if self._used < max(MANY, 2 * self._kept):
             return
         count = self.keys.count
         links: list[int] = []
@@ -357,21 +374,15 @@ class Tracker(RemembersAll):
             "silent": [list(each) for each in self._of_plain],
         }
         arrays = {"words": self.words[:count].copy()}
+        if self._under.timeout is not None:
+            arrays["last"] = self.last[:count].copy()
         if self.timed:
-            arrays |= {"last": self.last[:count].copy(), "begun": self.head[0 : 2 * count : 2].copy()}
+            arrays["begun"] = self.head[0 : 2 * count : 2].copy()
         mine = [Part("tracker", 0, encode("tracker", words, {}, arrays))]
         return mine if self._next is None else [*mine, *nested("query", self._next.snapshot(since))]
 
     def _chain(self, code: int) -> Iterable[str]:
-        kept = int(self.head[2 * code + 1])
-        eids = self.eids_behind(code)
-        self.head[2 * code + 1] = kept
-        return (*self._told.get(code, ()), *map(str, eids))
-
-    @property
-    def _told(self) -> dict[int, tuple[str, ...]]:
-        """Eids of events that came before a restart, by key."""
-        return self.__dict__.setdefault("_eids_before", {})
+        return (*self.told_before.get(code, ()), *map(str, self.eids_behind(int(self.head[2 * code + 1]))))
 
     def restore(self, parts: Iterable[Part]) -> None:
         parts = list(parts)
@@ -393,14 +404,15 @@ class Tracker(RemembersAll):
         self.keys.load(keys, passed)
         self.room_for(max(len(keys), 1))
         self.words[: len(keys)] = stored.arrays["words"]
-        if self.timed:
+        if self._under.timeout is not None:
             self.last[: len(keys)] = stored.arrays["last"]
+        if self.timed:
             self.head[0 : 2 * len(keys) : 2] = stored.arrays["begun"]
             self.head[1 : 2 * len(keys) : 2] = -1
         self.time.clock, self.time.ended, self.passed = clock, ended, passed
         for name, value in zip(TraceCounts.__slots__, counts, strict=True):
             setattr(self.counts, name, value)
-        self.__dict__["_eids_before"] = events
+        self.told_before = events
         for each in silent:
             self._silent(each)
         for each in sets:
@@ -415,6 +427,7 @@ class Tracker(RemembersAll):
         known = self._sets.get(states)
         if known is None:
             known = self._sets[states] = len(self._flags)
+            self._members[known] = states
             width = len(self._known.letters)
             self._flags = np.append(self._flags, self._joint_flags(states))
             dead = int(np.bitwise_and.reduce(self._dead[list(states)]))
@@ -440,8 +453,8 @@ class Tracker(RemembersAll):
 
     def mute(self, state: int, strict: int) -> int:
         """The state behind a tie: some constraints are violated by it, and of the query nothing can be said."""
-        if self._under.ties and not strict:
-            return state
+        while state in self._members:  # one of those in which the trace may be
+            state = self._members[state][0]
         cs = self._known.names[state] if state < len(self._known.names) else self._plain[state]
         return self._silent(tuple(DEAD if strict >> at & 1 else s for at, s in enumerate(cs)))
 
@@ -469,15 +482,14 @@ class Tracker(RemembersAll):
 
     def behind_tie(self, state: int, letters: list[int]) -> int:
         """The state behind events of one time, where they may stand in any order."""
-        width = len(self._known.letters)
         orders = set(permutations(letters)) if len(letters) <= MOST_TIED else {tuple(letters)}
-        ends = set()
-        for order in orders:
-            at = state
-            for letter in order:
-                at = int(self._moves[at * width + letter])
-            ends.add(at)
-        return self.set_state(self.several(ends))
+        return self.set_state(self.several(self.behind(state, order) for order in orders))
+
+    def behind(self, state: int, letters: Iterable[int]) -> int:
+        """The state behind some letters."""
+        for letter in letters:
+            state = int(self._moves[state * len(self._known.letters) + letter])
+        return state
 
 
 class _Telling:
@@ -490,6 +502,8 @@ class _Telling:
         self.tracker, self.items, self.rows, self.codes, self.letters = tracker, items, rows, codes, letters
         self.first, self.found = first, found
         self._keys: list[Any] | None = None
+        self._begun: int | None = None  # of the record at hand
+        self._chain: int | None = None
 
     def key(self, code: int) -> tuple[Any, ...]:
         if self._keys is None or code >= len(self._keys):
@@ -509,11 +523,19 @@ class _Telling:
         return int(self.items.end[self.rows[row]])
 
     def begun(self, code: int, otherwise: int) -> int:
-        return int(self.tracker.head[2 * code]) if self.tracker.timed else otherwise
+        """When the trace began that is told of."""
+        if not self.tracker.timed:
+            return otherwise
+        return int(self.tracker.head[2 * code]) if self._begun is None else self._begun
+
+    def chain(self, code: int) -> int:
+        """The last of its events that a match may have."""
+        return int(self.tracker.head[2 * code + 1]) if self._chain is None else self._chain
 
     def records(self, records: Ints, numbers: Ints, skipped: Any) -> None:
         tracker, counts = self.tracker, self.tracker.counts
-        for kind, code, row, word in records.tolist():
+        for kind, code, row, word, chain, begun in records.tolist():
+            self._chain, self._begun = (chain, begun) if kind != loops.TELL_TIE else (None, None)
             match kind:
                 case loops.TELL_TIE:
                     self._tie(code, row, word, numbers, skipped)
@@ -540,7 +562,7 @@ class _Telling:
         counts = self.tracker.counts
         counts.decided += 1
         if self.tracker.timed:
-            counts.latency += self.end_of(row) - int(self.tracker.head[2 * code])
+            counts.latency += self.end_of(row) - self.begun(code, 0)
 
     def _state_after(self, word: int, row: int) -> int:
         width = len(self.tracker._known.letters)
@@ -551,7 +573,7 @@ class _Telling:
         tracker.counts.expected += 1
         names = ", ".join(each.name for each in tracker._under.constraints)
         end = self.end_of(row)
-        events = (*tracker._told.pop(code, ()), *tracker.eids_behind(code))
+        events = (*tracker.told_before.pop(code, ()), *tracker.eids_behind(self.chain(code)))
         self.found.append(
             TraceRow(EXPECTED_MATCH, names, self.key(code), word >> NUMBER, self.begun(code, end), end, end,
                      self.eid(row), events)
@@ -584,7 +606,7 @@ class _Telling:
         """A trace has ended: where it is not closed, it must be a word."""
         tracker = self.tracker
         tracker.counts.traces += counted
-        tracker._told.pop(code, None)
+        tracker.told_before.pop(code, None)
         if word & CLOSED or not tracker._open[word & STATE]:
             return
         self.violated(code, word, word & STATE, None, "incomplete", when)
@@ -599,11 +621,9 @@ class _Telling:
         if timeout is not None and word & BEGUN and int(tracker.last[code]) + timeout < end:
             self.ended(code, word, int(tracker.last[code]) + timeout)
             word = ((word >> NUMBER) + 1) << NUMBER
-            tracker.head[2 * code + 1] = -1
+            tracker.unlink(code)
         every = [row for row in range(begin, stop) if self.codes[row] == code]
         numbers[every] = word >> NUMBER
-        if tracker.timed and not word & BEGUN:
-            tracker.head[2 * code], tracker.head[2 * code + 1] = end, -1
         known = [row for row in mine if self.letters[row] >= 0]
         if known:
             word = self._step_tie(code, word, known, every, skipped)
@@ -614,13 +634,16 @@ class _Telling:
     def _step_tie(self, code: int, word: int, rows: list[int], every: list[int], skipped: Any) -> int:
         tracker = self.tracker
         trusted, end = not tracker._under.checked, self.end_of(rows[0])
-        if not word & BEGUN and trusted and tracker._flags[0] & Flag.CLOSABLE:
+        if not word & BEGUN and trusted and tracker._flags[word & STATE] & Flag.CLOSABLE and not word & CLOSED:
             word |= CLOSED
             tracker.counts.closed += 1
             tracker.newly.append((code, BEGINNING))
-        word |= BEGUN
-        if tracker.timed and any(tracker._seen[self.letters[row]] for row in rows):
-            tracker.last[code] = end
+        if any(tracker._seen[self.letters[row]] for row in rows):
+            if tracker.timed and not word & BEGUN:
+                tracker.head[2 * code] = end
+            if tracker._under.timeout is not None:
+                tracker.last[code] = end
+            word |= BEGUN
         letters = [int(self.letters[row]) for row in rows]
         if word & CLOSED:
             skipped[every] = 1
@@ -629,8 +652,7 @@ class _Telling:
         if any(tracker._ender[letter] for letter in letters):
             self.ended(code, word, end)
             word = ((word >> NUMBER) + 1) << NUMBER
-            if tracker.timed:
-                tracker.head[2 * code + 1] = -1
+            tracker.unlink(code)
         return word
 
     def _tied_state(self, code: int, word: int, rows: list[int], letters: list[int]) -> int:
@@ -642,9 +664,10 @@ class _Telling:
                 strict |= 1 << at
         if len(rows) == 1:
             after = int(tracker._moves[state * len(tracker._known.letters) + letters[0]])
-        else:
+        elif tracker._under.ties and not strict:
             after = tracker.behind_tie(state, letters)
-        after = tracker.mute(after, strict)
+        else:
+            after = tracker.mute(tracker.behind(state, letters), strict)
         news = int(tracker._dead[after]) & ~int(tracker._dead[state])
         if news:
             ordered = self._canonical(rows)
@@ -665,7 +688,7 @@ class _Telling:
         tracker = self.tracker
         if tracker.timed and tracker._wanted[letter] and not word & SAT_SEEN:
             tracker.link(code, self.first + row)
-        if flags & Flag.SAT and not word & SAT_SEEN:
+        if flags & Flag.SAT and word & BEGUN and not word & SAT_SEEN:
             word |= SAT_SEEN
             if not flags & Flag.HELD:
                 word |= EXPECTED
@@ -696,6 +719,13 @@ class _Telling:
         return list(found.values())
 
 
+def _numbered(rows: pa.RecordBatch, numbers: Ints) -> pa.RecordBatch:
+    """Rows with the number of their trace: stored events keep it."""
+    if TRACE in rows.schema.names:
+        rows = rows.drop_columns([TRACE])
+    return rows.append_column(TRACE, pa.array(numbers))
+
+
 def wanted_letters(plan: Any, letters: Any) -> set[int]:
     """The letters that a positive leaf of a query takes."""
     setting = Asked(letters, (), {}, False, False, False, Abstracted())
@@ -704,4 +734,3 @@ def wanted_letters(plan: Any, letters: Any) -> set[int]:
         for leaf in (*block.leaves, *block.gathered):
             found |= setting.letters_at(leaf, [])
     return found
-

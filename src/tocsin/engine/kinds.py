@@ -37,7 +37,8 @@ MATCH = "match"
 TIMEOUT = "timeout"
 COUNT = "count"
 EXPECTED_MATCH, UNCONFIRMED, VIOLATED = "expected", "unconfirmed", "violated"  # of traces under constraints
-ANSWERS = (MATCH, TIMEOUT, COUNT, EXPECTED_MATCH, UNCONFIRMED, VIOLATED)  # what queries give; the other kinds tell what happened on the way
+# what queries give; the other kinds tell what happened on the way
+ANSWERS = (MATCH, TIMEOUT, COUNT, EXPECTED_MATCH, UNCONFIRMED, VIOLATED)
 ROW_KINDS: tuple[RowKind, ...] = (
     RowKind(MATCH, "bindings", "query, variables, eids, times", True, True, "0.1", "the pattern was found"),
     RowKind(TIMEOUT, "prefix", "query, step, variables, eids, times", True, False, "0.2",

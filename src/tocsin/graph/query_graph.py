@@ -166,7 +166,8 @@ class QueryGraph:
         for at in self._sources(number):
             check_kinds(plan, self.plans[at], self.schema.common, wanted)
             composites[at] = Composites.of(self.plans[at], plan, self.types, self.strings, wanted)
-        reader = RowReader(plan.schema, self.types, self.strings, self.encoder.sources, wanted)
+        plain = tuple(attr for attr in wanted if attr != TRACE)
+        reader = RowReader(plan.schema, self.types, self.strings, self.encoder.sources, plain)
         operator = self._operator(number, detector, reader)
         return Stage(plan, operator, composites, reader, tap=self._taps.get(number))
 
@@ -209,12 +210,19 @@ class QueryGraph:
             operator = MatchCounting(operator, plan, self.functions, at_once=order.corrects, live=self._live)
             self.remembering.append(operator)
         if plan.under is not None:
-            time = replace(detector.time, guarantees={})
-            setting = Setting(plan, self.functions, order.corrects, time, reader)
-            operator = monitored(operator, setting, jit=self._jit)
-            self.remembering.append(operator)
-        if plan.hidden:
-            return operator
+            operator = self._monitored(operator, plan, detector, reader)
+        return operator if plan.hidden else self._reported(number, operator, detector, reader)
+
+    def _monitored(self, operator: Operator, plan: Plan, detector: Detector, reader: RowReader) -> Operator:
+        """What follows the traces of a query under constraints."""
+        time = replace(detector.time, guarantees={})
+        found = monitored(operator, Setting(plan, self.functions, self.order.corrects, time, reader), jit=self._jit)
+        self.remembering.append(found)
+        return found
+
+    def _reported(self, number: int, operator: Operator, detector: Detector, reader: RowReader) -> Operator:
+        """What users put around a query that reports."""
+        plan, order, is_read = self.plans[number], self.order, number in self._read
         if self._around and is_read:
             operator = self._taps[number] = Tap(operator)
         for each in self._around:
@@ -363,7 +371,8 @@ class QueryGraph:
         """Whether an event that nobody reads changes nothing but the clock."""
         first = self.plans[0]
         alone = len(self.plans) == 1 and not self._around and first.after is None and first.consume is None
-        return alone and first.staged is None and first.under is None and not self.waits and self.order.kind == "in-order"
+        plain = first.staged is None and first.under is None
+        return alone and plain and not self.waits and self.order.kind == "in-order"
 
     @property
     def wanted(self) -> Mapping[str, Field]:

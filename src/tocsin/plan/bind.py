@@ -67,7 +67,7 @@ def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None 
     around = dict(around_leaves(full.pattern))
     absent = ways_of_absence(full.pattern)
     context = Context(schema, functions, _by_variable(declared), conditions, problems, around, absent)
-    return under_constraints(_plan(full, tree, context, uses), under, whole, notes_on(under, whole))
+    return under_constraints(_plan(full, tree, context, uses), under, notes_on(under, whole))
 
 
 def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) -> Plan:

@@ -44,7 +44,7 @@ def with_traces(query: Query, schema: Schema, under: UnderForm | None) -> tuple[
     return replace(plain, partition=(*query.partition, TRACE)), numbered
 
 
-def under_constraints(plan: Plan, under: UnderForm | None, schema: Schema, notes: tuple[str, ...]) -> Plan:
+def under_constraints(plan: Plan, under: UnderForm | None, notes: tuple[str, ...]) -> Plan:
     """The plan of a query under constraints, without the number of the trace where it would be shown."""
     if under is None:
         return plan
@@ -52,7 +52,7 @@ def under_constraints(plan: Plan, under: UnderForm | None, schema: Schema, notes
         replace(each, fields=tuple(field for field in each.fields if field.name != TRACE)) for each in plan.variables
     )
     needs = tuple(attr for attr in plan.needs if attr != TRACE)
-    return replace(plan, under=under, variables=variables, needs=needs, schema=schema, notes=plan.notes + notes)
+    return replace(plan, under=under, variables=variables, needs=needs, notes=plan.notes + notes)
 
 
 def notes_on(under: UnderForm | None, schema: Schema) -> tuple[str, ...]:
@@ -81,9 +81,7 @@ def _bound(
     return BoundConstraint(constraint, expression)
 
 
-def _expression(
-    regex: Regex, schema: Schema, functions: Mapping[str, Function], problems: Problems
-) -> Expression:
+def _expression(regex: Regex, schema: Schema, functions: Mapping[str, Function], problems: Problems) -> Expression:
     match regex:
         case Symbol():
             return _symbol(regex, schema, functions, problems)

@@ -47,7 +47,7 @@ def reads(plan: Plan) -> dict[str, set[str]]:
 
     Where the type ANY is among them, events of every type are needed.
     """
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = constrained(plan)
     types: dict[tuple[int, str], str] = {}
     for block in all_blocks(plan):
         for leaf in block.leaves:
@@ -63,14 +63,18 @@ def reads(plan: Plan) -> dict[str, set[str]]:
         found[type].update(key.get(leaf_id, ()))
     for type, attrs in () if plan.staged is None else plan.staged.reads:
         found.setdefault(type, set()).update(attrs)
-    for type in () if plan.under is None else types_of(plan):
-        found.setdefault(type, set()).update(plan.under.attrs(type))
     for predicate in () if plan.consume is None else plan.consume.having:
         for node in walk(predicate):
             if isinstance(node, Col):
                 for type in plan.variables[node.leaf].types:
                     found.setdefault(type, set()).add(node.attr)
     return found
+
+
+def constrained(plan: Plan) -> dict[str, set[str]]:
+    """The types that the constraints of a plan see, and what they ask of each."""
+    under = plan.under
+    return {} if under is None else {type: under.attrs(type) for type in types_of(plan)}
 
 
 def key_needs(plans: Iterable[Plan]) -> dict[str, frozenset[str]]:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tocsin.compilers import compiles_first
+from tocsin.constraint.explain import drawn, with_verdict
 from tocsin.encode.checked import readable_texts
 from tocsin.encode.columns import OPTIONAL, Columns, infer_schema
 from tocsin.encode.thread_team import ThreadTeam
@@ -116,7 +117,9 @@ def declared_schema(
 def plans_of(queries: tuple[Syntax, ...], schema: Schema, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
     """The queries bound to a schema and optimised. Raises QueryError with every problem found."""
     plans = bind_all(queries, schema)
-    return tuple(plan if plan.staged is not None else optimize(plan, off=frozenset(off)) for plan in plans)
+    return tuple(
+        plan if plan.staged is not None else with_verdict(optimize(plan, off=frozenset(off))) for plan in plans
+    )
 
 
 class Query:
@@ -400,7 +403,7 @@ def explained(plan: Plan) -> str:
     """What a plan does, and how it will run."""
     if plan.staged is not None:
         return explain_staged(plan)
-    return f"{explain(plan)}\n{describe(plan)}"
+    return "\n".join(part for part in (explain(plan), describe(plan), drawn(plan)) if part)
 
 
 def _shown(_: Input, found: Answers, time: pa.DataType | None) -> list[pa.Table]:

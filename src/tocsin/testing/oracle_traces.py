@@ -9,12 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, product
+from functools import reduce
+from itertools import groupby, permutations, product
 from typing import Any, TypeAlias
 
 from tocsin.events import Event, Value
 from tocsin.lang.constraint_syntax import Chain, Choice, Constraint, Regex, Repeated, Symbol, symbols_of
-from tocsin.lang.syntax import Attr, Binary, Expr, IsNull, Leaf, Literal, Not, Query, Repeat, conjuncts, leaves_of, patterns_in, walk
+from tocsin.lang.syntax import (
+    Attr,
+    Binary,
+    Expr,
+    IsNull,
+    Leaf,
+    Literal,
+    Not,
+    Query,
+    Repeat,
+    Same,
+    conjuncts,
+    leaves_of,
+    patterns_in,
+    walk,
+)
 from tocsin.testing.oracle import Match, matches
 from tocsin.testing.oracle_expr import OracleEvaluator, ticks
 
@@ -80,16 +96,58 @@ def behind(regex: Regex, event: Event) -> Regex:
 
 
 def after(constraint: Constraint, word: Iterable[Event]) -> Regex:
-    """What may follow on the events of a trace; the constraint is blind to types that it does not see."""
-    left, ended = constraint.regex, False
-    for event in word:
-        if constraint.alphabet is not None and event.type not in constraint.alphabet:
-            continue
-        left = NOTHING if ended else behind(left, event)
-        if event.type in constraint.ends:
-            ended = True
-            left = Chain(()) if may_be_empty(left) else NOTHING
+    """What may follow on the events of a trace; the constraint is blind to types that it does not see.
+
+    With TIES ANY events of one time may stand in any order.
+    """
+    alphabet = constraint.alphabet
+    left = with_ends(constraint.regex, constraint.ends)
+    mine = [event for event in word if alphabet is None or event.type in alphabet]
+    for _, several in groupby(mine, key=lambda event: event.end):
+        group = list(several)
+        orders = permutations(group) if constraint.ties else [tuple(group)]
+        left = either(reduce(behind, order, left) for order in orders)
     return left
+
+
+def either(several: Iterable[Regex]) -> Regex:
+    found = tuple(dict.fromkeys(each for each in several if has_words(each)))
+    return found[0] if len(found) == 1 else Choice(found)
+
+
+def with_ends(regex: Regex, ends: Sequence[str]) -> Regex:
+    """The words in which an event of an ENDS type comes last, or not at all."""
+    return Choice((_without(regex, ends), _ending(regex, ends))) if ends else regex
+
+
+def _without(regex: Regex, ends: Sequence[str]) -> Regex:
+    match regex:
+        case Symbol(type):
+            return NOTHING if type in ends else regex
+        case Choice(parts) | Chain(parts):
+            return replace(regex, parts=tuple(_without(part, ends) for part in parts))
+        case Repeated(part):
+            return replace(regex, part=_without(part, ends))
+    raise TypeError(regex)
+
+
+def _ending(regex: Regex, ends: Sequence[str]) -> Regex:
+    """The words whose last event is the only one of an ENDS type."""
+    match regex:
+        case Symbol(type):
+            return regex if type in ends else NOTHING
+        case Choice(parts):
+            return Choice(tuple(_ending(part, ends) for part in parts))
+        case Chain(()):
+            return NOTHING
+        case Chain((first, *rest)):
+            tail = Chain(tuple(rest))
+            whole = Chain((_without(first, ends), _ending(tail, ends)))
+            return Choice((whole, _ending(first, ends))) if may_be_empty(tail) else whole
+        case Repeated(part, Repeat(least, most)):
+            before = Repeated(_without(part, ends), Repeat(max(0, least - 1), None if most is None else most - 1))
+            return Chain((before, _ending(part, ends)))
+    raise TypeError(regex)
 
 
 def is_word(constraint: Constraint, word: Iterable[Event]) -> bool:
@@ -150,17 +208,11 @@ def _seen(query: Query) -> set[str] | None:
     return None if None in alphabets else {type for alphabet in alphabets for type in alphabet or ()}
 
 
-def by_traces(query: Query, events: Iterable[Event], unit: str | None = None) -> tuple[Query, list[Event]]:
-    """The query and the events as it is asked where traces are divided: their number joins the key."""
-    plain = replace(query, under=None)
-    if query.under is None or not query.under.constraints[0].divides:
-        return plain, list(events)
-    number = {id(event): trace.number for trace in traces_of(query, events, unit) for event in trace.events}
-    numbered = [
-        replace(event, attrs={**event.attrs, TRACE: number[id(event)]}) if id(event) in number else event
-        for event in events
-    ]
-    return replace(plain, partition=(*plain.partition, TRACE)), numbered
+def numbered(query: Query, trace: Trace, event: Event) -> Event:
+    """An event of a trace with its number, where traces are divided: it joins the key."""
+    assert query.under is not None
+    divides = query.under.constraints[0].divides
+    return replace(event, attrs={**event.attrs, TRACE: trace.number}) if divides else event
 
 
 # --- verdicts --------------------------------------------------------------------------------------------------------
@@ -210,7 +262,8 @@ def _completions(
 ) -> Iterator[list[Event]]:
     """Events that make a word of all constraints of some word, shorter ones first."""
     begins = max((event.end for event in word), default=0) + 1
-    key = {attr: event.attrs[attr] for event in word[:1] for each in constraints for attr in each.key}
+    key: dict[str, Any] = {attr: 1 for each in constraints for attr in each.key}
+    key |= {attr: event.attrs[attr] for event in word[:1] for attr in key}
     waiting: list[list[Event]] = [[]]
     while waiting:
         more = waiting.pop(0)
@@ -221,15 +274,14 @@ def _completions(
             yield more
         if len(more) < most:
             at = begins + len(more)
-            waiting += [
-                [*more, Event(type, at, at, f"more{at}", {**key, **attrs})] for type, attrs in kinds
-            ]
+            waiting += [[*more, Event(type, at, at, f"more{at}", {**key, **attrs})] for type, attrs in kinds]
 
 
 def kinds_of(query: Query) -> list[Kind]:
     """Events of every type and with every value that conditions can tell apart, where they compare with constants."""
     assert query.under is not None
-    asked: dict[str, list[Expr]] = {type: [] for each in query.under.constraints for type in each.alphabet or each.types}
+    named = (type for each in query.under.constraints for type in each.alphabet or each.types)
+    asked: dict[str, list[Expr]] = {type: [] for type in named}
     for constraint in query.under.constraints:
         for symbol in symbols_of(constraint.regex):
             asked[symbol.type] += [] if symbol.where is None else [symbol.where]
@@ -248,8 +300,8 @@ def kinds_of(query: Query) -> list[Kind]:
             if isinstance(node, IsNull) and isinstance(node.operand, Attr):
                 values.setdefault(node.operand.name, {None}).add(0)
         names = sorted(values)
-        for chosen in product(*(sorted(values[name], key=repr) for name in names)):
-            found.append((type, {name: value for name, value in zip(names, chosen, strict=True) if value is not None}))
+        every = product(*(sorted(values[name], key=repr) for name in names))
+        found += [(type, {n: v for n, v in zip(names, chosen, strict=True) if v is not None}) for chosen in every]
     return found
 
 
@@ -279,54 +331,74 @@ class TraceRow:
 Judge: TypeAlias = Callable[[Sequence[Event]], Verdict]
 
 
-def rows_of(query: Query, events: Iterable[Event], judge: Judge, unit: str | None = None) -> list[TraceRow]:
+@dataclass(slots=True)
+class Told:
+    """What is told of traces, and the events that the query sees: those of a closed trace end with its closing."""
+
+    rows: list[TraceRow] = field(default_factory=list)
+    seen: list[Event] = field(default_factory=list)
+
+
+def told_of(query: Query, events: Iterable[Event], judge: Judge, unit: str | None = None) -> Told:
     """All rows that the constraints of a query give, trace by trace."""
-    return [row for trace in traces_of(query, events, unit) for row in _rows(query, trace, judge)]
+    told = Told()
+    for trace in traces_of(query, events, unit):
+        _tell(query, trace, judge, told)
+    return told
 
 
-def _rows(query: Query, trace: Trace, judge: Judge) -> Iterator[TraceRow]:
+def _tell(query: Query, trace: Trace, judge: Judge, told: Told) -> None:
     assert query.under is not None
     constraints, checked = query.under.constraints, query.under.checked
-    plain = replace(query, under=None)
+    plain, kinds, seen = replace(query, under=None), kinds_of(query), _seen(query)
     broken: set[str] = set()
     expected: TraceRow | None = None
-    sat = closed = False
+    sat = mute = False
     if not checked and judge([]).closed:
         return
     word: list[Event] = []
     for _, several in groupby(trace.events, key=lambda event: event.end):
         group = list(several)
         word, before = [*word, *group], word
-        news = []
-        for constraint in constraints:
-            mine = [event for event in group if constraint.alphabet is None or event.type in constraint.alphabet]
-            if constraint.name in broken or not mine:
-                continue
-            if len(mine) > 1 and not constraint.ties:
-                news.append(TraceRow("violated", trace.key, trace.number, (mine[1],), constraint.name, "tie"))
-            elif not has_words(after(constraint, word)):
-                news.append(TraceRow("violated", trace.key, trace.number, (mine[0],), constraint.name, "unexpected"))
-        yield from news
-        if news and not broken and expected is not None and not _settled(plain, before, kinds_of(query)):
-            yield replace(expected, kind="unconfirmed", events=news[0].events, constraint="", reason="")
+        told.seen += [numbered(query, trace, event) for event in group]
+        news = [row for each in constraints if each.name not in broken for row in _broken(each, trace, word, group)]
+        told.rows += news
+        if news and not broken and expected is not None and not _settled(plain, before, kinds):
+            told.rows.append(replace(expected, kind="unconfirmed", events=news[0].events))
         broken |= {row.constraint for row in news}
-        if broken:
+        mute = mute or len([event for event in group if _matters(query, event)]) > 1  # nobody knows their order
+        if broken or mute:
             continue
-        found = judge(word)
-        if found.says == "SAT" and not sat:
+        found, begun = judge(word), any(seen is None or event.type in seen for event in word)
+        if found.says == "SAT" and begun and not sat:
             sat = True
             if not found.held:
                 taken = tuple(event for event in word if accepted(query, event))
                 expected = TraceRow("expected", trace.key, trace.number, taken)
-                yield expected
-        closed = found.closed and not checked
-        if closed:
+                told.rows.append(expected)
+        if found.closed and not checked:
             return
+    if not any(seen is None or event.type in seen for event in word):
+        return  # events that no constraint sees are no trace
     left = [each for each in constraints if each.name not in broken and not is_word(each, word)]
     for constraint in left:
-        yield TraceRow("violated", trace.key, trace.number, (), constraint.name, "incomplete")
+        told.rows.append(TraceRow("violated", trace.key, trace.number, (), constraint.name, "incomplete"))
     if left and not broken and expected is not None and not matches(plain, word, attributes=_attributes(plain)):
-        yield replace(expected, kind="unconfirmed", events=())
+        told.rows.append(replace(expected, kind="unconfirmed", events=()))
+
+
+def _broken(constraint: Constraint, trace: Trace, word: list[Event], group: list[Event]) -> Iterator[TraceRow]:
+    """How the events of one time, the last of a word, violate a constraint."""
+    mine = [event for event in group if constraint.alphabet is None or event.type in constraint.alphabet]
+    if len(mine) > 1 and not constraint.ties:
+        yield TraceRow("violated", trace.key, trace.number, (mine[1],), constraint.name, "tie")
+    elif mine and not has_words(after(constraint, word)):
+        yield TraceRow("violated", trace.key, trace.number, (mine[0],), constraint.name, "unexpected")
+
+
+def _matters(query: Query, event: Event) -> bool:
+    seen = _seen(query)
+    return seen is None or event.type in seen or any(leaf.type in ("", event.type) for leaf in leaves_of(query.pattern))
 
 
 def _settled(query: Query, word: Sequence[Event], kinds: Sequence[Kind]) -> bool:
@@ -363,7 +435,40 @@ def _takes(query: Query, leaf: Leaf, event: Event) -> bool:
     return all(reader.true(test, {name: event}) for test in alone)
 
 
-def matches_by_traces(query: Query, events: Sequence[Event], **readings: Any) -> list[Match]:
-    """The matches of a query under constraints, where verdicts are off: those of its traces."""
-    asked, numbered = by_traces(query, events, readings.get("unit"))
-    return matches(asked, numbered, **readings)
+def key_of(query: Query) -> set[str]:
+    """The attributes of `[attr]` and PARTITION BY."""
+    same = (test for test in conjuncts(query.where) if isinstance(test, Same))
+    return {*query.partition, *(attr for test in same for attr in test.attrs)}
+
+
+def by_completions(query: Query, most: int | None = None) -> Judge:
+    """The verdict of a query, found by completions of up to so many events; asked once for each word.
+
+    A query whose key lacks that of its constraints has none.
+    """
+    kinds, known = kinds_of(query), dict[Any, Verdict]()
+    assert query.under is not None
+    seen = _seen(query)
+    if most is None:
+        most = 5 if seen is None or all(type in seen for type, _ in kinds) else 3
+    silent = not set(query.under.constraints[0].key) <= key_of(query)
+
+    def judge(word: Sequence[Event]) -> Verdict:
+        if silent:
+            return Verdict("undetermined", closed=False, held=False)
+        name = tuple((event.type, tuple(sorted(event.attrs.items(), key=repr)), event.eid) for event in word)
+        if name not in known:
+            found = verdict(query, word, kinds, most)
+            known[name] = found if query.within is None else replace(found, says="undetermined")
+        return known[name]
+
+    return judge
+
+
+def matches_by_traces(query: Query, seen: Sequence[Event], **readings: Any) -> list[Match]:
+    """The matches of a query in what it sees of its traces (`Told.seen`)."""
+    assert query.under is not None
+    plain = replace(query, under=None)
+    if query.under.constraints[0].divides:
+        plain = replace(plain, partition=(*plain.partition, TRACE))
+    return matches(plain, seen, **readings)
