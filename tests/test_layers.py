@@ -35,7 +35,7 @@ LAYERS = (
     "testing",
     "app",
 )
-ORACLE_MAY = {"tocsin.events", "tocsin.errors", "tocsin.lang.syntax"}
+ORACLE_MAY = {"tocsin.events", "tocsin.errors", "tocsin.lang.syntax", "tocsin.lang.constraint_syntax"}
 FACES = ("tocsin", "tocsin.__main__")  # they show and start everything
 MODULES = sorted((SOURCE / "tocsin").rglob("*.py"))
 Rule = Callable[[str, set[str]], str | None]

@@ -16,7 +16,7 @@ import numpy as np
 
 from tocsin.codec import Part, decode, nested, only_part, pack, unpack, within
 from tocsin.constraint.reasoning import reason_about
-from tocsin.constraint.release import release
+from tocsin.constraint.release import drop_rows, release, rows_kept
 from tocsin.constraint.tracker import TraceCounts, Tracker
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import runs, take
@@ -28,6 +28,8 @@ from tocsin.events import ANY, BEGINNING
 from tocsin.items import Bools, Ints, ItemKind, Items, tick
 from tocsin.order.settled import Settled, SettledByEnd
 from tocsin.plan.facts import types_of
+
+ENOUGH = 4096  # released events whose rows are worth dropping
 
 
 def monitored(inner: Operator, setting: Setting, *, jit: bool) -> Monitored:
@@ -52,8 +54,7 @@ class Monitored:
         self._ordered = time.ordered
         self._names = AutoEids()
         self._following = False  # events are replayed: traces were followed before
-        self._clock = BEGINNING
-        self._frontier = BEGINNING
+        self._released = 0  # events whose rows are still kept
 
     def _time(self, time: StreamTime) -> StreamTime:
         mine = types_of(self._plan)
@@ -122,9 +123,18 @@ class Monitored:
             gone |= (known[at] == codes) & (items.end > times[at])
         late = self._feed(items, gone, said)
         if len(known):
-            tracker.counts.released += int(release(self.query, self._plan, tracker.keys, known))
+            self._release(known)
         self._say(told, said)
         return late
+
+    def _release(self, closed: Ints) -> None:
+        """Forget what is stored of closed traces; the rows, too, once there are as many as others."""
+        released = release(self.query, self._plan, self.tracker.keys, closed)
+        self.tracker.counts.released += released
+        self._released += released
+        if self._released > ENOUGH and 2 * self._released > rows_kept(self.query):
+            drop_rows(self.query)
+            self._released = 0
 
     def _feed(self, items: Items, gone: Bools, said: Changes) -> list[int]:
         """Give the query what it has to see; of the others it learns that time goes on."""

@@ -8,6 +8,7 @@ from typing import Any
 from tocsin.engine import runtime as rt
 from tocsin.engine.detector import Detector, detectors_in
 from tocsin.engine.operator import Operator
+from tocsin.engine.partial_state import drop_rows_of_others
 from tocsin.engine.runtime.keys import key_hash
 from tocsin.items import Ints
 from tocsin.plan.block import Plan
@@ -41,8 +42,18 @@ def _from(detector: Detector, words: Ints) -> int:
         leaves = len(branch.program.leaf_ids)
         run = _loop(jit=branch.is_compiled)
         found += run(words, len(words), words.shape[1], branch.T, branch.KM.reshape(-1), branch.D, branch.N, leaves)
-    detector.forgets(found)
-    return found
+    return int(found)
+
+
+def rows_kept(query: Operator) -> int:
+    """How many rows the detectors of a query keep."""
+    return sum(detector.payload.count for detector in detectors_in(query))
+
+
+def drop_rows(query: Operator) -> None:
+    """Drop the rows of events that were released."""
+    for detector in detectors_in(query):
+        drop_rows_of_others(detector)
 
 
 @cache

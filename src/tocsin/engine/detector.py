@@ -34,7 +34,6 @@ from tocsin.items import NO_ROWS, Bools, Ints, ItemKind, Items, Strings, is_sort
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import overhangs
 
-ENOUGH_RELEASED = 4096
 PURGED = ("purged_a1", "purged_a2", "purged_p3", "purged_neg", "purged_old")
 
 
@@ -79,7 +78,6 @@ class Detector:
         self.eids: bool | None = None
         self.begins = self.gaps = 0
         self.seen = self.matches = self.retracted = 0
-        self._released = 0  # events whose rows are still kept
         self.branches = [Branch(self, block) for block in plan.alternatives]
         self.time.mine = self.all_types
         self.ledger = Ledger.of(plan)
@@ -387,13 +385,6 @@ class Detector:
         if self.payload.count > 2 * sum(branch.purger.left for branch in self.branches):
             numbers = [branch.live_numbers() for branch in self.branches]
             self.payload.keep(distinct(numbers))
-
-    def forgets(self, released: int) -> None:
-        """Events were dropped from outside: their rows go, too, once there are as many as others."""
-        self._released += released
-        if self._released > max(ENOUGH_RELEASED, self.payload.count // 2):
-            self._released = 0
-            self.payload.keep(distinct([branch.live_numbers() for branch in self.branches]))
 
     def _forget(self, *, pushed: bool = True) -> None:
         """Drop what no answer can need any more, if there is enough of it to be worth the time, or always (`eager`)."""
