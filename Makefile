@@ -28,7 +28,7 @@ MINUTES ?= 10
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-selection bench-disorder soak fuzz attack mutate demo docs accept clean
+.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-selection bench-disorder soak fuzz attack mutate demo site dist first-steps docs accept clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,7 +93,7 @@ kafka-test: $(READY) ## topic to topic through a real Kafka broker on loopback (
 
 bench bench-latency bench-spark bench-table bench-disorder soak fuzz attack: export TOCSIN_COMPILE_FIRST = 1 # measure what is compiled
 
-bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks/results/latest.json and the README
+bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks/results/latest.json and docs/benchmarks.md
 	$(PY) -m benchmarks.run $(BENCH)
 	$(PY) -m benchmarks.paste
 
@@ -130,6 +130,17 @@ mutate: $(READY) ## test the tests: N=40 changes of one token in a copy of src/,
 
 demo: $(READY) ## find the shoplifters: data, query, matches as a table, timeline picture
 	@$(TOCSIN) demo --folder $(DEMO)
+
+site: $(READY) ## build the pages as a site with search and the API in out/site; links are checked
+	$(PY) tools/site_pages.py
+
+dist: $(READY) ## build wheel and sdist in dist/, install the wheel into an empty environment, and run the demo from there
+	rm -rf dist
+	$(PY) -m build --no-isolation --outdir dist
+	$(PY) tools/dist.py
+
+first-steps: ## how long a newcomer waits, from a clone to the first result
+	$(PYTHON) tools/first_steps.py
 
 docs: $(READY) ## run every code block of README and docs, and rewrite MAP.md
 	$(PY) tools/map.py

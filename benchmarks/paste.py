@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+from benchmarks.five import text as five
 from benchmarks.report import text
 from benchmarks.selection.report import text as selection_text
 from benchmarks.spark.report import text as spark_text
@@ -19,6 +20,7 @@ TABLE_RESULTS = ROOT / "benchmarks" / "results" / "table.json"
 TABLE = "<!-- bench-table:start -->", "<!-- bench-table:end -->"
 SPARK = "<!-- bench-spark:start -->", "<!-- bench-spark:end -->"
 SELECTION_RESULTS = ROOT / "benchmarks" / "results" / "selection.json"
+FIVE = "<!-- bench-five:start -->", "<!-- bench-five:end -->"
 SELECTION = "<!-- bench-selection:start -->", "<!-- bench-selection:end -->"
 NOTHING = "No results yet: `make bench` measures and fills this place."
 
@@ -35,22 +37,29 @@ def pasted(page: str, block: str, start: str = START, end: str = END) -> str:
 
 
 def renewed(page: str) -> str:
-    """The page with everything that was measured last."""
-    page = pasted(page, text(json.loads(RESULTS.read_text())) if RESULTS.exists() else NOTHING)
-    spark = spark_text(json.loads(SPARK_RESULTS.read_text())) if SPARK_RESULTS.exists() else NOTHING
-    page = pasted(page, spark, *SPARK)
-    table = table_text(json.loads(TABLE_RESULTS.read_text())) if TABLE_RESULTS.exists() else NOTHING
-    return pasted(page, table, *TABLE)
+    """The page of benchmarks with everything that was measured last."""
+    for path, told, place in (
+        (RESULTS, text, (START, END)),
+        (TABLE_RESULTS, table_text, TABLE),
+        (SPARK_RESULTS, spark_text, SPARK),
+        (SELECTION_RESULTS, selection_text, SELECTION),
+    ):
+        page = pasted(page, told(json.loads(path.read_text())) if path.exists() else NOTHING, *place)
+    return page
 
 
-def renewed_selection(page: str) -> str:
-    """The page of benchmarks with the last results of the selection benchmark."""
-    found = selection_text(json.loads(SELECTION_RESULTS.read_text())) if SELECTION_RESULTS.exists() else NOTHING
-    return pasted(page, found, *SELECTION)
+def renewed_readme(page: str) -> str:
+    """The README with its five numbers."""
+    paths = (RESULTS, TABLE_RESULTS, SPARK_RESULTS)
+    found = [json.loads(path.read_text()) for path in paths if path.exists()]
+    return pasted(page, five(*found) if len(found) == len(paths) else NOTHING, *FIVE)
+
+
+PAGES = {"README.md": renewed_readme, "docs/benchmarks.md": renewed}
 
 
 def main() -> int:
-    for name, made in (("README.md", renewed), ("docs/benchmarks.md", renewed_selection)):
+    for name, made in PAGES.items():
         page = ROOT / name
         page.write_text(made(page.read_text()))
     return 0

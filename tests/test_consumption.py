@@ -80,8 +80,11 @@ def test_loops_over_events_without_length_forget_what_no_match_can_hold(
     assert seen["matches"], seen
 
 
+@pytest.mark.parametrize(
+    "pattern", ["SEQ(A a, !(X x : x.v > 0.8), B b : b.v > 0.1, C c)", "AND(A a, B b, A c)", "OR(A a, B b)"]
+)
 @pytest.mark.parametrize("mode", MODES[1:])
-def test_compiled_loops_answer_as_rules_do(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_loops_answer_as_rules_do(mode: str, pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many keys, ties within them, several pushes: once in compiled loops, once event by event."""
     random = np.random.default_rng(5)
     count = 2000
@@ -91,7 +94,7 @@ def test_compiled_loops_answer_as_rules_do(mode: str, monkeypatch: pytest.Monkey
         "key": random.integers(0, 40, count),
         "v": random.random(count),
     })  # fmt: skip
-    query = tocsin.query(f"SEQ(A a, !(X x : x.v > 0.8), B b : b.v > 0.1, C c) WHERE [key] WITHIN 60 CONSUME {mode}")
+    query = tocsin.query(f"{pattern} WHERE [key] WITHIN 60 CONSUME {mode}")
     compiled = query.detect(table).table().column("match_id").to_pylist()
     monkeypatch.setattr(consuming, "is_columnar", lambda _: False)
     ruled = query.detect(table, jit=False).table().column("match_id").to_pylist()
@@ -111,15 +114,16 @@ def test_keys_that_never_come_again_take_no_room() -> None:
     assert len(session.save()) < 1.2 * state + 4096
 
 
+@pytest.mark.parametrize("pattern", ["SEQ(A a, !X x, B b, C c)", "AND(A a, B b, C c)"])
 @pytest.mark.parametrize("mode", MODES[1:])
-def test_a_saved_mode_goes_on_compiled_or_plain(mode: str) -> None:
+def test_a_saved_mode_goes_on_compiled_or_plain(mode: str, pattern: str) -> None:
     """Saved in the middle, taken up by a session that runs otherwise, and the answers are those of one run."""
     random = Random(mode)
     events = [
         {"type": random.choice("ABCX"), "time": time // 2, "key": random.choice(("p", "q")), "v": random.random()}
         for time in range(160)
     ]
-    query = tocsin.query(f"SEQ(A a, !X x, B b, C c) WHERE [key] CONSUME {mode}")
+    query = tocsin.query(f"{pattern} WHERE [key] CONSUME {mode}")
     whole = [match["match_id"] for match in query.detect(events, jit=False)]
     session = query.stream(order="in-order", jit=False)
     found = [match["match_id"] for event in events[:75] for match in session.push(event)]

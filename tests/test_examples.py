@@ -16,6 +16,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ON_SPARK = sorted(EXAMPLES.glob("spark_*.py"))
+DAY = sorted((EXAMPLES / "day").glob("step_*.py"))
 PLAIN = sorted(set(EXAMPLES.glob("*.py")) - set(ON_SPARK))
 
 
@@ -26,6 +27,25 @@ def test_every_example_runs(path: Path) -> None:
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.jit
+@pytest.mark.parametrize("path", [path for path in DAY if "spark" not in path.stem], ids=lambda path: path.stem)
+def test_every_step_of_the_day_runs(path: Path, tmp_path: Path) -> None:
+    """A day of use, as a newcomer would spend it; each step compares its answers with those of SQL, or of a file."""
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", [path for path in DAY if "spark" in path.stem], ids=lambda path: path.stem)
+def test_every_step_of_the_day_on_spark_runs(
+    lasting_spark: object, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(path.parent)
+    assert runpy.run_path(str(path), run_name="__main__")
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ LAYERS = (
     "select",
     "constraint",
     "staged",
+    "deriving",
     "graph",
     "shards",
     "run",
@@ -35,7 +36,9 @@ LAYERS = (
     "testing",
     "app",
 )
-ORACLE_MAY = {"tocsin.events", "tocsin.errors", "tocsin.lang.syntax", "tocsin.lang.constraint_syntax"}
+ORACLE_MAY = {
+    "tocsin.events", "tocsin.errors", "tocsin.lang.syntax", "tocsin.lang.constraint_syntax", "tocsin.lang.derived_syntax"
+}  # fmt: skip
 FACES = ("tocsin", "tocsin.__main__")  # they show and start everything
 MODULES = sorted((SOURCE / "tocsin").rglob("*.py"))
 Rule = Callable[[str, set[str]], str | None]

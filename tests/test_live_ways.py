@@ -18,6 +18,7 @@ import pytest
 
 import tocsin
 from tests.effort import examples
+from tests.taking import Taking
 from tests.test_latency import as_dict, plain
 from tocsin.app import live
 from tocsin.encode.row import RowEncoder
@@ -293,7 +294,8 @@ def followed(query: tocsin.Query, data: Torn, **options: Any) -> tuple[list[Row]
         found.extend(matches)
         return True
 
-    live.follow(stream, data, bad, emit)
+    live.follow(stream, data, bad, Taking(emit))
+    emit(stream.close())
     shown = [plain({name: said(value) for name, value in match.items()}) for match in found]
     assert [match["end"] for match in found] == sorted(match["end"] for match in found)
     return (

@@ -46,7 +46,7 @@ def test_one_item(text: str, expected: object) -> None:
 
 def test_a_list_in_order_of_arrival_with_any_separators() -> None:
     items = history("a1, b2\n  c2 @A>5 h[3, h[3,8]")
-    assert [getattr(item, "eid", None) for item in items] == ["a1", "b2", "c2", None, None, "h[3,8]"]
+    assert [getattr(item, "eid", None) for item in items] == ["a1", "b2", "c2", None, "h[3,8]", "h[3,8]"]
     assert history("  \n") == []
 
 

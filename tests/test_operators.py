@@ -33,6 +33,7 @@ from tocsin.graph.stages import Stages
 from tocsin.graph.tap import Tap
 from tocsin.items import EVERY, NO_SOURCE, Ints, ItemKind, Items, Strings, control, end, guarantee, tick
 from tocsin.order.auto import Auto
+from tocsin.order.begins import Begins
 from tocsin.order.keyed_process import KeyedProcess
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
@@ -65,6 +66,8 @@ MORE = {
     QueryGraph: {
         "encode",
         "guarantee",
+        "announced",  # begins, and
+        "begin_guarantee",  # that they are there
         "passes",
         "detectors",
         "nothing",
@@ -78,7 +81,22 @@ MORE = {
 
 @pytest.mark.parametrize(
     "kind",
-    [Detector, Lateness, Sort, Settled, KeyedProcess, Release, Auto, Spilling, PerKey, Tap, Copies, Stages, QueryGraph],
+    [
+        Detector,
+        Lateness,
+        Sort,
+        Settled,
+        KeyedProcess,
+        Release,
+        Auto,
+        Spilling,
+        PerKey,
+        Tap,
+        Copies,
+        Stages,
+        Begins,
+        QueryGraph,
+    ],
 )
 def test_operators_have_one_verb(kind: type) -> None:
     public = {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
@@ -379,7 +397,7 @@ def test_a_rate_limit_forgets_keys() -> None:
         ]
         operator.push(operator.encode(from_dicts(pair)))
     [limit] = operator.remembering
-    assert len(limit.keys.keys) < 200  # type: ignore[attr-defined]
+    assert len(limit._choice._keys.keys) < 200  # type: ignore[attr-defined]
 
 
 def test_a_state_without_the_limit_is_refused() -> None:

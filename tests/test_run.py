@@ -881,6 +881,29 @@ def test_a_text_that_names_a_file_here_is_refused(tmp_path, monkeypatch):
         tocsin.query("Part.Type")
 
 
+# --- texts that are none -------------------------------------------------------------------------------------------
+
+NO_TEXT = pa.Array.from_buffers(pa.string(), 3, pa.array([b"A", b"B", b"\xff\xfe"], pa.binary()).buffers())
+FINE = {"type": pa.array(["A", "B", "B"]), "time": pa.array([1, 2, 3]), "eid": pa.array(["x", "y", "z"])}
+
+
+@pytest.mark.parametrize("column", ["type", "eid", "s", "unread", "time"])
+@pytest.mark.parametrize("coded", [False, True])
+def test_a_text_that_is_no_utf8_is_one_error_and_changes_nothing(column, coded):
+    query = tocsin.query("EVENT SEQ(A a, B b) WHERE a.s IS NULL")
+    whole = pa.table(FINE | {"s": pa.nulls(3, pa.string()), "unread": pa.nulls(3, pa.string())})
+    texts = NO_TEXT.dictionary_encode() if coded else NO_TEXT
+    bad = whole.set_column(whole.schema.get_field_index(column), column, texts)
+    if column != "unread":
+        with pytest.raises(tocsin.TocsinError, match="not valid UTF-8"):
+            query.detect(bad, eid="eid").table()
+    session = query.stream(eid="eid")
+    for events in (bad, bad.to_batches()[0]):
+        with pytest.raises(tocsin.TocsinError, match=f"the column '{column}' has a text that is not valid UTF-8"):
+            session.push(events)
+    assert [match["b"]["eid"] for match in session.push(whole)] == ["y", "z"]
+
+
 # --- files that are written ----------------------------------------------------------------------------------------
 
 

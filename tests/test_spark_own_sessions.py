@@ -275,6 +275,25 @@ def test_what_spark_3_5_lacks_is_refused(what: str) -> None:
         versions.check_whole(older, what)
 
 
+def test_the_import_needs_nothing_that_spark_3_5_lacks() -> None:
+    """Its table functions cannot say their columns, and it has no state in Python."""
+    lacks = """
+import sys
+import pyspark.sql.udtf as udtf
+for name in ("AnalyzeArgument", "AnalyzeResult", "OrderingColumn", "PartitioningColumn", "SelectedColumn"):
+    delattr(udtf, name)
+sys.modules["pyspark.sql.streaming.stateful_processor"] = None
+import tocsin.spark
+from types import SimpleNamespace
+try:
+    tocsin.spark.register(SimpleNamespace(version="3.5.9"))
+except tocsin.TocsinError as refused:
+    print(refused)
+"""
+    done = subprocess.run([sys.executable, "-c", lacks], capture_output=True, text=True, check=False)
+    assert "tocsin.spark.register needs Spark 4.0 or newer, and this is Spark 3.5.9" in done.stdout, done.stderr
+
+
 @pytest.mark.slow
 def test_classes_have_the_names_that_this_spark_knows(spark: SparkSession) -> None:
     loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()

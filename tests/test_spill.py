@@ -102,7 +102,7 @@ def disagreements(trial: Trial, seeds: range, folder: Path) -> tuple[list[str], 
         query, events = drawn(seed)
         bench = Bench(query, SCHEMA)
         run = spilled_run(bench, trial.arranged(events), trial.mode, folder)
-        found = mistake(run, trial.mode, {(match.step, match.binding): match for match in bench.oracle(events)})
+        found = mistake(run, trial.mode, bench.oracle(events))
         wrong += [] if found is None else [f"seed {seed}: {query}: {found}"]
         spilled += spilling(run).spilled.frames_spilled
         run.close()

@@ -245,12 +245,6 @@ def test_texts_truths_and_missing_values() -> None:
     assert found == [("X", 1, 2, "y", None, 1.5), ("X", 0, 4, "x", True, None)]
 
 
-def test_corrections_are_refused() -> None:
-    for order in ("aggressive", "hybrid(A=conservative, 3)"):
-        with pytest.raises(TocsinError, match="cannot correct"):
-            tocsin.query(PAIR).detect([{"type": "A", "time": 1, "k": 1, "x": 1}], order=order)
-
-
 def test_a_limit_of_memory_is_refused() -> None:
     with pytest.raises(TocsinError, match="keeps in memory"):
         tocsin.query(PAIR).stream(order="slack(5)", memory_limit="10 MB").push({"type": "A", "time": 1, "k": 1})

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import tocsin
 from tests.effort import examples
+from tests.taking import Taking
 from tocsin.app.live import follow
 from tocsin.errors import InputError, TocsinError
 from tocsin.run.bad_rows import BadRows
@@ -154,9 +155,9 @@ def followed(lines: list[bytes], *, slow: bool, policy: str = "skip") -> tuple[l
     found: list[str] = []
     bad = BadRows(policy)
     session = tocsin.query("EVENT SEQ(A a, B b) WHERE a.k = b.k WITHIN 100").stream(jit=False)
-    follow(
-        session, Lines(lines) if slow else io.BytesIO(b"".join(lines)), bad, lambda m: found.extend(outcome(m)) or True
-    )
+    taking = Taking(lambda matches: found.extend(outcome(matches)) or True)
+    follow(session, Lines(lines) if slow else io.BytesIO(b"".join(lines)), bad, taking)
+    taking.take(session.close())
     return found, bad.count
 
 
@@ -177,7 +178,7 @@ def test_what_came_before_a_bad_line_is_answered_before_the_run_ends(slow):
     session = tocsin.query("EVENT SEQ(A a, B b) WHERE a.k = b.k WITHIN 100").stream(jit=False)
     stdin = Lines(lines) if slow else io.BytesIO(b"".join(lines))
     with pytest.raises(InputError, match="line 3"):
-        follow(session, stdin, BadRows(), lambda m: found.extend(outcome(m)) or True)
+        follow(session, stdin, BadRows(), Taking(lambda m: found.extend(outcome(m)) or True))
     assert len(found) == 1
 
 

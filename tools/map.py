@@ -99,8 +99,8 @@ WAYS = (
 # comes after what is, by name.
 ROOMS = {
     "": (
-        "errors events schema functions lang plan items encode engine order codec spill select staged graph run shards"
-        " spark jobs app testing"
+        "errors events schema functions lang plan items encode engine order codec spill select staged deriving graph"
+        " run shards spark jobs app testing"
     ),
     "lang": "tokens cursor expressions patterns parser syntax fluent printer",
     "plan": (
@@ -119,13 +119,14 @@ ROOMS = {
     "codec": "container snapshot_parts",
     "order": "strategy lateness sort guarantees release auto settled keyed_process keyed_events rollback kept",
     "spill": "detector state budget frames runs files schedule reload snapshot",
-    "select": "per_key rate_limit",
+    "select": "per_key rolled_back settled_matches completion_order rate_limit",
     "select/loops": "keys",
     "staged": "operator machine contexts operand_list matcher join bindings mapping",
+    "deriving": "operator state loops words folds kernels",
     "graph": "query_graph stages composites tap carry_over texts",
     "run": (
         "query query_file schemas schema_from_query files inputs bad_rows session state matches show plot sinks"
-        " atomic progress"
+        " atomic progress room large_input first_reading large_files text_blocks row_groups time_sort large_run"
     ),
     "shards": (
         "routes job kernel_shipment time_slices shard_labels blocks shard live timed_rows watermark identity carried"

@@ -112,7 +112,7 @@ def judged(tree: Path, tests: Sequence[str], seconds: float) -> tuple[str, str]:
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= {"EXAMPLES": "quick", "TOCSIN_CACHE": str(tree / ".cache" / "kernels")}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", QUICK, *tests]
-    with subprocess.Popen(  # noqa: S603 - our own tests
+    with subprocess.Popen(
         command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     ) as running:
         try:

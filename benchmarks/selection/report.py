@@ -7,7 +7,8 @@ from typing import Any
 
 def text(results: dict[str, Any]) -> str:
     """Everything there is to say about a run."""
-    return "\n\n".join([heading(results), grid(results), spread(results), measured_on(results)])
+    parts = (heading, grid, spread, beside_flink, measured_on)
+    return "\n\n".join(said for part in parts if (said := part(results)))
 
 
 def heading(results: dict[str, Any]) -> str:
@@ -49,6 +50,25 @@ def spread(results: dict[str, Any]) -> str:
     for row in rows:
         name = row["ask"].removeprefix("CONSUME ")
         lines.append(f"| {name} | {row['keys']:,} | {row['mean_ns']:.1f} | {row['spread']:.0%} |")
+    return "\n".join(lines)
+
+
+def beside_flink(results: dict[str, Any]) -> str:
+    """A line for each contiguity and skip strategy of Flink CEP."""
+    rows = [row for row in results.get("flink", ()) if "error" not in row]
+    if not rows:
+        return ""
+    head = (
+        f"Beside Flink CEP 2.3 (Java API, one JVM, a run to warm up), both from one Parquet file of"
+        f" {rows[0]['events']:,} events, 100 keys, no two events at one time; million events per second of CPU,"
+        " matches equal:"
+    )
+    lines = [head, "", "| Flink | matches | Tocsin | Flink | times |", "|---|---:|---:|---:|---:|"]
+    for row in rows:
+        ours, theirs = (row["events"] / row[who] / 1e6 if who in row else None for who in ("tocsin", "flink"))
+        assert ours is not None
+        rival = row["missing"] + " | " if theirs is None else f"{theirs:.3g} | {ours / theirs:.0f}"
+        lines.append(f"| {row['ask']} | {row['matches']:,} | {ours:.3g} | {rival} |")
     return "\n".join(lines)
 
 

@@ -20,14 +20,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.run import machine
-from benchmarks.selection import rivals
+from benchmarks.selection import beside_flink, rivals
 from benchmarks.selection.load import ASKS, KEYS, Ask, workload
 from benchmarks.selection.report import text
+from benchmarks.spark.flink import UnavailableError
 from benchmarks.workloads import TYPES, Stream, stream
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "selection.json"
 EVENTS = 5_000_000
+MOST_OF_FLINK = 1_000_000
 CHUNK = 1 << 17  # rows per push
 Timed = tuple[int, list[float]]  # matches, seconds of CPU of each push
 
@@ -88,6 +90,22 @@ def measure(who: str, name: str, keys: int, events: int, repeat: int) -> dict[st
     return {"matches": matches, "seconds": sum(best), **shown}
 
 
+def measure_rival(name: str, events: int, repeat: int) -> dict[str, Any]:
+    """Run inside the child: one row of the table beside Flink."""
+    work = beside_flink.ours(name, events)
+    work()
+    found, seconds = min((work() for _ in range(repeat)), key=lambda each: sum(each[1]))
+    row: dict[str, Any] = {"ask": name, "events": events, "matches": found, "tocsin": sum(seconds)}
+    try:
+        runs = beside_flink.theirs(name, events, repeat)
+    except UnavailableError as why:
+        return {**row, "missing": str(why)}
+    counts = {run["matches"] for run in runs}
+    if counts != {found}:
+        raise SystemExit(f"Flink's {name}: {sorted(counts)} matches, Tocsin {found}")
+    return {**row, "flink": min(run["cpu_s"] for run in runs[1:])}
+
+
 def child(*arguments: str) -> dict[str, Any]:
     """Run this module in a process of its own; a failure becomes a result that says so."""
     environment = {**os.environ, "POLARS_MAX_THREADS": "1"}
@@ -111,8 +129,14 @@ def everything(events: int, repeat: int, only: list[str]) -> dict[str, Any]:
                                  "--events", str(events), "--repeat", str(repeat))  # fmt: skip
                 rows.append({**asked, **measured})
                 print(progress(rows[-1]), file=sys.stderr)
+    beside = []
+    for name in () if only else beside_flink.RIVALS:
+        few = min(events, MOST_OF_FLINK)
+        row = child("--who", "flink", "--ask", name, "--events", str(few), "--repeat", str(min(repeat, 2)))
+        beside.append({"ask": name, **row})
+        print(beside[-1], file=sys.stderr)
     facts["load_after"] = os.getloadavg()[0]
-    return {"machine": facts, "events": events, "repeat": repeat, "rows": rows}
+    return {"machine": facts, "events": events, "repeat": repeat, "rows": rows, "flink": beside}
 
 
 def progress(row: dict[str, Any]) -> str:
@@ -140,6 +164,9 @@ def main() -> int:
     for hidden in ("--who", "--ask", "--keys"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.who == "flink":
+        print(json.dumps(measure_rival(options.ask, options.events, options.repeat)))
+        return 0
     if options.who:
         keys, events = int(options.keys), options.events
         print(json.dumps(measure(options.who, options.ask, keys, events, options.repeat)))
@@ -149,6 +176,7 @@ def main() -> int:
     options.output.write_text(json.dumps(results, indent=1) + "\n")
     print(text(results))
     wrong = problems(results["rows"])
+    wrong += [f"{row['ask']} beside Flink: {row['error']}" for row in results["flink"] if "error" in row]
     for line in wrong:
         print(line, file=sys.stderr)
     return 1 if wrong else 0

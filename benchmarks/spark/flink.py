@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -138,13 +139,15 @@ def run(
     only: str = "all",
     listing: Path | None = None,
     fetch: bool = True,
+    pattern: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Run the job so many times in one JVM: matches, checksum, wall_s and cpu_s of each run.
 
+    `pattern` says what is not as in the workload: `contiguity`, `skip`, `compares`.
     `mode` is Flink's: "streaming" keeps time by watermarks, "batch" sorts by key first. `listing` gets one line of
     three numbers for each match, the values in units of 2**-53.
     """
-    options = {
+    options: dict[str, object] = {
         "input": path,
         "window": window,
         "slots": SLOTS,
@@ -153,6 +156,7 @@ def run(
         "runs": runs,
         "only": only,
     }
+    options |= pattern or {}
     if listing is not None:
         options["list"] = listing
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tocsin.lang.fluent import all_of, any_event, any_of, call, col, event, exists, iseq, lit, rel, same, seq
     from tocsin.run.clock import Clock
     from tocsin.run.matches import Matches
+    from tocsin.run.metrics_server import serve_metrics
     from tocsin.run.query import Query, query
     from tocsin.run.session import Session
 
@@ -36,6 +37,7 @@ LATE = {
     "Session": "run.session",
     "function": "functions",
     "query": "run.query",
+    "serve_metrics": "run.metrics_server",
     **dict.fromkeys(FLUENT, "lang.fluent"),
 }  # where the names are that are loaded on first use
 
@@ -82,4 +84,5 @@ __all__ = [
     "same",
     "schema",
     "seq",
+    "serve_metrics",
 ]

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -106,6 +107,7 @@ class Compilers:
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._threads = self._free = 0
+        self.seconds = 0.0  # that compilers were at work
 
     def ask(self, key: Hashable, work: Work | None, load: Callable[[], T], rank: int = NEEDED) -> Compilation[T]:
         """Have something compiled; one job for each key. Asked again with a lower rank it is done sooner."""
@@ -125,9 +127,11 @@ class Compilers:
         """The thread of one compiler."""
         process: subprocess.Popen[bytes] | None = None
         while (job := self._next()) is not None:
+            began = perf_counter()
             if job.work is not None:
                 process = compiled_by(process, job.work)
             job.finish()
+            self.seconds += perf_counter() - began
         if process is not None:
             end(process)
 

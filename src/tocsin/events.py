@@ -6,9 +6,11 @@ first/last and repetitions use; equal timestamps never order events for SEQ.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from hashlib import blake2b
 from typing import TypeAlias
 
 Value: TypeAlias = bool | int | float | Decimal | str | None
@@ -55,6 +57,23 @@ def eid_number(eid: Eid) -> tuple[int, int]:
     raw = eid.encode()
     prefix = int.from_bytes(raw[:8].ljust(8, b"\0"), "big") - 2**63
     return prefix, text_hash(raw)
+
+
+def interval_eid(definition: str, key: Sequence[Value], label: str, start: int, occurrence: int) -> str:
+    """The eid of a derived interval: 32 hex digits of a hash of all that tells it from others.
+
+    definition  the identity of the definition that it comes from
+    occurrence  how many intervals of the definition began before it under this key at the same time
+    """
+    told = json.dumps([definition, label, start, occurrence, *map(_in_hash, key)], separators=(",", ":"))
+    return blake2b(told.encode(), digest_size=16).hexdigest()
+
+
+def _in_hash(value: Value) -> Value:
+    """Equal keys are written alike, whatever their kind: 1 for 1.0, Decimal(1) and TRUE; other fractions as texts."""
+    if isinstance(value, bool | float | Decimal):
+        return int(value) if value == int(value) else str(value)
+    return value
 
 
 def text_hash(raw: bytes) -> int:

@@ -29,7 +29,8 @@ RESULTS = (Kind.BOOL, Kind.INT, Kind.FLOAT, Kind.TEXT, Kind.TIME)
 # what the language itself calls by name
 OURS = frozenset(
     "abs floor ceil round sqrt least greatest coalesce nullif lower upper trim length substr concat starts_with"
-    " contains int float text count sum avg min max first last start end type eid".split()
+    " contains int float text count sum avg min max first last start end type eid"
+    " timestamp hour minute second weekday date".split()
 )
 
 

@@ -27,6 +27,22 @@ class Kind(StrEnum):
     NULL = "null"
 
 
+def fits(kind: Kind, value: object) -> bool:
+    """Whether a plain value can stand for one of a kind: what was stored may be of a narrower kind than now."""
+    match kind:
+        case _ if value is None:
+            return True
+        case Kind.INT | Kind.DECIMAL | Kind.TIME:
+            return type(value) is int
+        case Kind.FLOAT:
+            return type(value) in (int, float)
+        case Kind.TEXT:
+            return type(value) is str
+        case Kind.BOOL:
+            return type(value) in (bool, int)
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """An attribute: DECIMAL values are held as whole numbers of 10**-scale, at most 18 digits."""
@@ -51,6 +67,7 @@ class Schema:
     `eid` is the kind of the input's eid column: None if it has none (eids are computed then), NULL if nobody knows yet.
     `clashes` are input columns that are called like something that every event has of its own, and mean another thing.
     `unreadable` are input columns that no expression can read (lists, structs, bytes), with what they are made of.
+    `longest` says of types how many ticks an interval may last: then a begin whose end is not there never ends.
     `matches` are the types that are matches of other queries, which ANY does not take.
     """
 
@@ -65,6 +82,7 @@ class Schema:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     eid: Kind | None = Kind.NULL
     matches: frozenset[str] = frozenset()
+    longest: Mapping[str, int] = field(default_factory=dict)
 
     def has_type(self, name: str) -> bool:
         return self.open_types or name in self.types or name == ANY

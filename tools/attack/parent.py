@@ -76,7 +76,7 @@ class Child:
         if self.process is None:
             self.errors.truncate(0)
             command = [sys.executable, "-m", "tools.attack.child"]
-            self.process = subprocess.Popen(  # noqa: S603 - our own program
+            self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, cwd=ROOT,
                 env=self.environment,
             )  # fmt: skip

@@ -20,6 +20,13 @@ QUERIES = (
     "EVENT SEQ(A a, B b) WHERE a.v = b.v WITHIN 6", "EVENT SEQ(A a, B b) WITHIN 3", "EVENT A a WHERE a.v > 1",
     "EVENT SEQ(A a, !C c, B b) WHERE [k] WITHIN 9", "EVENT A a WHERE a.s LIKE '%x'", "EVENT SEQ(A a, B b) WHERE [v]",
     "EVENT A a WHERE a.v IS NULL", "EVENT SEQ(A a, B b) WHERE a.s = b.s SELECT a.v AS v, b.k AS k",
+    "EVENT SEQ(A a, B b) WHERE [k] CONSUME recent", "EVENT SEQ(A a, B b) WITHIN 4 LIMIT 1 PER a.v EVERY 3",
+    "EVENT SEQ(A a, B b) WHERE a.v = b.v AFTER MATCH SKIP PAST LAST EVENT DISTINCT BY b.s EVERY 5",
+    "EVENT SEQ(A a, B b) WITHIN 3 SELECT a.s AS s, count(*) AS n, max(b.v) AS m GROUP BY a.s EVERY 4",
+    "EVENT SEQ(A a, B b) WHERE [v] WITHIN 2 TIMEOUT", "EVENT SEQ(A a, NEXT B+ b) WHERE b.v >= prev(b.v) WITHIN 6",
+    "EVENT SEQ(A a, C? c, (B+ b UNTIL b.s = 'x'), A d) WITHIN 6", "EVENT SEQ(A a, (SEQ(B b, C c))+ g, A d) WITHIN 9",
+    "CreateCE X Select A.v as v, B.s as s Event And(A<consume>, B<consume>) Where A.v = B.v",
+    "CreateCE X Select Count(B) as n Event AtLeast(2, B) GKey *.k",
 )  # fmt: skip
 UNEXPECTED = 70
 

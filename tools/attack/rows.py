@@ -30,6 +30,20 @@ QUERIES = (
     "EVENT AND(A a, B b) WHERE a.k < b.k", "EVENT SEQ(A a, !B b, A c) WHERE a.k = c.k", "EVENT A a WHERE a.k = a.j",
     "EVENT SEQ(A a, B+ b, A c) WHERE a.k = b.k", "EVENT SEQ(A a, !B b) WHERE [k] WITHIN 3", "EVENT A a WHERE a.k <> 1",
     "EVENT SEQ(A a, B b) WHERE a.k IN (0, 1) AND b.j = a.j", "EVENT A a WHERE a.k LIKE '%a_'",
+    "EVENT SEQ(A a, B b) WHERE [k] CONSUME recent", "EVENT SEQ(A a, B b, C c) WHERE [k] CONSUME chronicle",
+    "EVENT SEQ(A a, B b) WHERE [k] AND count(a) > 1 WITHIN 4 CONSUME cumulative",
+    "EVENT SEQ(A a, B b) WHERE a.k = b.k AFTER MATCH SKIP PAST LAST EVENT", "EVENT SEQ(A a, B b) LIMIT 1 PER a.k",
+    "EVENT SEQ(A a, B b) DISTINCT BY b.k EVERY 3", "EVENT SEQ(A a, B b) WHERE [k] WITHIN 2 TIMEOUT",
+    "EVENT SEQ(A a, B b) WHERE [k] SELECT k AS k, count(*) AS n, min(b.j) AS m GROUP BY k",
+    "EVENT SEQ(A a, B b) WITHIN 4 SELECT b.j AS j, count(*) AS n, max(a.k) AS m GROUP BY b.j EVERY 3",
+    "EVENT SEQ(A a, B b) SELECT sum(a.k) AS s, avg(b.j) AS m, count(b.k) AS n",
+    "EVENT SEQ(A a, FIRST B b) WHERE a.k = b.k", "EVENT SEQ(A a, NEXT B+ b) WHERE b.k >= prev(b.k) WITHIN 5",
+    "EVENT SEQ(A a, B? b, C c) WHERE a.k = b.k", "EVENT SEQ(A a, B+ b, C c) WHERE b[1].k = a.k AND b[-1].j = a.j",
+    "EVENT SEQ(A a, (B+ b UNTIL b.k = a.k), C c)", "EVENT SEQ(A a, (SEQ(B b, C c))+ g, A d) WHERE b.k = c.k",
+    "EVENT SEQ(A a, B b) WHERE [k] CONTINUITY OF (C)", "EVENT SEQ(A a, !B b FOR 2, C c) WHERE [k]",
+    "CreateCE X Select A.k as k, B.j as j Event And(A<consume>, B<consume>) Where A.k = B.k",
+    "CreateCE X Select A.k as k, B.j as j Event Sequence(A, B) LKey *.k", "CreateCE X Event AtLeast(2, A) GKey *.k",
+    "CreateCE X Select Max(Bag(A.k)) as m, Count(Set A) as n Event And(A, B) Where A.j = B.j",
 )  # fmt: skip
 
 

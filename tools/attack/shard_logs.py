@@ -21,6 +21,12 @@ QUERIES = (
     "EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 60",
     "EVENT SEQ(A a, B b) WITHIN 40",
     "QUERY p EVENT SEQ(A a, B b) WHERE [id] WITHIN 50 SELECT a.id AS id; QUERY q EVENT SEQ(p x, C c) WITHIN 90",
+    "EVENT SEQ(A a, B b, C c) WHERE [id] CONSUME chronicle",
+    "EVENT SEQ(A a, B b) WHERE [id] WITHIN 40 AFTER MATCH SKIP PAST LAST EVENT DISTINCT BY b.s EVERY 9",
+    "EVENT SEQ(A a, B b) WHERE [id] WITHIN 40 SELECT id, count(*) AS n, sum(b.v) AS s GROUP BY id EVERY 20",
+    "EVENT SEQ(A a, B b) WHERE [id] WITHIN 9 LIMIT 2 PER id",
+    "EVENT SEQ(A a, FIRST B b, C? c, A d) WHERE [id] WITHIN 30 TIMEOUT",
+    "EVENT SEQ(A a, (SEQ(B x, C y))+ g, A z) WHERE [id] WITHIN 40",
 )
 
 

@@ -10,13 +10,34 @@ import tocsin
 from tools.attack.core import Input, Surface, WrongAnswerError
 from tools.attack.stored import hurt
 
+STAGED = (
+    "CreateCE X Select A.k as k, B.v as v Event And(A<consume>, B<old max 2>) Where A.v != B.v GKey *.k",
+    "CreateCE X Select A.s as s Event Unless(Sequence(A<rows 2>, B), C) Init C Term 5 LKey *.s",
+    "CreateCE X Select Count(A) as n Event AtLeast(2, A); CreateCE Y Event After(X, 2); EVENT SEQ(Y y, A a)",
+)
 QUERIES = (
     "EVENT SEQ(A a, !C c, B b) WHERE [k] WITHIN 6",
     "EVENT SEQ(A a, B+ b, !C c) WHERE a.v <= b.v WITHIN 9 SELECT a.s AS x, count(b) AS n",
     "QUERY p EVENT SEQ(A a, B b) WHERE [s] WITHIN 5 SELECT a.s AS s; QUERY q EVENT SEQ(p x, !C c, p y) WITHIN 9",
     "EVENT OR(SEQ(A a, B b), AND(C c, B d)) WITHIN 4",
+    "EVENT SEQ(A a, B b, C c) WHERE [k] CONSUME chronicle",
+    "EVENT SEQ(A a, B b) WHERE [s] WITHIN 5 CONSUME cumulative",
+    "EVENT AND(A a, B b) CONSUME recent",
+    "EVENT SEQ(A a, B b) WHERE [k] AND a.v <= b.v WITHIN 9 AFTER MATCH SKIP PAST LAST EVENT DISTINCT BY b.s EVERY 4",
+    "EVENT SEQ(A a, B b) LIMIT 2 PER a.s EVERY 5",
+    "EVENT SEQ(A a, B b, C c) WITHIN 8 SELECT count(*) AS n, sum(b.v) AS s, min(c.v) AS m",
+    "EVENT SEQ(A a, B b) WHERE a.v < b.v SELECT a.s AS s, count(*) AS n, avg(b.v) AS m GROUP BY a.s EVERY 6",
+    "EVENT SEQ(A a, B b, C c) WHERE [k] WITHIN 6 TIMEOUT",
+    "EVENT SEQ(A a, FIRST B b, NEXT C+ c) WHERE c.v >= prev(c.v) WITHIN 9",
+    "EVENT SEQ(A a, B? b, MAYBE SEQ(B d, C e), C c) WITHIN 7",
+    "EVENT SEQ(A a, (B+ b UNTIL b.v > 2), A d, (SEQ(B x, C y))+ g, A z) WITHIN 12",
+    "EVENT SEQ(A a, !C c FOR 2, B b) WITHIN 9",
+    "EVENT SEQ(A a, B b) CONTINUITY OF (C) WITHIN (1, 9)",
+    "QUERY p EVENT SEQ(A a, B b) CONSUME recent; QUERY q EVENT SEQ(p x, C c) WITHIN 9 SELECT count(*) AS n",
+    *STAGED,
 )
 ORDERS = ("in-order", "slack(3)", "aggressive(6)", "conservative(6)", "auto(6)")
+FINAL = ("in-order", "slack(3)", "conservative(6)")  # statements cannot correct themselves
 
 
 def rows(first: int, count: int) -> list[dict[str, Any]]:
@@ -39,8 +60,12 @@ def saved(text: str, order: str, count: int, limit: str | None) -> bytes:
 def make(random: Random) -> Input:
     """Draw a session and the damage to its state."""
     text, count = random.choice(QUERIES), random.choice((0, 5, 20, 40))
-    order = random.choice(ORDERS)
-    limit = random.choice((None, None, "20 KB")) if order in ("aggressive(6)", "conservative(6)") else None
+    order = random.choice(FINAL if text in STAGED else ORDERS)
+    limit = (
+        random.choice((None, None, "20 KB"))
+        if order in ("aggressive(6)", "conservative(6)") and text not in STAGED
+        else None
+    )
     whole = saved(text, order, count, limit)
     state, right = hurt(random, whole)
     kept = {"query": text, "order": order, "limit": limit, "state": state, "next": count}

@@ -9,6 +9,8 @@ from tools.attack.core import Surface
 
 NAMES = (
     "query_text",
+    "clauses",
+    "staged_text",
     "rows",
     "files",
     "snapshots",

@@ -24,6 +24,7 @@ import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.functions.RichFilterFunction;
 import org.apache.flink.cep.CEP;
 import org.apache.flink.cep.functions.PatternProcessFunction;
+import org.apache.flink.cep.nfa.aftermatch.AfterMatchSkipStrategy;
 import org.apache.flink.cep.pattern.Pattern;
 import org.apache.flink.cep.pattern.conditions.IterativeCondition;
 import org.apache.flink.cep.pattern.conditions.SimpleCondition;
@@ -54,7 +55,8 @@ import org.apache.flink.util.Collector;
 /**
  * SEQ(A a, B b, C c) WHERE [key] AND b.v > a.v WITHIN window, with the CEP library's Java API, from parquet files.
  *
- * <p>All combinations (followedByAny), as the query means it. The library lets events of one time follow each other in
+ * <p>All combinations (followedByAny), as the query means it; other contiguities and skip strategies if asked, and
+ * without the condition on v. The library lets events of one time follow each other in
  * order of arrival, so the conditions ask for strictly later times; its window is exclusive, so it gets one tick more.
  * State is on the heap, there are no checkpoints, objects are reused. One cluster serves all repetitions, so that its
  * start is not counted; every repetition prints one line of JSON.
@@ -299,7 +301,8 @@ public final class SequenceJob {
                         .withTimestampAssigner((fields, before) -> fields.getLong(1));
         SingleOutputStreamOperator<RowData> rows =
                 environment.fromSource(source, inOrder, "parquet").setParallelism(number("readers"));
-        return rows.filter(fields -> wanted(typeOf(fields)))
+        boolean all = contiguity().equals("next"); // then every event counts
+        return rows.filter(fields -> all || wanted(typeOf(fields)))
                 .setParallelism(number("readers"))
                 .map(fields -> new Event(typeOf(fields), fields.getLong(1), fields.getLong(2), fields.getDouble(3)))
                 .returns(Event.class)
@@ -314,13 +317,36 @@ public final class SequenceJob {
         return type == 'A' || type == 'B' || type == 'C';
     }
 
+    private String contiguity() {
+        return options.getOrDefault("contiguity", "followedByAny");
+    }
+
     private Pattern<Event, ?> pattern() {
-        return Pattern.<Event>begin("a")
-                .where(new IsType('A'))
-                .followedByAny("b")
-                .where(new LargerB())
-                .followedByAny("c")
-                .where(new IsType('C'))
-                .within(Duration.ofMillis(number("window") + 1L));
+        boolean compares = options.getOrDefault("compares", "yes").equals("yes");
+        Pattern<Event, Event> a = Pattern.<Event>begin("a", skipping()).where(new IsType('A'));
+        Pattern<Event, Event> b = then(a, "b").where(compares ? new LargerB() : new IsType('B'));
+        return then(b, "c").where(new IsType('C')).within(Duration.ofMillis(number("window") + 1L));
+    }
+
+    private Pattern<Event, Event> then(Pattern<Event, Event> before, String name) {
+        switch (contiguity()) {
+            case "next":
+                return before.next(name);
+            case "followedBy":
+                return before.followedBy(name);
+            default:
+                return before.followedByAny(name);
+        }
+    }
+
+    private AfterMatchSkipStrategy skipping() {
+        switch (options.getOrDefault("skip", "none")) {
+            case "past last":
+                return AfterMatchSkipStrategy.skipPastLastEvent();
+            case "to next":
+                return AfterMatchSkipStrategy.skipToNext();
+            default:
+                return AfterMatchSkipStrategy.noSkip();
+        }
     }
 }

@@ -41,6 +41,23 @@ app = typer.Typer(
 app.add_typer(pipeline_app)
 
 
+def tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"tocsin {version('tocsin')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    del version  # told before anything else is read
+
+
 class Format(StrEnum):
     TABLE = "table"
     JSONL = "jsonl"
@@ -81,18 +98,21 @@ def check(
     eid: EidArg = None,
     time_unit: UnitArg = None,
 ) -> None:
-    """Check a query: grammar, names, kinds. Errors show the place, the reason and a hint.
+    """Check a query: grammar, names, kinds; then a line for each rule: key, window, memory.
+
+    Errors show the place, the reason and a hint.
 
     \b
       tocsin check "EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 10"
       tocsin check theft.tocsin --input events.csv
     """
     found = read_query(text, schema, time_unit, strict=strict)
-    notes = found.check(_events(input), time_unit=time_unit, type=type, time=time, end=end, eid=eid)
-    for note in notes:
+    options: dict[str, Any] = {"time_unit": time_unit, "type": type, "time": time, "end": end, "eid": eid}
+    for note in found.check(_events(input), **options):
         typer.echo(f"warning: {note}", err=True)
     count = len(found.queries)
     typer.echo(f"ok: {count} {'query' if count == 1 else 'queries'}")
+    typer.echo(found.overview(_events(input), **options))
 
 
 @app.command()
@@ -135,6 +155,16 @@ def run(
         str | None,
         typer.Option("--timers", help='Clock time answers absences while nothing comes; an event may take "30 s".'),
     ] = None,
+    late: Annotated[
+        Path | None, typer.Option("--late", help="Live: keep rows that come too late in this file, else stderr.")
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option("--state", help="Live: go on with the state in this file, and keep it there.")
+    ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option("--metrics", min=0, max=65535, help="Live: serve OpenMetrics on this port of 127.0.0.1; 0: any."),
+    ] = None,
     format: Annotated[Format | None, typer.Option("--format", "-f", help="How matches are written.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; it appears whole or not at all.")
@@ -168,6 +198,7 @@ def run(
       tail -f log.jsonl | tocsin run alarm.tocsin --input - --format jsonl
       tail -f log.jsonl | tocsin run alarm.tocsin --input - --order "conservative(10 min)"
       tail -f log.jsonl | tocsin run silence.tocsin --input - --timers "30 s"
+      tail -f log.jsonl | tocsin run alarm.tocsin --input - --state alarm.state --late late.jsonl
 
     \b
     How events come (--order), if not in order of time:
@@ -199,6 +230,9 @@ def run(
         quiet=quiet,
         engine=engine.value,
         timers=timers,
+        late=late,
+        state=state,
+        metrics=metrics,
     )
     if input == "-":
         job.live(sys.stdin.buffer)

@@ -20,7 +20,7 @@ from tocsin.encode.objects import from_dicts
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import stored
-from tocsin.engine.kinds import COUNT, EXPECTED_MATCH, VIOLATED
+from tocsin.engine.kinds import COUNT, EXPECTED_MATCH, UNENDED, VIOLATED
 from tocsin.engine.tables import variables
 from tocsin.errors import InputError, TocsinError, TocsinWarning
 from tocsin.events import Event
@@ -32,10 +32,20 @@ from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.run.matches import Matches
 from tocsin.run.query import plans_of
 from tocsin.schema import RESULT_COLUMNS, Schema
-from tocsin.testing.cases import Case, FoundMatch, Verdict, count_line, oracle_answer, read_cases, run_case, unit_of
-from tocsin.testing.notation import Item, Promise, events_of
+from tocsin.testing.cases import (
+    Case,
+    FoundMatch,
+    Verdict,
+    count_line,
+    longest_of,
+    oracle_answer,
+    read_cases,
+    run_case,
+    unit_of,
+)
+from tocsin.testing.notation import Begin, Item, Promise, events_of, spell_begin
 from tocsin.testing.oracle_count import counts_matches
-from tocsin.testing.staged_cases import FoundRow, is_staged
+from tocsin.testing.staged_cases import FoundRow, as_row, is_staged
 
 COLUMNS = Columns(time="start", end="end", eid="eid")
 ENGINES = ("embedded", "spark")
@@ -95,7 +105,7 @@ class EngineUnderTest:
 
     def __call__(self, queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
         events = events_of(items)
-        schema = open_schema(rows(events, options))
+        schema = replace(open_schema(rows(events, options)), longest=longest_of(options))
         if any(isinstance(each, Query) and each.under is not None for each in queries):
             schema = replace(schema, intervals=any(event.start < event.end for event in events))
         plans_of(tuple(queries), schema)  # the SELECT of the last query must be right too
@@ -105,7 +115,8 @@ class EngineUnderTest:
         bare = tuple(queries) if counts else (*queries[:-1], replace(queries[-1], select=()))
         if "order" in options:
             return self._answer(bare, schema, items, options, parse_strategy(options["order"], schema))
-        ordered = all(one.end <= other.end for one, other in pairwise(events))
+        announced = any(isinstance(item, Begin) or getattr(item, "of_begins", False) for item in items)
+        ordered = not announced and all(one.end <= other.end for one, other in pairwise(events))
         answers = [settled(self._answer(bare, schema, items, options, Strategy("aggressive")))]
         if ordered:
             answers.append(settled(self._answer(bare, schema, items, options, Strategy())))
@@ -123,7 +134,7 @@ class EngineUnderTest:
         if "order" not in options:
             in_order = sorted(items, key=lambda item: getattr(item, "end", getattr(item, "time", 0)))
             ways += [(Strategy(), in_order, None, False), (Strategy(), in_order, 1, True)]
-        answers = [staged_rows(tuple(queries), schema, *way, options) for way in ways]
+        answers = [staged_rows(tuple(queries), schema, *way, options, self.jit) for way in ways]
         if any(Counter(map(repr, each)) != Counter(map(repr, answers[0])) for each in answers):
             raise TocsinError(
                 "the engine answers differently if events come in other pieces, or over restarts",
@@ -147,6 +158,10 @@ class EngineUnderTest:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TocsinWarning)  # of broken promises, which a case may be about
             for changes in self._steps(graph, items, options):
+                found += [
+                    FoundMatch((), kind=UNENDED, text=spell_begin(Begin(each.type, each.start)))
+                    for each in graph.begins.unended
+                ]
                 for batch in changes:
                     if batch.stage < len(queries) - 1:
                         by_eid |= {event.eid: event for event in composites(queries[batch.stage], batch.table())}
@@ -166,12 +181,15 @@ class EngineUnderTest:
         for item in items:
             if isinstance(item, Event):
                 waiting += 1
-            promised = isinstance(item, Promise) and ("order" in options or not graph.order.sorts)
+            promised = isinstance(item, Promise | Begin) and ("order" in options or not graph.order.sorts)
             if waiting == size or (promised and waiting):
                 yield graph.push(graph.encode(whole.slice(at, waiting)))
                 at, waiting = at + waiting, 0
+            if isinstance(item, Begin) and promised:
+                yield graph.push(graph.announced(begun(item, options)))
             if isinstance(item, Promise) and promised:
-                yield graph.push(graph.guarantee(item.type, item.time, item.source))
+                say = graph.begin_guarantee if item.of_begins else graph.guarantee
+                yield graph.push(say(item.type, item.time, item.source))
         if waiting:
             yield graph.push(graph.encode(whole.slice(at, waiting)))
         self.state = _state(graph)
@@ -181,12 +199,12 @@ class EngineUnderTest:
 
 def staged_rows(
     queries: tuple[Any, ...], schema: Schema, order: Strategy, items: Sequence[Item], size: int | None, restarts: bool,
-    options: Mapping[str, str],
+    options: Mapping[str, str], jit: bool = True,
 ) -> list[FoundRow]:  # fmt: skip
     """The rows of the last query of a graph; after each push it may be saved, and another one goes on."""
 
     def fresh() -> QueryGraph:
-        return QueryGraph(plans_of(queries, schema), schema, COLUMNS, order=order)
+        return QueryGraph(plans_of(queries, schema), schema, COLUMNS, jit=jit, order=order)
 
     graph, found = fresh(), []
     whole = rows([item for item in items if isinstance(item, Event)], options)
@@ -224,7 +242,8 @@ def _plain_rows(table: pa.Table) -> Iterator[FoundRow]:
         table = table.set_column(table.schema.names.index(name), name, table.column(name).cast(pa.int64()))
     names = [name for name in table.schema.names if name not in RESULT_COLUMNS]
     for row in table.to_pylist():
-        yield row["start"], row["end"], tuple(row[name] for name in names if not isinstance(row[name], dict))
+        values = [row[name] for name in names if not isinstance(row[name], dict)]
+        yield as_row(row["kind"], row["start"], row["end"], values)
 
 
 def is_time(type: pa.DataType) -> bool:
@@ -293,6 +312,11 @@ def rows(events: list[Event], options: Mapping[str, str]) -> pa.RecordBatch:
             instants = batch.column(name).cast(pa.timestamp("us"))
             batch = batch.set_column(batch.schema.get_field_index(name), name, instants)
     return batch
+
+
+def begun(begin: Begin, options: Mapping[str, str]) -> pa.RecordBatch:
+    """A begin as a batch; its end says nothing."""
+    return rows([Event(begin.type, begin.start, begin.start, begin.name, dict(begin.attrs))], options)
 
 
 def _whole(event: Event) -> dict[str, Any]:

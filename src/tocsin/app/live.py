@@ -1,4 +1,4 @@
-"""`tocsin run --input -`: push each line of JSONL as it comes, and write its matches at once.
+"""Follow a pipe of JSONL: push each line as it comes, and hand on what it brings.
 
 With `--timers` the clock is read whenever the pipe is empty, and never before all that has come is pushed: a backlog is
 not late because it was read late.
@@ -10,8 +10,9 @@ import select
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import IO, Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from enum import Enum
+from typing import IO, Any, Protocol
 
 from tocsin.encode.batch import HINTS
 from tocsin.run.bad_rows import BadRows
@@ -25,44 +26,81 @@ SECONDS_BETWEEN_LOOKS = 1.0  # at the clock, while nothing comes
 FEW = 16  # lines that are read one by one
 SOME = 128  # lines that are read one by one if one of them is unlike those before
 Piece = tuple[int, Sequence[bytes]]  # the number of the first line, and lines; no lines: nothing came
-Emit = Callable[[Matches], bool]  # gets the matches of a push, and says whether to go on
+Waiting = Callable[[], AbstractContextManager[None]]  # inside, an interrupt ends the run at once
 Wait = Callable[[IO[bytes], float], bool]  # for input, at most so many seconds; False: there is none
+
+
+class InterruptedWait(KeyboardInterrupt):
+    """An interrupt that came while nothing was being pushed."""
+
+
+class Ending(Enum):
+    """How following a pipe ended."""
+
+    CLOSED = "the pipe was closed"
+    ENOUGH = "the receiver wanted no more"
+    INTERRUPTED = "somebody interrupted it between two pushes"
+
+
+class Receiver(Protocol):
+    """What becomes of what the lines bring."""
+
+    def take(self, matches: Matches) -> bool:
+        """Take the matches of a push, and say whether to go on."""
+        ...
+
+    def late(self, line: int, row: bytes | dict[str, Any]) -> None:
+        """Hear of a line whose event came later than the order allows."""
+        ...
+
+    def rest(self) -> None:
+        """Do what can wait: all that has come is pushed."""
+        ...
 
 
 def follow(
     session: Session,
     stdin: IO[bytes],
     bad: BadRows,
-    emit: Emit,
+    receiver: Receiver,
     *,
     at_most: int | None = None,
     wait: Wait | None = None,
-) -> None:
-    """Push every line of `stdin`, `at_most` so many at once; `emit` gets the matches of each push and says to go on.
+) -> Ending:
+    """Push every line of `stdin`, `at_most` so many at once, until the pipe is closed or somebody ends it.
 
     `wait` is how to wait for input where the session has a clock, which is read whenever there is none.
     """
-    with heeded() as check:
-        for number, lines in cut(pieces(stdin, check, wait), at_most):
-            going_on = push(session, number, lines, bad, emit) if lines else emit(session.heartbeat())
-            if not going_on:
-                return
-        emit(session.close())
+    with heeded() as waiting:
+        try:
+            for number, lines in cut(pieces(stdin, waiting, wait), at_most):
+                going_on = push(session, number, lines, bad, receiver) if lines else receiver.take(session.heartbeat())
+                if not going_on:
+                    return Ending.ENOUGH
+                receiver.rest()
+        except InterruptedWait:
+            return Ending.INTERRUPTED
+    return Ending.CLOSED
 
 
-def push(session: Session, number: int, lines: Sequence[bytes], bad: BadRows, emit: Emit) -> bool:
+def push(session: Session, number: int, lines: Sequence[bytes], bad: BadRows, receiver: Receiver) -> bool:
     """Push lines, the first of which has a number: many alike as columns, others one by one. False: not to go on."""
     if len(lines) > FEW:
         matches = session.push_lines(lines)
         if matches is not None:
-            return emit(matches)
+            for at in session.late:
+                receiver.late(number + at, lines[at])
+            return receiver.take(matches)
         if len(lines) > SOME:  # a line that is unlike the others is looked for
             half = len(lines) // 2
-            before = push(session, number, lines[:half], bad, emit)
-            return before and push(session, number + half, lines[half:], bad, emit)
+            before = push(session, number, lines[:half], bad, receiver)
+            return before and push(session, number + half, lines[half:], bad, receiver)
     for rows, numbers in parsed(number, lines, bad):
         matches, reasons = session.push_usable(rows, until_bad=bad.failing)
-        going_on = emit(matches)
+        usable = [at for at in range(len(rows)) if at not in reasons]
+        for at in session.late:
+            receiver.late(numbers[usable[at]], rows[usable[at]])
+        going_on = receiver.take(matches)
         for at, reason in reasons.items():
             bad.report(f"{PLACE}, line {numbers[at]}", reason, rows[at], hint=HINTS.get(reason))
         if not going_on:
@@ -100,28 +138,46 @@ def cut(pieces: Iterable[Piece], at_most: int | None) -> Iterator[Piece]:
 
 
 @contextmanager
-def heeded() -> Iterator[Callable[[], None]]:
-    """Notice an interrupt even if its exception was swallowed in a callback: check again before every wait."""
-    noted: list[int] = []
+def heeded() -> Iterator[Waiting]:
+    """Let an interrupt (Ctrl-C, or the signal to terminate) end the run between pushes; a second one ends it at once.
+
+    So what was read is pushed, and the state is whole. An interrupt is noted even if it comes during a callback that
+    swallows exceptions.
+    """
+    interrupts, idle = 0, False
 
     def note(number: int, frame: object) -> None:
-        del frame
-        noted.append(number)
-        raise KeyboardInterrupt
-
-    def check() -> None:
-        if noted:
+        nonlocal interrupts
+        del number, frame
+        interrupts += 1
+        if idle:
+            raise InterruptedWait
+        if interrupts > 1:
             raise KeyboardInterrupt
 
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-        yield check
+    @contextmanager
+    def waiting() -> Iterator[None]:
+        nonlocal idle
+        idle = True
+        try:
+            if interrupts:
+                raise InterruptedWait
+            yield
+        finally:
+            idle = False
+
+    if threading.current_thread() is not threading.main_thread():
+        yield nullcontext
         return
-    signal.signal(signal.SIGINT, note)
+    usual: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    ours = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
+    for number in ours:
+        signal.signal(number, note)
     try:
-        yield check
+        yield waiting
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number in ours:
+            signal.signal(number, usual[number])
 
 
 def input_comes(stdin: IO[bytes], seconds: float) -> bool:
@@ -129,7 +185,7 @@ def input_comes(stdin: IO[bytes], seconds: float) -> bool:
     return bool(select.select([stdin], [], [], seconds)[0])
 
 
-def pieces(stdin: IO[bytes], check: Callable[[], None], wait: Wait | None) -> Iterator[Piece]:
+def pieces(stdin: IO[bytes], waiting: Waiting, wait: Wait | None) -> Iterator[Piece]:
     """Whatever lines have arrived, together: one when they come slowly, many when they come fast.
 
     With `wait`, an empty piece when all that has come is read, and then after every second in which nothing comes.
@@ -137,13 +193,13 @@ def pieces(stdin: IO[bytes], check: Callable[[], None], wait: Wait | None) -> It
     rest, number, patience = b"", 1, 0.0
     read = getattr(stdin, "read1", stdin.read)
     while True:
-        check()
-        if wait is not None and not wait(stdin, patience):
+        with waiting():
+            data = read(BYTES_PER_READ) if wait is None or wait(stdin, patience) else None
+        if data is None:
             patience = SECONDS_BETWEEN_LOOKS
             yield number, []
             continue
         patience = 0.0
-        data = read(BYTES_PER_READ)
         lines = (rest + data).split(b"\n")
         rest = lines.pop() if data else b""
         if lines and (len(lines) > 1 or lines[0].strip()):

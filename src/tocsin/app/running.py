@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tocsin.app.live import Wait, follow, input_comes
+from tocsin.app.live import Ending, Wait, follow, input_comes
+from tocsin.app.live_run import KeptState, Screen, late_rows, show_line
 from tocsin.app.showing import print_matches
 from tocsin.encode.columns import Columns
-from tocsin.errors import InputError
+from tocsin.errors import InputError, TocsinWarning
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock
 from tocsin.run.files import find
 from tocsin.run.matches import Matches
+from tocsin.run.metrics_server import serve_metrics
 from tocsin.run.pace import FIRST_CHUNK
 from tocsin.run.progress import summary, watching
 from tocsin.run.query import Query
-from tocsin.run.sinks import json_line, write_file, write_matches
+from tocsin.run.session import Session
+from tocsin.run.sinks import write_file, write_matches
 
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
@@ -42,6 +47,9 @@ class RunOptions:
     engine: str = "embedded"
     timers: str | Clock | None = None
     threads: int | None = None
+    late: Path | None = None
+    state: Path | None = None
+    metrics: int | None = None
 
     def whole(self, input: str) -> None:
         """Detect in a finite input; nothing is written before all of it went well."""
@@ -50,6 +58,12 @@ class RunOptions:
                 "--timers is for a live stream, and files have an end, at which everything is answered",
                 hint=f"leave it out; or read what comes: tail -f {input} | tocsin run ... --input - --timers ...",
             )
+        for option, given in (("--late", self.late), ("--state", self.state), ("--metrics", self.metrics)):
+            if given is not None:
+                raise InputError(
+                    f"{option} is for a live stream, and {input} is a file, which is sorted and read to its end",
+                    hint=f"leave it out; or read what comes: tail -f {input} | tocsin run ... --input - {option} ...",
+                )
         self._check_places()
         began = time.perf_counter()
         matches = self._on_spark(input) if self.engine == "spark" else self._embedded(input)
@@ -99,47 +113,54 @@ class RunOptions:
             )
         self._check_places()
         began = time.perf_counter()
-        columns = self.columns
-        session = self.query.stream(
-            type=columns.type,
-            time=columns.time,
-            end=columns.end,
-            eid=columns.eid,
-            time_unit=columns.unit,
-            truncate=columns.truncate,
-            order=self.order,
-            all=self.every,
-            jit=self.jit,
-            clock=self.timers,
-        )
+        state = KeptState(self.state)
+        session = self._session(state)
         format = self._format("jsonl")
         at_once = self.output is None and format == "jsonl"
-        kept: list[Matches] = []
-        count = 0
-
-        def emit(matches: Matches) -> bool:
-            nonlocal count
-            if at_once:
-                for match in matches:
-                    if self.limit is not None and count >= self.limit:
-                        return False
-                    sys.stdout.write(json_line(match).encode("utf-8", "replace").decode() + "\n")
-                    count += 1
-                sys.stdout.flush()
-            elif len(matches):
-                count += len(matches)
-            if not at_once or self.plot is not None:
-                kept.append(matches)
-            return self.limit is None or count < self.limit
-
-        at_most, timed = FIRST_CHUNK if self.limit is not None else None, wait if self.timers is not None else None
-        follow(session, stdin, self.bad, emit, at_most=at_most, wait=timed)
-        whole = Matches([table for matches in kept for table in matches.tables()])
+        with ExitStack() as until:
+            late = late_rows(self.late, quiet=self.quiet, until=until)
+            if self.metrics is not None:
+                server = until.enter_context(serve_metrics(lambda: session.metrics(bad=self.bad.count), self.metrics))
+                show_line(f"metrics: {server.url}", sys.stderr)
+            keeps = not at_once or self.plot is not None
+            screen = Screen(session, late, state, at_once=at_once, keeps=keeps, limit=self.limit)
+            at_most, timed = FIRST_CHUNK if self.limit is not None else None, wait if self.timers is not None else None
+            ending = follow(session, stdin, self.bad, screen, at_most=at_most, wait=timed)
+            if ending is Ending.CLOSED and self.state is None:  # with a state only this pipe is over, not the stream
+                screen.take(session.close())
+            state.save(session)
+        whole = screen.whole()
         if not at_once:
             self._write(whole, format)
         self.bad.write()
-        counters = {"events": 0, "relevant": 0, **session.counters, "skipped": self.bad.count, "matches": count}
+        counters = {"events": 0, "relevant": 0, **session.counters, "skipped": self.bad.count, "matches": screen.count}
         self._finish(whole, counters, time.perf_counter() - began)
+        if ending is Ending.INTERRUPTED:
+            raise KeyboardInterrupt
+
+    def _session(self, state: KeptState) -> Session:
+        """A session for lines as they come, with the state of the last run if there is one."""
+        columns, saved = self.columns, state.read()
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always", TocsinWarning)
+            session = self.query.stream(
+                type=columns.type,
+                time=columns.time,
+                end=columns.end,
+                eid=columns.eid,
+                time_unit=columns.unit,
+                truncate=columns.truncate,
+                order=self.order,
+                all=self.every,
+                jit=self.jit,
+                clock=self.timers,
+                state=saved,
+                carry_over=saved is not None,
+            )
+        if not self.quiet:
+            for warning in noted:
+                sys.stderr.write(f"note: {warning.message}\n")
+        return session
 
     def _format(self, default: str) -> str:
         if self.format is not None:
@@ -151,7 +172,7 @@ class RunOptions:
 
     def _check_places(self) -> None:
         """Refuse places that cannot be written, before the work begins."""
-        for path in (self.output, self.plot):
+        for path in (self.output, self.plot, self.late, self.state):
             if path is not None and path.is_dir():
                 raise InputError(f"{path} is a directory", hint="give the name of a file to write")
             if path is not None and not path.parent.is_dir():

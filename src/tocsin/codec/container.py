@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from hashlib import blake2b
+from types import UnionType
 from typing import Any, NoReturn, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -247,12 +248,9 @@ def as_numbers_by_name(values: object) -> dict[str, int]:
 
 
 def as_record(kind: Callable[..., Record], words: Mapping[str, object]) -> Record:
-    """A dataclass from the stored values of its fields, each of which must be what the class says.
-
-    Fields may be numbers, truths, texts, bytes, other such classes, and lists and dicts (by names) of all these.
-    """
+    """A dataclass from the stored values of its fields, each of which must be what the class says (`as_shape`)."""
     hints = _hints(kind)
-    return kind(**{name: _as(hints[name], value) for name, value in words.items()})
+    return kind(**{name: as_shape(hints[name], value) for name, value in words.items()})
 
 
 @cache
@@ -260,14 +258,32 @@ def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _as(hint: Any, value: object) -> Any:
-    inner = get_args(hint)
-    if get_origin(hint) is list and isinstance(value, list):
-        return [_as(inner[0], each) for each in value]
-    if get_origin(hint) is dict and isinstance(value, dict):
-        return {name: _as(inner[1], each) for name, each in value.items()}
+class Scalar:
+    """In a shape: a null, a truth, a text, or any number, however large."""
+
+
+def as_shape(hint: Any, value: object) -> Any:
+    """A stored value that must have the shape which a type says.
+
+    Types are those of numbers, truths, texts and bytes, `Scalar`, dataclasses, lists and dicts (by names) of all these,
+    tuples (lists of a fixed length), what may be None, and Any.
+
+    >>> as_shape(list[tuple[int, str | None]], [[1, "a"], [2, None]])
+    [(1, 'a'), (2, None)]
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is UnionType:
+        return None if value is None else as_shape(inner[0], value)
+    if origin is list and isinstance(value, list):
+        return [as_shape(inner[0], each) for each in value]
+    if origin is tuple and isinstance(value, list) and len(value) == len(inner):
+        return tuple(as_shape(*each) for each in zip(inner, value, strict=True))
+    if origin is dict and isinstance(value, dict):
+        return {name: as_shape(inner[1], each) for name, each in value.items()}
     if is_dataclass(hint) and isinstance(value, dict):
         return as_record(hint, value)  # type: ignore[arg-type]
+    if hint is Any or (hint is Scalar and (value is None or type(value) in (bool, int, float, str))):
+        return value
     if type(value) is not hint:
         raise damaged("the saved state", f"{str(value)[:60]!r} stands where {hint} was expected")
     return as_number(value) if hint is int else value

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tocsin.errors import InputError, printable
 
+DECODE = "decode the column before it is given here"
 OFFSETS = {"string": np.int32, "binary": np.int32, "large_string": np.int64, "large_binary": np.int64}
 
 
@@ -34,9 +35,20 @@ def readable_texts() -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as problem:
-        raise InputError(
-            "a text is not valid UTF-8", detail=str(problem), hint="decode the column before it is given here"
-        ) from None
+        raise InputError("a text is not valid UTF-8", detail=str(problem), hint=DECODE) from None
+
+
+def refuse_unreadable(column: pa.Array | pa.ChunkedArray, name: str) -> None:
+    """Refuse a column with a text that is no UTF-8: before anything has changed, or where nothing else reads it."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as problem:
+        if "UTF8" in str(problem):
+            raise InputError(
+                printable(f"the column {name!r} has a text that is not valid UTF-8"),
+                detail=printable(str(problem)),
+                hint=DECODE,
+            ) from None
 
 
 def _is_sound(array: pa.Array) -> bool:

@@ -7,6 +7,7 @@ file by number, because Arrow makes them anew now and then: whoever needs the va
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
@@ -49,17 +50,55 @@ class LateFile:
 
     def table(self, names: frozenset[str]) -> pa.Table:
         """The file, with the columns of these names, and others that may have nulls; the rest is read late."""
-        schema, rows = self.file.schema_arrow, self.file.metadata.num_rows
+        schema = self.file.schema_arrow
         self._late = tuple(name for name in schema.names if name not in names and self._can_wait(schema, name))
         read = validated(self.file.read(columns=[name for name in schema.names if name not in self._late]))
-        numbers = pa.array(np.arange(rows if self._late else 0))
-        columns = {
-            name: pa.ExtensionArray.from_storage(LateType(self, name), numbers)
-            if name in self._late
-            else read.column(name)
-            for name in schema.names
-        }
-        return pa.table(columns)
+        return self._with_late(read, 0)
+
+    def pieces(
+        self, names: frozenset[str], groups: Sequence[int], rows: int, *, late: bool = True
+    ) -> Iterator[pa.Table]:
+        """Some row groups in pieces of at most so many rows: the columns of these names, and the rest read late.
+
+        Without `late` the rest is left out.
+        """
+        file = parquet.ParquetFile(self.path, pre_buffer=False)  # other threads read late columns meanwhile
+        schema = file.schema_arrow
+        self._late = tuple(name for name in schema.names if late and name not in names and self._can_wait(schema, name))
+        now = [name for name in schema.names if name in names or (late and name not in self._late)]
+        for group in groups:
+            begin = int(self._begins[group])
+            for batch in file.iter_batches(rows, row_groups=[group], columns=now):
+                read = validated(pa.Table.from_batches([batch]))
+                yield self._with_late(read, begin) if late else read
+                begin += batch.num_rows
+
+    def may_have_nulls(self, name: str) -> bool:
+        """Whether statistics do not show that a column which expressions can read has no nulls."""
+        schema = self.file.schema_arrow
+        return not pa.types.is_nested(schema.field(name).type) and not self._can_wait(schema, name)
+
+    def largest_group(self, names: frozenset[str]) -> int:
+        """How many bytes the columns beside these take in the largest row group."""
+        meta = self.file.metadata
+        groups = [meta.row_group(at) for at in range(meta.num_row_groups)]
+        each = [[group.column(at) for at in range(group.num_columns)] for group in groups]
+        sizes = [
+            sum(one.total_uncompressed_size for one in columns if one.path_in_schema not in names) for columns in each
+        ]
+        return max(sizes, default=0)
+
+    def _with_late(self, read: pa.Table, begin: int) -> pa.Table:
+        """What was read of some rows, and other columns as numbers of rows, of which `begin` is the first."""
+        numbers = pa.array(np.arange(begin, begin + read.num_rows if self._late else begin))
+        return pa.table(
+            {
+                name: pa.ExtensionArray.from_storage(LateType(self, name), numbers)
+                if name in self._late
+                else read.column(name)
+                for name in self.names
+            }
+        )
 
     def _can_wait(self, schema: pa.Schema, name: str) -> bool:
         """Whether statistics show that a column has no nulls: which types have a value there need not be asked then."""

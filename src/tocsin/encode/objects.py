@@ -218,7 +218,7 @@ class _Sieve:
     def array(self) -> pa.Array:
         match self.kind:
             case Kind.FLOAT:
-                self._drop(lambda value: type(value) is int and abs(value) > EXACT_FLOAT, _TOO_LARGE)
+                self._drop(lambda value: type(value) is int and abs(value) > EXACT_FLOAT, TOO_LARGE)
             case Kind.DECIMAL:
                 return self._decimals()
             case Kind.TIME:
@@ -250,7 +250,7 @@ class _Sieve:
         return pa.array(whole, pa.timestamp("us"))
 
 
-_TOO_LARGE = "is too large to be a float exactly, and other values are floats"
+TOO_LARGE = "is too large to be a float exactly, and other values are floats"
 
 
 def impossible(value: Any) -> str | None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.arrow import Problems, integers, is_instant, marks, plain
+from tocsin.encode.checked import refuse_unreadable
 from tocsin.encode.survey import Survey
 from tocsin.errors import InputError
 from tocsin.events import TIME_LIMIT
@@ -118,6 +119,7 @@ def read_texts(array: pa.Array) -> tuple[pa.Array, Bools]:
 
     Whole numbers win if the first readable text is one, so the meaning of a column never depends on one bad row.
     """
+    refuse_unreadable(array, "time")
     array = array.cast(pa.string()) if array.type != pa.string() else array
     trimmed = pc.utf8_trim_whitespace(array)
     whole = pc.fill_null(pc.match_substring_regex(trimmed, r"^[+-]?[0-9]{1,19}$"), False)

@@ -269,6 +269,7 @@ class Branch:
         T[guarantees_at::2], T[guarantees_at + 1 :: 2] = self._guarantees(program)
         T[rt.TYPES_AT], T[rt.LEAVES_AT], T[rt.GUARANTEES] = types_at, leaves_at, guarantees_at
         T[rt.TYPES] = len(program.types)
+        T[rt.START] = 2 if program.shape.intervals and self.detector.plan.within is not None else 0
         T[rt.SPAN] = program.span or 0
         return T
 

@@ -86,6 +86,9 @@ def _scopes(block: Block) -> Iterator[tuple[Scope, list[Leaf], tuple[int, int]]]
 
 def owed_by(changes: ChangeBatch, known: Mapping[str, int]) -> dict[str, Ints]:
     """The debt of each answer of a batch."""
+    if changes.plan.staged is not None:  # all events of its stage, and of those before it, have a say
+        ends = changes.span[1]
+        return {type: np.where(ends > time, ends, BEGINNING) for type, time in known.items()}
     total: dict[str, Ints] = {}
     for block in changes.plan.alternatives:
         if block.missing != changes.step:

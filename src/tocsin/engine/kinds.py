@@ -37,15 +37,18 @@ MATCH = "match"
 TIMEOUT = "timeout"
 COUNT = "count"
 EXPECTED_MATCH, UNCONFIRMED, VIOLATED = "expected", "unconfirmed", "violated"  # of traces under constraints
+UNENDED = "unended"
+UNPAIRED = "unpaired"
 # what queries give; the other kinds tell what happened on the way
-ANSWERS = (MATCH, TIMEOUT, COUNT, EXPECTED_MATCH, UNCONFIRMED, VIOLATED)
+ANSWERS = (MATCH, TIMEOUT, COUNT, UNENDED, UNPAIRED, EXPECTED_MATCH, UNCONFIRMED, VIOLATED)
 ROW_KINDS: tuple[RowKind, ...] = (
     RowKind(MATCH, "bindings", "query, variables, eids, times", True, True, "0.1", "the pattern was found"),
     RowKind(TIMEOUT, "prefix", "query, step, variables, eids, times", True, False, "0.2",
             "a first part that its next step, in the column `step`, did not extend"),
     RowKind("early", "prefix", "query, bound eids", True, False, "later", "certain before an interval ends"),
-    RowKind("unended", "details", "query, eid", False, False, "later", "an announced interval that never ended"),
-    RowKind("unpaired", "details", "query, eid", False, False, "later", "an end whose begin was never announced"),
+    RowKind(UNENDED, "prefix", "query, eid", False, False, "0.2",
+            "an interval that began and never ended (one that was announced: Session.unended)"),
+    RowKind(UNPAIRED, "prefix", "query, eid", False, False, "0.2", "an end that found nothing open"),
     RowKind(EXPECTED_MATCH, "trace", "query, constraint, key, trace", False, False, "0.2",
             "every end of the trace that its constraint allows holds a match"),
     RowKind(UNCONFIRMED, "trace", "that of the expected row", False, False, "0.2",

@@ -44,8 +44,12 @@ class Counters:
     purged_p3: int = 0
     purged_neg: int = 0  # ... no new match will have it in a scope; all guarantees have passed it by a window
     purged_old: int = 0
-    begins: int = 0  # intervals announced, and known losses: taken note of, not yet used
-    gaps: int = 0
+    begins: int = 0  # intervals announced; of these the late ones, those that came again, and those not like theirs
+    late_begins: int = 0
+    repeated_begins: int = 0
+    differing_begins: int = 0
+    unended: int = 0  # intervals that were announced and never ended
+    gaps: int = 0  # known losses: taken note of, not yet used
     look: Callable[[], int] = field(default=lambda: 0, repr=False, compare=False)
 
     @property

@@ -81,8 +81,8 @@ class CarryOver:
 
     def _check(self, number: int, new: Plan, old: Plan, stage: Stage, found: dict[int, int]) -> None:
         lost = self._lost_matches(stage, new, found)
-        if new.identity != old.identity and (new.staged is not None or old.staged is not None):
-            lost = ["what a changed statement has collected: it starts afresh", *lost]
+        if new.identity != old.identity and (new.has_rows_of_its_own or old.has_rows_of_its_own):
+            lost = ["what a changed statement or definition has collected: it starts afresh", *lost]
         elif new.identity != old.identity:
             refuse_other_key(called(new, number), old, new)
             lost = losses(old, new, ordered=self.ordered) + lost_around(old, new, self.around) + lost

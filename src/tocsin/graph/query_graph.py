@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from tocsin.codec import Part, as_number, decode, encode, nested, only_part, within
 from tocsin.constraint.monitor import monitored
+from tocsin.deriving.operator import deriving
 from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
 from tocsin.encode.eids import prepare_hashing
 from tocsin.encode.keyless import KeyCheck
-from tocsin.encode.merge import Rearranged
+from tocsin.encode.merge import Rearranged, replaced, take
 from tocsin.encode.row_pieces import RowPieces
 from tocsin.encode.stored import RowReader
 from tocsin.encode.thread_team import ALONE, ThreadTeam
@@ -28,8 +29,9 @@ from tocsin.encode.whole import UsableRows, encode_whole
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
-from tocsin.errors import StateError
-from tocsin.events import ANY, BEGINNING
+from tocsin.engine.stream_time import StreamTime
+from tocsin.errors import InputError, StateError
+from tocsin.events import ANY, BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
 from tocsin.graph.carry_over import CarryOver, waiting_in
 from tocsin.graph.composites import Composites, check_kinds
@@ -37,17 +39,18 @@ from tocsin.graph.copies import Copies
 from tocsin.graph.stages import Stage, Stages
 from tocsin.graph.tap import Tap
 from tocsin.graph.texts import TextMemory
-from tocsin.items import NO_SOURCE, Ints, ItemKind, Items, Strings, control, guarantee
+from tocsin.items import NO_SOURCE, ROWS, Ints, ItemKind, Items, Strings, control, guarantee
 from tocsin.order.auto import Auto
+from tocsin.order.begins import Begins
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
 from tocsin.order.sort import Sort
 from tocsin.order.strategy import IN_ORDER, Strategy, check_limit
-from tocsin.plan.block import Plan, Variable
+from tocsin.plan.block import Alt, Block, Leaf, Plan, Variable
 from tocsin.plan.expr import Col, walk
 from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
-from tocsin.plan.limits import limits_of
+from tocsin.plan.limits import Limits, limits_of
 from tocsin.plan.prefix_chain import PrefixChain, prefix_chain
 from tocsin.plan.under import TRACE
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
@@ -56,7 +59,7 @@ from tocsin.select.consuming import consuming
 from tocsin.select.counting import MatchCounting
 from tocsin.select.prefix_counting import prefix_counting
 from tocsin.spill.detector import Spilling
-from tocsin.staged.operator import refuse_corrections, refuse_limit, staged_operator
+from tocsin.staged.operator import refuse_limit, staged_operator
 
 MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, where memory is limited
 NEVER = 1 << 62
@@ -97,6 +100,7 @@ class QueryGraph:
         self.seen = self.relevant = self.keyless = 0
         self.last = BEGINNING  # where the last event ends
         self._timed = any(plan.staged is not None for plan in self.plans)  # statements have timers
+        self._settles = any(plan.has_rows_of_its_own for plan in self.plans)  # ... and intervals end as time passes
         self._taps: dict[int, Tap] = {}
         self.autos: list[Auto] = []  # strategies that choose by themselves
         self.remembering: list[Remembering] = []  # operators that know more than the events tell
@@ -114,6 +118,8 @@ class QueryGraph:
         stages = [self._stage(number, detector) for number, detector in enumerate(detectors)]
         self.queries = Stages(stages, ordered=order.sorts, late=order.late)
         self.intake = self._intake(frozenset(sources))
+        needed = {type: frozenset(attr for attr, mine in needs.items() if type in mine) for type in self.types}
+        self.begins = Begins(self.intake, self.intake.guarantees.types, schema.longest, needed)
         self._texts = TextMemory(self.strings, self.encoder)
         if strings is not None:  # others use them, too
             self._texts.enough = NEVER
@@ -131,7 +137,8 @@ class QueryGraph:
         links = []
         for number, plan in enumerate(self.plans):
             links.append(sorted(at for type in set(types_of(plan)) for at in named.get(type, ())))
-            named.setdefault(plan.name, []).append(number)
+            for type in plan.emits:
+                named.setdefault(type, []).append(number)
         return links
 
     @cached_property
@@ -151,7 +158,7 @@ class QueryGraph:
 
     def _detector(self, number: int, hold: Collection[str]) -> Detector:
         """A new detector for a query, whose answers wait for guarantees about the types in `hold`."""
-        order, above = self.order, {str(self.plans[at].name) for at in self._sources(number)}
+        order, above = self.order, {type for at in self._sources(number) for type in self.plans[at].emits}
         return Detector(
             filter_of(self.plans[number]), self.types, self.strings, jit=self._jit, ordered=order.sorts,
             late=None if above or order.sorts else order.late,  # matches come as late as they like
@@ -175,20 +182,16 @@ class QueryGraph:
         """What a query is made of: its detector, what the strategy puts around it, and around that what users put."""
         plan, order = self.plans[number], self.order
         operator: Operator = detector
-        if plan.staged is not None:
-            refuse_corrections(plan, order.corrects)
-            refuse_limit(plan, self._limit)
-            time = replace(detector.time, guarantees={})
-            operator = staged_operator(Setting(plan, self.functions, order.corrects, time, reader))
-            self.remembering.append(operator)
+        if plan.has_rows_of_its_own:
+            operator = self._process(plan, Setting(plan, self.functions, order.corrects, time_of(detector), reader))
+            self.remembering.append(cast("Remembering", operator))
         elif plan.consume is not None:
-            time = replace(detector.time, guarantees={})
-            setting = Setting(plan, self.functions, order.corrects, time, reader)
+            setting = Setting(plan, self.functions, order.corrects, time_of(detector), reader)
             operator = consuming(setting, jit=self._jit)
             self.remembering.append(operator)
         elif (chain := counted_by(plan, order)) is not None:
-            time = replace(detector.time, guarantees={})
-            operator = prefix_counting(chain, Setting(plan, self.functions, False, time, reader), live=self._live)
+            setting = Setting(plan, self.functions, False, time_of(detector), reader)
+            operator = prefix_counting(chain, setting, live=self._live)
             self.remembering.append(operator)
         elif order.kind == "auto":
             every = types_of(plan)
@@ -203,7 +206,9 @@ class QueryGraph:
         is_read = number in self._read
         if plan.after is not None and counted_by(plan, order) is None:
             reach = replay_reach(self.plans) if is_read else 0
-            for clause in clause_operators(operator, plan, self.functions, corrects=order.corrects, reach=reach):
+            for clause in clause_operators(
+                operator, plan, self.functions, corrects=order.corrects, reach=reach, jit=self._jit
+            ):
                 self.remembering.append(clause)
                 operator = clause
         if plan.counts is not None and counted_by(plan, order) is None:
@@ -226,16 +231,22 @@ class QueryGraph:
         if self._around and is_read:
             operator = self._taps[number] = Tap(operator)
         for each in self._around:
-            time = replace(detector.time, guarantees={})
-            operator = each(operator, Setting(plan, self.functions, order.corrects, time, reader))
+            operator = each(operator, Setting(plan, self.functions, order.corrects, time_of(detector), reader))
             if hasattr(operator, "memory"):
                 self.remembering.append(cast("Remembering", operator))
         return operator
 
+    def _process(self, plan: Plan, setting: Setting) -> Operator:
+        """What stands in place of a detector where answers are rows of their own, made of settled events."""
+        if plan.derived is not None:
+            return deriving(setting, jit=self._jit)
+        refuse_limit(plan, self._limit)
+        return staged_operator(setting, self.order)
+
     def _intake(self, sources: frozenset[str]) -> Lateness:
         """What stands before all queries: late events are set aside, copies found; slack sorts between."""
         order, operator = self.order, self.queries
-        composite = {str(plan.name) for plan in self.plans}
+        composite = {type for plan in self.plans for type in plan.emits}
         reader = RowReader(self.schema, self.types, self.strings, self.encoder.sources, tuple(self.encoder.wanted))
         self.copies = Copies(
             operator, reader, self.functions, ordered=order.sorts, late=order.late, jit=self._jit,
@@ -244,7 +255,7 @@ class QueryGraph:
         )  # fmt: skip
         inner: Operator = self.copies
         if order.kind == "slack":
-            inner = Sort(inner, order, reader, tells=self.waits or operator.chained or self._timed)
+            inner = Sort(inner, order, reader, tells=self.waits or operator.chained or self._settles)
         guarantees = Guarantees(tuple(type for type in self.types if type not in composite), set(sources))
         slack = 0 if order.kind == "in-order" else None if order.kind == "slack" else order.late
         return Lateness(
@@ -272,7 +283,22 @@ class QueryGraph:
         Only for a plain graph, and input without eids. No text is forgotten from now on.
         """
         self._texts.enough = NEVER
-        return RowPieces(self.encoder, rows, base, {} if self._keys is not None else limits_of(self.plans))
+        return RowPieces(self.encoder, rows, base, {} if self.key_attributes else self.limits)
+
+    @property
+    def limits(self) -> Limits:
+        """Between which bounds numbers of an event must lie, or no query takes it."""
+        return limits_of(self.plans)
+
+    @property
+    def key_attributes(self) -> frozenset[str]:
+        """The attributes of keys: events that lack one are counted."""
+        return frozenset(key_needs(self.plans))
+
+    def forget_texts(self) -> None:
+        """Forget texts that no query uses any more: what was encoded has been pushed, and nothing else holds on."""
+        self._texts.forget(self)
+        self._texts.enough = NEVER
 
     def pass_over(self, count: int, relevant: int = 0) -> None:
         """Count events that were not pushed: nobody reads them, or not with these attributes (`relevant`)."""
@@ -303,7 +329,7 @@ class QueryGraph:
             if items.has_rows:
                 self._see(items)
         before = self._last_timers(items) if self._timed else QUIET
-        changes = self.intake.push(items)
+        changes = self.begins.push(items)
         if before.batches:
             changes = Changes([*before.batches, *changes.batches], changes.frontier, changes.late)
         if self.strings.added > self._texts.enough:
@@ -318,6 +344,8 @@ class QueryGraph:
     def _see(self, items: Items) -> None:
         if not self.seen:
             self._compile_ahead(eids=items.eid_high is not None)
+        if items.kinds is not None and (items.kinds > ROWS).any():  # begins have attributes, too
+            items = take(items, items.kinds <= ROWS)
         rows = slice(None) if items.kinds is None else items.kinds <= ItemKind.WITHDRAWAL
         self.seen += len(items.types[rows])
         self.last = max(self.last, int(items.end[rows].max(initial=BEGINNING)))
@@ -335,7 +363,7 @@ class QueryGraph:
         if self.queries.chained:
             prepare_hashing()
         for number, stage in enumerate(self.stages):
-            if stage.plan.staged is not None or (not stage.sources and self.order.kind not in ("slack", "auto")):
+            if stage.plan.has_rows_of_its_own or (not stage.sources and self.order.kind not in ("slack", "auto")):
                 continue
             for detector in self.detectors(number):
                 ranked = eids or bool(stage.sources) or any(branch.needs_order for branch in detector.branches)
@@ -347,6 +375,19 @@ class QueryGraph:
         self.seen += 1
         return self.intake.admits(end)
 
+    def announced(self, batch: pa.RecordBatch) -> Items:
+        """Begins as items, to be pushed next, from rows whose end says nothing."""
+        items = self.encode(batch)
+        if items.eid_high is None:
+            raise InputError("a begin needs an eid", hint="the interval that ends it comes with the same eid")
+        kinds = np.full(len(items), ItemKind.BEGIN, np.int8)
+        return replaced(items, kinds=kinds, end=np.full(len(items), END_OF_TIME, np.int64))
+
+    def begin_guarantee(self, type: str | None, time: int, source: str | None = None) -> Items:
+        """The item that says: every event of a type that starts at or before `time` was announced or delivered."""
+        code = NO_SOURCE if source is None else self.encoder.sources.code(source)
+        return control((ItemKind.BEGIN_GUARANTEE, self.encoder.type_code(type), code, time, time))
+
     def guarantee(self, type: str | None, time: int, source: str | None = None) -> Items:
         """The item that says: every later event of a type (None: all) from a source (None: any) ends after `time`."""
         code = NO_SOURCE if source is None else self.encoder.sources.code(source)
@@ -356,7 +397,7 @@ class QueryGraph:
 
     @property
     def inner(self) -> tuple[Operator, ...]:
-        return (self.intake,)
+        return (self.begins,)
 
     @property
     def texts_in_use(self) -> Ints:
@@ -371,7 +412,7 @@ class QueryGraph:
         """Whether an event that nobody reads changes nothing but the clock."""
         first = self.plans[0]
         alone = len(self.plans) == 1 and not self._around and first.after is None and first.consume is None
-        plain = first.staged is None and first.under is None
+        plain = not first.has_rows_of_its_own and first.under is None
         return alone and plain and not self.waits and self.order.kind == "in-order"
 
     @property
@@ -401,7 +442,7 @@ class QueryGraph:
     @property
     def counters(self) -> Counters:
         """What was seen, over all queries."""
-        total = self.intake.counters
+        total = self.begins.counters
         total.seen, total.relevant, total.late = self.seen, self.relevant, self.intake.late_count
         total.keyless = self.keyless
         return total
@@ -417,7 +458,7 @@ class QueryGraph:
         words = {"order": self._described, "seen": self.seen, "relevant": self.relevant, "keyless": self.keyless}
         words["last"] = self.last
         words["copies"] = True  # a state of 0.2 does not say which events may still come again
-        return [Part("graph", 0, encode("graph", words)), *nested("intake", self.intake.snapshot(since))]
+        return [Part("graph", 0, encode("graph", words)), *nested("intake", self.begins.snapshot(since))]
 
     def carry_over(self, parts: Iterable[Part], plans: Sequence[Plan], *, accept_loss: bool) -> CarryOver:
         """Restore a state that other queries have saved: what fits of it goes on, the rest is named, or refused."""
@@ -453,24 +494,32 @@ class QueryGraph:
                 hint="restore it with the order that saved it",
             )
         self.copies.saved = bool(words.get("copies"))
-        self.intake.restore(within("intake", parts))
+        self.begins.restore(within("intake", parts))
         self.seen, self.relevant = as_number(words["seen"]), as_number(words["relevant"])
         self.keyless = as_number(words.get("keyless", 0))
         self.last = as_number(words.get("last", BEGINNING))
 
 
+def time_of(detector: Detector) -> StreamTime:
+    """A clock of its own for an operator that is not its detector."""
+    return replace(detector.time, guarantees={})
+
+
 def filter_of(plan: Plan) -> Plan:
-    """The plan from which a detector is made; of a statement, which has none, a filter of its types."""
-    if plan.staged is None:
+    """The plan from which a detector is made; of a statement or definition, which has none, a filter of its types."""
+    if not plan.has_rows_of_its_own:
         return plan
     variables = tuple(Variable(type, (type,), ()) for type in types_of(plan))
-    return replace(plan, variables=variables, outputs=())
+    every = Block((Leaf(0, tuple(Alt(type, type) for type in types_of(plan))),))
+    return replace(plan, alternatives=(every,), key=(), variables=variables, outputs=())
 
 
 def reads_of(plan: Plan, detector: Detector) -> tuple[str, ...]:
     """The attributes that the operator of a query reads: those of its detector, and those that a mode asks sets for."""
     if plan.staged is not None:
         return plan.staged.attrs
+    if plan.derived is not None:
+        return plan.derived.attrs
     if plan.consume is not None:
         return tuple(sorted({*detector.reads, *plan.consume.attrs}))
     constrained = set[str]() if plan.under is None else set().union(*map(plan.under.attrs, types_of(plan)))

@@ -200,7 +200,8 @@ class Stages:
             return said
         behind = BEGINNING if self.late is None else self.clock - self.late - 1
         known = {type: max(behind, self.known.get(type, BEGINNING)) for type in self._plain(stage)}
-        known |= {str(self.stages[source].plan.name): self.stages[source].passed for source in stage.sources}
+        passed = {source: self.stages[source].passed for source in stage.sources}
+        known |= {type: time for source, time in passed.items() for type in self.stages[source].plan.emits}
         ticks = None if are_rows else _ticks(items)
         told = [each for each in (ticks, stage.learn(known)) if each is not None]
         if told:
@@ -209,7 +210,7 @@ class Stages:
 
     def _plain(self, stage: Stage) -> set[str]:
         """The types that a stage reads and that are no matches."""
-        return set(types_of(stage.plan)) - {str(self.stages[source].plan.name) for source in stage.sources}
+        return set(types_of(stage.plan)).difference(*(self.stages[source].plan.emits for source in stage.sources))
 
     def _hear(self, items: Items, are_rows: bool) -> None:
         """Take note of the clock, and of what is guaranteed of events."""

@@ -7,10 +7,10 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from tocsin.errors import Problem
-from tocsin.lang.clauses import ClauseReader
 from tocsin.lang.constraint_syntax import Chain, Choice, Constraint, Regex, Repeated, Symbol, UnderClause
 from tocsin.lang.constraints import joined
 from tocsin.lang.cursor import ReadError, shown, similar
+from tocsin.lang.derived_parser import IntervalReader
 from tocsin.lang.syntax import Attr, Duration, Name, Query, Repeat, Span
 from tocsin.lang.tokens import ANY_WORD
 
@@ -20,7 +20,7 @@ TAILS = ("ENDS", "TIMEOUT", "TIES")
 T = TypeVar("T")
 
 
-class EventConstraintReader(ClauseReader):
+class EventConstraintReader(IntervalReader):
     """Reads constraints, and which of them a query is under."""
 
     def __init__(self, text: str, names: Iterable[str] = ()) -> None:

@@ -71,7 +71,8 @@ class Cursor:
         if token.kind == "end":
             return True
         if token.kind == "op":
-            return token.text == ";" and self.tokens[index + 1].word in ("QUERY", "EVENT", "CREATECE", "CONSTRAINT")
+            starts = ("QUERY", "EVENT", "CREATECE", "CONSTRAINT", "INTERVALS")
+            return token.text == ";" and self.tokens[index + 1].word in starts
         if token.word not in CLAUSES and token.word not in ("QUERY", "EVENT") and not self.selects_at(index):
             return False
         before = self.tokens[index - 1] if index else None
@@ -159,7 +160,19 @@ class Cursor:
     # --- problems ---
 
     def fault(self, message: str, token: Token | None = None, *, hint: str | None = None) -> ReadError:
-        return ReadError(Problem(message, (token or self.token).span, hint=hint))
+        return ReadError(Problem(message, (token or self.token).span, hint=self._quotes_hint() or hint))
+
+    def _quotes_hint(self) -> str | None:
+        """Whether a name with colons in it was meant, `case:concept:name`: nothing stands between its parts."""
+        first, at = self.last, self.at
+        if not self.is_op(":") or first.kind != "name" or first.end != self.token.start:
+            return None
+        while self.tokens[at].kind in ("op", "name") and self.tokens[at].start == self.tokens[at - 1].end:
+            if self.tokens[at].kind == "op" and self.tokens[at].text != ":":
+                break
+            at += 1
+        name = self.text[first.start : self.tokens[at - 1].end]
+        return f"a name with a colon in it stands in back-quotes: `{name}`"
 
     def note(self, problem: Problem) -> None:
         """Record a problem, unless one is recorded at that place: a second one there only follows from the first."""

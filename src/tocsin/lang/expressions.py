@@ -27,18 +27,29 @@ from tocsin.lang.syntax import (
     Like,
     Literal,
     Name,
+    Relates,
     Same,
     Unary,
     children,
 )
-from tocsin.lang.tokens import CLAUSES, INT64_LIMIT, KEYWORDS, LATER, SELECTING, UNIT_NAMES, Token
+from tocsin.lang.tokens import (
+    CLAUSES,
+    INT64_LIMIT,
+    INTERVAL_CLAUSES,
+    KEYWORDS,
+    LATER,
+    SELECTING,
+    UNIT_NAMES,
+    VERBS,
+    Token,
+)
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 PRECEDENCE = {
     "OR": 1,
     "AND": 2,
     "NOT": 3,
-    **dict.fromkeys((*COMPARISONS, "IN", "BETWEEN", "LIKE", "IS"), 4),
+    **dict.fromkeys((*COMPARISONS, "IN", "BETWEEN", "LIKE", "IS", "OVERLAPS"), 4),
     "||": 5,
     **dict.fromkeys(("+", "-"), 6),
     **dict.fromkeys(("*", "/", "%"), 7),
@@ -53,8 +64,10 @@ CASTS = {
     **dict.fromkeys(("TEXT", "STRING", "VARCHAR"), "text"),
 }
 CASE_WORDS = ("WHEN", "THEN", "ELSE", "END")
+RELATES = "OVERLAPS"  # stands for all verbs between two variables
 INFIX_WORDS = ("AND", "OR", "IN", "BETWEEN", "LIKE", "IS", "NOT")
 VALUES = ("name", "quoted", "number", "text")  # kinds of tokens with which a value begins
+NO_UNITS = {*SELECTING, *INTERVAL_CLAUSES, "SKIP", "EVERY", "FOR", "UNTIL", "TIMEOUT"}
 MOST_COPIES = 20_000  # nodes that CASE x WHEN ... may add by repeating x
 
 
@@ -67,8 +80,9 @@ class ExpressionReader(Cursor):
         left = self._prefix(least)
         compared = False
         while True:
-            op = self._infix()
+            op = RELATES if isinstance(left, Name) and self.relates_at(self.at) else self._infix()
             if not op or PRECEDENCE[op] < least:
+                self._check_verb(left)
                 return left
             if PRECEDENCE[op] == COMPARISON:
                 if compared:
@@ -104,7 +118,42 @@ class ExpressionReader(Cursor):
             return self.peek().word if self.peek().word in ("IN", "BETWEEN", "LIKE") else ""
         return token.word if token.word in INFIX_WORDS else ""
 
+    def relates_at(self, index: int) -> int:
+        """Where the second variable of `a OVERLAPS b` stands, if a verb stands at a token; else 0."""
+        for length in (2, 1):
+            words = self.tokens[index : index + length]
+            verb = " ".join(token.word.lower() for token in words).replace("_", " ")
+            if verb in VERBS and self._names_at(index + length):
+                return index + length
+        return 0
+
+    def _names_at(self, index: int) -> bool:
+        token = self.tokens[min(index, len(self.tokens) - 1)]
+        if token.kind == "quoted":
+            return True
+        return token.kind == "name" and token.word not in KEYWORDS and token.word not in ("MATCH", "FOR", "UNTIL")
+
+    def _check_verb(self, left: Expr) -> None:
+        """`a OVERLAPPS b` is a misspelt relation, and `a.v OVERLAPS b` relates a value."""
+        if not isinstance(left, Name) and self.token.kind == "name" and self.relates_at(self.at):
+            raise self.fault(f"{self.token.word} stands between two variables", hint="a OVERLAPS b")
+        if isinstance(left, Name) and self.token.kind == "name" and self._names_at(self.at + 1):
+            meant = similar(self.token, [verb.upper() for verb in VERBS])
+            if meant is not None and self.token.word not in (*SELECTING, *CLAUSES, *INFIX_WORDS):
+                raise self.fault(f"{self.token.text!r} is not an interval relation", hint=f"did you mean {meant}?")
+
+    def _relation_of(self, left: Name, start: Token) -> Expr:
+        second = self.relates_at(self.at)
+        verb = " ".join(token.word.lower() for token in self.tokens[self.at : second]).replace("_", " ")
+        self.at = second
+        right = Name(self.name("a variable"), span=self.since(self.tokens[second]))
+        if self.is_op("."):
+            raise self.fault(f"{verb.upper()} stands between two variables", hint=f"leave .{self.peek().text} out")
+        return Relates(left, VERBS[verb], right, span=self.since(start))
+
     def _comparison(self, op: str, left: Expr, start: Token) -> Expr:
+        if op == RELATES and isinstance(left, Name):
+            return self._relation_of(left, start)
         negated = self.accept_word("NOT")
         self.take()
         match op:
@@ -169,6 +218,9 @@ class ExpressionReader(Cursor):
             return self._same()
         if self._at_call():
             return self._call()
+        if token.word == "TIMESTAMP" and token.kind == "name" and self.peek().kind == "text":
+            start, text = self.take(), self.take()
+            return Call("timestamp", (Literal(text.text, span=text.span),), span=self.since(start))
         match token.word:
             case "TRUE" | "FALSE":
                 return Literal(self.take().word == "TRUE", span=token.span)
@@ -224,13 +276,7 @@ class ExpressionReader(Cursor):
         token = self.token
         if token.kind != "name" or token.word in KEYWORDS or token.word in LATER:
             return False
-        if token.word in SELECTING or token.word in (
-            "SKIP",
-            "EVERY",
-            "FOR",
-            "UNTIL",
-            "TIMEOUT",
-        ):  # no unit is called so
+        if token.word in NO_UNITS:
             return False
         if self.peek().kind == "op" and self.peek().text in (".", "("):  # 5 a.x: something is missing between them
             return False

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from difflib import get_close_matches
 from math import isfinite
 from typing import Literal as Choice
 from typing import TypeAlias
@@ -31,6 +32,7 @@ from tocsin.lang.syntax import (
     MEMBER,
     MODES,
     PREV,
+    RELATION,
     UNITS,
     And,
     Attr,
@@ -63,6 +65,7 @@ from tocsin.lang.syntax import (
     Pattern,
     Query,
     Rel,
+    Relates,
     Repeat,
     Same,
     SelectItem,
@@ -72,7 +75,7 @@ from tocsin.lang.syntax import (
     conjuncts,
     with_group_names,
 )
-from tocsin.lang.tokens import ALLEN_NAMES, STRATEGIES
+from tocsin.lang.tokens import ALLEN_NAMES, STRATEGIES, VERBS
 
 Constant: TypeAlias = bool | int | float | Decimal | str | timedelta | None
 
@@ -258,6 +261,19 @@ def start(variable: str) -> FluentExpr:
 
 def end(variable: str) -> FluentExpr:
     return FluentExpr(Call("end", (Name(_named(variable)),)))
+
+
+def related(left: str, relation: str, right: str) -> FluentExpr:
+    """`left OVERLAPS right`: how the times of two variables stand to each other."""
+    verb = VERBS.get(relation.lower().replace("_", " "))
+    if verb is None:
+        raise _no_relation(relation, VERBS)
+    return FluentExpr(Relates(Name(_named(left)), verb, Name(_named(right))))
+
+
+def relation(left: str, right: str) -> FluentExpr:
+    """The name of the relation between two variables, as a text: before, overlap, ..."""
+    return FluentExpr(Call(RELATION, (Name(_named(left)), Name(_named(right)))))
 
 
 def same(*attrs: str) -> FluentExpr:
@@ -765,5 +781,11 @@ def _endpoint(expr: Expr) -> Endpoint:
 def _relation(name: str) -> str:
     known = ALLEN_NAMES.get(name.lower().replace("_", " "))
     if known is None:
-        raise TocsinError(f"{name!r} is not an interval relation", hint="the relations are those of Allen: before, ...")
+        raise _no_relation(name, ALLEN_NAMES)
     return known
+
+
+def _no_relation(name: str, known: Iterable[str]) -> TocsinError:
+    close = get_close_matches(name.lower().replace("_", " "), list(known), n=1)
+    hint = f"did you mean {close[0]}?" if close else "the relations are those of Allen: before, meet, overlap, ..."
+    return TocsinError(f"{name!r} is not an interval relation", hint=hint)

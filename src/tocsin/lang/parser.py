@@ -16,6 +16,7 @@ from tocsin.lang.constraint_reader import EventConstraintReader
 from tocsin.lang.constraint_syntax import Constraint
 from tocsin.lang.constraints import joined
 from tocsin.lang.cursor import GiveUpError, ReadError, shown, similar
+from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.expressions import INFIX_WORDS
 from tocsin.lang.staged_parser import STATEMENT, read_statement, statement_end
 from tocsin.lang.staged_syntax import Statement
@@ -53,17 +54,18 @@ def parse(text: str, *, names: Iterable[str] = frozenset()) -> Query:
 def parse_all(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Query, ...]:
     """All queries of a file, separated by `;`. Their places are offsets into the whole text."""
     found = parse_file(text, names=names)
-    if staged := next((each for each in found if isinstance(each, Statement)), None):
+    if other := next((each for each in found if not isinstance(each, Query)), None):
+        what = "statement" if isinstance(other, Statement) else "definition"
         problem = Problem(
-            f"the statement {staged.name} cannot stand here", staged.span,
-            "only EVENT queries are read here; a staged statement runs embedded: tocsin.query(text).detect(events)",
+            f"the {what} {other.name} cannot stand here", other.span,
+            f"only EVENT queries are read here; a {what} runs by tocsin.query(text).detect(events)",
         )  # fmt: skip
         raise QueryError([problem], text)
     return tuple(each for each in found if isinstance(each, Query))
 
 
-def parse_file(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Query | Statement, ...]:
-    """All that a file holds, separated by `;`: EVENT queries, and staged statements (CreateCE)."""
+def parse_file(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Query | Statement | Intervals, ...]:
+    """All that a file holds, separated by `;`: EVENT queries, staged statements (CreateCE), INTERVALS."""
     reader = _QueryReader(text, names)
     found = reader.read(reader.queries)
     if not found:
@@ -144,15 +146,15 @@ class _QueryReader(EventConstraintReader):
         if self.token.kind != "end":
             raise self._unexpected()
 
-    def queries(self) -> tuple[Query | Statement, ...]:
-        found: list[Query | Statement] = []
+    def queries(self) -> tuple[Query | Statement | Intervals, ...]:
+        found: list[Query | Statement | Intervals] = []
         while self.token.kind != "end":
             if self.accept_op(";"):
                 continue
             if self.is_word("CONSTRAINT"):
                 self.event_constraint()
                 continue
-            query = self._statement() if self.is_word(STATEMENT) else self._query()
+            query = self._one()
             if query is not None:
                 self._check_height(query)
                 found.append(query)
@@ -173,6 +175,12 @@ class _QueryReader(EventConstraintReader):
         for each in self.known.values():
             self._check_height(each.regex)
         return tuple(self.known.values())
+
+    def _one(self) -> Query | Statement | Intervals | None:
+        """Whatever stands here, up to the next `;`."""
+        if self.is_word(STATEMENT):
+            return self._statement()
+        return self.intervals() if self.at_intervals() else self._query()
 
     def _statement(self) -> Statement | None:
         """A staged statement, which has words of its own; what its reader finds wrong is noted here."""
@@ -247,7 +255,7 @@ class _QueryReader(EventConstraintReader):
                 return replace(query, within=within, timeout=self._timeout() or query.timeout)
             case "PARTITION":
                 self.expect_word("BY", "after PARTITION")
-                return replace(query, partition=tuple(self._separated(lambda: self.name("an attribute name"))))
+                return replace(query, partition=tuple(self._separated(lambda: self.any_word("an attribute name"))))
             case "UNDER":
                 return self.under(query)
             case "STRATEGY":

@@ -382,7 +382,10 @@ class PatternReader(ExpressionReader):
         self.variables.add(variable or type or ANY_WORD)
         leaf = Leaf(type, variable, None, repeat, optional, span=self.since(start))
         if variable and self.is_op("+", "{", "*", "?"):
-            hint = f"write {type}{self.token.text if self.token.text != '{' else '+'} {variable}"
+            counted = self.is_op("{")
+            hint = f"write {type}{'{...}' if counted else self.token.text} {variable}"
+            if counted or self.peek().kind == "name":
+                hint += f"; or, if it is one name with a blank in it, put it in back-quotes: `{type} {variable}`"
             raise self.fault("a repetition is written after the type", hint=hint)
         return leaf
 
@@ -449,7 +452,7 @@ class PatternReader(ExpressionReader):
             return self._item_at(index + 2)
         if first.word in OPERATORS or _is_numbered_rel(first, tokens[index + 1 if first.kind != "end" else index]):
             return True
-        if first.kind not in ("name", "quoted") or first.word in KEYWORDS:
+        if first.kind not in ("name", "quoted") or first.word in KEYWORDS or self.relates_at(index + 1):
             return False
         after = self._after_dots(index)
         if self._is_op_at(after, "("):

@@ -36,15 +36,17 @@ from tocsin.lang.syntax import (
     Pattern,
     Query,
     Rel,
+    Relates,
     Repeat,
     Same,
     SelectItem,
     Seq,
     Unary,
 )
-from tocsin.lang.tokens import ANY_WORD, MARKS, PLAIN_NAME, is_plain
+from tocsin.lang.tokens import ANY_WORD, MARKS, PLAIN_NAME, VERBS, is_plain
 
 ATOM = PRECEDENCE["minus"] + 1
+VERB = {relation: verb.upper() for verb, relation in VERBS.items()}  # the last spelling: OVERLAPS, MET BY
 
 
 def print_query(query: Query) -> str:
@@ -275,6 +277,8 @@ def _minus(operand: Expr) -> str:
 
 def _comparison(expr: Expr) -> str:
     match expr:
+        case Relates(left, relation, right):
+            return f"{_name(left.name)} {VERB[relation]} {_name(right.name)}"
         case In(operand, options, negated):
             return f"{print_expr(operand, OPERAND)}{' NOT' if negated else ''} IN ({_exprs(options)})"
         case Between(operand, low, high, negated):
@@ -348,3 +352,12 @@ def _dotted(name: str) -> str:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+# What a definition of intervals says in the same way.
+print_duration, print_name, print_type = _duration, _name, _type
+
+
+def print_select(items: tuple[SelectItem, ...]) -> str:
+    """`SELECT` with its columns."""
+    return f"SELECT {', '.join(map(_select_item, items))}"

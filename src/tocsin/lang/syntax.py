@@ -135,6 +135,16 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Relates:
+    """`a OVERLAPS b`: how the times of two variables stand to each other; one of ALLEN, or INTERSECT."""
+
+    left: Name
+    relation: str
+    right: Name
+    span: Span | None = _place()
+
+
+@dataclass(frozen=True, slots=True)
 class Same:
     """`[attr, ...]`: each attr is equal over every variable of the query, negated ones included."""
 
@@ -143,12 +153,15 @@ class Same:
 
 
 Expr: TypeAlias = (
-    "Literal | Duration | Name | Attr | Unary | Binary | In | Between | Like | IsNull | CaseWhen | Call | Same"
+    "Literal | Duration | Name | Attr | Unary | Binary | In | Between | Like | IsNull"
+    " | CaseWhen | Call | Relates | Same"
 )
 
 MEMBER = "[]"  # `b[2].v` is Call(MEMBER, (b.v, 2)): the second member, from the end if the number is negative
 DISTINCT = "count distinct"  # `count(distinct b.v)`: how many values that differ
 AGGREGATES = ("count", "sum", "avg", "min", "max", "first", "last", MEMBER, DISTINCT)
+ENDS = ("start", "end")  # of a repetition, `start(b)` and `end(b)` ask the whole set
+RELATION = "relation"  # `relation(a, b)`: the name of the relation in which a stands to b
 PREV = "prev"  # `prev(b.v)`: of the member before; a conjunct with it is asked of the set
 
 # --- patterns ----------------------------------------------------------------------------------------------------
@@ -298,6 +311,7 @@ ALLEN = (
     "before", "after", "during", "contain", "meet", "met by", "overlap", "overlapped by",
     "start", "started by", "finish", "finished by", "equal",
 )  # fmt: skip
+INTERSECT = "intersect"  # two events share time: not one of Allen's relations, but eleven of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,6 +452,12 @@ UNITS = {
 }
 
 # --- small readings that need no names resolved -------------------------------------------------------------------
+
+
+def asks_whole(node: object) -> bool:
+    """Whether a repeated variable right below this node means the whole set: aggregates, times and relations."""
+    whole = (*AGGREGATES, *ENDS, RELATION)
+    return isinstance(node, Relates) or (isinstance(node, Call) and node.function in whole)
 
 
 def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:

@@ -14,7 +14,7 @@ from math import isinf
 from typing import Literal as Choice
 
 from tocsin.errors import Problem
-from tocsin.lang.syntax import ALLEN, Span
+from tocsin.lang.syntax import ALLEN, INTERSECT, Span
 
 # --- words -------------------------------------------------------------------------------------------------------
 
@@ -26,6 +26,8 @@ SELECTING = {
     "AFTER": "MATCH", "DISTINCT": "BY", "LIMIT": "", "CONSUME": "", "CONTINUITY": "", "GROUP": "BY", "EVERY": "",
     "UNDER": "",
 }  # fmt: skip
+# The first words of what follows in a definition of intervals, and names everywhere else.
+INTERVAL_CLAUSES = ("TO", "SESSION", "MAX", "UNTIL", "NESTED", "QUEUED", "OUTERMOST", "RESTART")
 # What Gu 2011 calls AND, OR and !, and its constraints: functions of a pattern.
 OTHER_NAMES = {"CON": "AND", "DIS": "OR"}
 CONSTRAINTS = ("PARTITION", "TCONS", "VCONS", "WITHIN", "CONTINUITY")
@@ -55,6 +57,8 @@ ALLEN_NAMES = {
     "finishes": "finish",
     "equals": "equal",
 }
+# Between two variables, as in `a OVERLAPS b`.
+VERBS = {**ALLEN_NAMES, INTERSECT: INTERSECT, "intersects": INTERSECT}
 
 PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 

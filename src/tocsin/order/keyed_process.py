@@ -8,14 +8,14 @@ such rules; a stream engine calls it a keyed process function, with timers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from tocsin.codec import Part, decode, encode, only_part, reading
+from tocsin.codec import Decoded, Part, Scalar, as_shape, decode, encode, only_part, reading
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.batch import one_batch
 from tocsin.encode.merge import runs, take
@@ -33,6 +33,7 @@ from tocsin.order.settled import Settled
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import takes, types_of
 from tocsin.plan.rewrite import all_leaves
+from tocsin.schema import Kind, fits
 
 MANY = 4096  # rows that are kept before it is asked which of them are needed
 Found: TypeAlias = tuple[int, int, "Answer"]  # op, when, what
@@ -85,6 +86,9 @@ class EventRule(Protocol):
         """The state once every event up to `time` was seen, and what that brings; END_OF_TIME: there are no more."""
         del time
         return state, ()
+
+    def check(self, state: Any) -> None:
+        """Refuse what was stored as a state and is none, by any exception."""
 
     def forget(self, state: Any, until: int) -> Any:
         """The state once every later event ends after `until`; equal to `begin()` where nothing is left of it."""
@@ -284,21 +288,65 @@ class KeyedProcess(RemembersAll):
     def restore(self, parts: Iterable[Part]) -> None:
         stored = decode(only_part("process", parts).data, "process")
         with reading():
-            clock, ended, guarantees = stored.words["time"]
-            counts, arrays, keys, payload = stored.words["counts"], stored.arrays, Rollback(self._rule), Payload()
-            payload.ordered = False
-            for key, settled in stored.words["keys"]:
+            time, counts = as_shape(SavedTime, stored.words["time"]), as_shape(SavedCounts, stored.words["counts"])
+            arrays, keys, payload = stored.arrays, Rollback(self._rule), Payload(ordered=False)
+            chunk = kept_rows(stored, self._setting)
+            known = frozenset(() if chunk is None else arrays["numbers"].tolist())
+            for key, settled in as_shape(SavedKeys, stored.words["keys"]):
+                check_state(self._rule, settled, known)
                 keys.resume(tuple(key), settled)
-            for key, place, what in stored.words["open"]:
-                keys.insert(tuple(key), tuple(place), NumberedEvent(*what))
-            if len(arrays["numbers"]):
-                numbers, types, start, end, high, low = (arrays[name] for name in OWN)
-                rows = one_batch(stored.tables["rows"])
-                payload.chunks.append(Chunk(0, rows, types, start, end, high, low, numbers))
+            for key, place, what in as_shape(SavedOpen, stored.words["open"]):
+                keys.insert(tuple(key), tuple(place), self._known(NumberedEvent(*what), known))
+            if chunk is not None:
+                payload.chunks.append(chunk)
                 payload.has_eid = True
         self.keys, self.payload = keys, payload
-        self.time.clock, self.time.ended, self.time.guarantees = clock, ended, dict(guarantees)
+        self.time.clock, self.time.ended, self.time.guarantees = time
         self.next, self.settled, self.matches, self.retracted, self.duplicates = counts
         self.names.restore(arrays)
         for _ in self._advance():  # what is open was answered before
             pass
+
+    def _known(self, event: NumberedEvent, numbers: Collection[int]) -> NumberedEvent:
+        """A stored event, if it is one of the rows and has values of the kinds that the query knows."""
+        fields = {attr: self._setting.plan.schema.field(event.type, attr) for attr in event.values}
+        kinds = {attr: field.kind for attr, field in fields.items() if field is not None}
+        if event.number not in numbers or not all(fits(kinds[attr], event.values[attr]) for attr in kinds):
+            raise ValueError(f"event {event.number} is not what the query reads")
+        return event
+
+
+# --- what was stored --------------------------------------------------------------------------------------------------
+
+SavedTime: TypeAlias = tuple[int, bool, dict[str, int]]
+SavedCounts: TypeAlias = tuple[int, int, int, int, int]
+SavedKeys: TypeAlias = list[tuple[list[Scalar], Any]]
+SavedOpen: TypeAlias = list[tuple[list[Scalar], list[Any], tuple[int, str, int, int, dict[str, Scalar]]]]
+
+
+def check_state(rule: EventRule, state: Any, known: Collection[int]) -> None:
+    """Refuse a stored state that is none of a rule, or that needs events which were not stored with it."""
+    rule.check(state)
+    if not all(number in known for number in rule.uses(state)):
+        raise ValueError("a state needs an event that is not there")
+
+
+def kept_rows(stored: Decoded, setting: Setting) -> Chunk | None:
+    """The rows that were stored beside states, by the numbers of their events; None if there are none."""
+    columns = [stored.arrays[name] for name in OWN]
+    numbers, types, start, end, high, low = columns
+    if not len(numbers):
+        return None
+    rows = one_batch(stored.tables["rows"])
+    whole = {each.shape for each in columns} == {(rows.num_rows,)} and all(each.dtype.kind in "iu" for each in columns)
+    if not whole or not (np.diff(numbers) > 0).all() or numbers[0] < 0 or (start > end).any():
+        raise ValueError("the rows of events do not fit together")
+    if types.min() < 0 or types.max() >= len(setting.reader.types):
+        raise ValueError("an event has a type that is none")
+    return Chunk(0, rows, types, start, end, high, low, numbers, last_end=int(end.max()))
+
+
+def kinds_of(plan: Plan, attr: str) -> frozenset[Kind]:
+    """The kinds that an attribute has in the types which a query reads."""
+    fields = (plan.schema.field(type, attr) for type in types_of(plan))
+    return frozenset(field.kind for field in fields if field is not None)

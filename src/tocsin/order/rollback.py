@@ -241,6 +241,14 @@ class Rollback:
         self._touched[key] = None
         self.history(key).remove(place)
 
+    def begin_again(self) -> None:
+        """The rule has changed, and nothing is settled: all entries are stepped over once more."""
+        for key, history in self.keys.items():
+            history.settled, history.fresh = self.rule.begin(), 0
+            for entry in history.open:
+                entry.state = STALE
+            self._touched[key] = None
+
     def advance(self, upto: int, now: int, until: int) -> Difference:
         """What differs, now that entries came or went: those that end by `upto` count, and time has come to `now`.
 

@@ -171,9 +171,25 @@ class SettledByEnd(Settled):
         items = take(items, settled)
         if not len(items):
             return [], rest
+        return [self._in_order(items)], rest
+
+    def _in_order(self, items: Items) -> Items:
         if items.kinds is not None:
-            return [_canonical(self.names.named(items), self._key)], rest
-        return [take(items, np.argsort(items.end, kind="stable"))], rest
+            return _canonical(self.names.named(items), self._key)
+        return take(items, np.argsort(items.end, kind="stable"))
+
+
+class SettledOnce(SettledByEnd):
+    """The same, but each event once: only those with eids can come twice, and these leave in canonical order."""
+
+    def _ripe(self, until: int) -> tuple[list[Items], list[Items]]:
+        held = [items for items in self.held if len(items)]
+        if any(items.eid_high is not None for items in held):
+            return self._sorted(join(held), until)
+        return super()._ripe(until)
+
+    def _in_order(self, items: Items) -> Items:
+        return super()._in_order(items) if items.eid_high is None else _canonical(items, self._key)
 
 
 FEW_PIECES = 64  # so many small pieces are held as they came

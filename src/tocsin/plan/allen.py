@@ -1,10 +1,15 @@
-"""The Allen relations as endpoint comparisons; a disjunction of them as one conjunction, where there is one."""
+"""The Allen relations as endpoint comparisons; a disjunction of them as one conjunction, where there is one.
+
+Paper: Allen 1983, by way of Li 2010, 5.2.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import TypeAlias
+
+from tocsin.lang.syntax import INTERSECT, CaseWhen, Literal, Name, Relates
 
 # (end of e, comparison, end of f); the table of Li 2010 with `before` and `after` corrected (docs/semantics.md, 7).
 
@@ -25,6 +30,21 @@ RELATIONS: dict[str, tuple[Condition, ...]] = {
     "finished by": (("start", "<", "start"), ("end", "=", "end")),
     "equal": (("start", "=", "start"), ("end", "=", "end")),
 }
+
+# What `a <relation> b` means as a condition.
+MEANS = {**RELATIONS, INTERSECT: (("start", "<=", "end"), ("end", ">=", "start"))}
+
+# For events without length several relations hold at once; `relation(a, b)` is the first of these that does.
+CLASSES = (
+    "equal", "start", "started by", "finish", "finished by", "meet", "met by",
+    "before", "after", "during", "contain", "overlap", "overlapped by",
+)  # fmt: skip
+
+
+def classifier(left: Name, right: Name) -> CaseWhen:
+    """The expression that `relation(left, right)` stands for."""
+    return CaseWhen(tuple((Relates(left, name, right), Literal(name)) for name in CLASSES))
+
 
 _TESTS = {
     "<": lambda x, y: x < y,

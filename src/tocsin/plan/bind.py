@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from typing import TypeAlias
 
 from tocsin.errors import Problem, QueryError
 from tocsin.events import TIME_LIMIT
 from tocsin.functions import Function, registered
 from tocsin.lang import syntax
+from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.printer import print_pattern, print_query
 from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import Duration, OpenWindow, Query, Span, conjuncts
@@ -17,6 +19,7 @@ from tocsin.plan.bind_after_match import ClauseBinder
 from tocsin.plan.bind_consumption import Consuming, consuming
 from tocsin.plan.bind_continuity import with_continuity
 from tocsin.plan.bind_counting import counted, over_matches
+from tocsin.plan.bind_derived import bind_intervals
 from tocsin.plan.bind_staged import bind_statement
 from tocsin.plan.bind_under import bind_under, notes_on, under_constraints, with_traces
 from tocsin.plan.block import Block, Output, Plan
@@ -41,6 +44,9 @@ from tocsin.schema import Field, Kind, Schema
 
 MOST_STEPS = 80  # leaves of one alternative, negated ones included
 MOST_LEVELS = 90  # of those, and of CASEs that stand in one another, which count twice
+
+
+AnyQuery: TypeAlias = Query | Statement | Intervals
 
 
 def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None = None) -> Plan:
@@ -323,7 +329,7 @@ def schema_of(plan: Plan) -> dict[str, Field]:
 
 
 def bind_all(
-    queries: Sequence[Query | Statement], schema: Schema, functions: Mapping[str, Function] | None = None
+    queries: Sequence[AnyQuery], schema: Schema, functions: Mapping[str, Function] | None = None
 ) -> tuple[Plan, ...]:
     """The plans of a file; the name of an earlier query or statement is an event type for the later ones.
 
@@ -340,12 +346,13 @@ def bind_all(
     check_together([each for each in queries if isinstance(each, Statement)])
     for number, query in enumerate(queries):
         reads = read_by(query)
-        later = {other.name for other in queries[number:] if other.name is not None}
+        later = {name for other in queries[number:] for name in (other.name, *labels_of(other)) if name is not None}
         try:
             _check_names(query, later - schema.types.keys() - derived.keys(), taken)
             if reads.keys() & broken:
                 continue
             _refuse_counts(query, reads, counting)
+            _refuse_two_names(query, reads, [each for each in queries[:number] if isinstance(each, Intervals)])
             extended = _extended(schema, derived, reads)
             plan = _bound(query, extended, functions)
         except QueryError as error:
@@ -355,10 +362,11 @@ def bind_all(
         finally:
             if query.name is not None:
                 taken.setdefault(query.name, "a query above")
+            taken |= {label: "a label above" for label in labels_of(query) if label not in taken}
         title = titles.get(number, plan.title) if len(queries) > 1 else plan.title
         plans.append(replace(plan, title=title, notes=plan.notes + _unread(query, queries[number + 1 :])))
         if query.name is not None:
-            derived[query.name] = schema_of(plan)
+            derived |= dict.fromkeys(plan.emits, schema_of(plan))
             if plan.counts is not None:
                 counting.add(query.name)
     if errors:
@@ -367,22 +375,35 @@ def bind_all(
     return tuple(plans)
 
 
-def _bound(query: Query | Statement, schema: Schema, functions: Mapping[str, Function] | None) -> Plan:
-    return bind_statement(query, schema) if isinstance(query, Statement) else bind(query, schema, functions)
+def _bound(query: AnyQuery, schema: Schema, functions: Mapping[str, Function] | None) -> Plan:
+    match query:
+        case Statement():
+            return bind_statement(query, schema)
+        case Intervals():
+            return bind_intervals(query, schema, functions)
+    return bind(query, schema, functions)
 
 
-def read_by(query: Query | Statement) -> dict[str, Span | None]:
+def labels_of(query: AnyQuery) -> tuple[str, ...]:
+    """The event types of its matches beside its name."""
+    return query.labels if isinstance(query, Intervals) else ()
+
+
+def read_by(query: AnyQuery) -> dict[str, Span | None]:
     """The types that a query or a statement mentions, each with its first place."""
     if isinstance(query, Statement):
         return {str(role.type): role.span for role in reversed(StatementPlaces(query).roles)}
+    if isinstance(query, Intervals):
+        return {each.type: each.span for each in reversed((*query.readings, *query.ends))}
     constrained = () if query.under is None else query.under.constraints
     named = {type: None for each in constrained for type in (*each.types, *(each.alphabet or each.ends))}
     return named | types_read(query.pattern)
 
 
-def _unread(query: Query | Statement, later: Sequence[Query | Statement]) -> tuple[str, ...]:
+def _unread(query: AnyQuery, later: Sequence[AnyQuery]) -> tuple[str, ...]:
     """A hidden query that no later one reads does nothing."""
-    if not query.hidden or any(query.name in read_by(other) for other in later):
+    emitted = {query.name, *labels_of(query)}
+    if not query.hidden or any(emitted & read_by(other).keys() for other in later):
         return ()
     return (f"query {query.name} is HIDDEN and no later query reads it, so nobody sees its matches",)
 
@@ -396,7 +417,7 @@ def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads:
     return replace(schema, intervals=True, eid=Kind.TEXT) if derived.keys() & set(reads) else schema
 
 
-def _refuse_counts(query: Query | Statement, reads: Mapping[str, Span | None], counting: Collection[str]) -> None:
+def _refuse_counts(query: AnyQuery, reads: Mapping[str, Span | None], counting: Collection[str]) -> None:
     """Rows of kind `count` are no events."""
     for type, span in reads.items():
         if type in counting:
@@ -406,15 +427,27 @@ def _refuse_counts(query: Query | Statement, reads: Mapping[str, Span | None], c
             )
 
 
-def _check_names(query: Query | Statement, later: set[str], taken: Mapping[str, str]) -> None:
+def _refuse_two_names(query: AnyQuery, reads: Mapping[str, Span | None], above: Iterable[Intervals]) -> None:
+    """One interval is one event: a query reads it by its label or by the name of its definition."""
+    for each in above:
+        label = next((label for label in each.labels if label in reads), None)
+        if each.name in reads and label is not None:
+            hint = f"read {label} alone, or {each.name} with a condition on its label"
+            message = f"{label} and {each.name} are the same intervals, which would be two events here"
+            raise QueryError([Problem(message, reads[label], None, hint)], query.text)
+
+
+def _check_names(query: AnyQuery, later: set[str], taken: Mapping[str, str]) -> None:
     """Refuse to read what comes later, and a name that means something else: `taken` says what."""
     problems = []
     for type, span in read_by(query).items():
         if type in later:
             what = "its own matches" if type == query.name else f"the query {type}, which comes later"
             problems.append(Problem(f"the query reads {what}", span, None, "a query can read queries above it"))
-    if query.name is not None and query.name in taken:
-        what = taken[query.name]
-        problems.append(Problem(f"{query.name} is already {what}", query.span, None, "give the query another name"))
+    problems += [
+        Problem(f"{name} is already {taken[name]}", query.span, None, "give it another name")
+        for name in (query.name, *labels_of(query))
+        if name is not None and name in taken
+    ]
     if problems:
         raise QueryError(problems, query.text)

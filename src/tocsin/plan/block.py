@@ -15,6 +15,7 @@ from typing import TypeAlias
 from tocsin.lang.syntax import Repeat
 from tocsin.plan.after_match import AfterMatch, CountClauses
 from tocsin.plan.consumption import Consumption
+from tocsin.plan.derived_form import DerivedForm
 from tocsin.plan.expr import Bound
 from tocsin.plan.staged_form import StagedForm
 from tocsin.plan.under import UnderForm
@@ -283,6 +284,19 @@ class Plan:
     consume: Consumption | None = None  # how it uses events up
     staged: StagedForm | None = None  # a staged statement: its variable is the complex event itself
     under: UnderForm | None = None  # what is known of the order in which its events come
+    derived: DerivedForm | None = None  # a definition of intervals: the same
+
+    @property
+    def has_rows_of_its_own(self) -> bool:
+        """Whether its answers show no events of the input but what it has made of them."""
+        return self.staged is not None or self.derived is not None
+
+    @property
+    def emits(self) -> tuple[str, ...]:
+        """The event types of its matches, for later queries: its name, and the labels of intervals."""
+        if self.name is None:
+            return ()
+        return (self.name,) if self.derived is None else (self.name, *self.derived.definition.labels)
 
     @property
     def has_timeouts(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from tocsin.plan.block import Alt, Block, Leaf, Plan
+from tocsin.plan.durations import as_duration
 from tocsin.plan.explain import condition
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, walk
 from tocsin.plan.facts import horizon, types_of
@@ -96,8 +97,9 @@ def losses(old: Plan, new: Plan, *, log: bool = False, ordered: bool = True) -> 
 def _lost_window(old: Plan, new: Plan) -> Iterator[str]:
     before, now = horizon(old), horizon(new)
     if before is not None and (now is None or now > before):
-        needed = "all of them are needed" if now is None else f"they are needed for {now} ticks"
-        yield f"events that lie more than {before} ticks back: they were not kept, and {needed} now"
+        back = as_duration(before, old.schema.unit)
+        needed = "all of them are needed" if now is None else f"they are needed for {as_duration(now, new.schema.unit)}"
+        yield f"events that lie more than {back} back: they were not kept, and {needed} now"
 
 
 def _lost_types(old: Plan, new: Plan) -> Iterator[str]:

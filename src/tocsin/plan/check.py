@@ -208,11 +208,11 @@ def _check_iseq(pattern: Iseq, problems: Problems) -> None:
                     end.span or comparison.span,
                     hint=suggestion(end.var, listed_vars) or f"its leaves are {listed(listed_vars)}",
                 )
-        if _contradicts(comparison, edges):
+        if circle := _circle(comparison, edges):
             problems.add(
                 "the comparisons of this ISEQ contradict each other",
                 comparison.span or pattern.span,
-                detail=f"{_shown(comparison)} cannot be true together with the ones before it",
+                detail=f"together with the ones before it, it says that {circle}",
                 hint="remove one of them; every event starts at or before its end",
             )
             return
@@ -225,16 +225,23 @@ def _edges(comparison: Comparison) -> list[Edge]:
     return comparison_edges(left, comparison.op, right)
 
 
-def _contradicts(comparison: Comparison, known: list[Edge]) -> bool:
-    """Would one more comparison close a circle with a strict edge in it?"""
+def _circle(comparison: Comparison, known: list[Edge]) -> str:
+    """The chain that leads back to its beginning, if one more comparison closes a circle with a strict edge in it."""
     new = _edges(comparison)
     graph = Graph(known + new)
-    return any(graph.implies(right, left, not strict) for left, right, strict in new)
+    for left, right, strict in new:
+        if graph.implies(right, left, not strict):
+            way = [(left, False), (right, strict), *graph.path(right, left, strict=not strict)[1:]]
+            return "".join(
+                (f" {'<' if sharp else '<='} " if number else "") + _shown(end)
+                for number, (end, sharp) in enumerate(way)
+            )
+    return ""
 
 
-def _shown(comparison: Comparison) -> str:
-    left, right = comparison.left, comparison.right
-    return f"{left.which}({left.var}) {comparison.op} {right.which}({right.var})"
+def _shown(end: object) -> str:
+    assert isinstance(end, tuple)
+    return f"{end[1]}({end[0]})"
 
 
 # --- names -------------------------------------------------------------------------------------------------------

@@ -52,6 +52,22 @@ class Graph:
                     queue.append((target, strict))
         return found
 
+    def path(self, start: object, goal: object, *, strict: bool) -> list[tuple[object, bool]]:
+        """A shortest way from start to goal that says left < right (strict), or at least left <= right.
+
+        Each node comes with whether the step to it is strict. There must be such a way.
+        """
+        queue: deque[tuple[object, bool, list[tuple[object, bool]]]] = deque([(start, False, [(start, False)])])
+        seen = set[tuple[object, bool]]()
+        while True:
+            node, sharp, way = queue.popleft()
+            if node == goal and len(way) > 1 and (sharp or not strict):
+                return way
+            for target, edge_sharp in self._follows.get(node, ()):
+                if (target, sharp or edge_sharp) not in seen:
+                    seen.add((target, sharp or edge_sharp))
+                    queue.append((target, sharp or edge_sharp, [*way, (target, edge_sharp)]))
+
     def closure(self) -> dict[tuple[object, object], bool]:
         """Every two different nodes of which one is at or after the other; True where it is strictly after."""
         return {

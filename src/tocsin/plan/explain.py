@@ -28,9 +28,11 @@ from tocsin.plan.block import (
     WindowLow,
 )
 from tocsin.plan.consumption import described
+from tocsin.plan.durations import as_duration
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User, leaves
 from tocsin.plan.facts import horizon, memory, reads, terminal_types, waits
 from tocsin.plan.kinds import as_written
+from tocsin.plan.network import network
 from tocsin.plan.prefix_chain import prefix_chain
 from tocsin.plan.rewrite import all_leaves, with_groups_in_order
 from tocsin.schema import TYPE, Kind
@@ -93,9 +95,9 @@ class _Text:
             yield "key"
             for leaf, attrs in plan.key:
                 yield f"  {', '.join(f'{self.names[leaf]}.{attr}' for attr in attrs)}"
-        yield "window    " + ("none" if plan.within is None else f"{plan.within} ticks")
+        yield "window    " + ("none" if plan.within is None else self._long(plan.within))
         reach = horizon(plan)
-        yield f"memory    {memory(plan)}" + ("" if not reach else f" (an event matters for {reach} ticks)")
+        yield f"memory    {memory(plan)}" + ("" if not reach else f" (an event matters for {self._long(reach)})")
         yield f"ends with {', '.join(map(_type, terminal_types(plan)))}" + (
             "; answers wait for their window to pass" if waits(plan) else ""
         )
@@ -114,6 +116,9 @@ class _Text:
         for note in plan.notes:
             yield f"note      {note}"
 
+    def _long(self, ticks: int) -> str:
+        return as_duration(ticks, self.plan.schema.unit)
+
     # --- blocks ---------------------------------------------------------------------------------------------------
 
     def _block(self, block: Block, pad: str) -> Iterator[str]:
@@ -124,6 +129,8 @@ class _Text:
             yield f"{pad}leaf      {self._leaf(leaf)}{where}"
         for order in block.order:
             yield f"{pad}order     {self._order(order)}"
+        for number, line in enumerate(self._network(block)):
+            yield f"{pad}{'' if number else 'network':<10}{line}"
         for predicate in block.predicates:
             yield f"{pad}test      {_expr(predicate, self.names)}{self._tested(block, predicate)}"
         if len(block.nest) > 1:
@@ -131,6 +138,10 @@ class _Text:
         for forbidden in block.forbidden:
             yield f"{pad}{self._forbids(forbidden)} {self._scope(forbidden.scope)}"
             yield from self._block(forbidden.block, pad + "  ")
+
+    def _network(self, block: Block) -> Iterator[str]:
+        """The order as a drawing, where it is more than a sequence."""
+        return network(block.order, [leaf.id for leaf in block.fixed], self.names.__getitem__)
 
     def _forbids(self, part: Forbidden) -> str:
         if part.breaks is not None:
@@ -181,17 +192,17 @@ class _Text:
             case After(ids, by):
                 return self._reach("end", ids) + ("" if by == 1 else f" + {by}")
             case Lasting(ids, by):
-                return f"{self._reach('end', ids)} + {by + 1}"
+                return f"{self._reach('end', ids)} + {self._long(by + 1)}"
             case Leading(ids, by):
-                return f"{self._reach('start', ids)} - {by}"
+                return f"{self._reach('start', ids)} - {self._long(by)}"
             case Before(ids):
                 return self._reach("start", ids)
             case Enclosing():
                 return f"{side} end of the part"
             case WindowLow():
-                return "beginning of the stream" if window is None else f"last end - {window}"
+                return "beginning of the stream" if window is None else f"last end - {self._long(window)}"
             case WindowHigh():
-                return "end of the stream" if window is None else f"first start + {window}"
+                return "end of the stream" if window is None else f"first start + {self._long(window)}"
             case LastEnd():
                 return "last end"
             case From(id) | Until(id):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tocsin.events import ANY
 from tocsin.plan.block import (
@@ -19,7 +20,7 @@ from tocsin.plan.block import (
     WindowHigh,
     WindowLow,
 )
-from tocsin.plan.endpoints import graph_of
+from tocsin.plan.endpoints import graph_of, strictly_ordered
 from tocsin.plan.expr import Bound, Col, walk
 from tocsin.plan.rewrite import all_blocks, all_leaves
 from tocsin.plan.staged_memory import staged_memory
@@ -54,20 +55,20 @@ def reads(plan: Plan) -> dict[str, set[str]]:
             for alt in leaf.alts:
                 types[leaf.id, alt.var] = alt.type
                 found.setdefault(alt.type, set())
-    for predicate in _predicates(plan):
-        for node in walk(predicate):
-            if isinstance(node, Col) and (node.leaf, node.var) in types:
-                found[types[node.leaf, node.var]].add(node.attr)
+    for node in (node for predicate in _predicates(plan) for node in walk(predicate)):
+        if isinstance(node, Col) and (node.leaf, node.var) in types:
+            found[types[node.leaf, node.var]].add(node.attr)
     key = dict(plan.key)
     for (leaf_id, _), type in types.items():
         found[type].update(key.get(leaf_id, ()))
     for type, attrs in () if plan.staged is None else plan.staged.reads:
         found.setdefault(type, set()).update(attrs)
-    for predicate in () if plan.consume is None else plan.consume.having:
-        for node in walk(predicate):
-            if isinstance(node, Col):
-                for type in plan.variables[node.leaf].types:
-                    found.setdefault(type, set()).add(node.attr)
+    for type in found if plan.derived is not None else ():
+        found[type].update(plan.derived.folded)  # type: ignore[union-attr]
+    asked = () if plan.consume is None else plan.consume.having
+    for node in (node for predicate in asked for node in walk(predicate) if isinstance(node, Col)):
+        for type in plan.variables[node.leaf].types:
+            found.setdefault(type, set()).add(node.attr)
     return found
 
 
@@ -81,7 +82,7 @@ def key_needs(plans: Iterable[Plan]) -> dict[str, frozenset[str]]:
     """The attributes of keys that may be missing, each with the types of events that some plan does not see then."""
     found: dict[str, frozenset[str]] = {}
     plans = list(plans)
-    matches = {plan.name for plan in plans}
+    matches = {type for plan in plans for type in plan.emits}
     for plan in plans:
         for attr in plan.needs:
             fields = {type: plan.schema.field(type, attr) for type in plan.mentions if type not in matches}
@@ -148,7 +149,12 @@ def is_alone(block: Block, *, intervals: bool) -> bool:
 
 
 def extent(plan: Plan) -> int | None:
-    """How far behind the guarantee events can lie that a match needs: the window, nothing for one event; None: any."""
+    """How far behind the guarantee events can lie that a match needs: the window, nothing for one event; None: any.
+
+    A definition of intervals folds each reading into its state as soon as it is guaranteed.
+    """
+    if plan.derived is not None:
+        return 0
     alone = all(is_alone(block, intervals=plan.schema.intervals) for block in plan.alternatives)
     return 0 if alone else plan.within
 
@@ -249,7 +255,9 @@ def replay_reach(plans: Iterable[Plan]) -> int | None:
 
 
 def widest(plan: Plan) -> int | None:
-    """The window of a plan, and how far it looks beyond it by FOR; None: any."""
+    """The window of a plan, and how far it looks beyond it by FOR; None: any, as derived intervals are."""
+    if plan.derived is not None:
+        return None
     found = reach(plan)
     return None if found is None else found.extent + found.before + found.after
 
@@ -279,8 +287,37 @@ def can_wait(plan: Plan) -> bool:
     return any(isinstance(scope.high, WindowHigh | LastEnd | Lasting | Until) for scope in scopes)
 
 
+def one_for_first(plan: Plan) -> tuple[int, ...] | None:
+    """The leaves in their order, where of all matches with one first and one last event SKIP can keep the first only.
+
+    A match that SKIP takes drops all others that begin with its first event, and one that it drops is dropped for where
+    it begins. So of those that begin and end together the first in order of completion stands for all. That is the one
+    whose other events come first, if they follow one another and each is bound by a variable of its own.
+    """
+    if plan.after is None or plan.after.skip is None or len(plan.alternatives) > 1 or waits(plan):
+        return None
+    block = plan.alternatives[0]
+    before = strictly_ordered(block, before=True)
+    chain = tuple(sorted((leaf.id for leaf in block.fixed), key=lambda mine: sum(later == mine for _, later in before)))
+    names = [variable.name for variable in plan.variables if not variable.hidden]
+    inner = [leaf.alts for leaf in map(block.leaf, chain[1:-1])]
+    if (
+        len(chain) < 3
+        or block.repeated
+        or block.groups
+        or any(variable.hidden for variable in plan.variables)
+        or not all(pair in before for pair in pairwise(chain))
+        or any(len(alts) > 1 for alts in inner)
+    ):
+        return None
+    places = [names.index(alts[0].var) for alts in inner]
+    return chain if places == sorted(places) else None
+
+
 def memory(plan: Plan) -> str:
     """Name the memory class: how the state of the plan grows."""
+    if plan.derived is not None:
+        return "open intervals"
     if plan.staged is not None:
         return staged_memory(plan.staged.statement)
     if horizon(plan) == 0:

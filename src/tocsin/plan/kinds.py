@@ -6,6 +6,7 @@ elsewhere it becomes a float.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -203,6 +204,9 @@ def _comparable(left: Bound, right: Bound) -> tuple[Bound, Bound]:
 
 
 def _cast_hint(left: Bound, right: Bound) -> str:
+    text = next((side.value for side in (left, right) if isinstance(side, Lit) and side.kind is Kind.TEXT), "")
+    if re.match(r"\d{4}-\d\d-\d\d", str(text)):
+        return f"write timestamp('{text}')"
     if Kind.TEXT in (left.kind, right.kind):
         return "convert one side: int(x), float(x) or text(x)"
     return "convert one side: int(x)"

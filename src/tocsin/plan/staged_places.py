@@ -182,3 +182,14 @@ def _placed(
             yield from _placed(each, (*above, (node, at)), counter)
     counter[0] += 1
     yield OperandPlace(node, counter[0], above)
+
+
+def tells_creation(statement: Statement) -> bool:
+    """Whether answers depend on when the statement was created, which only who sees all events knows.
+
+    A context of Start begins then: its duration and its ticks count from there, and an event of nothing starts there.
+    """
+    calls = [part for part in parts(statement.pattern) if isinstance(part, OperatorCall)]
+    empty = any(call.operator in ("At", "Every", "Not", "AtMost") or call.count == 0 for call in calls)
+    starts = not statement.inits or any(init.type is None for init in statement.inits)
+    return starts and (empty or any(term.after is not None for term in statement.terms))

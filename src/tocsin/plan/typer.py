@@ -16,6 +16,7 @@ from tocsin.lang.syntax import (
     DISTINCT,
     MEMBER,
     PREV,
+    RELATION,
     Attr,
     Between,
     Binary,
@@ -28,18 +29,22 @@ from tocsin.lang.syntax import (
     Like,
     Literal,
     Name,
+    Relates,
     Same,
     Span,
     Unary,
+    asks_whole,
     children,
     walk,
 )
 from tocsin.plan import kinds
+from tocsin.plan.allen import MEANS, classifier
 from tocsin.plan.calls import BUILT_IN, call
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, leaves
 from tocsin.plan.expr import walk as walk_bound
 from tocsin.plan.fold import FALSE, NULL, TRUE, fold, is_null, tested
 from tocsin.plan.kinds import KindError, article, kind_of, settled, unified
+from tocsin.plan.points_in_time import PARTS, TIMESTAMP, is_point, part, refused, timestamp
 from tocsin.plan.problems import Problems, listed, suggestion
 from tocsin.schema import EID, OWN, TYPE, Field, Kind, Schema
 
@@ -81,9 +86,8 @@ def opened_size(expr: object) -> int:
 
 
 def set_variables(expr: Expr) -> frozenset[str]:
-    """The variables inside aggregates, start() and end(): of a repetition, there the whole set is asked."""
-    calls = (node for node in walk(expr) if isinstance(node, Call) and node.function in (*AGGREGATES, "start", "end"))
-    return frozenset().union(*(variables(call) for call in calls))
+    """The variables inside aggregates, times and relations: of a repetition, there the whole set is asked."""
+    return frozenset().union(*(variables(node) for node in walk(expr) if asks_whole(node)))  # type: ignore[arg-type]
 
 
 def stepped_variables(expr: Expr, functions: Container[str]) -> frozenset[str]:
@@ -93,12 +97,12 @@ def stepped_variables(expr: Expr, functions: Container[str]) -> frozenset[str]:
 
 
 def member_variables(expr: object) -> frozenset[str]:
-    """The variables outside aggregates, start() and end(): of a repetition, there one member is asked."""
+    """The variables outside aggregates, times and relations: of a repetition, there one member is asked."""
     match expr:
         case Attr(var) | Name(var):
             return frozenset((var,))
-        case Call(function) if function in (*AGGREGATES, "start", "end"):
-            return frozenset()
+    if asks_whole(expr):
+        return frozenset()
     return frozenset().union(*(member_variables(child) for child in children(expr)))
 
 
@@ -225,6 +229,8 @@ class Typer:
                 return self._sql(expr)
             case Call():
                 return self._call(expr)
+            case Relates():
+                return self._related(expr)
             case Same():
                 raise KindError(
                     "[attr] can only stand by itself in WHERE", hint="join it with AND: WHERE [attr] AND ..."
@@ -331,6 +337,8 @@ class Typer:
         name, args = expr.function, expr.args
         if name in ("start", "end"):
             return self._endpoint(name, args)
+        if name == RELATION:
+            return self._classified(args)
         if name in ("type", "eid"):
             return self._own(name, args)
         if name == PREV and PREV not in self.functions:
@@ -339,11 +347,25 @@ class Typer:
             return self._member(args)
         if name in AGGREGATES:
             return self._aggregate(name, args)
+        if name in (*PARTS, TIMESTAMP):
+            return self._point(name, args)
         if name not in BUILT_IN and name not in self.functions:
-            known = {*BUILT_IN, *AGGREGATES, *OWN, *self.functions}
+            known = {*BUILT_IN, *AGGREGATES, *OWN, *PARTS, TIMESTAMP, *self.functions}
             raise KindError(f"unknown function {name}", hint=suggestion(name, known) or "register it first")
         bound = tuple(self._bound(arg) for arg in args)
         return call(name, bound) if name in BUILT_IN else self._user(self.functions[name], bound)
+
+    def _point(self, name: str, args: tuple[Expr, ...]) -> Bound:
+        """A timestamp, or the hour, the day and the like of a point in time."""
+        bound, unit = tuple(self._bound(arg) for arg in args), self.schema.unit
+        point = len(args) == 1 and is_point(args[0], bound[0], unit)
+        if name == TIMESTAMP:
+            return timestamp(bound, unit, is_point=point)
+        if len(args) != 1:
+            raise KindError(f"{name} takes 1 argument, not {len(args)}")
+        if not point and not is_null(bound[0]):
+            raise refused(name, bound[0])
+        return part(name, bound[0])
 
     def _user(self, function: Function, args: tuple[Bound, ...]) -> Bound:
         if len(args) != function.arity:
@@ -360,6 +382,24 @@ class Typer:
         if seen is None:
             return NULL
         return Time(seen.leaf, which, args[0].name if seen.optional else None, seen.optional)
+
+    def _related(self, expr: Relates) -> Bound:
+        """The comparisons of ends that a relation means."""
+        for side in (expr.left, expr.right):
+            if not isinstance(side, Name):
+                raise KindError(f"{expr.relation} stands between two variables", hint=f"a {expr.relation.upper()} b")
+        tests = tuple(
+            kinds.compared(op, self._endpoint(mine, (expr.left,)), self._endpoint(other, (expr.right,)))
+            for mine, op, other in MEANS[expr.relation]
+        )
+        return self._joined("and", tests)
+
+    def _classified(self, args: tuple[Expr, ...]) -> Bound:
+        """relation(a, b): where several relations hold, because an event has no length, the first of `CLASSES`."""
+        match args:
+            case (Name() as left, Name() as right):
+                return self._case(classifier(left, right))
+        raise KindError("relation takes two variables", hint="relation(a, b) = 'overlap'")
 
     def _own(self, which: str, args: tuple[Expr, ...]) -> Bound:
         """type(x) is known here, eid(x) is a column; null where another alternative is bound."""

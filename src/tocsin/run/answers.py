@@ -74,9 +74,58 @@ def in_order(batch: ChangeBatch, *, waits: bool) -> ChangeBatch:
 
     Where answers wait, several may wait for one time; those of one last event are then told apart by their others.
     """
-    last: Ints = np.maximum.reduce([*batch.fixed, np.full(len(batch), -1, np.int64)])
-    if is_sorted(batch.known_at) and is_sorted(last) and not waits:
-        return batch
-    keys = [last, batch.known_at]
-    order = np.lexsort([*batch.fixed[::-1], *keys] if waits else keys)
-    return batch if is_sorted(order) else batch.pick(order)
+    order = _order(batch.known_at, batch.fixed, waits=waits)
+    return batch if order is None else batch.pick(order)
+
+
+def _order(known_at: Ints, fixed: Sequence[Ints], *, waits: bool) -> Ints | None:
+    """The places of changes in that order; None: they stand in it."""
+    last: Ints = np.maximum.reduce([*fixed, np.full(len(known_at), -1, np.int64)])
+    if is_sorted(known_at) and is_sorted(last) and not waits:
+        return None
+    keys = [last, known_at]
+    order = np.lexsort([*fixed[::-1], *keys] if waits else keys)
+    return None if is_sorted(order) else order
+
+
+class GrowingTables:
+    """The changes of some queries as tables, made at once, so that the graph may forget the events behind them."""
+
+    def __init__(self, graph: QueryGraph, shown: Sequence[int]) -> None:
+        self._graph, self.is_final, self._count = graph, True, 0
+        self._tables: dict[int, list[pa.Table]] = {stage: [] for stage in shown}
+        self._events: dict[int, list[tuple[Ints, ...]]] = {stage: [] for stage in shown}  # when known, and of what
+        self._kinds: dict[int, set[tuple[str, str | None]]] = {stage: set() for stage in shown}
+
+    def add(self, changes: Changes) -> None:
+        """Take what a push has brought."""
+        for batch in changes:
+            if batch.stage in self._tables and len(batch):
+                self._tables[batch.stage].append(batch.table())
+                self._events[batch.stage].append((batch.known_at, *batch.fixed))
+                self._kinds[batch.stage].add((batch.kind, batch.step))
+                self._count += len(batch)
+                self.is_final &= bool((batch.op > 0).all())
+
+    def counted(self, changes: Changes) -> int:
+        """How many of some changes are of the shown queries."""
+        return sum(len(batch) for batch in changes if batch.stage in self._tables)
+
+    def __len__(self) -> int:
+        """How many changes there are, withdrawals included."""
+        return self._count
+
+    def tables(self, time: pa.DataType | None) -> list[pa.Table]:
+        """The matches of each query, with times as the input had them."""
+        return [self._table(stage, time) for stage in self._tables]
+
+    def _table(self, stage: int, time: pa.DataType | None) -> pa.Table:
+        tables = self._tables[stage]
+        if not tables:
+            return with_times(self._graph.nothing(stage).table(), time)
+        table = joined(tables)
+        if self._graph.is_plain and not self._graph.copies.chose and len(self._kinds[stage]) == 1:
+            known_at, *fixed = map(np.concatenate, zip(*self._events[stage], strict=True))
+            order = _order(known_at, fixed, waits=self._graph.waits)
+            table = table if order is None else table.take(pa.array(order))
+        return net(with_times(table, time))

@@ -8,17 +8,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tocsin.errors import InputError
+from tocsin.errors import InputError, QueryError
+from tocsin.lang.parser import parse_duration
 from tocsin.lang.syntax import UNITS
+from tocsin.plan.kinds import KindError, ticks
 from tocsin.schema import DECIMAL_DIGITS, EID, Field, Kind, Schema
 
 EVERY = "*"  # the name under which attributes of all types are declared
 
 
-def declare(types: Mapping[str, Any], *, unit: str | None = None, intervals: bool = True) -> Schema:
+def declare(
+    types: Mapping[str, Any],
+    *,
+    unit: str | None = None,
+    intervals: bool = True,
+    longest: Mapping[str, int | str] | None = None,
+) -> Schema:
     """A schema from names of types and their attributes; "*" stands for attributes that every type has.
 
-    An `eid` among those is the kind of the eids, which conditions read as eid(x).
+    An `eid` among those is the kind of the eids, which conditions read as eid(x). `longest` says of types how long
+    their intervals may last, as `"1 h"` or in ticks; a begin whose interval does not come by then never ends.
 
     >>> declare({"Shelf": {"tag": "text"}, "*": {"price": "decimal(2)"}}).field("Shelf", "price").scale
     2
@@ -38,7 +47,19 @@ def declare(types: Mapping[str, Any], *, unit: str | None = None, intervals: boo
     return Schema(
         types=fields, common=common, open_types=not fields, unit=unit, intervals=intervals,
         eid=None if eid is None else eid.kind,
+        longest={type: _length(type, length, unit) for type, length in (longest or {}).items()},
     )  # fmt: skip
+
+
+def _length(type: str, length: int | str, unit: str | None) -> int:
+    """A length of time in ticks."""
+    try:
+        found = ticks(parse_duration(length), Schema(unit=unit or "us")) if isinstance(length, str) else length
+    except (KindError, QueryError) as problem:
+        raise InputError(f"{length!r} is no length of time (of {type!r})", hint='write "1 h", or ticks') from problem
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise InputError(f"{length!r} is no length of time (of {type!r})", hint='write "1 h", or ticks')
+    return found
 
 
 def declared_field(name: str, kind: Any) -> Field:

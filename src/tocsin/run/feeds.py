@@ -52,11 +52,13 @@ class Feed(Protocol):
     """A finite input whose rows can be read by several graphs, each a part of them.
 
     end         when each row ends, in order
+    count       how many rows there are, those included that matter to nobody and have no place in `end`
     view        the events behind the numbers of what was read; None: only the graphs know
     is_encoded  whether rows were encoded before: then all graphs must share the codes of texts
     """
 
     end: Ints
+    count: int
     view: View | None
     is_encoded: bool
 
@@ -77,7 +79,7 @@ class RowFeed:
     is_encoded = False
 
     def __init__(self, graph: QueryGraph, rows: UsableRows) -> None:
-        self.rows, self.end = rows, rows.end
+        self.rows, self.end, self.count = rows, rows.end, len(rows)
         self._base = graph.encoder.payload_table(rows.table, rows.start, rows.end)
         codes: Codes = np.append(graph.encoder.codes_of(rows.types.names), np.int32(-1))
         self.view: View | None = View([WholeTable.of(self._base, rows.types.codes, codes, rows.start, rows.end)])
@@ -102,7 +104,7 @@ class ItemFeed:
 
     def __init__(self, graph: QueryGraph, rows: UsableRows, workers: ThreadTeam) -> None:
         self.items = items = graph.encode_whole(rows, workers)
-        self.end, self._rows = items.end, len(rows)
+        self.end, self.count = items.end, len(rows)
         self._as_they_came = is_sorted(items.order)
         self.view = View([whole_chunk(items)]) if graph.is_plain else None
 
@@ -117,7 +119,7 @@ class ItemFeed:
     def _before(self, place: int) -> int:
         """How many rows were met before one that is read; those that nobody reads are met with the one behind them."""
         if place == len(self.items):
-            return self._rows
+            return self.count
         if not place:
             return 0
         return int(self.items.order[place - 1]) + 1 if self._as_they_came else place

@@ -47,6 +47,8 @@ FORMATS = {
     ".ipc": "arrow",
     ".arrows": "arrow",
 }
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+BROKEN = (pa.ArrowException, pa.ArrowInvalid, OSError, EOFError, UnicodeDecodeError)  # what reading a file may raise
 DEEP = 100
 LATE_ROWS = 1 << 16  # of a Parquet file, for which it is worth to read columns late
 HEAD = 1 << 15  # bytes of JSON lines that show which columns look like times
@@ -90,10 +92,11 @@ def find(path: str | os.PathLike[str]) -> list[Path]:
 
 def _is_events(path: Path, root: Path) -> bool:
     hidden = any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
-    return not hidden and _format(path) is not None
+    return not hidden and format_of(path) is not None
 
 
-def _format(path: Path) -> str | None:
+def format_of(path: Path) -> str | None:
+    """The format that the name of a file says; None: none that is known."""
     name = path.name.lower()
     for ending in COMPRESSED:
         name = name.removesuffix(ending)
@@ -111,22 +114,25 @@ def read(
 
     `early`: the columns that must be read now, if others may be read late.
     """
-    kind = _format(path)
+    kind = format_of(path)
     if kind is None:
-        raise InputError(f"the format of {path} is unknown", hint=f"known endings: {_endings()} (also with .gz)")
+        raise unknown_format(path)
     late = None
     try:
         match kind:
             case "csv" | "tsv":
-                return _read_csv(path, "," if kind == "csv" else "\t", columns, declared, bad)
+                raw = _bytes(path)
+                if not raw.strip():
+                    raise empty_csv(path)
+                return csv_piece(raw, path, columns, declared, bad, delimiter=DELIMITERS[kind])
             case "jsonl":
-                return _read_jsonl(path, bad)
+                return jsonl_piece(_bytes(path), path, bad)
             case "parquet":
                 table, late = _read_parquet(path, early)
             case _:
                 table = _read_arrow(path)
-    except (pa.ArrowException, pa.ArrowInvalid, OSError, EOFError, UnicodeDecodeError) as problem:
-        _unreadable(path, kind, problem)
+    except BROKEN as problem:
+        unreadable(path, kind, problem)
     return FilePiece(table, lambda row: f"{path}, row {row + 1}", [], late=late)
 
 
@@ -138,7 +144,13 @@ def _read_parquet(path: Path, early: frozenset[str] | None) -> tuple[pa.Table, L
     return file.table(early), file
 
 
-def _unreadable(path: Path, kind: str, problem: Exception) -> NoReturn:
+def unknown_format(path: Path) -> InputError:
+    """The error of a file whose ending says nothing."""
+    return InputError(f"the format of {path} is unknown", hint=f"known endings: {_endings()} (also with .gz)")
+
+
+def unreadable(path: Path, kind: str, problem: Exception) -> NoReturn:
+    """Raise the error of a file that cannot be read."""
     if isinstance(problem, (FileNotFoundError, PermissionError, IsADirectoryError)):
         raise problem
     reason = " ".join(str(problem).split())[:300]
@@ -153,15 +165,30 @@ def _read_arrow(path: Path) -> pa.Table:
     return validated(pa.ipc.open_stream(pa.OSFile(str(path))).read_all())
 
 
+def empty_csv(path: Path) -> InputError:
+    """The error of a CSV file without any line."""
+    return InputError(f"{path} is empty", detail="a CSV file begins with a line of column names")
+
+
 # --- CSV ----------------------------------------------------------------------------------------------------------
 
 
-def _read_csv(path: Path, delimiter: str, columns: Columns, declared: Mapping[str, Field], bad: BadRows) -> FilePiece:
-    """A CSV file with a header line. Empty fields are null (quoted ones are empty texts)."""
-    raw = _bytes(path)
-    if not raw.strip():
-        raise InputError(f"{path} is empty", detail="a CSV file begins with a line of column names")
-    texts = {columns.type, *declared}
+def csv_piece(
+    raw: bytes,
+    path: Path,
+    columns: Columns,
+    declared: Mapping[str, Field],
+    bad: BadRows,
+    *,
+    delimiter: str = ",",
+    before: int = 0,
+    as_texts: frozenset[str] = frozenset(),
+) -> FilePiece:
+    """A CSV text with a header line. Empty fields are null (quoted ones are empty texts).
+
+    `before`: how many lines of the file stand before the text. Columns in `as_texts` are no numbers elsewhere.
+    """
+    texts = {columns.type, *declared, *as_texts}
     table, faults = _parse_csv(raw, delimiter, texts, path)
     if any(pa.types.is_floating(field.type) for field in table.schema if field.name in (columns.time, columns.end)):
         texts |= {
@@ -171,7 +198,7 @@ def _read_csv(path: Path, delimiter: str, columns: Columns, declared: Mapping[st
     odd = doubtful(raw, table) - texts
     if odd:
         table, faults = _parse_csv(raw, delimiter, texts | odd, path)
-    lines = _CsvLines(raw, delimiter)
+    lines = _CsvLines(raw, delimiter, before)
     for text, expected, actual in faults:
         place = lines.place_of_fault(path, text)
         bad.report(place, f"has {actual} fields instead of {expected}", text)
@@ -179,7 +206,7 @@ def _read_csv(path: Path, delimiter: str, columns: Columns, declared: Mapping[st
     table = _as_texts(table, problems)
     table = with_exact_numbers(table, odd - {columns.time, columns.end}, problems)
     table = _as_declared(table, declared, problems)
-    guessed = frozenset(table.schema.names) - texts
+    guessed = frozenset(table.schema.names) - (texts - as_texts)
     return FilePiece(table, lambda row: f"{path}, line {lines.line(row)}", problems, lines.row, guessed)
 
 
@@ -225,7 +252,7 @@ def _parse_csv(raw: bytes, delimiter: str, texts: set[str], path: Path) -> tuple
             faults.clear()
             table = parse(max(BLOCK, min(len(raw), LARGEST_BLOCK)), threads=not quoted)
     except pa.ArrowInvalid as problem:
-        _unreadable(path, "csv", problem)
+        unreadable(path, "csv", problem)
     return table if sound else _as_bytes(table), faults
 
 
@@ -293,8 +320,9 @@ def cast_texts(texts: pa.Array, field: Field) -> tuple[pa.Array, Any]:
 class _CsvLines:
     """Line numbers of a CSV text, found by reading it again and only when an error must name one."""
 
-    def __init__(self, raw: bytes, delimiter: str) -> None:
-        self.raw, self.delimiter = raw, delimiter
+    def __init__(self, raw: bytes, delimiter: str, before: int = 0) -> None:
+        """`before`: how many lines of the file stand before the text."""
+        self.raw, self.delimiter, self._before = raw, delimiter, before
         self._lines: list[int] | None = None
         self._faults: dict[str, list[int]] = {}
         self._rows: list[dict[str, str]] | None = None
@@ -306,7 +334,7 @@ class _CsvLines:
             rows, before = csv.reader(text, delimiter=self.delimiter), 0
             for row in rows:
                 if row:
-                    yield before + 1, row
+                    yield self._before + before + 1, row
                 before = rows.line_num
 
     def _scan(self) -> list[int]:
@@ -324,7 +352,7 @@ class _CsvLines:
 
     def line(self, row: int) -> int:
         lines = self._scan()
-        return lines[row] if row < len(lines) else row + 2
+        return lines[row] if row < len(lines) else self._before + row + 2
 
     def row(self, row: int) -> dict[str, str] | None:
         """The texts of a usable row, by column."""
@@ -354,18 +382,23 @@ def _fields_of_any_length() -> Iterator[None]:
 # --- JSONL --------------------------------------------------------------------------------------------------------
 
 
-def _read_jsonl(path: Path, bad: BadRows) -> FilePiece:
-    """One JSON object per line. Texts stay texts, whatever they look like; nested values become JSON text."""
-    raw = _bytes(path)
+def jsonl_piece(raw: bytes, path: Path, bad: BadRows, before: int = 0) -> FilePiece:
+    """One JSON object per line. Texts stay texts, whatever they look like; nested values become JSON text.
+
+    `before`: how many lines of the file stand before the text.
+    """
     lines = _JsonLines(raw)
     table = _quick_jsonl(lines)
     if table is not None and lines.count == table.num_rows:
         return FilePiece(
-            table, lambda row: f"{path}, line {lines.all[row][0]}", [], lambda row: parse_line(lines.all[row][1])[0]
+            table,
+            lambda row: f"{path}, line {before + lines.all[row][0]}",
+            [],
+            lambda row: parse_line(lines.all[row][1])[0],
         )
     rows: list[dict[str, Any]] = []
     numbers: list[int] = []
-    for number, line in enumerate(raw.split(b"\n"), 1):
+    for number, line in enumerate(raw.split(b"\n"), before + 1):
         if not line.strip():
             continue
         row, reason = parse_line(line)

@@ -63,6 +63,8 @@ def run_in_order(
     """Feed one graph, then end the stream; once there are `enough` matches, no more is fed."""
     reader, found = feed.reader(graph), Answers(graph, shown, feed.view, workers.count)
     said, numbers, done = [], [], Done(len(feed.end), watch)
+    if not len(feed.end):  # nobody reads any row
+        graph.pass_over(feed.count)
     with done:
         for first, last in Pace(growing=enough is not None).chunks(0, len(feed.end)):
             stretch = reader.read(first, last)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tocsin.encode.arrow import Problems, is_text, one_array
 from tocsin.encode.batch import HINTS, frame, spans, typeless
-from tocsin.encode.checked import checked
+from tocsin.encode.checked import checked, refuse_unreadable
 from tocsin.encode.columns import Columns, kind_of
 from tocsin.encode.eids import eid_problems
 from tocsin.encode.late import LateType, with_values
@@ -62,16 +62,33 @@ class Input:
 
     def notes(self, wanted: Container[str]) -> tuple[str, ...]:
         """What the user should know of how attributes that queries read were read."""
-        found = {
-            name: kind_of(part.table.schema.field(name).type)
-            for part in self.parts
-            for name in sorted(part.guessed)
-            if name in wanted and not pa.types.is_null(part.table.schema.field(name).type)
-        }
-        if not found:
-            return ()
-        kinds = ", ".join(f"{name} {kind or 'of no kind'}" for name, kind in found.items())
-        return (printable(f"kinds were inferred from the values of the file: {kinds}; a schema fixes them"),)
+        found = [
+            part.table.schema.field(name) for part in self.parts for name in sorted(part.guessed) if name in wanted
+        ]
+        return kinds_inferred(found)
+
+    @property
+    def time(self) -> pa.DataType | None:
+        """The type of the time column if it holds points in time; None if it holds ticks."""
+        for part in self.parts:
+            place = part.table.schema.get_field_index(self.columns.time)
+            if place >= 0:
+                return time_type(part.table.schema.types[place])
+        return None
+
+
+def kinds_inferred(fields: Iterable[pa.Field]) -> tuple[str, ...]:
+    """What the user should know of kinds that were inferred from values."""
+    found = {each.name: kind_of(each.type) for each in fields if not pa.types.is_null(each.type)}
+    if not found:
+        return ()
+    kinds = ", ".join(f"{name} {kind or 'of no kind'}" for name, kind in found.items())
+    return (printable(f"kinds were inferred from the values of the file: {kinds}; a schema fixes them"),)
+
+
+def time_type(type: pa.DataType) -> pa.DataType | None:
+    """The type of a time column if it holds points in time; None if it holds ticks."""
+    return type if pa.types.is_timestamp(type) or pa.types.is_date(type) else None
 
 
 def open_input(
@@ -97,10 +114,10 @@ def open_input(
         table = as_table(events, None if bad.failing else problems)
         original = events.__getitem__ if isinstance(events, (list, tuple)) else None
         parts = [FilePiece(table, lambda row: f"row {row + 1}", problems, original)]
-    parts = [replace(part, table=_plain_columns(part.table)) for part in parts if part.table.num_columns]
+    parts = [replace(part, table=plain_columns(part.table)) for part in parts if part.table.num_columns]
     if parts:
         columns = columns.resolve(together([part.table.slice(0, 0) for part in parts]).schema.names)
-    parts = [_with_times(part, columns) for part in parts]
+    parts = [with_times_read(part, columns) for part in parts]
     return Input(parts, columns, bad)
 
 
@@ -108,11 +125,11 @@ def as_table(events: Any, problems: Problems | None = None) -> pa.Table:
     """Events that are in memory, as a table. Data-frame libraries are recognised, never imported."""
     match events:
         case pa.Table():
-            return _plain_columns(checked(events))
+            return plain_columns(checked(events))
         case pa.RecordBatch():
-            return _plain_columns(checked(pa.Table.from_batches([events])))
+            return plain_columns(checked(pa.Table.from_batches([events])))
         case pa.RecordBatchReader():
-            return _plain_columns(checked(events.read_all()))
+            return plain_columns(checked(events.read_all()))
         case Mapping():
             raise InputError("events is one dict", hint="give a list of events, or use stream().push(...)")
     library = type(events).__module__.partition(".")[0]
@@ -120,9 +137,9 @@ def as_table(events: Any, problems: Problems | None = None) -> pa.Table:
         events = events.collect()
     try:
         if library == "pandas":
-            return _plain_columns(pa.Table.from_pandas(events, preserve_index=False))
+            return plain_columns(pa.Table.from_pandas(events, preserve_index=False))
         if hasattr(events, "__arrow_c_stream__") or hasattr(events, "__arrow_c_array__"):
-            return _plain_columns(pa.table(events))
+            return plain_columns(pa.table(events))
     except (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError) as problem:
         raise InputError(
             f"the {library} {type(events).__name__} cannot be read",
@@ -138,7 +155,7 @@ def as_table(events: Any, problems: Problems | None = None) -> pa.Table:
     return pa.Table.from_batches([batch]) if batch.num_columns else pa.table({})
 
 
-def _plain_columns(table: pa.Table) -> pa.Table:
+def plain_columns(table: pa.Table) -> pa.Table:
     """Columns as the rest reads them: views of texts are texts, and no dictionary holds a null or a view."""
     for place, field in enumerate(table.schema):
         column = table.column(place)
@@ -168,7 +185,7 @@ def together(tables: list[pa.Table]) -> pa.Table:
         ) from problem
 
 
-def _with_times(part: FilePiece, columns: Columns) -> FilePiece:
+def with_times_read(part: FilePiece, columns: Columns) -> FilePiece:
     """Read times that are written as texts, for the whole column at once, so that all batches agree on them."""
     table, problems = part.table, list(part.problems)
     for name in (columns.time, columns.end):
@@ -178,6 +195,8 @@ def _with_times(part: FilePiece, columns: Columns) -> FilePiece:
             if unreadable.any():
                 problems.append((unreadable, f"the {_role(name, columns)} is neither a whole number nor a timestamp"))
             table = table.set_column(place, name, times)
+    if columns.eid is not None and columns.eid in table.schema.names:  # shown in results, and read nowhere before
+        refuse_unreadable(table.column(columns.eid), columns.eid)
     original = part.original or (lambda row: _values(part.table, row))
     return replace(part, table=table, problems=problems, original=original)
 

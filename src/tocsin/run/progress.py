@@ -48,7 +48,7 @@ def summary(counters: Mapping[str, int], seconds: float) -> str:
     events = counters.get("events", 0)
     parts = [f"{events:,} event{'' if events == 1 else 's'} ({counters.get('relevant', 0):,} relevant)"]
     special = {"keyless": "without a key", "conflicting": "copies that differ from the one that counts"}
-    special |= {name: name for name in ("late", "duplicates", "skipped", "retracted")}
+    special |= {name: name for name in ("late", "duplicates", "skipped", "retracted", "waiting")}
     parts += [f"{counters[name]:,} {said}" for name, said in special.items() if counters.get(name)]
     matches = counters.get("matches", 0)
     return ", ".join([*parts, f"{matches:,} match{'' if matches == 1 else 'es'}", f"{seconds:.2f} s"])

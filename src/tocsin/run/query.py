@@ -26,28 +26,35 @@ from tocsin.errors import QueryError, TocsinError, TocsinWarning, printable
 from tocsin.events import ANY
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Strings
+from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.fluent import FluentPattern, FluentQuery
 from tocsin.lang.parser import parse_file
 from tocsin.lang.staged_syntax import Statement
+from tocsin.lang.syntax import Iseq, Rel, patterns_in
 from tocsin.lang.syntax import Query as DeclarativeQuery
 from tocsin.order.strategy import Strategy, parse_strategy
-from tocsin.plan.bind import bind_all, read_by
+from tocsin.plan.bind import bind_all, labels_of, read_by
 from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.explain import explain
+from tocsin.plan.explain_derived import explain_derived
 from tocsin.plan.explain_staged import explain_staged
 from tocsin.plan.facts import horizon, waits_for_time
 from tocsin.plan.marks import reads_every_type
 from tocsin.plan.passes import optimize
-from tocsin.run.answers import Answers
+from tocsin.run.answers import Answers, GrowingTables
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock, as_clock
 from tocsin.run.declared import check_unit, declare
 from tocsin.run.finite import run_as_it_comes, run_finite
 from tocsin.run.inputs import Input, open_input, usable, usable_rows
+from tocsin.run.large_input import LargeInput, is_large
+from tocsin.run.large_run import run_large
 from tocsin.run.matches import Matches
+from tocsin.run.overview import in_sample, overview
 from tocsin.run.pace import Watcher
 from tocsin.run.query_file import read_query_file, refuse_file_name
-from tocsin.run.schema_from_query import guessed_schema
+from tocsin.run.room import room
+from tocsin.run.schema_from_query import guessed_schema, guessed_unit
 from tocsin.run.schemas import schema_of
 from tocsin.run.session import Session, shown_counters
 from tocsin.run.split import Split, check_threads, thread_count
@@ -55,7 +62,7 @@ from tocsin.run.stream_rows import StreamRows
 from tocsin.schema import OWN, Field, Kind, Schema
 
 Order = str | Strategy
-Syntax: TypeAlias = DeclarativeQuery | Statement
+Syntax: TypeAlias = DeclarativeQuery | Statement | Intervals
 EARLY = frozenset((*OWN, "time", *OPTIONAL))  # columns that may have a role
 FINAL = ("in-order", "slack", "conservative")  # orders whose matches are never withdrawn
 
@@ -83,7 +90,7 @@ def query(
         return Query(parse_file(text, names=names), known)
     if isinstance(text, (FluentPattern, FluentQuery)):
         return Query((text.query,), known)
-    if isinstance(text, DeclarativeQuery | Statement):
+    if isinstance(text, DeclarativeQuery | Statement | Intervals):
         return Query((text,), known)
     if isinstance(text, bytes) or not isinstance(text, Iterable):
         raise TocsinError(
@@ -118,7 +125,7 @@ def plans_of(queries: tuple[Syntax, ...], schema: Schema, *, off: Iterable[str] 
     """The queries bound to a schema and optimised. Raises QueryError with every problem found."""
     plans = bind_all(queries, schema)
     return tuple(
-        plan if plan.staged is not None else with_verdict(optimize(plan, off=frozenset(off))) for plan in plans
+        plan if plan.has_rows_of_its_own else with_verdict(optimize(plan, off=frozenset(off))) for plan in plans
     )
 
 
@@ -157,7 +164,7 @@ class Query:
 
     def types(self) -> set[str]:
         """The event types that the queries read, without the names of queries; with ANY, all others too."""
-        names = {each.name for each in self.queries}
+        names = {name for each in self.queries for name in (each.name, *labels_of(each))}
         found = {type for each in self.queries for type in read_by(each)} - names
         declarative = (each for each in self.queries if isinstance(each, DeclarativeQuery))
         return found | {ANY} if any(map(reads_every_type, declarative)) else found
@@ -172,35 +179,51 @@ class Query:
 
     def check(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> tuple[str, ...]:
         """Parse, bind and check kinds against a schema or against events; returns warnings, raises QueryError."""
-        known, notes = self._known(schema, time_unit, columns)
+        known, notes, _ = self._known(schema, time_unit, columns)
         return notes_of(self.plans(known)) + notes
+
+    def overview(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> str:
+        """A line for each query: its name, key, window and memory class."""
+        known, _, _ = self._known(schema, time_unit, columns)
+        return overview(self.plans(known))
 
     def explain(
         self, schema: Any = None, *, time_unit: str | None = None, off: Iterable[str] = (), **columns: Any
     ) -> str:
-        """The plans in readable text."""
-        known, notes = self._known(schema, time_unit, columns)
-        plans = [explained(plan) for plan in self.plans(known, off=off)]
-        return "\n\n".join([*plans, *(["\n".join(f"note      {note}" for note in notes)] if notes else [])])
+        """The plans in readable text; given events, also how many matches there are in the first of them."""
+        known, notes, given = self._known(schema, time_unit, columns)
+        plans = self.plans(known, off=off)
+        said = [f"note      {note}" for note in notes]
+        if given is not None and len(given):
+
+            def detect(sample: pa.Table, limit: int) -> Matches:
+                return self.detect(
+                    sample, **columns, time_unit=time_unit, bad_rows="skip", all=True, jit=False, limit=limit
+                )
+
+            said += in_sample(given.table(), plans, detect)
+        return "\n\n".join([*map(explained, plans), *(["\n".join(said)] if said else [])])
 
     def source(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> str:
         """The generated kernels, as Python source."""
-        known, _ = self._known(schema, time_unit, columns)
+        known, _, _ = self._known(schema, time_unit, columns)
         graph = QueryGraph(self.plans(known), known, Columns(), jit=False)
         programs = [branch.program for detector in detectors_in(graph) for branch in detector.branches]
         return "\n\n".join(program.source.rstrip() for program in programs)
 
-    def _known(self, given: Any, time_unit: str | None, columns: Mapping[str, Any]) -> tuple[Schema, tuple[str, ...]]:
-        """The schema to bind to, given as such or by events; and what is to be said of how events were read."""
+    def _known(
+        self, given: Any, time_unit: str | None, columns: Mapping[str, Any]
+    ) -> tuple[Schema, tuple[str, ...], Input | None]:
+        """The schema to bind to, given as such or by events; what is to be said of how events were read; the events."""
         check_unit(time_unit)
         declared = given if isinstance(given, (Schema, Mapping)) else self.schema if given is None else None
         known = as_schema(declared)
         if known is not None:
-            return replace(known, unit=time_unit or known.unit), ()
+            return replace(known, unit=time_unit or known.unit), (), None
         if given is None:
-            return guessed_schema(self.queries, time_unit or "us"), ()
+            return guessed_schema(self.queries, time_unit or guessed_unit(self.queries)), (), None
         opened = open_input(given, Columns(unit=time_unit, **columns), bad=BadRows("skip"))
-        return known_of(opened, self.queries), opened.notes(guessed_schema(self.queries).common)
+        return known_of(opened, self.queries), opened.notes(guessed_schema(self.queries).common), opened
 
     @readable_texts()
     def detect(
@@ -232,6 +255,7 @@ class Query:
         sorted first. With another `order` (see `tocsin.order`) it is fed as it comes, which gives the same matches as
         long as events come no later than it says; those that do are counted and left out.
         `memory_limit`: what events out of order may take of memory ("200 MB"); what lies further back goes to disk.
+        Files that may take more (by default: more than a quarter of the memory) are read piece by piece.
         `schema` says which types and attributes there are, else the input shows it. What the query mentions and they
         lack is empty and noted (`Matches.notes`); with `strict` and a schema it is an error.
         `bad_rows`: "fail", "skip", or the path of a file that keeps them. With `all`, matches of HIDDEN queries are
@@ -251,14 +275,18 @@ class Query:
             | EARLY
             | {role for role in (type, time, end, eid, source) if role}
         )
-        given = open_input(events, columns, declared=declared_fields(declared), bad=bad, early=early)
-        if declared is None and len(given):
-            with ThreadTeam(thread_count(threads, len(given), jit=jit)) as team:
-                given.types(team)
+        most = as_bytes(memory_limit)
+        given: Input | LargeInput
+        if is_large(events, early, room(most)):
+            given = LargeInput(events, columns, declared_fields(declared), bad, early, room(most))
+        else:
+            given = open_input(events, columns, declared=declared_fields(declared), bad=bad, early=early)
+            if declared is None and len(given):
+                with ThreadTeam(thread_count(threads, len(given), jit=jit)) as team:
+                    given.types(team)
         known = known_of(given, self.queries) if declared is None else with_unit(declared, given)
         plans = plans_of(self.queries, known)
         strategy = parse_strategy(order, known)
-        most = as_bytes(memory_limit)
 
         def make(strings: Strings | None = None) -> QueryGraph:
             return QueryGraph(
@@ -267,19 +295,25 @@ class Query:
             )  # fmt: skip
 
         graph = make()
-        given.fill(graph.wanted, whole=strategy.kind != "in-order")
         shown = tuple(range(len(self.queries))) if all else self.answers
         enough = limit if strategy.kind in FINAL else None
-        if strategy.kind == "in-order":
+        found: Answers | GrowingTables
+        if isinstance(given, LargeInput):
+            with ThreadTeam(thread_count(threads, len(given), jit=jit)) as workers:
+                found = run_large(graph, given, shown, watch, enough, workers)
+            counted = shown_counters(graph)
+        elif strategy.kind == "in-order":
+            given.fill(graph.wanted, whole=False)
             with ThreadTeam(thread_count(threads, len(given), jit=jit)) as workers:
                 rows = usable_rows(given, graph.wanted, workers)
                 found, counted = run_finite(Split(graph, make), rows, shown, watch, enough, workers)
         else:
+            given.fill(graph.wanted, whole=True)
             found = run_as_it_comes(graph, usable(given, graph.wanted), given.columns, shown, watch, enough)
             counted = shown_counters(graph)
         bad.write()
         counters = {**counted, "skipped": bad.count}
-        notes, instant = notes_of(plans) + given.notes(graph.wanted), time_type(given)
+        notes, instant = notes_of(plans) + given.notes(graph.wanted), given.time
         count = len(found) if found.is_final else None
         matches = Matches(partial(_shown, given, found, instant), counters, notes, count=count)
         matches.counters["matches"] = len(matches)
@@ -356,7 +390,7 @@ class Query:
             check_endless(plans)
         if timer is not None:
             check_windows(plans)
-        for note in () if known is None else notes_of(plans):
+        for note in (*kept_for_ever(self.queries, endless), *(() if known is None else notes_of(plans))):
             warnings.warn(note, TocsinWarning, stacklevel=2)
 
         def refuses(fields: Mapping[str, Field]) -> str | None:
@@ -403,10 +437,12 @@ def explained(plan: Plan) -> str:
     """What a plan does, and how it will run."""
     if plan.staged is not None:
         return explain_staged(plan)
+    if plan.derived is not None:
+        return explain_derived(plan)
     return "\n".join(part for part in (explain(plan), describe(plan), drawn(plan)) if part)
 
 
-def _shown(_: Input, found: Answers, time: pa.DataType | None) -> list[pa.Table]:
+def _shown(_: Input | LargeInput, found: Answers | GrowingTables, time: pa.DataType | None) -> list[pa.Table]:
     """The tables of matches; the input is kept until then, because some of its columns may be read only now."""
     return found.tables(time)
 
@@ -416,10 +452,12 @@ def notes_of(plans: Iterable[Plan]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(printable(note) for plan in plans for note in plan.notes))
 
 
-def known_of(given: Input, queries: Iterable[Syntax]) -> Schema:
+def known_of(given: Input | LargeInput, queries: Iterable[Syntax]) -> Schema:
     """The schema of a finite input; without events, what its columns say and the queries suggest for all others."""
+    if isinstance(given, LargeInput) and len(given):
+        return given.known()
     table = given.table()
-    if table.num_rows:
+    if isinstance(given, Input) and table.num_rows:
         return schema_of(table, given.columns, given.types())
     guessed = guessed_schema(queries, given.columns.unit or "us")
     if not table.num_columns:
@@ -465,6 +503,23 @@ def check_endless(plans: Iterable[Plan]) -> None:
             )
 
 
+def kept_for_ever(queries: Iterable[Syntax], endless: bool) -> tuple[str, ...]:
+    """Warn of ISEQ and REL without a window on an endless stream: what they leave open, no order of events ends."""
+    return tuple(
+        f"without a window every interval of {query.name or 'the query'} is kept for ever: write WITHIN 1 h, or "
+        "ISEQ[...](...; 1 h)"
+        for query in (queries if endless else ())
+        if isinstance(query, DeclarativeQuery) and _is_open(query)
+    )
+
+
+def _is_open(query: DeclarativeQuery) -> bool:
+    """Whether a query relates intervals and has no window."""
+    windows = (query.within, query.between, query.pattern.within if isinstance(query.pattern, Iseq) else None)
+    relates = any(isinstance(node, Rel | Iseq) for node in patterns_in(query.pattern))
+    return relates and all(window is None for window in windows)
+
+
 def check_windows(plans: Iterable[Plan]) -> None:
     """Refuse a clock for a query without a window: time alone decides nothing about it."""
     for plan in plans:
@@ -491,9 +546,9 @@ def declared_fields(schema: Schema | None) -> dict[str, Field]:
     return fields
 
 
-def with_unit(declared: Schema, given: Input) -> Schema:
+def with_unit(declared: Schema, given: Input | LargeInput) -> Schema:
     """The declared schema with the unit of time that the input has."""
-    seen = schema_of(given.table().slice(0, 1), given.columns)
+    seen = given.known() if isinstance(given, LargeInput) else schema_of(given.table().slice(0, 1), given.columns)
     return replace(
         declared,
         unit=declared.unit or seen.unit,
@@ -502,16 +557,6 @@ def with_unit(declared: Schema, given: Input) -> Schema:
         unreadable=seen.unreadable,
         eid=seen.eid,
     )
-
-
-def time_type(given: Input) -> pa.DataType | None:
-    """The type of the time column if it holds points in time; None if it holds ticks."""
-    for part in given.parts:
-        place = part.table.schema.get_field_index(given.columns.time)
-        if place >= 0:
-            type = part.table.schema.types[place]
-            return type if pa.types.is_timestamp(type) or pa.types.is_date(type) else None
-    return None
 
 
 __all__ = ["Query", "as_schema", "plans_of", "query"]

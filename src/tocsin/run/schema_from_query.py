@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
 
+from tocsin.lang.derived_syntax import Intervals, of_reading
 from tocsin.lang.staged_syntax import AttrOf, Compared, IfNull, PartitionKey, Statement, parts
 from tocsin.lang.syntax import (
     Attr,
     Between,
     Binary,
     Call,
+    Duration,
     Expr,
     In,
     Leaf,
@@ -21,6 +23,7 @@ from tocsin.lang.syntax import (
     conjuncts,
     walk,
 )
+from tocsin.plan.points_in_time import PARTS, TIMESTAMP
 from tocsin.plan.staged_places import StatementPlaces
 from tocsin.schema import OWN, Field, Kind, Schema
 
@@ -31,7 +34,7 @@ OF_EVENTS = "eid(x)"  # the name under which the kind of eids is guessed
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
-def guessed_schema(queries: Iterable[Query | Statement], unit: str | None = "us") -> Schema:
+def guessed_schema(queries: Iterable[Query | Statement | Intervals], unit: str | None = "us") -> Schema:
     """Any type, with every attribute that is mentioned: texts and booleans where they are used as such, else numbers.
 
     >>> from tocsin.lang.parser import parse
@@ -46,6 +49,9 @@ def guessed_schema(queries: Iterable[Query | Statement], unit: str | None = "us"
         if isinstance(query, Statement):
             _look_at_statement(query, kinds, pairs, names)
             continue
+        if isinstance(query, Intervals):
+            _look_at_intervals(query, kinds, pairs)
+            continue
         for node in walk(query):
             _look(node, kinds, pairs)
     for _ in range(len(pairs)):
@@ -56,6 +62,31 @@ def guessed_schema(queries: Iterable[Query | Statement], unit: str | None = "us"
     eid = Kind.TEXT if kinds.pop(OF_EVENTS, Kind.INT) is Kind.TEXT else Kind.INT
     common = {name: Field(name, kind) for name, kind in kinds.items()}
     return Schema(common=common, open_types=True, unit=unit, eid=eid)
+
+
+def guessed_unit(queries: Iterable[Query | Statement | Intervals]) -> str | None:
+    """What a tick is where there is no data: a microsecond if the queries say durations in units, else just a tick."""
+    said = any(isinstance(query, Statement) or any(map(_is_about_time, walk(query))) for query in queries)
+    return "us" if said else None
+
+
+def _is_about_time(node: object) -> bool:
+    """Whether a node means nothing among ticks of unknown length."""
+    if isinstance(node, Call):
+        return node.function in (*PARTS, TIMESTAMP)
+    return isinstance(node, Duration) and node.unit is not None
+
+
+def _look_at_intervals(given: Intervals, kinds: dict[str, Kind], pairs: list[tuple[str, str]]) -> None:
+    """The attributes of readings."""
+    _mentioned(given.by, kinds)
+    conditions = [each.where for each in (*given.readings, *given.ends) if each.where is not None]
+    conditions += [state.when for state in given.states]
+    for expr in (*conditions, *(item.expr for item in given.select)):
+        for node in walk(of_reading(expr)):
+            _look(node, kinds, pairs)
+    for expr in conditions:
+        _truths(conjuncts(of_reading(expr)), kinds)
 
 
 def _look_at_statement(

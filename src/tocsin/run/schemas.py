@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -20,16 +21,36 @@ def schema_of(table: pa.Table, columns: Columns, row_types: RowTypes | None = No
     if not table.num_rows or not table.num_columns:  # a slice of a table without columns claims to have rows
         return Schema(open_types=True, open_fields=True, unit=columns.unit or "us")
     found = RowTypes.of(table.column(columns.type)) if row_types is None else row_types
-    whole = infer_schema(table.schema, columns, found.occurring())
-    partial = [name for name in whole.common if table.column(name).null_count]
+    return schema_from(
+        table.schema, columns, found.occurring(), rows=table.num_rows,
+        nulls={name: table.column(name).null_count for name in table.schema.names},
+        showing=lambda name: found.showing(table.column(name)),
+    )  # fmt: skip
+
+
+def schema_from(
+    table: pa.Schema,
+    columns: Columns,
+    occurring: Iterable[str],
+    *,
+    rows: int,
+    nulls: Mapping[str, int],
+    showing: Callable[[str], Iterable[str]],
+) -> Schema:
+    """The same from what is known of rows: the types that occur, how many there are, and of each column the nulls.
+
+    `showing` says for a column with nulls which types have a value there.
+    """
+    whole = infer_schema(table, columns, occurring)
+    partial = [name for name in whole.common if nulls[name]]
     if not partial:
         return whole
     common = {name: field for name, field in whole.common.items() if name not in partial}
     types: dict[str, dict[str, Field]] = {name: {} for name in whole.types}
     for name in partial:
-        for type in found.showing(table.column(name)):
+        for type in showing(name):
             types[type][name] = whole.common[name]
-        if table.column(name).null_count == table.num_rows:
+        if nulls[name] == rows:
             common[name] = Field(name, Kind.NULL)
     return replace(whole, types=types, common=common)
 

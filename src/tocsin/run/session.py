@@ -17,7 +17,7 @@ import pyarrow as pa
 from tocsin.codec import Part, as_number, decode, encode, nested, only_part, pack, reading, unpack, within
 from tocsin.encode.arrow import is_text
 from tocsin.encode.batch import one_batch
-from tocsin.encode.checked import checked
+from tocsin.encode.checked import checked, refuse_unreadable
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_values
 from tocsin.encode.row import LentRow, RowEncoder
@@ -38,6 +38,7 @@ from tocsin.run.inputs import as_table
 from tocsin.run.json_columns import columns_of
 from tocsin.run.live_matches import LiveMatches
 from tocsin.run.matches import Matches
+from tocsin.run.metrics import PushTimes, open_metrics
 from tocsin.run.schemas import merged
 from tocsin.run.state import schema_from, schema_words
 from tocsin.run.stream_rows import Heartbeat, StreamRows
@@ -80,9 +81,12 @@ class Session:
         self._at_once = False
         self._time: pa.DataType | None = None
         self._closed = False
+        self._pushes: PushTimes | None = None
         self._advanced = BEGINNING
         self._promised: dict[tuple[str | None, str | None], int] = {}  # (type, source) -> time
+        self._begun: dict[tuple[str | None, str | None], int] = {}  # the same, of begins
         self.late: list[int] = []  # the places of rows that came too late, in the last push
+        self.unended: list[dict[str, Any]] = []  # intervals that were announced and never end, as the last push showed
 
     def __enter__(self) -> Self:
         return self
@@ -100,6 +104,18 @@ class Session:
     def strategy(self) -> str:
         """How late events are dealt with, in words; for `auto` what it has chosen, and why."""
         return "" if self._graph is None else self._graph.strategy
+
+    def metrics(self, *, bad: int = 0) -> str:
+        """What monitoring wants to know, as OpenMetrics text (docs/howto/monitor.md); `bad`: rows that were refused.
+
+        How long pushes take is measured from the first call on.
+        """
+        with self._lock:
+            if self._pushes is None:
+                self._pushes = PushTimes()
+                for name in ("push", "push_usable", "push_lines"):  # shadowed here, so that others pay nothing
+                    setattr(self, name, self._pushes.timed(getattr(self, name)))
+            return open_metrics(self._graph, self._pushes, bad=bad)
 
     def debts(self) -> list[dict[str, Any]]:
         """The answers that wait: their events (by eid), and for each type up to when it must be promised.
@@ -129,6 +145,8 @@ class Session:
         with self._lock:
             if self._closed:
                 self._open()
+            if self.unended:
+                self.unended = []
             if type(events) is dict and self._rows is not None:
                 if self._at_once and (end := self._rows.passing(events)) is not None:
                     return self._pass(end)
@@ -185,7 +203,7 @@ class Session:
                 before += 1
                 continue
             graph = self._ready(batch)
-            changes = graph.push(graph.encode(batch))
+            changes = self._fed(graph, graph.encode(batch))
             late += [before + place for place in changes.late]
             before += batch.num_rows
             found.append(self._matches(changes))
@@ -226,6 +244,7 @@ class Session:
         """Push one plain event by the short way."""
         assert self._graph is not None
         changes = self._graph.push(one)
+        self._note_unended(self._graph)
         if changes is QUIET:
             if self.late:
                 self.late = []
@@ -253,6 +272,44 @@ class Session:
             ticks, source = self._ticks(time), None if source is None else str(source)
             self._promised[type, source] = max(ticks, self._promised.get((type, source), BEGINNING))
             return NOTHING if self._graph is None else self._told(self._graph.guarantee(type, ticks, source))
+
+    def announce(self, begin: Mapping[str, Any] | Event) -> Matches:
+        """Say that an interval has begun: its type, start and eid, the attributes of the key, and others as known.
+
+        The whole interval is pushed when it has ended, with the same eid. A begin changes no match; with
+        `promise_begins` answers that wait for an absence are given sooner, and `unended` says what never ended.
+        """
+        with self._lock:
+            self._open()
+            row = {"type": begin.type, "start": begin.start, "eid": begin.eid, **begin.attrs} if isinstance(
+                begin, Event
+            ) else dict(begin)  # fmt: skip
+            end = self._columns.end or "end"
+            if row.get(end) is not None and not isinstance(begin, Event):
+                raise InputError("a begin has no end", hint="push the interval itself when it has ended")
+            row[end] = row.get(self._columns.time if self._columns.time in row else "start")
+            self.unended, mark = [], self._reading.mark()
+            try:
+                usable = self._reading.read([row], until_bad=True)
+                usable.refuse_bad()
+                graph = self._ready(batch := _only_rows(usable.batches))
+                return self._matches(self._fed(graph, graph.announced(batch)))
+            except BaseException:
+                self._reading.reset(mark)
+                raise
+
+    def promise_begins(self, type: str | None, time: int | datetime, *, source: str | None = None) -> Matches:
+        """Promise that every event of a type (None: of all) that starts at or before `time` was announced or pushed.
+
+        One that was not is late: it is set aside (`late`) and never matched.
+        """
+        if type is not None and not isinstance(type, str):
+            raise InputError("the type of a promise is a text", hint="None stands for all types")
+        with self._lock:
+            self._open()
+            ticks, source = self._ticks(time), None if source is None else str(source)
+            self._begun[type, source] = max(ticks, self._begun.get((type, source), BEGINNING))
+            return NOTHING if self._graph is None else self._told(self._graph.begin_guarantee(type, ticks, source))
 
     def heartbeat(self) -> Matches:
         """Read the clock and let time pass up to there, less the delay; call it while there is nothing to push.
@@ -284,7 +341,20 @@ class Session:
             return self._told(end())
 
     def _told(self, items: Items) -> Matches:
-        return Matches([]) if self._graph is None else self._matches(self._graph.push(items))
+        self.unended = []
+        return Matches([]) if self._graph is None else self._matches(self._fed(self._graph, items))
+
+    def _fed(self, graph: QueryGraph, items: Items) -> Changes:
+        changes = graph.push(items)
+        self._note_unended(graph)
+        return changes
+
+    def _note_unended(self, graph: QueryGraph) -> None:
+        if found := graph.begins.unended:
+            shown = instants([each.start for each in found], self._time)
+            self.unended += [
+                {"eid": each.eid, "type": each.type, "start": start} for each, start in zip(found, shown, strict=True)
+            ]
 
     def follow(self, events: Iterable[Any]) -> Iterator[dict[str, Any]]:
         """Matches as they are found in an iterable of events (or of lists or batches), then those of its end."""
@@ -302,6 +372,7 @@ class Session:
             words = {
                 "advanced": self._advanced,
                 "promised": [[*pair, time] for pair, time in self._promised.items()],
+                "begun": [[*pair, time] for pair, time in self._begun.items()],
                 "schema": None if graph is None or self._schema is None else schema_words(self._schema),
                 "timed_ids": self._timed_ids,
                 "rows": self._reading.words(),
@@ -355,6 +426,7 @@ class Session:
                 for (type, source), until in promised.items():  # also those about types that nobody read before
                     owed += self._tables(graph.push(graph.guarantee(type, until, source)), time)
                 notes = tuple(found.notes)
+        self._begun = {(type, source): as_number(until) for type, source, until in words.get("begun", ())}
         self._graph, self._advanced, self._promised, self._time = graph, passed, promised, time
         self._schema = self._schema if self._declared else schema
         self._timed_ids, self._owed = timed, owed
@@ -389,6 +461,8 @@ class Session:
             graph.restore(self._graph.snapshot())
         for (type, source), time in self._promised.items():  # also those about types that nobody read before
             graph.push(graph.guarantee(type, time, source))
+        for (type, source), time in self._begun.items():
+            graph.push(graph.begin_guarantee(type, time, source))
         if self._advanced > BEGINNING:
             graph.push(advanced(self._advanced))
         return graph
@@ -440,6 +514,13 @@ def queries_of(words: Mapping[str, Any]) -> list[str]:
     return list(words["queries"])
 
 
+def _only_rows(batches: Sequence[pa.RecordBatch | Heartbeat]) -> pa.RecordBatch:
+    """The row of a begin."""
+    if len(batches) != 1 or isinstance(batches[0], Heartbeat):
+        raise InputError("a begin needs a type", hint='announce({"type": "H", "start": 3, "eid": "h7"})')
+    return batches[0]
+
+
 def _open_schema(schema: Schema) -> Schema:
     """A live stream may still bring any type and any attribute."""
     return replace(schema, open_types=True, open_fields=True)
@@ -450,6 +531,8 @@ def as_batch(events: Any, columns: Columns) -> pa.RecordBatch:
     batch = events if isinstance(events, pa.RecordBatch) else one_batch(as_table(events))
     if batch is events:
         checked(pa.Table.from_batches([batch]))
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        refuse_unreadable(column, name)
     names = columns.resolve(batch.schema.names) if batch.num_rows else columns
     for name in (names.time, names.end):
         place = batch.schema.get_field_index(name) if name is not None else -1
@@ -478,6 +561,8 @@ def shown_counters(graph: QueryGraph) -> dict[str, int]:
         total["conflicting"] = counted.conflicting
     if graph.order.kind == "auto":
         total["switches"] = graph.switches
+    if graph.begins.used:
+        total |= {name: getattr(counted, name) for name in graph.begins.counts}
     if broken := graph.intake.broken.total():
         total["broken"] = broken
     return total

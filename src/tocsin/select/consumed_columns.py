@@ -5,14 +5,13 @@ Its snapshot is that of a `KeyedProcess` with the rule of the mode: the same wor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from tocsin.codec import Part, decode, encode, only_part, reading
+from tocsin.codec import Part, as_shape, decode, encode, only_part, reading
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.batch import one_batch
 from tocsin.encode.merge import runs, take
@@ -22,12 +21,14 @@ from tocsin.engine.payload import Chunk, Payload
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints, Items
 from tocsin.order.keyed_events import has_key
-from tocsin.order.keyed_process import OWN
+from tocsin.order.keyed_process import OWN, SavedCounts, SavedKeys, SavedTime, check_state, kept_rows, kinds_of
 from tocsin.plan.facts import types_of
+from tocsin.schema import Kind, fits
 from tocsin.select.consumption import rule_of
 from tocsin.select.key_codes import KeyCodes
 from tocsin.select.mode_state import ModeState
-from tocsin.select.standing_columns import StandingColumns
+from tocsin.select.standing_columns import StandingColumns, bits_of
+from tocsin.select.tied_rows import in_canonical_order
 
 MANY = 1 << 18  # rows that are kept before it is asked which of them are needed
 MANY_KEYS = 1 << 12
@@ -45,7 +46,9 @@ class ConsumedColumns(RemembersAll):
         self._mine = types_of(plan)
         self.keys = KeyCodes(plan.needs, reader.strings, jit=jit)
         self.state = self._fresh()
-        self._standing = StandingColumns(plan, reader.types, reader.strings, setting.functions, jit=jit)
+        self._standing = StandingColumns(
+            plan, bits_of(plan.consume), reader.types, reader.strings, setting.functions, jit=jit
+        )
         self.payload = Payload(ordered=False)
         self.next = 0  # the number of the next event
         self.settled = BEGINNING  # every event that ends at or before this has been taken
@@ -55,8 +58,7 @@ class ConsumedColumns(RemembersAll):
         self._enough, self._enough_keys = MANY, MANY_KEYS
 
     def _fresh(self) -> ModeState:
-        consume = self._consume
-        return ModeState(consume.mode, len(consume.steps), self._plan.within, consume.exceeds, jit=self._jit)
+        return ModeState(self._consume, self._plan.within, jit=self._jit)
 
     # --- the one verb ---
 
@@ -96,30 +98,10 @@ class ConsumedColumns(RemembersAll):
         )
         ties = self.keys.arrange(rows, codes, bits, start, end, self._steps)
         if ties is not None:
-            rows, codes = self._in_order(items, bits, rows, codes, np.flatnonzero(ties))
+            rows, codes = in_canonical_order(items, bits & self._steps, rows, codes, np.flatnonzero(ties))
         self.payload.add(first, items, None if 4 * len(rows) > len(items) else bits != 0, int(end[-1]))
         self.state.room_for(self.keys.count)
         return self.state.run(rows, codes, bits, start, end, first)
-
-    def _in_order(self, items: Items, bits: Ints, rows: Ints, codes: Ints, at: Ints) -> tuple[Ints, Ints]:
-        """Events of one key, end, step and start: by their eids, each once."""
-        tied = take(items, rows[at])
-        named = AutoEids().named(tied)  # all that can be equal to them are among them
-        assert named.eid_high is not None and named.eid_low is not None
-        steps = bits[rows[at]] & self._steps
-        rank = -np.frexp(steps.astype(np.float64))[1]
-        order = np.lexsort((named.eid_low, named.eid_high, tied.start, rank, codes[at], tied.end))
-        places = at[np.lexsort((at, codes[at], tied.end))]
-        same = np.zeros(len(order), np.bool_)
-        columns = (named.eid_low, named.eid_high, tied.start, tied.end, codes[at])
-        same[1:] = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in columns])
-        rows, codes = rows.copy(), codes.copy()
-        rows[places], codes[places] = rows[at[order]], codes[at[order]]
-        if not same.any():
-            return rows, codes
-        once = np.ones(len(rows), np.bool_)
-        once[places[same]] = False
-        return rows[once], codes[once]
 
     # --- answers ---
 
@@ -129,7 +111,7 @@ class ConsumedColumns(RemembersAll):
         nobody = np.full(count, -1, np.int64)
         fixed, repeated = [nobody] * len(self._plan.variables), {}
         if consume.sets:
-            sizes = answers[:, 1:-1]
+            sizes = answers[:, 1 : 1 + len(consume.sets)]
             begins = (np.cumsum(sizes.ravel()) - sizes.ravel()).reshape(sizes.shape)
         for step, place in enumerate(consume.places):
             if step not in consume.sets:
@@ -181,12 +163,8 @@ class ConsumedColumns(RemembersAll):
         table = rows.table
         names = [name for name in table.schema.names if name != "eid"]
         table = table.select(names).append_column("eid", rows.eids)
-        self._keep_rows(one_batch(table), rows.types, rows.start, rows.end, high, low, used)
-
-    def _keep_rows(
-        self, rows: pa.RecordBatch, types: Any, start: Ints, end: Ints, high: Ints, low: Ints, used: Ints
-    ) -> None:
-        self.payload.chunks = [Chunk(0, rows, types, start, end, high, low, used, last_end=int(end.max()))]
+        own = (rows.types, rows.start, rows.end, high, low, used)
+        self.payload.chunks = [Chunk(0, one_batch(table), *own, last_end=int(rows.end.max()))]
         self.payload.has_eid = True
 
     @property
@@ -223,17 +201,26 @@ class ConsumedColumns(RemembersAll):
     def restore(self, parts: Iterable[Part]) -> None:
         stored = decode(only_part("process", parts).data, "process")
         with reading():
-            clock, ended, guarantees = stored.words["time"]
-            counts, arrays, state = stored.words["counts"], stored.arrays, self._fresh()
-            keys = [tuple(key) for key, _ in stored.words["keys"]]
-            for code, (_, waiting) in enumerate(stored.words["keys"]):
+            time, counts = as_shape(SavedTime, stored.words["time"]), as_shape(SavedCounts, stored.words["counts"])
+            saved, state = as_shape(SavedKeys, stored.words["keys"]), self._fresh()
+            chunk = kept_rows(stored, self._setting)
+            known = frozenset(() if chunk is None else stored.arrays["numbers"].tolist())
+            for code, (_, waiting) in enumerate(saved):
+                check_state(self._rule, waiting, known)
                 state.load(code, waiting)
-            rows = one_batch(stored.tables["rows"]) if len(arrays["numbers"]) else None
+            keys = [tuple(key) for key, _ in saved]
+            kinds = [kinds_of(self._plan, attr) for attr in self._plan.needs]
+            if not all(_is_key(key, kinds) for key in keys):
+                raise ValueError("a key has values of another kind")
         self.state, self.payload = state, Payload(ordered=False)
         self.keys = KeyCodes(self._plan.needs, self._setting.reader.strings, jit=self._jit)
         self.keys.load(keys, counts[1])
-        if rows is not None:
-            numbers, types, start, end, high, low = (arrays[name] for name in OWN)
-            self._keep_rows(rows, types, start, end, high, low, numbers)
-        self.time.clock, self.time.ended, self.time.guarantees = clock, ended, dict(guarantees)
+        if chunk is not None:
+            self.payload.chunks, self.payload.has_eid = [chunk], True
+        self.time.clock, self.time.ended, self.time.guarantees = time
         self.next, self.settled, self.matches = counts[:3]
+
+
+def _is_key(key: Sequence[Any], kinds: Sequence[Collection[Kind]]) -> bool:
+    pairs = zip(key, kinds, strict=True)
+    return all(value is not None and any(fits(kind, value) for kind in mine) for value, mine in pairs)

@@ -25,12 +25,12 @@ def consuming(setting: Setting, *, jit: bool) -> KeyedProcess | Settled:
 
 
 def is_columnar(plan: Plan) -> bool:
-    """Whether there is a loop for a mode: SEQ without conditions over sets; continuous of events without length."""
+    """Whether there is a loop for a mode: no conditions over sets; SEQ in continuous of events without length."""
     consume = plan.consume
     assert consume is not None
-    if consume.shape != "seq" or consume.having or not 2 <= len(consume.steps) <= MOST_STEPS:
+    if consume.having or len(consume.steps) > MOST_STEPS:
         return False
-    if consume.mode == "continuous" and plan.schema.intervals:
+    if consume.mode == "continuous" and consume.shape == "seq" and plan.schema.intervals:
         return False
     asked = (node for known in takers(plan).values() for _, tests in known for test in tests for node in walk(test))
     return not any(isinstance(node, Ref) or (isinstance(node, Col) and node.attr == TYPE) for node in asked)

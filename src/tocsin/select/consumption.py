@@ -11,17 +11,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, TypeAlias
 
+from tocsin.codec import Scalar, as_shape
 from tocsin.engine.evaluate import Row, evaluate
 from tocsin.events import BEGINNING
 from tocsin.functions import Function
 from tocsin.order.keyed_events import NumberedEvent
-from tocsin.order.keyed_process import Answer, EventRule
+from tocsin.order.keyed_process import Answer, EventRule, kinds_of
 from tocsin.plan.block import Plan
 from tocsin.plan.expr import Agg, Col, Time
-from tocsin.schema import Kind
+from tocsin.schema import Kind, fits
 from tocsin.select.standing import Standing
 
 State: TypeAlias = list[list[list[Any]]]
+# What stands in a list of a state: start, end, numbers of events, and what the rule needs beside them.
+Prefix: TypeAlias = tuple[int, int, list[int], int]
+Reaching: TypeAlias = tuple[int, int, list[int], int, int, int]
+Member: TypeAlias = tuple[int, int, list[int], list[Scalar]]
 Match: TypeAlias = Sequence[int | tuple[int, ...]]  # for each step its event, or the events of its set
 
 
@@ -108,6 +113,16 @@ class ConsumptionRule(EventRule):
     def uses(self, state: State) -> Iterable[int]:
         return (number for waiting in state for each in waiting for number in each[2])
 
+    def check(self, state: Any) -> None:
+        self._check(state, self.begin(), Prefix)
+        for at, waiting in enumerate(state, 1):
+            for _, _, numbers, _ in waiting:
+                expect(len(numbers) == at)
+
+    def _check(self, state: Any, begin: State, entry: Any) -> None:
+        """Refuse what does not have as many lists as the state of the beginning, of such entries."""
+        expect(len(as_shape(list[list[entry]], state)) == len(begin))
+
 
 class EachEvent(ConsumptionRule):
     """One step, or an OR: each event is a match by itself, and nothing waits."""
@@ -187,6 +202,16 @@ class Combining(ConsumptionRule):
 
     def begin(self) -> State:
         return [*([] for _ in range(self.last - 1)), [[0, 0] for _ in range(self.last - 1)]]
+
+    def check(self, state: Any) -> None:
+        *levels, marks = state
+        self._check(levels, self.begin()[:-1], Reaching)
+        before = (0, 0)  # from which entry on, and up to which, those of the step before are there
+        for waiting, (dropped, alive) in zip(levels, as_shape(list[tuple[int, int]], marks), strict=True):
+            expect(0 <= dropped <= alive <= dropped + len(waiting))
+            for _, _, numbers, _, low, high in waiting:
+                expect(len(numbers) == 1 and 0 <= low <= high <= before[1])
+            before = (dropped, dropped + len(waiting))
 
     def forget(self, state: State, until: int) -> State:
         width = self.plan.within
@@ -291,6 +316,15 @@ class SetRule(ConsumptionRule):
     def member(self, event: NumberedEvent) -> list[Any]:
         values = [event.values.get(attr) for attr in self.consume.attrs]
         return [event.start, event.end, [event.number], values]
+
+    def check(self, state: Any) -> None:
+        self._check(state, self.begin(), Member)
+        kinds = [kinds_of(self.plan, attr) for attr in self.consume.attrs]
+        for waiting in state:
+            for _, _, numbers, values in waiting:
+                expect(len(numbers) == 1)
+                pairs = zip(values, kinds, strict=True)
+                expect(all(any(fits(kind, value) for kind in mine) or value is None for value, mine in pairs))
 
     def forget(self, state: State, until: int) -> State:
         """All sets go together."""
@@ -414,3 +448,9 @@ class _MemberRow(Row):
 
     def time(self, time: Time) -> int:
         return int(self._member[0] if time.which == "start" else self._member[1])
+
+
+def expect(holds: bool) -> None:
+    """Refuse a stored state in which something does not hold."""
+    if not holds:
+        raise ValueError("what waits does not fit together")

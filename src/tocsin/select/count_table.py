@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, TypeAlias
 
+from tocsin.codec import Scalar, as_number, as_shape
 from tocsin.engine.counts import CountRow
 from tocsin.events import END_OF_TIME
 from tocsin.plan.after_match import CountClauses, Total
+from tocsin.schema import fits
 from tocsin.select.totals import State, begin, merged, narrowed, restored, result, saved
 
+SavedGroups: TypeAlias = list[  # the key and what is shown of it, how many matches, aggregates, the row that stands
+    tuple[list[Scalar], int | None, list[Scalar], int, list[Any], list[Scalar] | None]
+]
 Key: TypeAlias = tuple[tuple[Any, ...], int | None]  # the group as texts, and the number of the span
 
 
@@ -120,12 +126,29 @@ class CountTable:
             for key, each in self.groups.items()
         ]
 
-    def restore(self, groups: Iterable[Any]) -> None:
+    def restore(self, groups: object) -> None:
         """Go on with what was saved."""
         self.groups, self._spans = {}, {}
-        for group, span, shown, number, totals, given in groups:
+        for group, span, shown, number, totals, given in as_shape(SavedGroups, groups):
             states = [restored(*each) for each in zip(self.counting.totals, totals, strict=True)]
-            self._begun((tuple(group), span), GroupCount(tuple(shown), number, states, given))
+            if given is not None and not all(starmap(self._can_show, zip(self.counting.columns, given, strict=True))):
+                raise ValueError("a row shows values of another kind")
+            self._begun(self.key(group, span, shown), GroupCount(tuple(shown), number, states, given))
+
+    def _can_show(self, column: Total | int, value: object) -> bool:
+        kinds = [column.kind] if isinstance(column, Total) else [each.kind for each in self.counting.by[column]]
+        return any(fits(kind, value) for kind in kinds)
+
+    def key(self, group: Sequence[Any], span: int | None, shown: Sequence[Any]) -> Key:
+        """The key of a stored group, if it is one of this query, and the values that are shown of it are."""
+        groups, every = self.counting.by, self.counting.every
+        if (span is None) != (every is None) or {len(group), len(shown)} != {len(groups)}:
+            raise ValueError("a group is not one of this query")
+        if span is not None and every is not None:
+            as_number(span * every)
+        if not all(any(fits(each.kind, value) for each in exprs) for value, exprs in zip(shown, groups, strict=True)):
+            raise ValueError("a group shows values of another kind")
+        return tuple(group), span
 
 
 def _place(key: Key) -> tuple[Any, ...]:

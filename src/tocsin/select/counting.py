@@ -13,7 +13,19 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeAlias
 
-from tocsin.codec import Part, as_number, as_numbers, decode, encode, nested, only_part, reading, within
+from tocsin.codec import (
+    Part,
+    Scalar,
+    as_number,
+    as_numbers,
+    as_shape,
+    decode,
+    encode,
+    nested,
+    only_part,
+    reading,
+    within,
+)
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.counts import CountRows
 from tocsin.engine.kinds import MATCH
@@ -27,7 +39,7 @@ from tocsin.plan.after_match import Grouping, Total
 from tocsin.plan.block import Plan
 from tocsin.plan.expr import Bound
 from tocsin.plan.prefix_chain import why_not_counted
-from tocsin.schema import Kind
+from tocsin.schema import Kind, fits
 from tocsin.select.after_match import normal
 from tocsin.select.count_table import CountTable, Key
 from tocsin.select.pieces import LEAST_PIECE, Pieces
@@ -37,6 +49,8 @@ Asked: TypeAlias = tuple[Any, ...]  # what the aggregates ask of one match
 
 
 MANY = 1 << 16  # matches of one push
+# Matches that are not settled: their end, the key of their group and what is shown of it, what is asked, how often.
+SavedOpen: TypeAlias = list[tuple[int, list[Scalar], int | None, list[Scalar], list[Scalar], int]]
 MOST = 1 << 26  # of the smallest one
 FIRST_PIECE = 1024  # rows of the first one
 
@@ -201,13 +215,23 @@ class MatchCounting:
             self.frontier = as_number(stored["frontier"])
             self.given, self.retracted = as_numbers(stored["counts"])
             self.table.restore(stored["groups"])
-            for end, group, span, shown, values, times in stored["open"]:
-                key = (tuple(group), span)
+            totals = self._counting.totals
+            for end, group, span, shown, values, times in as_shape(SavedOpen, stored["open"]):
+                key: Key = (tuple(group), span)
                 if key not in self.table.groups:
-                    self._shown.setdefault(key, tuple(shown))
+                    self._shown.setdefault(self.table.key(group, span, shown), tuple(shown))
+                if not all(_may_ask(total, value) for total, value in zip(totals, values, strict=True)):
+                    raise ValueError("a match has values of another kind")
                 self._open.setdefault(end, Counter())[key, tuple(map(one_nan, values))] += times
             self._ends = list(self._open)
             heapify(self._ends)
+
+
+def _may_ask(total: Total, value: object) -> bool:
+    """Whether a stored value can be what an aggregate asks of a match: of `count` only whether something is there."""
+    if total.arg is None or total.function == "count":
+        return value is None or value is True
+    return fits(total.arg.kind, value)
 
 
 def _asked(batch: ChangeBatch, total: Total) -> list[Any]:

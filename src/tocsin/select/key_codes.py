@@ -111,6 +111,17 @@ class KeyCodes:
         """The words of some keys, in the order of their attributes."""
         return self._known[codes]
 
+    def some(self, codes: Ints) -> list[Key]:
+        """The values of some keys."""
+        if not self._attrs or self._saved:
+            known = self.plain()
+            return [known[code] for code in codes.tolist()]
+        kinds = self._kinds or ()
+        return [
+            tuple(_value(word, kind, scale, self._strings) for word, (kind, scale) in zip(words, kinds, strict=True))
+            for words in self._known[codes].tolist()
+        ]
+
     def load(self, keys: list[Key], last: int) -> None:
         """Take up keys, which get the codes 0, 1, 2, ...; their events ended at `last`, or before."""
         if self._attrs:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tocsin.codec import Scalar, as_shape
 from tocsin.items import Bools, Ints
 from tocsin.plan.prefix_chain import PrefixChain
 from tocsin.select.totals import one_nan
 
 Asked = npt.NDArray[np.object_]
+SavedBatch: TypeAlias = tuple[list[int], list[int], list[int], list[int], list[list[Scalar]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,13 @@ class KeyedBatch:
         return [*(column.tolist() for column in columns), [column.tolist() for column in self.asked]]
 
     @staticmethod
-    def restored(saved: Sequence[Any]) -> KeyedBatch:
-        """The events again."""
-        codes, times, bits, new = (np.array(column, np.int64) for column in saved[:4])
-        asked = [as_objects([one_nan(value) for value in column]) for column in saved[4]]
+    def restored(saved: object, keys: int) -> KeyedBatch:
+        """The events again, of so many keys."""
+        *numbers, values = as_shape(SavedBatch, saved)
+        codes, times, bits, new = (np.array(column, np.int64) for column in numbers)
+        asked = [as_objects([one_nan(value) for value in column]) for column in values]
+        if len({len(codes), len(times), len(bits), len(new)}) > 1 or not ((codes >= 0) & (codes < keys)).all():
+            raise ValueError("the events of a window do not fit together")
         return KeyedBatch(codes, times, bits, asked, new.astype(np.bool_))
 
 

@@ -11,11 +11,16 @@ from typing import Any
 import numpy as np
 
 from tocsin.items import Bools, Ints
+from tocsin.plan.consumption import Consumption, Shape
 from tocsin.select.loops.continuous import DROPPED, EVENT, HEAD, LEVEL, LOW, NODE, OF_PARENT
 from tocsin.select.loops.continuous import NEXT as BEHIND
 from tocsin.select.loops.continuous import SINCE as SINCE_NODE
 from tocsin.select.loops.cumulative import MEMBER, SETS
+from tocsin.select.loops.gathering import LIST
 from tocsin.select.loops.words import (
+    CHRONICLE,
+    CONTINUOUS,
+    CUMULATIVE,
     EMPTY,
     EXCEEDS,
     FIRST,
@@ -38,7 +43,10 @@ from tocsin.select.loops.words import (
 from tocsin.select.mode_kernels import loop
 
 LONG = 1 << 62  # as long as no match lasts
-SLOT_MODES = {"first": FIRST, "recent": RECENT, "snoop_recent": SNOOP_RECENT, "latest": LATEST}
+MODES = {
+    "first": FIRST, "recent": RECENT, "snoop_recent": SNOOP_RECENT, "latest": LATEST,
+    "chronicle": CHRONICLE, "cumulative": CUMULATIVE, "continuous": CONTINUOUS,
+}  # fmt: skip
 Plain = list[Any]
 
 
@@ -58,8 +66,12 @@ class ModeLayout:
     event: int = 0
 
     @classmethod
-    def of(cls, mode: str, steps: int) -> ModeLayout:
+    def of(cls, mode: str, shape: Shape, steps: int) -> ModeLayout:
         waits = steps - 1
+        if shape == "or" or not waits:
+            return cls("single", (NOBODY,), (1, 0, 1))
+        if shape == "and":
+            return cls("gather", (NOBODY, NOBODY, 0) * steps, (steps, 0, LIST), MEMBER, 0, 1)
         match mode:
             case "chronicle":
                 return cls("line_up", (NOBODY, NOBODY) * waits, (waits, 0, 2), steps + 3, 0, 4)
@@ -74,12 +86,13 @@ class ModeLayout:
 class ModeState:
     """What waits under every key; a key is its code."""
 
-    def __init__(self, mode: str, steps: int, within: int | None, exceeds: int | None, *, jit: bool) -> None:
-        self.mode, self.steps, self.jit = mode, steps, jit
-        self.layout = ModeLayout.of(mode, steps)
+    def __init__(self, consume: Consumption, within: int | None, *, jit: bool) -> None:
+        steps, exceeds = len(consume.steps), consume.exceeds
+        self.steps, self.jit = steps, jit
+        self.layout = ModeLayout.of(consume.mode, consume.shape, steps)
         self._loop = loop(self.layout.loop, jit=jit)
         self.P = np.zeros(WORDS, np.int64)
-        self.P[[STEPS, MODE, FREE]] = steps, SLOT_MODES.get(mode, 0), NOBODY
+        self.P[[STEPS, MODE, FREE]] = steps, MODES[consume.mode], NOBODY
         self.P[WITHIN], self.P[EXCEEDS] = (
             LONG if within is None else within,
             -LONG if exceeds is None else exceeds,
@@ -128,8 +141,10 @@ class ModeState:
     def _state(self) -> tuple[Any, ...]:
         arrays: tuple[Ints, ...]
         match self.layout.loop:
-            case "extend_slots":
+            case "extend_slots" | "single":
                 arrays = (self.P, self.S, self.OUT)
+            case "gather":
+                arrays = (self.P, self.S, self.D, self.W, self.OUT, self.MEM)
             case "line_up":
                 arrays = (self.P, self.S, self.D, self.OUT)
             case "combine":
@@ -198,7 +213,13 @@ class ModeState:
                 levels = [words[at * LEVEL : (at + 1) * LEVEL] for at in self._waits]
                 kept = [[_entry(w) for w in self._nodes(level[HEAD])] for level in levels]
                 return [*kept, [[level[DROPPED], level[DROPPED + 2]] for level in levels]]
-        return [[[w[2], w[3], [w[1]], []] for w in self._nodes(words[SETS + 3 * at])] for at in self._waits]
+            case "single":
+                return []
+            case "gather":
+                heads = words[::LIST]
+            case _:
+                heads = words[SETS::LIST]
+        return [[[w[2], w[3], [w[1]], []] for w in self._nodes(head)] for head in heads]
 
     @property
     def _waits(self) -> range:
@@ -233,8 +254,11 @@ class ModeState:
                     words[2 * at : 2 * at + 2] = self._listed(nodes)
             case "combine":
                 self._load_levels(state, words)
-            case _:
-                self._load_sets(state, words)
+            case "accumulate":
+                self._load_run(state, words)
+                words[SETS:] = self._lists(state)
+            case "gather":
+                words = self._lists(state)
         self.S[code * self.stride : (code + 1) * self.stride] = words
 
     def _load_levels(self, state: Plain, words: list[int]) -> None:
@@ -251,16 +275,21 @@ class ModeState:
             words[at * LEVEL : (at + 1) * LEVEL] = [first, last, dropped, dropped + len(waiting), alive]
             before = (first, dropped)
 
-    def _load_sets(self, state: Plain, words: list[int]) -> None:
+    def _load_run(self, state: Plain, words: list[int]) -> None:
         members = [each for waiting in state for each in waiting]
         run = sum(map(bool, state))
         if run:
             last = [max(each[1] for each in waiting) for waiting in state[:run]]
             since, first_end = min(each[0] for each in members), min(each[1] for each in members)
             words[:SETS] = [run, since, last[-2] if run > 1 else 0, last[-1], first_end]
-        for at, waiting in enumerate(state):
+
+    def _lists(self, state: Plain) -> list[int]:
+        """For each list its first and its last node, and how many there are."""
+        words: list[int] = []
+        for waiting in state:
             nodes = [[NOBODY, number, start, end] for start, end, (number,), _ in waiting]
-            words[SETS + 3 * at : SETS + 3 * at + 3] = [*self._listed(nodes), len(nodes)]
+            words += [*self._listed(nodes), len(nodes)]
+        return words
 
     def _listed(self, nodes: list[list[int]]) -> tuple[int, int]:
         """Put nodes one behind the other; the first and the last of them."""

@@ -1,6 +1,6 @@
 """Counting without enumerating: the operator of a query that the recurrence carries (`plan/prefix_chain`).
 
-It stands behind `order/settled`, so events come in canonical order, whole ticks at once, and each once. A key keeps
+It stands behind `order/settled`, so events come in order of time, whole ticks at once, and each once. A key keeps
 sums for its prefixes, or with a window its events; a match is never made.
 
 Events are collected and counted together: all sums of a window are made anew each time, so that it is worth while to
@@ -10,13 +10,13 @@ wait for as many new events as it holds, unless a row is due.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tocsin.codec import Part, as_number, as_numbers, decode, encode, only_part, reading
+from tocsin.codec import Part, Scalar, as_number, as_numbers, as_shape, decode, encode, only_part, reading
 from tocsin.engine.changes import Changes
 from tocsin.engine.counts import CountRows
 from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
@@ -24,10 +24,10 @@ from tocsin.engine.texts import NONE
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints, ItemKind, Items
 from tocsin.order.keyed_events import KeyedEvents, has_key
-from tocsin.order.settled import Settled
+from tocsin.order.settled import SettledOnce
 from tocsin.plan.after_match import Total
 from tocsin.plan.prefix_chain import PrefixChain
-from tocsin.schema import Kind
+from tocsin.schema import Kind, fits
 from tocsin.select.after_match import normal
 from tocsin.select.count_table import CountTable, Key
 from tocsin.select.keyed_batch import KeyedBatch, joined
@@ -35,13 +35,15 @@ from tocsin.select.prefix_sums import KeyedTimes, Numbers, bounded, chains, chai
 from tocsin.select.step_values import StepValues
 from tocsin.select.totals import State, begin, exact, one_nan
 
+SavedSums: TypeAlias = list[tuple[str, list[tuple[list[Scalar], list[Scalar]]]]]
+SavedBest: TypeAlias = list[tuple[int, list[tuple[list[Scalar], list[Scalar]]]]]
 Name: TypeAlias = tuple[Any, ...]  # the values of a key
 MANY = 1 << 14  # events that are worth counting together
 
 
-def prefix_counting(chain: PrefixChain, setting: Setting, *, live: bool) -> Settled:
+def prefix_counting(chain: PrefixChain, setting: Setting, *, live: bool) -> SettledOnce:
     """The operator of a query that counts, in place of its detector."""
-    return Settled(PrefixCounting(chain, setting, live=live), setting.time, setting.reader, chain.key)
+    return SettledOnce(PrefixCounting(chain, setting, live=live), setting.time, setting.reader, chain.key)
 
 
 class PrefixCounting(RemembersAll):
@@ -194,11 +196,30 @@ class PrefixCounting(RemembersAll):
             self.frontier = as_number(words["frontier"])
             self.given, self.retracted, self.seen = as_numbers(words["counts"])
             self.table.restore(words["groups"])
-            self._sums = {name: {tuple(key): sums for key, sums in each} for name, each in words["sums"]}
-            self._best = {name: {tuple(key): best for key, best in each} for name, each in words["best"]}
-            self._window, self._waiting = KeyedBatch.restored(words["window"]), []
-            self._codes = {tuple(name): number for number, name in enumerate(words["codes"])}
+            self._sums = {name: self._by_key(each, Kind.INT) for name, each in as_shape(SavedSums, words["sums"])}
+            totals = self._counting.totals
+            self._best = {at: self._by_key(each, totals[at].kind) for at, each in as_shape(SavedBest, words["best"])}
+            self._codes = {self._name(name): at for at, name in enumerate(as_shape(list[list[Scalar]], words["codes"]))}
+            self._window, self._waiting = KeyedBatch.restored(words["window"], len(self._codes)), []
+            if [len(column) for column in self._window.asked] != self._asked_of(len(self._window)):
+                raise ValueError("the window has not what is asked of its events")
             self._counted = as_number(words["counted"])
+
+    def _name(self, key: Sequence[Any]) -> Name:
+        if len(key) != len(self._chain.key):
+            raise ValueError("a key has another number of attributes")
+        return tuple(key)
+
+    def _by_key(self, saved: Iterable[tuple[Any, Any]], kind: Kind) -> dict[Name, list[Any]]:
+        """Stored sums, or least or greatest values, of each key: one for each step."""
+        found = {self._name(key): values for key, values in saved}
+        for values in found.values():
+            if len(values) != len(self._chain.steps) or not all(fits(kind, value) for value in values):
+                raise ValueError("a key has not one number for each step")
+        return found
+
+    def _asked_of(self, events: int) -> list[int]:
+        return [0 if step is None else events for step in self._chain.asked]
 
 
 class _Measured:

@@ -51,6 +51,10 @@ class KeyedTimes:
         new = (self.keys[1:] != self.keys[:-1]) | (self.times[1:] != self.times[:-1])
         return _first_places(new, len(self))
 
+    def lie_within(self, width: int) -> bool:
+        """Whether a window of this width holds all events of a key."""
+        return bool((self.times - self.times[self.begins] <= width).all())
+
     def since(self, width: int) -> Ints:
         """For each event the place of the first one of its key that is at most `width` earlier."""
         begins, low = self.begins, self.times - width
@@ -119,6 +123,8 @@ def chains_within(events: KeyedTimes, weights: Sequence[Numbers], width: int) ->
     last = len(weights) - 1
     if not last:
         return weights[0]
+    if events.lie_within(width):  # then there is nothing to take away
+        return chains(events, weights, [np.zeros(len(events), np.int64)] * last)[-1]
     low, high, begins = events.since(width), events.ticks, events.begins
     sums: dict[tuple[int, int], tuple[Numbers, Numbers]] = {}  # of steps j..m: up to low, and up to high
     for first in range(last):

@@ -1,7 +1,7 @@
 """Standing, for columns: a generated kernel asks the conditions on one event and gives the bits of every row.
 
-The bits are those that the loops of a mode read: a bit for each of the n steps, then one for each gap that the event
-forbids, then one that says that it interrupts. What a kernel cannot ask (texts, user functions) is a column of its own.
+Each variable of a plan has a bit. Those of a mode are what its loops read (`bits_of`); those of a definition of
+intervals are its roles. What a kernel cannot ask (texts, user functions) is a column of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tocsin.events import ANY
 from tocsin.functions import Function
 from tocsin.items import Column, Ints, Items, Strings
 from tocsin.plan.block import Plan
+from tocsin.plan.consumption import Consumption
 from tocsin.plan.expr import Agg, Bound, Col, Op, Ref, Time, User, walk
 from tocsin.plan.same_event import takers
 from tocsin.schema import TYPE, Kind
@@ -27,6 +28,14 @@ from tocsin.schema import TYPE, Kind
 NO_FLAGS = np.zeros(1, np.bool_)
 TEXT_ORDER = ("<", "<=", ">", ">=", "least", "greatest")
 _compiled: dict[str, Callable[..., Any]] = {}
+
+
+def bits_of(consume: Consumption) -> dict[str, int]:
+    """A bit for each of the n steps, then one for each gap that the event forbids, then one: that it interrupts."""
+    steps = len(consume.steps)
+    bits = {name: 1 << at for at, name in enumerate(consume.steps)}
+    bits |= {name: 1 << (steps + gap - 1) for name, gap in consume.absent}
+    return bits | dict.fromkeys(consume.between, 1 << (2 * steps - 1))
 
 
 class Standings:
@@ -106,16 +115,12 @@ class Standings:
 
 
 class StandingColumns(Standings):
-    """The bits that the steps and gaps of a mode have."""
+    """The bits that the variables of a plan have; `bits` has those of each."""
 
     def __init__(
-        self, plan: Plan, types: tuple[str, ...], strings: Strings, functions: Mapping[str, Function], *, jit: bool
-    ) -> None:
-        assert plan.consume is not None
-        consume, steps = plan.consume, len(plan.consume.steps)
-        bits = {name: 1 << at for at, name in enumerate(consume.steps)}
-        bits |= {name: 1 << (steps + gap - 1) for name, gap in consume.absent}
-        bits |= dict.fromkeys(consume.between, 1 << (2 * steps - 1))
+        self, plan: Plan, bits: Mapping[str, int], types: tuple[str, ...], strings: Strings,
+        functions: Mapping[str, Function], *, jit: bool,
+    ) -> None:  # fmt: skip
         known = takers(plan)
         by_code = []
         for type in types:

@@ -41,8 +41,8 @@ class StepValues:
         found = np.zeros(len(items), np.int64)
         schema, types = self._setting.plan.schema, self._setting.reader.types
         for step, (type, _, tests) in enumerate(self._chain.steps):
-            codes = [code for code, name in enumerate(types) if schema.takes(type, name)]
-            fits = np.isin(items.types, codes)
+            taken = np.array([*(schema.takes(type, name) for name in types), False, False])  # EVERY and UNREAD
+            fits = taken[items.types]
             for test in tests:
                 fits &= self._holds(items, test, fits)
             found |= fits.astype(np.int64) << step

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 from tocsin.plan.after_match import Total
-from tocsin.schema import Kind
+from tocsin.schema import Kind, fits
 
 SCALE = 1074  # every finite float is a whole number of 2**-1074
 State = Any
@@ -80,11 +80,16 @@ def saved(state: State) -> Any:
 
 
 def restored(total: Total, state: Any) -> State:
-    """The state again."""
-    if total.function not in ("min", "max"):
-        return state
-    values, numbers = state
-    return dict(zip(map(one_nan, values), numbers, strict=True))
+    """The state again; a ValueError if it is none."""
+    values: list[Any] = []
+    numbers = [state] if total.function == "count" else state
+    if total.function in ("min", "max"):
+        values, numbers = state
+    sums = len(numbers) == 5 or total.function not in ("sum", "avg")
+    kind = total.kind if total.arg is None else total.arg.kind
+    if not sums or any(type(number) is not int for number in numbers) or not all(fits(kind, each) for each in values):
+        raise ValueError(f"{str(state)[:60]} is no state of {total.function}")
+    return dict(zip(map(one_nan, values), numbers, strict=True)) if total.function in ("min", "max") else state
 
 
 def one_nan(value: Any) -> Any:

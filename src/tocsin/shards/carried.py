@@ -108,8 +108,13 @@ def going_on(job: Job, old: OldState, schema: Schema, *, accept_loss: bool) -> t
 
     `schema` is that of all columns of the events: the old queries may have read some that the new ones do not.
     """
-    units = [unit for each in job.shards for unit in each.group.units]
-    numbered = {number: plan for unit in units for number, plan in zip(unit.numbers, unit.plans, strict=True)}
+    if kept := [unit.name for unit in (*old.units, *job.units) if unit.keeps_state]:
+        raise StateError(
+            f"a stream with statements cannot go on with another checkpoint: {', '.join(dict.fromkeys(kept))}",
+            detail="what is stored of them is their state, which cannot be dealt out to other shards",
+            hint="go on with the checkpoint as it is, with the same queries and buckets, or start with a new one",
+        )
+    numbered = {number: plan for unit in job.units for number, plan in zip(unit.numbers, unit.plans, strict=True)}
     before = [plan for unit in old.units for plan in unit.plans]
     owner = [unit for unit in old.units for _ in unit.plans]
     found = predecessors(before, [numbered[number] for number in sorted(numbered)])
@@ -122,7 +127,7 @@ def going_on(job: Job, old: OldState, schema: Schema, *, accept_loss: bool) -> t
     gone = [called(plan, at) for at, plan in enumerate(before) if at not in found.values()]
     notes = [f"{each} is gone: what was kept for it is dropped" for each in gone]
     mine: dict[str, tuple[Unit, ...]] = {}
-    for unit in units:
+    for unit in job.units:
         olds = {owner[found[number]].numbers: owner[found[number]] for number in unit.numbers if number in found}
         if not olds:
             continue

@@ -70,6 +70,11 @@ class Job:
         return sum(each.count for each in self.shards)
 
     @property
+    def units(self) -> list[Unit]:
+        """All units, in the order of their shards."""
+        return [unit for each in self.shards for unit in each.group.units]
+
+    @property
     def layout(self) -> list[int]:
         """How many shards each group has."""
         return [each.count for each in self.shards]
@@ -81,8 +86,7 @@ class Job:
 
     @property
     def identity(self) -> Identity:
-        units = [unit for each in self.shards for unit in each.group.units]
-        return Identity({unit.name: self.known_unit(unit) for unit in units}, self.layout, self.clock)
+        return Identity({unit.name: self.known_unit(unit) for unit in self.units}, self.layout, self.clock)
 
     def known_unit(self, unit: Unit, since: int = 0) -> Known:
         """What a checkpoint keeps of a unit, to compare a later job with."""

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tocsin.codec import pack, unpack
 from tocsin.engine.replay import replay
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.graph.carry_over import hold, names_held, only_waiting, waiting_in
@@ -51,6 +52,7 @@ class Live:
     def take(self, blocks: Sequence[tuple[int, TimedRows]], guarantee: int, clock: int) -> Iterator[pa.RecordBatch]:
         """Push numbered blocks of rows, then what is known of time; give the answers with the columns of the result."""
         for cohort in self.cohorts:
+            cohort.graph.last = max(cohort.graph.last, clock)
             for items in self._items(cohort, blocks, guarantee, clock):
                 yield from self.job.answers(cohort.numbers, cohort.graph.push(items))
 
@@ -59,6 +61,19 @@ class Live:
         for cohort in self.cohorts:
             for items in self._items(cohort, blocks, guarantee, clock):
                 replay(cohort.graph, items)
+
+    @property
+    def states(self) -> list[bytes]:
+        """The state of each graph, where that is what a shard stores."""
+        return [pack(graph.snapshot()) for graph in self.graphs]
+
+    def resume(self, states: Sequence[bytes], blocks: Sequence[tuple[int, TimedRows]], guarantee: int) -> None:
+        """Go on from stored states; of the rows only those count that wait for the guarantee."""
+        for graph, state in zip(self.graphs, states, strict=False):  # units that were added have none
+            graph.restore(unpack(state))
+        for cohort in self.cohorts if self.job.strategy.sorts else ():
+            mine = [rows for number, rows in blocks if number >= cohort.since and len(rows)]
+            _, cohort.held = released(mine, guarantee)
 
     def take_over(
         self, blocks: Sequence[tuple[int, TimedRows]], guarantee: int, clock: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from tocsin.codec import reading
 from tocsin.graph.query_graph import QueryGraph
 
 
@@ -17,8 +18,10 @@ def memories(graphs: Iterable[QueryGraph]) -> list[bytes]:
 def remembered(graphs: Iterable[QueryGraph], stored: Iterable[bytes]) -> Iterator[None]:
     """Replay the log meanwhile: operators are prepared for it before, and go on from what they remembered after it."""
     pairs = list(zip((each for graph in graphs for each in graph.remembering), stored, strict=False))
-    for operator, memory in pairs:
-        operator.follow(memory)
+    with reading():
+        for operator, memory in pairs:
+            operator.follow(memory)
     yield
-    for operator, memory in pairs:
-        operator.resume(memory)
+    with reading():
+        for operator, memory in pairs:
+            operator.resume(memory)

@@ -52,7 +52,7 @@ def _own(
             shown = eid if eid_kind(eid) is expr.kind else pa.string()  # beside matches every eid is a text
         elif isinstance(expr, Col) and expr.attr == TYPE:
             shown = pa.string()
-        elif isinstance(expr, Col) and not plan.variables[expr.leaf].repeated:
+        elif isinstance(expr, Col) and plan.staged is None and not plan.variables[expr.leaf].repeated:
             shown = _attribute(Field(expr.attr, expr.kind, expr.scale), rows)
         else:
             shown = arrow_type(expr.kind, expr.scale)

@@ -11,7 +11,7 @@ selects. Only the home gives the match, because only there all events that may f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tocsin.encode.batch import INNER
@@ -22,6 +22,7 @@ from tocsin.plan.expr import Col
 from tocsin.plan.facts import extent, horizon, types_of, widest
 from tocsin.plan.rewrite import all_leaves
 from tocsin.schema import Field, Kind, Schema
+from tocsin.shards.statements import divided_by, passes_key_on
 
 Attrs = tuple[str, ...]
 
@@ -53,12 +54,19 @@ class Unit:
     @property
     def types(self) -> set[str]:
         """The types of events, without the names of queries."""
-        return set().union(*(types_of(plan) for plan in self.plans)) - {plan.name for plan in self.plans}
+        return set().union(*(types_of(plan) for plan in self.plans)).difference(*(plan.emits for plan in self.plans))
 
     @property
     def chooses(self) -> bool:
         """Whether a query of the unit chooses among its matches, which it must then see together."""
-        return any(plan.after is not None or plan.consume is not None or plan.staged is not None for plan in self.plans)
+        return any(
+            plan.after is not None or plan.consume is not None or plan.has_rows_of_its_own for plan in self.plans
+        )
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether a shard stores the state of the queries, not their events: a statement or interval may need any."""
+        return any(plan.has_rows_of_its_own for plan in self.plans)
 
     @property
     def fingerprints(self) -> list[str]:
@@ -85,6 +93,16 @@ class Group:
         return set().union(*(unit.types for unit in self.units))
 
     @property
+    def keeps_state(self) -> bool:
+        """The same of all units: those that do share no shards with those that do not."""
+        return any(unit.keeps_state for unit in self.units)
+
+    @property
+    def reach(self) -> int | None:
+        """For how many ticks behind the guarantee a shard keeps events; None: for ever."""
+        return 0 if self.keeps_state else reach_of(self.units)
+
+    @property
     def broadcast(self) -> list[str]:
         return sorted(type for type, way in self.ways.items() if way.everywhere)
 
@@ -97,7 +115,7 @@ class Group:
 def units_of(plans: Sequence[Plan]) -> list[Unit]:
     """Join plans that read each other's matches into units, and find the partition key of each unit."""
     owner = list(range(len(plans)))
-    names = {plan.name: number for number, plan in enumerate(plans) if plan.name}
+    names = {type: number for number, plan in enumerate(plans) for type in plan.emits}
     for number, plan in enumerate(plans):
         for source in sorted(names[type] for type in types_of(plan) if type in names and names[type] < number):
             old, new = owner[source], owner[number]
@@ -123,7 +141,7 @@ def groups_of(units: Sequence[Unit]) -> list[Group]:
 
 def _agree(group: Group, unit: Unit) -> bool:
     ways = dict(unit.ways)
-    if bool(ways) != group.keyed:
+    if bool(ways) != group.keyed or unit.keeps_state != group.keeps_state:
         return False
     if not ways:  # those that choose among matches do not keep others from being cut in time
         return group.units[0].chooses == unit.chooses
@@ -142,27 +160,41 @@ def _unit(numbers: tuple[int, ...], plans: Sequence[Plan]) -> Unit:
     mine = tuple(plans[number] for number in numbers)
     plain = Unit(numbers, mine)
     divided = tuple(_divided(plan) for plan in mine)
-    if not all(plan.key and _has_one_home(plan) for plan in divided):
+    if not all(_can_be_divided(plan) for plan in divided):
         return plain
     ways: dict[str, Way] = {}
-    sources = {str(plan.name): plan for plan in divided if plan.name}
+    sources = {type: plan for plan in divided for type in plan.emits}
     for plan in divided:
-        key = dict(plan.key)
-        for leaf in all_leaves(plan):
-            for alt in leaf.alts:
-                attrs = key.get(leaf.id)
-                if alt.type in sources:
-                    if attrs is None or not _inherited(sources[alt.type], attrs):
-                        return plain
-                    continue
-                way = Way((attrs,)) if attrs is not None else Way(everywhere=True)
-                ways[alt.type] = ways.get(alt.type, Way()) | way
+        for type, attrs in _keys_by_type(plan):
+            if type in sources:
+                if attrs is None or not _inherited(sources[type], attrs):
+                    return plain
+                continue
+            way = Way((attrs,)) if attrs is not None else Way(everywhere=True)
+            ways[type] = ways.get(type, Way()) | way
     if ANY in ways:  # it takes events of the other types, too
         ways = {type: way | ways[ANY] for type, way in ways.items()}
     asked = any(way.keys and not way.is_single for way in ways.values())
     if asked and (len(mine) > 1 or divided != mine):
         return plain
     return Unit(numbers, mine, tuple(ways.items()), _homes(mine[0]) if asked else ())
+
+
+def _can_be_divided(plan: Plan) -> bool:
+    """Whether a key tells for every answer of a plan the one shard that finds it."""
+    if plan.staged is not None:
+        return isinstance(divided_by(plan), dict)
+    return bool(plan.key) and _has_one_home(plan)
+
+
+def _keys_by_type(plan: Plan) -> Iterator[tuple[str, Attrs | None]]:
+    """Each type that a plan reads, with the attributes of the key; None: the key does not cover it."""
+    if plan.staged is not None:
+        ways = divided_by(plan)
+        yield from ways.items() if isinstance(ways, dict) else ()
+        return
+    key = dict(plan.key)
+    yield from ((alt.type, key.get(leaf.id)) for leaf in all_leaves(plan) for alt in leaf.alts)
 
 
 def _divided(plan: Plan) -> Plan:
@@ -187,7 +219,10 @@ def needs_one_shard(unit: Unit) -> str | None:
     """Why all matches of a unit must be seen in one place, where a clause is the reason."""
     for plan in unit.plans:
         if plan.staged is not None:
-            return f"the statement {plan.name} runs in one shard: statements are not divided by their keys yet"
+            ways = divided_by(plan)
+            return ways if isinstance(ways, str) else f"what {unit.name} reads is not divided by its key"
+        if plan.derived is not None and not plan.key:
+            return f"INTERVALS {plan.name}: without BY its readings are one sequence"
         if plan.consume is not None and not plan.key:
             return f"CONSUME {plan.consume.mode}: without a key it uses up all events together"
         if plan.after is not None and not _divided(plan).key:
@@ -198,9 +233,13 @@ def needs_one_shard(unit: Unit) -> str | None:
 
 def _inherited(source: Plan, attrs: Attrs) -> bool:
     """Tell whether the SELECT of `source` passes on the partition key of its events under the names `attrs`."""
+    if source.staged is not None:
+        return passes_key_on(source, attrs)
     if not source.outputs:
         return False
     key = dict(source.key)
+    if source.derived is not None:  # the key is among its columns, under the same names
+        return attrs == source.needs
     fixed = {alt.var: key[leaf.id] for block in source.alternatives for leaf in block.fixed for alt in leaf.alts}
     outputs = {output.name: output.expr for output in source.outputs}
     if len(attrs) != len(next(iter(fixed.values()))) or len(source.alternatives) > 1:

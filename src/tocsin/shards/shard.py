@@ -1,6 +1,7 @@
 """A shard of a stream: a log of the events that still matter, and detectors that can be rebuilt from it at any time.
 
-A shard stores events, never the inside of a detector. Each micro-batch appends the rows that it accepted as one block;
+A shard stores events, not the inside of a detector (of statements, which may need any event again, it stores their
+state, and only the events that still wait). Each micro-batch appends the rows that it accepted as one block;
 blocks that no query can need any more are removed. A worker keeps the detectors of a shard in memory between batches.
 If another worker had the shard in the meantime, it replays the blocks that it has not seen, or all of them.
 """
@@ -27,7 +28,6 @@ from tocsin.shards.identity import Known, admit, check_layout
 from tocsin.shards.job import Job
 from tocsin.shards.live import Live
 from tocsin.shards.memories import memories, remembered
-from tocsin.shards.routes import reach_of
 from tocsin.shards.timed_rows import TimedRows
 from tocsin.shards.watermark import Slack
 
@@ -78,7 +78,7 @@ class Head:
     layout: list[int] = field(default_factory=list)
     blocks: list[StoredBlock] = field(default_factory=list)
     order: str = ""  # the strategy, where it is not to sort
-    memories: list[bytes] = field(default_factory=list)  # what operators know beyond the events
+    memories: list[bytes] = field(default_factory=list)  # what operators know beyond the events, or their whole state
     changed: bool = False  # the stored events were kept for queries that have been changed since, and not yet looked at
     decided: list[str] = field(default_factory=list)  # answers that were decided before queries changed, by name
     decided_until: int = BEGINNING  # ... and when nobody asks about them any more
@@ -215,6 +215,9 @@ class Shard:
         if head.changed:
             self._take_over(live, blocks)
             return live
+        if self.shards.group.keeps_state:
+            live.resume(head.memories, blocks, head.guarantee)
+            return live
         with remembered(live.graphs, head.memories):
             live.replay(blocks, head.guarantee, head.clock)
         live.forget(head.decided)
@@ -222,7 +225,7 @@ class Shard:
 
     def _take_over(self, live: Live, blocks: list[tuple[int, TimedRows]]) -> None:
         """Let changed queries go on with what was stored for those before them."""
-        head, reach = self.head, reach_of(self.shards.group.units)
+        head, reach = self.head, self.shards.group.reach
         self._owed, head.decided = live.take_over(blocks, head.guarantee, head.clock)
         head.changed, head.decided_until = False, END_OF_TIME if reach is None else head.guarantee + reach
 
@@ -238,7 +241,7 @@ class Shard:
         self._forget()
         if self.head.guarantee > self.head.decided_until:
             self.head.decided = []
-        self.head.memories = memories(live.graphs)
+        self.head.memories = live.states if self.shards.group.keeps_state else memories(live.graphs)
         self.store.write_head(self.head.data())
         live.next, live.token = self.head.next, self.head.token
         shard = (self.head.stream, self.number)
@@ -288,7 +291,7 @@ class Shard:
 
     def _lasting(self, rows: TimedRows) -> TimedRows:
         """Return the rows that a query can still need after this batch; only those are stored."""
-        reach = reach_of(self.shards.group.units)
+        reach = self.shards.group.reach
         return rows if reach is None else rows.only(rows.ends >= self.head.guarantee - reach - 1)
 
     def _rows(self, block: StoredBlock) -> TimedRows:
@@ -310,7 +313,7 @@ class Shard:
     def _forget(self) -> None:
         """Remove blocks that no query can need, and merge small old ones."""
         head = self.head
-        reach = reach_of(self.shards.group.units)
+        reach = self.shards.group.reach
         if reach is not None:
             old = [b for b in head.blocks[:-TAIL] if b.last < head.guarantee - reach - 1]
             self._remove(old)

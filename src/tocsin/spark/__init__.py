@@ -12,10 +12,10 @@ if (problem := why_not()) is not None:  # before anything is imported that an ol
 
 from tocsin.spark.detect import detect, detector
 from tocsin.spark.explain import explain
-from tocsin.spark.metrics import numbers, watch
+from tocsin.spark.metrics import numbers, open_metrics, watch
+from tocsin.spark.register import register
 from tocsin.spark.settled import settled
 from tocsin.spark.setup.session import session
-from tocsin.spark.table_function import register
 from tocsin.spark.write import Sink, matches, start
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "explain",
     "matches",
     "numbers",
+    "open_metrics",
     "register",
     "session",
     "settled",

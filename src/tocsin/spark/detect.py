@@ -20,7 +20,16 @@ from tocsin.order.strategy import check_limit
 from tocsin.plan.block import Plan
 from tocsin.run.clock import Clock, as_clock
 from tocsin.run.declared import check_unit
-from tocsin.run.query import Query, as_bytes, check_endless, check_windows, declared_schema, notes_of, plans_of
+from tocsin.run.query import (
+    Query,
+    as_bytes,
+    check_endless,
+    check_windows,
+    declared_schema,
+    kept_for_ever,
+    notes_of,
+    plans_of,
+)
 from tocsin.run.query import query as as_query
 from tocsin.schema import Schema
 from tocsin.shards.job import Job, Shards, called, carried, reduced
@@ -63,6 +72,7 @@ class Prepared:
     direct: tuple[Files, Job] | None = None  # the files that workers read themselves, and the job cut by time
     file_stream: FileStream | None = None  # where workers read the files of a stream
     detour: str = ""  # why not
+    warnings: tuple[str, ...] = ()  # beside the notes of the plans
 
     @cached_property
     def sent(self) -> Sent:
@@ -147,7 +157,7 @@ def prepare(
         job = replace(job, strategy=strategy.strategy, memory_limit=as_bytes(memory_limit))
         check_limit(job.strategy, job.memory_limit)
     if any(plan.staged is not None for plan in plans):
-        job, direct = _with_last_end(frame, job), False
+        job, direct = (job, direct) if frame.streaming else (_with_last_end(frame, job), False)
     if arrival is not None:
         job, keep = _as_they_arrive(frame, job, keep, arrival)
     check_functions(frame.df.sparkSession, job.functions)
@@ -155,8 +165,9 @@ def prepare(
     if files is None:
         job = _divided(frame, job, buckets)
     return Prepared(
-        frame, plans, job, keep, strategy, end_of_stream, carry_over, accept_loss, beats, files, streamed, detour
-    )
+        frame, plans, job, keep, strategy, end_of_stream, carry_over, accept_loss, beats, files, streamed, detour,
+        kept_for_ever(asked.queries, strategy is not None and not end_of_stream),
+    )  # fmt: skip
 
 
 def _check_session(frame: EventFrame) -> None:
@@ -200,7 +211,7 @@ def detect(*arguments: Any, **options: Any) -> DataFrame:
     jit          False: nothing is compiled; for small inputs, and to look closer at a query
     """
     prepared = prepare(*arguments, **options)
-    for note in notes_of(prepared.plans):
+    for note in (*notes_of(prepared.plans), *prepared.warnings):
         warnings.warn(note, TocsinWarning, stacklevel=2)
     return prepared.run()
 
@@ -349,7 +360,7 @@ def plan_job(
     keep = carried(plans, shown, frame.schema, frame.columns)
     groups = groups_of(units_of(plans))
     answers = [plan for number, plan in enumerate(plans) if number in shown]
-    names = frozenset(plan.name for plan in plans if plan.name)
+    names = frozenset(type for plan in plans for type in plan.emits)
     result = result_schema(answers, names, frame.rows, frame.columns, frame.time)
     if frame.streaming or keep_bad:
         result = result.append(DETAILS)
@@ -440,11 +451,6 @@ def _warn_of_one(frame: EventFrame, shards: Shards) -> None:
 
 def _with_last_end(frame: EventFrame, job: Job) -> Job:
     """The job of statements, which is told where the last event of the batch ends: workers do not see all of them."""
-    if frame.streaming:
-        raise TocsinError(
-            "staged statements do not run in a Spark stream yet",
-            hint="run them as a batch, or embedded: query.stream()",
-        )
     row = frame.df.agg(sf.max(end_of(frame))).first()
     return job if row is None or row[0] is None else replace(job, last=int(row[0]))
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from tocsin.engine.inspect import describe
+from tocsin.plan.durations import as_duration
 from tocsin.plan.explain import explain as explain_plan
 from tocsin.shards.job import Shards
-from tocsin.shards.routes import Way, needs_one_shard, reach_of
+from tocsin.shards.routes import Way, needs_one_shard
 from tocsin.shards.watermark import Slack
 from tocsin.spark.detect import Prepared, prepare
 from tocsin.spark.signatures import like
@@ -28,7 +29,7 @@ def _lines(prepared: Prepared) -> Iterator[str]:
         files, job = prepared.direct
         yield f"spark     a batch over {len(files.pieces)} row groups of Parquet in order of time, read by the workers"
         yield f"read      columns {', '.join(files.rows.names)}"
-        yield from _group(job.shards[0])
+        yield from _group(job.shards[0], job.schema.unit)
         yield f"result    {', '.join(f'{field.name} {field.type}' for field in job.result)}"
         return
     if prepared.file_stream is not None:
@@ -46,9 +47,9 @@ def _lines(prepared: Prepared) -> Iterator[str]:
     if job.columns.eid is None:
         yield "carried   every column, since an event without an eid is named by its content (give eid= to carry less)"
     for shards in job.shards:
-        yield from _group(shards)
+        yield from _group(shards, job.schema.unit)
     if prepared.order is not None:
-        yield from _order(prepared.order, job.shards)
+        yield from _order(prepared.order, job.shards, job.schema.unit)
         partitions = frame.df.sparkSession.conf.get("spark.sql.shuffle.partitions")
         yield f"tasks     tocsin.spark.start takes at most {job.count} shuffle partitions, writeStream the session's"
         yield f"          number ({partitions}), and every micro-batch starts a task for each"
@@ -58,14 +59,15 @@ def _lines(prepared: Prepared) -> Iterator[str]:
     yield f"result    {names}"
 
 
-def _group(shards: Shards) -> Iterator[str]:
+def _group(shards: Shards, unit: str | None) -> Iterator[str]:
     names = ", ".join(unit.name for unit in shards.group.units)
     last = shards.first + shards.count - 1
     where = f"shard {shards.first}" if shards.count == 1 else f"shards {shards.first} to {last}"
     if shards.slices is not None:
         s = shards.slices
-        yield f"{where}: {names}; no key, so time is cut into {s.count} slices of {s.length} ticks,"
-        yield f"          each with {s.back} ticks before and {s.ahead} behind"
+        length, back, ahead = (as_duration(each, unit) for each in (s.length, s.back, s.ahead))
+        yield f"{where}: {names}; no key, so time is cut into {s.count} slices of {length},"
+        yield f"          each with {back} before and {ahead} behind"
         return
     reasons = [reason for unit in shards.group.units if (reason := needs_one_shard(unit))]
     if not shards.group.keyed and reasons:
@@ -89,16 +91,20 @@ def _way(way: Way) -> str:
     return keys
 
 
-def _order(order: Slack, shards: tuple[Shards, ...]) -> Iterator[str]:
-    yield f"order     events may come {order.late} ticks late; later ones are reported as rows of kind 'late'"
+def _order(order: Slack, shards: tuple[Shards, ...], unit: str | None) -> Iterator[str]:
+    late = as_duration(order.late, unit)
+    yield f"order     events may come {late} late; later ones are reported as rows of kind 'late'"
     kind = order.strategy.kind
     if not order.strategy.sorts:
         yield f"          {kind}: {order.strategy.level}" + ("; op -1 withdraws" if order.strategy.corrects else "")
     if order.idle is not None:
-        yield f"          a source that lags by more than {order.idle} ticks is not waited for"
+        yield f"          a source that lags by more than {as_duration(order.idle, unit)} is not waited for"
     if order.sources:
         yield f"          nothing is settled before {', '.join(order.sources)} have shown themselves"
-    reaches = [reach_of(each.group.units) for each in shards]
+    reaches = [each.group.reach for each in shards if not each.group.keeps_state]
     known = [reach for reach in reaches if reach is not None]
-    kept = "for ever" if len(known) < len(reaches) else f"until {max(known)} ticks behind the guarantee"
-    yield f"state     events are kept {kept}"
+    if reaches:
+        until = f"until {as_duration(max(known, default=0), unit)} behind the guarantee"
+        yield f"state     events are kept {'for ever' if len(known) < len(reaches) else until}"
+    if len(reaches) < len(shards):
+        yield "state     of statements: what they know, stored whole with each micro-batch"

@@ -21,14 +21,14 @@ from pyspark.sql import functions as sf
 
 from tocsin.encode.arrow import is_text
 from tocsin.encode.columns import Columns, arrow_type
-from tocsin.engine.kinds import COUNT, MATCH, TIMEOUT
+from tocsin.engine.kinds import ANSWERS
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.plan.block import Plan
 from tocsin.run.bad_rows import BadRows
 from tocsin.run.files import find
 from tocsin.run.inputs import open_input, usable
 from tocsin.run.matches import Matches
-from tocsin.run.query import Query, declared_fields, known_of, notes_of, plans_of, time_type, with_unit
+from tocsin.run.query import Query, declared_fields, known_of, notes_of, plans_of, with_unit
 from tocsin.run.schemas import schema_of, type_texts
 from tocsin.schema import Kind, Schema
 from tocsin.shards.result import conformed, result_schema
@@ -179,7 +179,7 @@ def _read(spark: SparkSession, query: Query, input: str, columns: Columns, bad: 
     texts = type_texts(table, own).value_counts()
     counts = {str(each["values"]): each["counts"] for each in texts.to_pylist()}
     df = spark.createDataFrame(_for_spark(table, known))
-    time, notes = time_type(given), given.notes(wanted)
+    time, notes = given.time, given.notes(wanted)
     return FileEvents(_without_nulls(df, known), own, table.schema, time, known, counts, notes)
 
 
@@ -217,9 +217,9 @@ def _without_nulls(df: DataFrame, schema: Schema) -> DataFrame:
 
 def _table_of(whole: pa.Table, plan: Plan, plans: Sequence[Plan], found: FileEvents) -> pa.Table:
     """The matches of one query, in the types of the files, in the order in which they became certain."""
-    answers = pc.is_in(whole.column("kind"), pa.array([MATCH, TIMEOUT, COUNT]))
+    answers = pc.is_in(whole.column("kind"), pa.array(ANSWERS))
     mine = whole.filter(pc.and_(answers, pc.equal(whole.column("query"), plan.title)))
-    names = frozenset(each.name for each in plans if each.name)
+    names = frozenset(type for each in plans for type in each.emits)
     shape = result_schema([plan], names, found.rows, found.columns, found.time)
     table = pa.Table.from_batches([conformed(mine, shape)])
     keys = [(key, "ascending") for key in ("settled_at", "end", "start", "match_id")]

@@ -1,7 +1,8 @@
-"""Metrics of a running stream: computed into Spark's progress, read from it, or passed to a callback."""
+"""Metrics of running streams: computed into Spark's progress, read from it, passed to a callback, or told as text."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,9 +10,23 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from tocsin.lang.syntax import UNITS
+from tocsin.run.metrics import Sample, as_text
 from tocsin.shards.job import Job
 
 NAME = "tocsin"  # of the observed metrics in a query's progress
+MATCHES_OF = "matches of "
+SUMMED = {
+    "events": "tocsin_events",
+    "keyless": "tocsin_events_keyless",
+    "late": "tocsin_events_late",
+    "bad": "tocsin_rows_bad",
+}
+LATEST = {
+    "held": "tocsin_answers_waiting",
+    "state_bytes": "tocsin_state_bytes",
+    "watermark_seconds": "tocsin_watermark_seconds",
+}
 SUMS = ("events", "keyless", "late", "bad", "held", "matches", "state_bytes")
 
 
@@ -23,7 +38,10 @@ def measures(job: Job) -> list[Column]:
         return sf.get_json_object(told, f"$.{name}").cast("long")
 
     found = [sf.coalesce(sf.sum(number(name)), sf.lit(0)).alias(name) for name in SUMS]
-    found.append(sf.min(number("watermark")).alias("watermark"))
+    watermark = sf.min(number("watermark"))
+    found.append(watermark.alias("watermark"))
+    if job.schema.unit is not None:
+        found.append((watermark * (UNITS[job.schema.unit] / 1_000_000)).alias("watermark_seconds"))
     idle = sf.get_json_object(told, "$.idle")
     found.append(sf.max(sf.when(idle != "[]", idle)).alias("idle"))
     plans = {
@@ -34,7 +52,7 @@ def measures(job: Job) -> list[Column]:
     }
     for name in dict.fromkeys(plans[number].title for number in sorted(job.shown)):
         mine = (sf.col("kind") == "match") & (sf.col("query") == name)
-        found.append(sf.coalesce(sf.sum(mine.cast("long")), sf.lit(0)).alias(f"matches of {name or 'the query'}"))
+        found.append(sf.coalesce(sf.sum(mine.cast("long")), sf.lit(0)).alias(f"{MATCHES_OF}{name or 'the query'}"))
     return found
 
 
@@ -70,6 +88,50 @@ class Watcher(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         pass
+
+
+class Totals:
+    """What the streams of a session have told since this began, by the name of the stream."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sums: dict[tuple[str, str, str], float] = {}  # metric, stream, rule
+        self._last: dict[tuple[str, str], float] = {}
+
+    def add(self, stream: str | None, batch: int, told: Mapping[str, Any]) -> None:
+        """Take the metrics of a micro-batch."""
+        del batch
+        name = stream or ""
+        with self._lock:
+            for key, value in told.items():
+                rule = key.removeprefix(MATCHES_OF)
+                metric = "tocsin_matches" if rule != key else SUMMED.get(key)
+                if metric is not None:
+                    at = (metric, name, rule if rule != key else "")
+                    self._sums[at] = self._sums.get(at, 0) + (value or 0)
+                elif key in LATEST and value is not None:
+                    self._last[LATEST[key], name] = value
+
+    def text(self) -> str:
+        """OpenMetrics text, for `tocsin.serve_metrics`."""
+        found: dict[str, list[Sample]] = {}
+        with self._lock:
+            for (metric, stream, rule), value in self._sums.items():
+                labels = {"stream": stream} | ({"rule": rule} if metric == "tocsin_matches" else {})
+                found.setdefault(metric, []).append(("_total", labels, value))
+            for (metric, stream), value in self._last.items():
+                found.setdefault(metric, []).append(("", {"stream": stream}, value))
+        return as_text(found)
+
+
+def open_metrics(spark: SparkSession) -> Callable[[], str]:
+    """Listen to all Tocsin streams of a session; what is returned gives their metrics as OpenMetrics text.
+
+    tocsin.serve_metrics(tocsin.spark.open_metrics(spark), port=9464)
+    """
+    totals = Totals()
+    watch(spark, totals.add)
+    return totals.text
 
 
 def watch(spark: SparkSession, callback: Callable[[str | None, int, dict[str, Any]], None]) -> Watcher:

@@ -73,7 +73,7 @@ def wanted(frame: EventFrame, group: Group) -> tuple[Column, list[str]]:
 
 def others(kinds: Column, group: Group) -> Column:
     """The rows of types that only ANY takes."""
-    named = sorted((group.types | {str(plan.name) for unit in group.units for plan in unit.plans if plan.name}) - {ANY})
+    named = sorted((group.types | {type for unit in group.units for plan in unit.plans for type in plan.emits}) - {ANY})
     return ~kinds.isin(named) if named else kinds.isNotNull()
 
 

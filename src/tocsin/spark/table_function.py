@@ -16,14 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.accumulators import _accumulatorRegistry
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, OrderingColumn, PartitioningColumn, SelectedColumn
 
 from tocsin.encode.columns import Columns
 from tocsin.errors import InputError, TocsinError
-from tocsin.functions import Function, adopt, registered
+from tocsin.functions import Function, adopt
 from tocsin.run.declared import check_unit
 from tocsin.run.query import plans_of
 from tocsin.run.query import query as as_query
@@ -32,27 +30,15 @@ from tocsin.shards.routes import Attrs, Group, Unit
 from tocsin.spark.batch import answered, sorted_out
 from tocsin.spark.detect import plan_job
 from tocsin.spark.event_frame import EventTable, open_table, quoted
-from tocsin.spark.setup.jvm import cores
+from tocsin.spark.register import NAME
 from tocsin.spark.setup.versions import spark_schema
 from tocsin.spark.shuffle import exact_form, travelling
 
-NAME = "tocsin_detect"
 ROWS = 20_000  # which a detector gets at once
-BUCKETS_PER_CORE = 4  # Spark deals them out by their hash, so some tasks get several and some none
 OPTIONS: Mapping[str, type] = {
     "type": str, "time": str, "end": str, "eid": str, "time_unit": str,
     "all": bool, "bad_rows": str, "buckets": int, "jit": bool,
 }  # fmt: skip
-
-
-def register(spark: SparkSession, name: str = NAME) -> None:
-    """Make `SELECT * FROM tocsin_detect(TABLE(events), 'EVENT ...', time => 'at')` work in this session's SQL.
-
-    The arguments behind the query are those of `detect`, by the same names: type, time, end, eid, time_unit, all,
-    bad_rows, buckets. The functions that are registered now (`tocsin.function`) can be called.
-    """
-    made: Any = sf.udtf(table_function(BUCKETS_PER_CORE * cores(spark), dict(registered())), useArrow=False)
-    spark.udtf.register(name, made)
 
 
 def table_function(buckets: int, functions: Mapping[str, Function]) -> type:
@@ -111,7 +97,7 @@ def analyzed(
     table = open_table(events.dataType, Columns(**roles, unit=unit))
     plans = plans_of(asked.queries, table.schema)
     if any(plan.staged is not None for plan in plans):
-        hint = "tocsin.spark.detect runs staged statements as a batch"
+        hint = "tocsin.spark.detect runs staged statements"
         raise TocsinError(f"{NAME} takes EVENT queries only", hint=hint)
     job, keep = plan_job(
         table,
@@ -244,6 +230,3 @@ def _tuples(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
     for batch in batches:
         for row in batch.to_pylist():
             yield tuple(row.values())
-
-
-__all__ = ["register"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
+from tocsin.codec import Scalar
 from tocsin.staged.event import ABSENT, TICK, Binding, CountedEvents, EveryOne, StagedEvent, events_in
 from tocsin.staged.operand_list import OperandList
 from tocsin.staged.partition_keys import Key
@@ -59,6 +60,15 @@ class GlobalPartition:
     seen: dict[Key, None] = field(default_factory=dict)
 
 
+# What is stored: events by their numbers, and these by the operand that has collected them.
+SavedKey: TypeAlias = list[tuple[Scalar, Scalar]]
+SavedLists: TypeAlias = list[tuple[int, list[int]]]
+SavedLocal: TypeAlias = tuple[SavedKey, SavedLists, SavedLists]
+SavedDelayed: TypeAlias = tuple[int, SavedKey, list[list[list[Any]]]]
+SavedContext: TypeAlias = tuple[int, int | None, list[int], list[SavedLocal], list[SavedDelayed]]
+SavedPartition: TypeAlias = tuple[SavedKey, list[SavedKey], list[SavedContext]]
+
+
 # --- as plain values -----------------------------------------------------------------------------------------------
 
 
@@ -101,7 +111,7 @@ def _saved_bound(bound: Any, events: dict[int, StagedEvent]) -> list[Any]:
     return [kind, *_numbers(events_in(bound), events)]
 
 
-def loaded_partition(saved: list[Any], events: Events, make: Any) -> GlobalPartition:
+def loaded_partition(saved: Iterable[Any], events: Events, make: Any) -> GlobalPartition:
     """A partition from plain values; `make(number, events)` is the list of an operand."""
     seen, contexts = saved
     return GlobalPartition(
@@ -109,7 +119,7 @@ def loaded_partition(saved: list[Any], events: Events, make: Any) -> GlobalParti
     )
 
 
-def _loaded_context(saved: list[Any], events: Events, make: Any) -> OpenContext:
+def _loaded_context(saved: Iterable[Any], events: Events, make: Any) -> OpenContext:
     opened, opener, openers, locals_, delayed = saved
     context = OpenContext(opened, opener, [events[number] for number in openers])
     for key, lists, pending in locals_:

@@ -7,8 +7,9 @@ the steps are those of the paper (O'Keeffe 2010, 3.6): terminate, collect and de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from tocsin.codec import Scalar, as_number, as_shape
 from tocsin.errors import Problem, QueryError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.lang.staged_syntax import (
@@ -31,6 +32,7 @@ from tocsin.staged.contexts import (
     GlobalPartition,
     LocalState,
     OpenContext,
+    SavedPartition,
     loaded_key,
     loaded_partition,
     saved_partition,
@@ -47,10 +49,15 @@ FEW = 1024  # partitions that are not worth a look
 
 
 class Found(NamedTuple):
-    """A complex event: its start, and the values of Select; it ends with its stage."""
+    """A complex event: its start, and the values of Select; it ends with its stage.
+
+    place, key  which of those of its stage and global partition it is: they name it, wherever the partition runs
+    """
 
     start: int
     values: tuple[Any, ...]
+    place: int
+    key: Key
 
 
 class RoleOf(NamedTuple):
@@ -59,6 +66,10 @@ class RoleOf(NamedTuple):
     what: str
     number: int
     key: Callable[[Mapping[str, Any]], Key | None]
+
+
+Parts: TypeAlias = dict[tuple[str, int], list[StagedEvent]]  # by what and number of a role
+SavedEvent: TypeAlias = tuple[int, str, int, int, dict[str, Scalar]]
 
 
 class TerminatorTest(NamedTuple):
@@ -184,24 +195,32 @@ class Machine:
         if self.created is None:
             self.create(now)
         self.clock = now
-        touched: dict[Key, dict[tuple[str, int], list[StagedEvent]]] = {}
+        touched = self.parts_of(events)
+        for _, due in self._alarms.past(now):
+            touched.setdefault(due, {})  # type: ignore[arg-type]
+        rows = [found for key, mine in touched.items() for found in self.stage_in(key, now, mine)]
+        return sorted(rows, key=_row_order)
+
+    def parts_of(self, events: Iterable[StagedEvent]) -> dict[Key, Parts]:
+        """The parts that the events of a stage play, by global partition."""
+        touched: dict[Key, Parts] = {}
         for event in events:
             for role in self._roles.get(event.type, ()):
                 key = role.key(event.values)
                 if key is not None:
                     touched.setdefault(key, {}).setdefault((role.what, role.number), []).append(event)
-        for _, due in self._alarms.past(now):
-            touched.setdefault(due, {})  # type: ignore[arg-type]
-        rows: list[Row] = []
-        for key, mine in touched.items():
-            part = self._partition(key, now)
-            rows += self._in_partition(key, part, now, mine)
-            if self._is_as_new(part, now):
-                del self.partitions[key]
-                self._alarms.set(key, END_OF_TIME)
-            else:
-                self._set_alarm(key, now)
-        return [Found(*row) for row in sorted(rows, key=_row_order)]
+        return touched
+
+    def stage_in(self, key: Key, now: int, mine: Parts) -> list[Found]:
+        """What the statement finds in one global partition at a stage; no other partition has a say in it."""
+        part = self._partition(key, now)
+        brought = sorted(self._in_partition(key, part, now, mine), key=_row_order)
+        if self._is_as_new(part, now):
+            del self.partitions[key]
+            self._alarms.set(key, END_OF_TIME)
+        else:
+            self._set_alarm(key, now)
+        return [Found(*row, place, key) for place, row in enumerate(brought)]
 
     def _partition(self, key: Key, now: int) -> GlobalPartition:
         part = self.partitions.get(key)
@@ -232,9 +251,7 @@ class Machine:
             return context.opener is None and not context.locals and not context.delayed
         return not part.contexts
 
-    def _in_partition(
-        self, key: Key, part: GlobalPartition, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]
-    ) -> list[Row]:
+    def _in_partition(self, key: Key, part: GlobalPartition, now: int, mine: Parts) -> list[Row]:
         """The steps of one stage in one global partition."""
         if self._keeps_seen and self.statement.lkeys:
             for (what, number), events in mine.items():
@@ -254,7 +271,7 @@ class Machine:
     # --- contexts ---
 
     def _terminated(
-        self, part: GlobalPartition, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]
+        self, part: GlobalPartition, now: int, mine: Parts
     ) -> list[tuple[OpenContext, int, list[StagedEvent]]]:
         """The contexts that end, each with the first terminator that closes it and its events."""
         closed: list[tuple[OpenContext, int, list[StagedEvent]]] = []
@@ -287,7 +304,7 @@ class Machine:
         chosen = {"new": matching[-1:], "old": matching[:1], "each-matching": matching}.get(term.which, still_open)
         return chosen, acting
 
-    def _initiate(self, part: GlobalPartition, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]) -> None:
+    def _initiate(self, part: GlobalPartition, now: int, mine: Parts) -> None:
         for at, init in enumerate(self._inits):
             events = mine.get(("init", at))
             if not events:
@@ -301,7 +318,7 @@ class Machine:
 
     def _collected(
         self, context: OpenContext, part: GlobalPartition, now: int, key: Key,
-        mine: Mapping[tuple[str, int], list[StagedEvent]],
+        mine: Parts,
     ) -> list[Row]:  # fmt: skip
         """Collect the events of a stage into a context that goes on, and detect where something new is there."""
         news: dict[Key, None] = {}
@@ -356,9 +373,7 @@ class Machine:
                 fires.setdefault(key, {})[spot.number] = due
                 local.pending[spot.number] = [event for event in pending if event.end + wait > now]
 
-    def _pend(
-        self, spot: PatternSpot, context: OpenContext, now: int, mine: Mapping[tuple[str, int], list[StagedEvent]]
-    ) -> None:
+    def _pend(self, spot: PatternSpot, context: OpenContext, now: int, mine: Parts) -> None:
         """After: newcomers wait, one by one."""
         number = spot.spots[0].number
         for key, events in self._by_local(number, mine.get(("leaf", number), ()), now).items():
@@ -483,14 +498,35 @@ class Machine:
         }  # fmt: skip
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Go on from what was saved."""
-        events = {number: StagedEvent(number, *rest) for number, *rest in saved["events"]}
+        """Go on from what was stored, after a look at it."""
+        as_shape(list[SavedEvent], saved["events"])
+        as_shape(list[SavedPartition], saved["partitions"])
+        as_shape(int | None, saved["created"])
+        as_number(saved["clock"])
+        as_number(saved["next"])
+        self.go_on(saved)
+        for part in self.partitions.values():
+            for context in part.contexts:
+                self._check(context)
+
+    def go_on(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what this machine has saved, or another one of the statement."""
+        events = {event[0]: StagedEvent(*event) for event in saved["events"]}
         self.created, self.clock, self.next = saved["created"], saved["clock"], saved["next"]
         self.partitions, self._alarms = {}, Alarms()
         for key, *part in saved["partitions"]:
-            self.partitions[loaded_key(key)] = loaded_partition(part, events, self._loaded_list)
-        for loaded in self.partitions:
+            loaded = loaded_key(key)
+            self.partitions[loaded] = loaded_partition(part, events, self._loaded_list)
             self._set_alarm(loaded, self.clock)
+
+    def _check(self, context: OpenContext) -> None:
+        """Refuse a loaded context that speaks of what this statement has not."""
+        places, sources = 1 + self.root.number, {spot.number for spot in self._waiting}  # numbers begin with 1
+        bindings = [match for delayed in context.delayed for match in delayed.matches]
+        pending = {number for local in context.locals.values() for number in local.pending}
+        opener = context.opener is None or 0 <= context.opener < len(self._inits)
+        if not opener or not pending <= sources or any(len(match) != places for match in bindings):
+            raise ValueError("a context is not one of this statement")
 
     def _loaded_list(self, number: int, events: Sequence[StagedEvent]) -> OperandList:
         leaf = self._leaves[number]
@@ -514,7 +550,7 @@ def _joined(pending: list[StagedEvent], event: StagedEvent, call: OperatorCall) 
     return [*(each for each in pending if each.end != ends[0]), event] if size.add else pending
 
 
-def _row_order(row: Row) -> Any:
+def _row_order(row: Row | Found) -> Any:
     """Rows of one stage in an order that depends on nothing but them: equal ones cannot be told apart."""
-    start, values = row
+    start, values = row[:2]
     return start, [(value is not None, isinstance(value, str), 0 if value is None else value) for value in values]

@@ -4,41 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from tocsin.codec import Part, decode, encode, only_part, reading
-from tocsin.encode.eids import hash_texts
+from tocsin.codec import Part, as_numbers, decode, encode, only_part, reading
 from tocsin.encode.merge import runs
-from tocsin.engine.changes import ChangeBatch, Changes, arrow_type
+from tocsin.engine.changes import Changes
 from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
-from tocsin.engine.payload import Chunk, View
 from tocsin.engine.texts import NONE
 from tocsin.errors import TocsinError
 from tocsin.events import END_OF_TIME
-from tocsin.items import Column, Ints, ItemKind, Items, Strings
+from tocsin.items import Ints, ItemKind, Items
 from tocsin.order.settled import Settled
+from tocsin.order.strategy import Strategy
 from tocsin.plan.block import Plan
-from tocsin.plan.staged_form import StagedForm
-from tocsin.schema import Field, Kind, Schema
+from tocsin.plan.facts import types_of
+from tocsin.staged.answers import batch_of
+from tocsin.staged.correcting import CorrectingProcess
 from tocsin.staged.event import StagedEvent
+from tocsin.staged.event_columns import EventColumns
 from tocsin.staged.machine import Found, Machine
 
 
-def staged_operator(setting: Setting) -> Settled:
-    """The operator of a staged statement, behind one that gives it events in canonical order."""
+def staged_operator(setting: Setting, order: Strategy) -> Settled | CorrectingProcess:
+    """The operator of a staged statement: it walks along settled events, or answers at once and corrects."""
+    if _corrects(setting.plan, order):
+        return CorrectingProcess(setting)
     return Settled(StagedProcess(setting), setting.time, setting.reader)
 
 
-def refuse_corrections(plan: Plan, corrects: bool) -> None:
-    """Refuse a strategy that answers before events are settled."""
-    if corrects:
+def _corrects(plan: Plan, order: Strategy) -> bool:
+    """Whether a statement answers before events are settled; refuses what makes no sense for it."""
+    if order.immediate or order.kind == "auto" or order.broken == "accept":
+        why = {
+            "auto": "auto chooses by what is withdrawn, and a statement is not asked about that",
+            "aggressive": "its timers fire when their time has come, and not before (trailing=immediate)",
+        }.get(order.kind, "what it has used up cannot be settled and open at once (broken=accept)")
         raise TocsinError(
-            f"the statement {plan.title} reads events in order, and cannot correct what it has answered",
-            hint='use order="slack(...)" or "conservative(...)": they wait for late events',
+            f"the statement {plan.title} does not run with order={str(order)!r}",
+            detail=why,
+            hint='use order="aggressive(...)", which corrects, or "conservative(...)", which waits',
         )
+    types = types_of(plan)
+    held = order.held_types(types)
+    if held and not held.issuperset(types):
+        others = ", ".join(sorted(set(types) - held))
+        raise TocsinError(
+            f"the statement {plan.title} cannot wait for {', '.join(sorted(held))} and answer at once about {others}",
+            detail="what a stage finds depends on all of its events",
+            hint="let it wait for all of the types that it reads, or for none of them",
+        )
+    return order.corrects and not held
 
 
 def refuse_limit(plan: Plan, limit: int | None) -> None:
@@ -58,9 +72,8 @@ class StagedProcess(RemembersAll):
         assert form is not None
         self.inner: tuple[Operator, ...] = ()
         self._setting, self._form = setting, form
-        self._fields = _fields(form, setting.plan.schema)
+        self._columns = EventColumns(setting)
         self.machine = Machine(form.statement, setting.plan.schema.unit)
-        self._mine = np.array([type in dict(form.reads) for type in setting.reader.types])
         self.ended = False
         self.seen = self.matches = 0
 
@@ -68,13 +81,13 @@ class StagedProcess(RemembersAll):
 
     def push(self, items: Items) -> Changes:
         """Take settled events, and how far they are complete; answer with the complex events of their stages."""
-        found: list[tuple[int, int, Found]] = []  # time of the stage, place in it
+        found: list[tuple[int, Found]] = []  # with the time of the stage
         for are_rows, run in runs(items.copy() if items.single else items):  # type: ignore[attr-defined]
             several = self._stages(run) if are_rows else self._hear(run)
-            found += [(now, at, each) for now, stage in several for at, each in enumerate(stage)]
+            found += [(now, each) for now, stage in several for each in stage]
         self.matches += len(found)
         frontier = END_OF_TIME if self.ended else self.machine.clock
-        return Changes([self._batch(found)] if found else [], frontier)
+        return Changes([batch_of(self._setting, found)] if found else [], frontier)
 
     def _hear(self, items: Items) -> Iterator[tuple[int, list[Found]]]:
         """Let time pass as far as events are complete. At the end nothing fires any more."""
@@ -93,37 +106,11 @@ class StagedProcess(RemembersAll):
 
     def _events(self, items: Items) -> Iterator[StagedEvent]:
         """The events of a batch that the statement reads, numbered in their order."""
-        at = np.flatnonzero(self._mine[items.types])
+        at = self._columns.places(items)
         self.seen += len(at)
-        types, strings = self._setting.reader.types, self._setting.reader.strings
-        names = [name for name in items.columns if name in self._fields]
-        rows = zip(
-            *(_plain_values(items.columns[name], self._fields[name], at, strings) for name in names), strict=True
-        )
-        values: Iterable[tuple[Any, ...]] = rows if names else ((),) * len(at)
-        columns = (items.types[at].tolist(), items.start[at].tolist(), items.end[at].tolist(), values)
-        for code, start, end, row in zip(*columns, strict=True):
+        for row in self._columns.rows(items, at):
             number, self.machine.next = self.machine.next, self.machine.next + 1
-            yield StagedEvent(number, types[code], start, end, dict(zip(names, row, strict=True)))
-
-    # --- answers ---
-
-    def _batch(self, found: list[tuple[int, int, Found]]) -> ChangeBatch:
-        """Complex events as columns: rows of their own, which are what the variable of the plan is bound to."""
-        plan = self._setting.plan
-        name, count = str(plan.name), len(found)
-        start = np.array([each.start for _, _, each in found], np.int64)
-        end = np.array([now for now, _, _ in found], np.int64)
-        eids = pa.array([f"{at:08d}@{now}:{name}" for now, at, _ in found], pa.string())
-        head = {"type": pa.array([name] * count), "start": pa.array(start), "end": pa.array(end), "eid": eids}
-        for at, output in enumerate(plan.outputs):
-            head[output.name] = _column([each.values[at] for _, _, each in found], output.expr.kind)
-        rows = pa.RecordBatch.from_arrays(list(head.values()), list(head))
-        high, low = hash_texts(eids)
-        numbers = np.arange(count, dtype=np.int64)
-        chunk = Chunk(0, rows, np.zeros(count, np.int32), start, end, high, low)
-        op = np.ones(count, np.int8)
-        return ChangeBatch(plan, op, end, [numbers], {}, View([chunk]), self._setting.functions)
+            yield StagedEvent(number, *row)
 
     # --- what hosts ask ---
 
@@ -150,46 +137,6 @@ class StagedProcess(RemembersAll):
         with reading():
             machine = Machine(self._form.statement, self._setting.plan.schema.unit)
             machine.load(stored.words["machine"])
-            seen, matches = stored.words["counts"]
+            self._columns.check(values for *_, values in stored.words["machine"]["events"])
+            seen, matches = as_numbers(stored.words["counts"])
         self.machine, self.seen, self.matches, self.ended = machine, seen, matches, bool(stored.words["ended"])
-
-
-def _fields(form: StagedForm, schema: Schema) -> dict[str, Field]:
-    """The attributes that a statement reads: a column beside events that lack it may not say its kind."""
-    found: dict[str, Field] = {}
-    for type, attrs in form.reads:
-        for attr in attrs:
-            field = schema.field(type, attr)
-            if field is not None and found.get(attr, field).kind in (Kind.NULL, field.kind):
-                found[attr] = field
-    return found
-
-
-def _plain_values(column: Column, field: Field, at: Ints, strings: Strings) -> list[Any]:
-    """The values of some rows of a column; None is Null."""
-    values: list[Any] = column.values[at].tolist()
-    match field.kind:
-        case Kind.TEXT:
-            values = [strings.text(int(code)) for code in values]
-        case Kind.BOOL:
-            values = [bool(value) for value in values]
-        case Kind.DECIMAL:
-            values = [value / 10**field.scale for value in values]
-        case Kind.NULL:
-            return [None] * len(values)
-    if column.valid is None:
-        return values
-    return [value if valid else None for value, valid in zip(values, column.valid[at].tolist(), strict=True)]
-
-
-def _column(values: list[Any], kind: Kind) -> pa.Array:
-    """The values of a column of Select; what lies beyond 64 bits is Null."""
-    match kind:
-        case Kind.INT | Kind.TIME:
-            found: list[Any] = [None if value is None or abs(value) >= 2**63 else int(value) for value in values]
-            return pa.array(found, pa.int64()).cast(arrow_type(kind))
-        case Kind.FLOAT:
-            return pa.array([None if value is None else float(value) for value in values], pa.float64())
-        case Kind.TEXT:
-            return pa.array([None if value is None else str(value) for value in values], pa.string())
-    return pa.array(values, arrow_type(kind))

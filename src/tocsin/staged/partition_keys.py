@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -20,6 +21,12 @@ def key_attribute(key: PartitionKey, role: Role) -> str | None:
     entries = {entry.name: entry.attr for entry in reversed(key.entries)}
     names = [name for name in (role.label, role.type) if name is not None]
     return next((entries[name] for name in (*names, None) if name in entries), None)
+
+
+def key_text(key: Key) -> str:
+    """A global partition as part of a name; nothing for the universal one. Equal numbers have one text."""
+    values = [int(value) if isinstance(value, float) and value.is_integer() else value for value, _ in key]
+    return f":{json.dumps(values)}" if values else ""
 
 
 def key_of(keys: Sequence[PartitionKey], role: Role) -> KeyOf:

@@ -9,11 +9,12 @@ way; and if nothing is withdrawn as long as events come in order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeAlias
 
+from tocsin.engine.kinds import COUNT
 from tocsin.events import Event
 from tocsin.lang.syntax import Query
 from tocsin.plan.passes import PASSES
@@ -24,6 +25,7 @@ from tocsin.testing.oracle import Binding, Match
 
 Shown: TypeAlias = tuple[int, int, dict[str, Any]]
 Answered: TypeAlias = tuple[str | None, Binding]  # the missing step of a timeout, and what is bound
+Row: TypeAlias = tuple[Any, ...]  # of kind count: its times, and its values as texts
 
 NAMES = tuple(step.__name__ for step in PASSES)
 
@@ -89,7 +91,7 @@ class Bench(Harness):
 
     def disagreement(self, events: Sequence[Event], trials: Sequence[Trial] = PLAIN) -> str | None:
         """What the first trial that disagrees does; None if all agree."""
-        expected = {(match.step, match.binding): match for match in self.oracle(events)}
+        expected = self.oracle(events)
         for trial in trials:
             try:
                 problem = self.problem(trial, events, expected)
@@ -99,13 +101,16 @@ class Bench(Harness):
                 return f"{trial.name}: {problem}"
         return None
 
-    def problem(self, trial: Trial, events: Sequence[Event], expected: Mapping[Answered, Match]) -> str | None:
+    def problem(self, trial: Trial, events: Sequence[Event], expected: Sequence[Match]) -> str | None:
         """What one trial does wrong."""
         return mistake(driven(self, trial.arranged(events), trial.mode), trial.mode, expected)
 
 
-def mistake(run: Running, mode: Mode, expected: Mapping[Answered, Match]) -> str | None:
+def mistake(run: Running, mode: Mode, answers: Sequence[Match]) -> str | None:
     """What a run has said that is wrong."""
+    if any(batch.kind == COUNT for step in run.answers for batch in step) or any(each.group for each in answers):
+        return miscount(run, mode, answers)
+    expected = {(match.step, match.binding): match for match in answers}
     net: Counter[Answered] = Counter()
     shown: dict[Answered, Shown] = {}
     for op, binding, row in log(run):
@@ -122,6 +127,38 @@ def mistake(run: Running, mode: Mode, expected: Mapping[Answered, Match]) -> str
         return f"not expected {sorted(surplus, key=repr)}"
     wrong = (difference(expected[binding], shown[binding]) for binding in found)
     return next((each for each in wrong if each is not None), None)
+
+
+def miscount(run: Running, mode: Mode, answers: Sequence[Match]) -> str | None:
+    """What a run has said that is wrong, where rows count matches: they are compared by their times and values."""
+    net: Counter[Row] = Counter()
+    for op, row in rows_of(run):
+        net[row] += op
+        if op < 0 and not mode.corrects:
+            return f"{row} is withdrawn although the events came in order or answers were held"
+    expected = Counter(row_of(each.start, each.end, (each.select or {}).values()) for each in answers)
+    wrong = {row: (net[row], expected[row]) for row in net | expected if net[row] != expected[row]}
+    return f"rows that are there another number of times than expected: {wrong}" if wrong else None
+
+
+def rows_of(run: Running) -> Iterator[tuple[int, Row]]:
+    """Every change of a run that counts: its sign, its times and its values."""
+    for batch in (batch for step in run.answers for batch in step):
+        if batch.kind != COUNT:
+            raise AssertionError(f"rows of kind {batch.kind} where matches are counted")
+        whole = [output.expr.kind == "int" for output in batch.plan.outputs]  # large ones are decimals in a batch
+        columns = [batch.selected(output).to_pylist() for output in batch.plan.outputs]
+        starts, ends = (each.tolist() for each in batch.span)
+        for at, op in enumerate(batch.op.tolist()):
+            values = (column[at] for column in columns)
+            exact = [int(value) if is_int and value is not None else value
+                     for value, is_int in zip(values, whole, strict=True)]  # fmt: skip
+            yield op, row_of(starts[at], ends[at], exact)
+
+
+def row_of(start: int, end: int, values: Iterable[object]) -> Row:
+    """A row that can be compared: kinds differ, NaN is equal to itself, and both zeros are one."""
+    return (start, end, *(repr(value + 0.0 if isinstance(value, float) else value) for value in values))
 
 
 def log(run: Running) -> Iterator[tuple[int, Answered, Shown]]:

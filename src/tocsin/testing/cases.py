@@ -26,8 +26,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tocsin.constraint.reasoning import reason_about
+from tocsin.engine.kinds import UNENDED
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import BEGINNING, Event, Value
+from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.parser import parse_file
 from tocsin.lang.printer import print_expr
 from tocsin.lang.staged_syntax import Statement
@@ -37,14 +39,15 @@ from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all
 from tocsin.plan.passes import optimize
 from tocsin.schema import Schema
+from tocsin.testing.begins import heard
 from tocsin.testing.harness import schema_of
-from tocsin.testing.notation import Item, Promise, events_of, find, history, times_in, write
+from tocsin.testing.notation import Item, Promise, events_of, find, history, spell_begin, times_in, write
 from tocsin.testing.oracle import composite, matches_of_all
 from tocsin.testing.oracle_traces import by_completions, matches_by_traces, told_of
 from tocsin.testing.staged_cases import FoundRow, defined_rows, is_staged, row_differences
 from tocsin.testing.written_times import WrittenTimes
 
-AnyQuery: TypeAlias = Query | Statement
+AnyQuery: TypeAlias = Query | Statement | Intervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +315,8 @@ def _differences(
 def _written(change: FoundMatch, known: list[Event], times: WrittenTimes) -> str:
     if change.kind == "count":
         return change.text
+    if change.kind == UNENDED:
+        return f"{UNENDED}: {change.text}"
     events = " ".join(write(event, known, times) for event in change.events)
     if change.kind in TRACE_KINDS:
         return " ".join(filter(None, (f"{change.kind}:", change.text, events)))
@@ -361,6 +366,8 @@ def _normal(line: str, known: list[Event], times: WrittenTimes) -> str:
     if is_count(line):
         return " ".join(line.split())
     words = line.replace("{", " ").replace("}", " ").split()
+    if words[:1] == [f"{UNENDED}:"]:
+        return " ".join(words)
     if words[:1] == ["timeout:"]:
         return f"timeout: {_normal(line.partition(':')[2], known, times)}"
     if words[:1] and words[0].rstrip(":") in TRACE_KINDS:  # a violation names its constraint and the reason
@@ -381,15 +388,16 @@ def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: M
     """The answer of the definition: the matches of the last query, over the events that keep what `order=` says."""
     if is_staged(queries):
         return [FoundMatch((), row=row) for row in defined_rows(queries, admitted(items, options), unit_of(options))]
-    events = events_of(admitted(items, options))
+    told = heard(items, longest=longest_of(options), delay=_delay(options), ended=options.get("end") != "no")
+    events = events_of(admitted(told.kept, options))
     plain = [each for each in queries if isinstance(each, Query)]
     answers = list(zip(plain, matches_of_all(plain, events, unit=unit_of(options)).values(), strict=True))
     for query, found in answers[:-1]:
         events += [composite(query.name, match) for match in found if query.name is not None]
-    told: list[FoundMatch] = []
+    traces: list[FoundMatch] = []
     if answers and plain[-1].under is not None:
         found_traces = told_of(plain[-1], events, by_completions(plain[-1]), unit_of(options))
-        told = [FoundMatch((("", row.events),), kind=row.kind, text=f"{row.constraint} {row.reason}".strip())
+        traces = [FoundMatch((("", row.events),), kind=row.kind, text=f"{row.constraint} {row.reason}".strip())
                 for row in found_traces.rows]  # fmt: skip
         answers[-1] = plain[-1], matches_by_traces(plain[-1], found_traces.seen, unit=unit_of(options))
     by_eid = {event.eid: event for event in reversed(events)}
@@ -400,13 +408,32 @@ def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: M
             count_line(query, list((row.select or {}).values()), span) for row, span in zip(rows, spans, strict=True)
         ]
         return [FoundMatch((), kind="count", text=text) for text in texts]
-    return told + [
-        FoundMatch(
-            tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding),
-            kind="match" if match.step is None else "timeout",
-        )
-        for match in answers[-1][1]
-    ]
+    unended = [FoundMatch((), kind=UNENDED, text=spell_begin(begin)) for begin in told.unended]
+    return (
+        traces
+        + unended
+        + [
+            FoundMatch(
+                tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding),
+                kind="match" if match.step is None else "timeout",
+            )
+            for match in answers[-1][1]
+        ]
+    )
+
+
+def longest_of(options: Mapping[str, str]) -> dict[str, int]:
+    """How long intervals may last: `longest=H:10`."""
+    pairs = [word.partition(":") for word in options.get("longest", "").split(",") if word]
+    return {type: int(length) for type, _, length in pairs}
+
+
+def _delay(options: Mapping[str, str]) -> int | None:
+    """How much later than the clock an item may come; None if nobody knows, and where a sort decides."""
+    if "order" not in options:
+        return None
+    order = parse_strategy(options["order"], Schema(unit=unit_of(options)))
+    return 0 if order.kind == "in-order" else None if order.kind == "slack" else order.late
 
 
 def unit_of(options: Mapping[str, str]) -> str | None:
@@ -422,7 +449,7 @@ def admitted(items: Sequence[Item], options: Mapping[str, str]) -> list[Item]:
     turnstile = Turnstile(order)
     promised, kept = Guarantees(tuple({item.type for item in items if item.type is not None})), []
     for item in items:
-        if isinstance(item, Promise):
+        if isinstance(item, Promise) and not item.of_begins:
             promised.promise(item.type, item.source, item.time)
         if isinstance(item, Event):
             source = _source(item)

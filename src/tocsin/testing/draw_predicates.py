@@ -7,9 +7,12 @@ from decimal import Decimal
 from random import Random
 
 from tocsin.lang.syntax import (
+    ALLEN,
     DISTINCT,
+    INTERSECT,
     MEMBER,
     PREV,
+    RELATION,
     Attr,
     Between,
     Binary,
@@ -21,6 +24,7 @@ from tocsin.lang.syntax import (
     Like,
     Literal,
     Name,
+    Relates,
     Same,
     SelectItem,
     Unary,
@@ -174,6 +178,8 @@ class Words:
         if pick < 0.90 and len(self.plain) > 1:
             one, two = (self.one() or self.plain[0] for _ in range(2))
             self.speaker.mentioned |= {one.name, two.name}
+            if self.random.random() < 0.5:
+                return self.related(one, two)
             return Binary(self.random.choice(("<>", "<>", "<>", "=")), Name(one.name), Name(two.name))
         if pick < 0.92 and self.plain:
             var = self.one()
@@ -181,6 +187,15 @@ class Words:
         if pick < 0.95:
             return Binary(self.random.choice(("=", "<>")), self.value("bool", 0), self.value("bool", 0, constant=0.4))
         return self.value("bool", depth)
+
+    def related(self, one: DrawnVariable, two: DrawnVariable) -> Expr:
+        """How the times of two variables stand to each other."""
+        names = Name(one.name), Name(two.name)
+        if self.random.random() < 0.3:
+            options = tuple(Literal(name) for name in self.random.sample(ALLEN, 4))
+            return In(Call(RELATION, names), options, self.random.random() < 0.4)
+        related = Relates(names[0], self.random.choice((*ALLEN, *[INTERSECT] * 4)), names[1])
+        return Unary("NOT", related) if self.random.random() < 0.3 else related
 
     # --- values ----------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import ItemKind, Items, end
 from tocsin.lang.parser import parse_all
 from tocsin.lang.syntax import Query
+from tocsin.order.begins import Unended
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all
 from tocsin.plan.block import Plan
@@ -150,6 +151,7 @@ class Running:
         self._new = new
         self.graph = new()
         self.log: list[Changes] = []
+        self.unended: list[Unended] = []  # what never ends, as the begins say
         self._singles: RowEncoder | None = None
 
     # --- what is pushed ------------------------------------------------------------------------------------------
@@ -157,6 +159,7 @@ class Running:
     def tell(self, items: Items) -> Changes:
         """One push of any items."""
         self.log.append(self.graph.push(items))
+        self.unended += self.graph.begins.unended
         return self.log[-1]
 
     def push(self, rows: Rows) -> Changes:
@@ -192,6 +195,16 @@ class Running:
         """All later events of a type (None: of every type) and source (None: every source) end after `time`."""
         return self.tell(self.graph.guarantee(type, time, source))
 
+    def promise_begins(self, type: str | None, time: int, source: str | None = None) -> Changes:
+        """All events of a type (None: of every type) that start at or before `time` were announced or delivered."""
+        return self.tell(self.graph.begin_guarantee(type, time, source))
+
+    def begin(self, begin: Begin) -> Changes:
+        """An interval has begun."""
+        row = Event(begin.type, begin.start, begin.start, begin.name, dict(begin.attrs))
+        batch = from_dicts([row])
+        return self.tell(self.graph.announced(batch))
+
     def end(self) -> Changes:
         """Nothing comes any more."""
         return self.tell(end())
@@ -211,10 +224,12 @@ class Running:
         for item in listed:
             if isinstance(item, Event | Withdrawal):
                 waiting.append(isinstance(item, Withdrawal))
-            if len(waiting) == batch or isinstance(item, Promise):
+            if len(waiting) == batch or isinstance(item, Promise | Begin):
                 flush()
+            if isinstance(item, Begin):
+                self.begin(item)
             if isinstance(item, Promise):
-                self.promise(item.type, item.time, item.source)
+                (self.promise_begins if item.of_begins else self.promise)(item.type, item.time, item.source)
         flush()
         return self
 

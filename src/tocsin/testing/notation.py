@@ -4,18 +4,19 @@
     Name@9       a longer name                                           a1{v=2}  with attributes
     h[3,8]       an interval; also Name@[3,8] and h3|8                   h[3,     its begin is announced
     @A>5         all later A events end after 5; @*>5 every type, @src:A>5 one source
+    @A[>5        every A that starts at or before 5 was announced or delivered
     Shelf@09:00, Shelf@2026-03-01T09:00, Shelf@90s, Shelf@[09:00,09:30], @Shelf>10:00     see `written_times`
 
 The order of the list is the order of arrival. Without #eid the eid is the spelling itself, so `a1` has the eid "a1";
 where a spelling comes again it is another event, with the eid "a1'2", then "a1'3". The same #eid twice at the same
-place is one event delivered twice.
+place is one event delivered twice. A begin without #eid is that of the first interval behind it that starts with it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tocsin.errors import InputError
@@ -25,11 +26,15 @@ from tocsin.testing.written_times import STARTS, TICKS, TIME, WrittenTimes, writ
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """All later events of a type (None: of every type) and source (None: every source) end after `time`."""
+    """All later events of a type (None: of every type) and source (None: every source) end after `time`.
+
+    `of_begins`: they start after it, or were announced.
+    """
 
     type: str | None
     time: int
     source: str | None = None
+    of_begins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,12 @@ class Begin:
     type: str
     start: int
     eid: str | None = None
+    attrs: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its eid; without one, as it is spelt."""
+        return spell_begin(self) if self.eid is None else self.eid
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,7 @@ EVENT = re.compile(
     rf"(?:\[(?P<from>{TIME}),(?:(?P<to>{TIME})\])?|(?P<at>{TIME})(?:\|(?P<till>{TIME}))?)"
     r"(?:'(?P<number>[1-9]\d*))?(?:#(?P<eid>[^\s{},]+))?"
 )
-PROMISE = re.compile(rf"@(?:(?P<source>[\w.-]+):)?(?P<type>\*|{TYPE})>(?P<time>{TIME})")
+PROMISE = re.compile(rf"@(?:(?P<source>[\w.-]+):)?(?P<type>\*|{TYPE})(?P<begins>\[)?>(?P<time>{TIME})")
 ATTRIBUTE = re.compile(r'\s*(?P<name>[^\W\d][\w-]*)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|[^\s,}"]+)\s*')
 BETWEEN = re.compile(r"[\s,]*")
 HINT = 'write a1, Name@1, h[3,8], a1#eid, a1{id=7,name="x"} or @A>5'
@@ -106,7 +117,31 @@ def history(text: str, times: WrittenTimes | None = None) -> list[Item]:
         if at < len(text) and not BETWEEN.match(text, at).group():  # type: ignore[union-attr]
             raise _wrong(text, at, "something is left over after an event")
         at = _skip(text, at)
-    return items
+    return _with_eids(items)
+
+
+def _with_eids(items: list[Item]) -> list[Item]:
+    """The items, where a begin without an eid has that of the first interval behind it which it could begin."""
+    taken = {item.eid for item in items if isinstance(item, Begin)}
+    found: list[Item] = []
+    for at, item in enumerate(items):
+        if isinstance(item, Begin) and item.eid is None:
+            later = (each for each in items[at + 1 :] if isinstance(each, Event) and each.eid not in taken)
+            ends = next((each for each in later if (each.type, each.start) == (item.type, item.start)), None)
+            item = item if ends is None else replace(item, eid=str(ends.eid))
+            taken.add(item.eid)
+        found.append(item)
+    return found
+
+
+def spell_begin(begin: Begin, times: WrittenTimes | None = None) -> str:
+    """The spelling of a begin, without eid.
+
+    >>> spell_begin(Begin("H", 3))
+    'h[3,'
+    """
+    short = len(begin.type) == 1 and begin.type.isalpha() and begin.type.isupper()
+    return f"{begin.type.lower() if short else begin.type + '@'}[{(times or TICKS).write(begin.start)},"
 
 
 def events_of(items: Iterable[Item]) -> list[Event]:
@@ -119,7 +154,8 @@ def _item(
 ) -> tuple[Item, int]:
     if promise := PROMISE.match(text, at):
         type = promise["type"]
-        return Promise(None if type == "*" else type, times.read(promise["time"]), promise["source"]), promise.end()
+        time, begins = times.read(promise["time"]), promise["begins"] is not None
+        return Promise(None if type == "*" else type, time, promise["source"], begins), promise.end()
     found = EVENT.match(text, at)
     if found is None:
         raise _wrong(text, at, "this is not an event")
@@ -128,7 +164,8 @@ def _item(
     except InputError as error:
         raise _wrong(text, at, error.message, hint=error.hint or HINT) from None
     if found["from"] is not None and found["to"] is None:
-        return Begin(spelling.type, spelling.start, spelling.eid), found.end()
+        attrs, end = _attributes(text, found.end())
+        return Begin(spelling.type, spelling.start, spelling.eid, attrs), end
     _check_times(text, at, spelling)
     attrs, end = _attributes(text, found.end())
     eid = _eid(spelling, used, written)

@@ -49,7 +49,7 @@ from tocsin.testing.oracle_after import CompletedMatch, chosen
 from tocsin.testing.oracle_consume import consumed, one_by_one, uses_up
 from tocsin.testing.oracle_copies import seen_by
 from tocsin.testing.oracle_count import counted_rows, counts_matches
-from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, ticks
+from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, related, ticks
 from tocsin.testing.oracle_groups import InnerQuery, apart, with_counts, with_members
 from tocsin.testing.oracle_marks import with_strategy
 from tocsin.testing.oracle_members import chosen_sets
@@ -634,23 +634,3 @@ def moment(endpoint: Endpoint, bound: Bound) -> int:
     if not isinstance(event, Event):
         raise UndefinedError(f"{endpoint.var} is not one of the events of this ISEQ")
     return event.start if endpoint.which == "start" else event.end
-
-
-def related(relation: str, left: tuple[int, int], right: tuple[int, int]) -> bool:
-    """Allen's relations between [s, e] and [t, f]; where a span has no length several can hold at once."""
-    (s, e), (t, f) = left, right
-    return {
-        "before": e < t,
-        "after": f < s,
-        "during": t < s and e < f,
-        "contain": s < t and f < e,
-        "meet": e == t,
-        "met by": s == f,
-        "overlap": s < t < e < f,
-        "overlapped by": t < s < f < e,
-        "start": s == t and e < f,
-        "started by": s == t and f < e,
-        "finish": t < s and e == f,
-        "finished by": s < t and e == f,
-        "equal": s == t and e == f,
-    }[relation]

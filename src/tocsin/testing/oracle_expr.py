@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ from tocsin.errors import TocsinError
 from tocsin.events import Event, Value
 from tocsin.lang.syntax import (
     AGGREGATES,
+    ALLEN,
     DISTINCT,
     MEMBER,
     PREV,
@@ -35,6 +37,7 @@ from tocsin.lang.syntax import (
     Like,
     Literal,
     Name,
+    Relates,
     Unary,
     walk,
 )
@@ -111,6 +114,8 @@ class OracleEvaluator:
                 return identity(op, one(left, bound), one(right, bound))
             case Binary(op, left, right):
                 return binary(op, self.value(left, bound), self.value(right, bound))
+            case Call("relation", (Name(left), Name(right))):
+                return relation_of(times(bound.get(left)), times(bound.get(right)))
             case Call(function, args) if function in AGGREGATES:
                 return self.aggregate(function, args, bound)
             case Call("start" | "end" | "type" | "eid" as which, (Name(var),)):
@@ -120,8 +125,10 @@ class OracleEvaluator:
         return self.sql_form(expr, bound)
 
     def sql_form(self, expr: Expr, bound: Bound) -> Value:
-        """IN, BETWEEN, LIKE, IS NULL and CASE."""
+        """IN, BETWEEN, LIKE, IS NULL and CASE; and relations between two variables."""
         match expr:
+            case Relates(Name(left), relation, Name(right)):
+                return related(relation, times(bound.get(left)), times(bound.get(right)))
             case In(operand, options, negated):
                 found: Value = False
                 for option in options:
@@ -225,11 +232,13 @@ def stepped_variables(expr: Expr) -> frozenset[str]:
 
 
 def bare_variables(expr: object) -> frozenset[str]:
-    """The variables mentioned outside aggregates and outside start() and end(): there one member is meant."""
+    """The variables mentioned outside aggregates, start(), end() and relations: there one member is meant."""
     match expr:
         case Attr(var) | Name(var):
             return frozenset((var,))
-        case Call(function) if function in AGGREGATES or function in ("start", "end"):
+        case Call(function) if function in AGGREGATES or function in ("start", "end", "relation"):
+            return frozenset()
+        case Relates():
             return frozenset()
         case Call(_, args):
             return frozenset().union(*(bare_variables(arg) for arg in args))
@@ -248,9 +257,10 @@ def bare_variables(expr: object) -> frozenset[str]:
 
 
 def set_variables(expr: Expr) -> frozenset[str]:
-    """The variables mentioned inside aggregates or as start() and end(): there the finished set is meant."""
-    calls = (node for node in walk(expr) if isinstance(node, Call))
-    sets = (call for call in calls if call.function in AGGREGATES or call.function in ("start", "end"))
+    """The variables mentioned inside aggregates, as start() and end(), or in relations: the finished set is meant."""
+    calls = (node for node in walk(expr) if isinstance(node, Call | Relates))
+    whole = (*AGGREGATES, "start", "end", "relation")
+    sets = (call for call in calls if isinstance(call, Relates) or call.function in whole)
     return frozenset().union(*(variables(call) for call in sets))
 
 
@@ -323,6 +333,53 @@ def own(which: str, events: Event | tuple[Event, ...] | None) -> Value:
             raise UndefinedError("eid() is asked of one event, not of a set")
         return events.eid
     return min(e.start for e in members) if which == "start" else max(e.end for e in members)
+
+
+# --- relations between times ---------------------------------------------------------------------------------------
+
+Times: TypeAlias = tuple[int, int]
+
+
+def times(events: Event | tuple[Event, ...] | None) -> Times | None:
+    """The first start and the last end of what a variable stands for."""
+    if events is None:
+        return None
+    members = events if isinstance(events, tuple) else (events,)
+    return min(e.start for e in members), max(e.end for e in members)
+
+
+def related(relation: str, left: Times | None, right: Times | None) -> bool | None:
+    """Allen's relations between [s, e] and [t, f]; where a span has no length several can hold at once."""
+    if left is None or right is None:
+        return None
+    (s, e), (t, f) = left, right
+    return {
+        "before": e < t,
+        "after": f < s,
+        "during": t < s and e < f,
+        "contain": s < t and f < e,
+        "meet": e == t,
+        "met by": s == f,
+        "overlap": s < t < e < f,
+        "overlapped by": t < s < f < e,
+        "start": s == t and e < f,
+        "started by": s == t and f < e,
+        "finish": t < s and e == f,
+        "finished by": s < t and e == f,
+        "equal": s == t and e == f,
+        "intersect": max(s, t) <= min(e, f),
+    }[relation]
+
+
+def relation_of(left: Times | None, right: Times | None) -> str | None:
+    """The one relation that a classifier names: equal ends count before ends that touch, and these before the rest."""
+    if left is None or right is None:
+        return None
+    for several in ("equal",), ("start", "started by", "finish", "finished by"), ("meet", "met by"), ALLEN:
+        for name in several:
+            if related(name, left, right):
+                return name
+    raise AssertionError(left, right)
 
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -547,6 +604,15 @@ def to_text(x: Any) -> Value:
     return str(x).lower() if isinstance(x, bool) else str(x)
 
 
+def point(text: str | int) -> int:
+    """Microseconds since 1970; a timestamp without a zone is taken as it is written."""
+    if not isinstance(text, str):
+        return text
+    moment = datetime.fromisoformat(text)
+    since = moment.replace(tzinfo=moment.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return since // timedelta(microseconds=1)
+
+
 BUILT_IN: dict[str, Callable[..., Value]] = {
     "abs": absolute,
     "floor": rounded(math.floor),
@@ -566,4 +632,10 @@ BUILT_IN: dict[str, Callable[..., Value]] = {
     "int": to_int,
     "float": as_float,
     "text": to_text,
+    "timestamp": point,
+    "hour": lambda time: time // UNITS["h"] % 24,
+    "minute": lambda time: time // UNITS["min"] % 60,
+    "second": lambda time: time // UNITS["s"] % 60,
+    "weekday": lambda time: (time // UNITS["d"] + 3) % 7 + 1,  # 1970-01-01 was a Thursday
+    "date": lambda time: time // UNITS["d"] * UNITS["d"],
 }

@@ -1,4 +1,4 @@
-"""Cases of staged statements: what is expected are rows, `end: values` or `[start,end]: values`, as Select orders them.
+"""Cases of staged statements and of derived intervals, which expect rows: `end: values` or `[start,end]: values`.
 
     query
     CreateCE Pair Select A.x, B.x as y Event And(A, B)
@@ -7,7 +7,8 @@
     ----
     2: 1 2
 
-A promise about every type lets time pass without events. Files may mix both kinds of query; what is asked is the last.
+The values stand as Select orders them; a row of another kind has its kind before them. A promise about every type lets
+time pass without events. Files may mix all kinds of query; what is asked is the last.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeAlias
 
 from tocsin.errors import InputError
 from tocsin.events import Event
+from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import Query
 from tocsin.testing.notation import Item, Promise, events_of, value_of_word
 from tocsin.testing.oracle import composite, matches_of_all
+from tocsin.testing.oracle_derived import derived_rows
 from tocsin.testing.staged_oracle import Advance, staged_events
 from tocsin.testing.written_times import WrittenTimes
 
@@ -32,27 +36,42 @@ LINE = re.compile(r"(\[[^\]]*\]|\S+):(?=\s|$)\s*(.*)")
 WORD = re.compile(r'"(?:\\.|[^"\\])*"|\S+')
 
 
-def is_staged(queries: Iterable[Query | Statement]) -> bool:
-    """Whether a case is answered by rows: some query of it is a staged statement."""
-    return any(isinstance(each, Statement) for each in queries)
+def is_staged(queries: Iterable[Query | Statement | Intervals]) -> bool:
+    """Whether a case is answered by rows: not all of it are EVENT queries."""
+    return not all(isinstance(each, Query) for each in queries)
 
 
 # --- the definition ------------------------------------------------------------------------------------------------
 
 
-def defined_rows(queries: Sequence[Query | Statement], items: Sequence[Item], unit: str | None) -> list[FoundRow]:
+def defined_rows(
+    queries: Sequence[Query | Statement | Intervals], items: Sequence[Item], unit: str | None
+) -> list[FoundRow]:
     """What the definitions of both kinds say of the last query; each reads the events of those above it."""
     known = sorted(events_of(items), key=Event.order)
     advances = [Advance(item.time) for item in items if isinstance(item, Promise) and item.type is None]
     found: list[Event] = []
     for number, each in enumerate(queries):
-        if isinstance(each, Statement):
+        rows: list[FoundRow] | None = None
+        if isinstance(each, Intervals):
+            derived = derived_rows(each, known, unit)
+            rows = [as_row(row.kind, row.event.start, row.event.end, row.event.attrs.values()) for row in derived]
+            whole = [row for row in derived if row.kind == "match"]
+            found = [replace(row.event, type=type) for row in whole for type in dict.fromkeys((row.label, each.name))]
+        elif isinstance(each, Statement):
             found = staged_events([each], in_time([*known, *advances]), unit=unit)
         else:
             (matches,) = matches_of_all((each,), known, unit=unit).values()
             found = [composite(each.name or f"query {number + 1}", match) for match in matches]
         known = sorted([*known, *found], key=Event.order)
-    return [(event.start, event.end, tuple(event.attrs.values())) for event in found]
+    if rows is None:
+        rows = [as_row("match", event.start, event.end, event.attrs.values()) for event in found]
+    return rows
+
+
+def as_row(kind: str, start: int, end: int, values: Iterable[Any]) -> FoundRow:
+    """A row as a case has it."""
+    return start, end, tuple(values) if kind == "match" else (kind, *values)
 
 
 def in_time(items: Iterable[Event | Advance]) -> list[Event | Advance]:

@@ -6,6 +6,7 @@ whatever runs staged statements must give the same events.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -215,12 +216,14 @@ class Detecting:
                 key = self._values(self.statement.gkeys, role, event) if event.type == role.type else None
                 if key is not None:
                     self._partition(key, now)
-        rows = [row for key, part in self.partitions.items() for row in self._in_partition(key, part, now, events)]
         name = self.statement.name
-        return [
-            Event(name, start, now, f"{at:08d}@{now}:{name}", attrs)
-            for at, (start, attrs) in enumerate(sorted(rows, key=row_order))
-        ]
+        found: list[tuple[Row, Event]] = []
+        for key, part in self.partitions.items():
+            whose = json.dumps([value for value, _ in key]) if key else ""
+            for at, row in enumerate(sorted(self._in_partition(key, part, now, events), key=row_order)):
+                eid = f"{at:08d}@{now}:{name}" + (f":{whose}" if whose else "")
+                found.append((row, Event(name, row[0], now, eid, row[1])))
+        return [event for _, event in sorted(found, key=lambda each: row_order(each[0]))]
 
     def _in_partition(self, key: Key, part: Partition, now: int, events: list[Event]) -> list[Row]:
         """The steps of one stage in one global partition: terminate, collect and detect, initiate."""

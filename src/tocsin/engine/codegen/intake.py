@@ -10,8 +10,7 @@ from tocsin.engine.codegen.program import DELTA, MASK_BITS, NEW, STATE, WHOLE, W
 from tocsin.engine.codegen.snippets import arrays
 from tocsin.engine.codegen.source import SourceText
 from tocsin.engine.derive import native
-from tocsin.plan.block import After, Before, Leaf
-from tocsin.plan.endpoints import strictly_ordered
+from tocsin.plan.block import After, Before, Leaf, Point
 from tocsin.plan.expr import Agg, Bound, leaves, walk
 from tocsin.plan.facts import overhangs
 from tocsin.plan.rewrite import blocks_below
@@ -204,6 +203,9 @@ class Intake:
         self.source.batch = None
         given = self.source.are_given(self.layout.keys.get(id, ()))
         known = [given] if given else []
+        window = self.layout.within
+        if id in self.layout.nest and self.layout.shape.intervals and window is not None:
+            known.append(f"e - s <= {self.levels.ticks(window)}")  # what is longer stands in no match
         known += [f"c{column}[i] == c{column}[i]" for column, is_float, _ in keys if is_float]  # NaN equals nothing
         self.emit(f"T[PLACES + {self.layout.number[id]}] = -1")
         self.emit(f"take_{id} = {' and '.join(known + conditions) or 'True'}")
@@ -238,7 +240,8 @@ class Intake:
                 self.emit(f"key = key_of(T, KM, {prefix}, {self._key_word(id, keys[-1])})")
             self.lines(f"d_{before} = {self.levels.buffer(before)}", f"if N[d_{before}] >= {low}:")
             with self.source.writer.indented():
-                ends = f"D[4 * d_{before} + 1], D[4 * d_{before} + 2], {low}, s - 1"
+                starts_after = self.layout.root_order.implies(Point(before, "end"), Point(id, "start"), strict=True)
+                ends = f"D[4 * d_{before} + 1], D[4 * d_{before} + 2], {low}, {'s' if starts_after else 'e'} - 1"
                 self.emit(f"i_{before}, b_{before} = between(H, {self.layout.words}, {ends})")
                 self.emit(f"i_{before} -= 1")
                 self.emit(f"while i_{before} + 1 < b_{before} and not take_{id}:")
@@ -297,20 +300,36 @@ class Intake:
         return -1 if before is None else self.layout.number[before]
 
     def _before(self, id: int) -> int | None:
-        """A root leaf that must end before this one starts: in ordered input, without one the event is useless."""
+        """A root leaf that must end before this one does: in ordered input, without one the event is useless.
+
+        One that must end before this one starts, if there is one; else the last of those that must end before its end.
+        """
         for order in self.layout.root.order if id in self.layout.nest else ():
             ends_before = (order.left.which, order.right.which) == ("end", "start")
-            same_key = (order.left.leaf in self.layout.keys) == (id in self.layout.keys)
-            if order.strict and order.right.leaf == id and ends_before and same_key:
+            if order.strict and order.right.leaf == id and ends_before and self._same_key(order.left.leaf, id):
                 return order.left.leaf
-        return None
+        earlier = [other for other in self._ending_before(id) if self._same_key(other, id)]
+        return next((x for x in earlier if not any(x in self._ending_before(y) for y in earlier)), None)
+
+    def _same_key(self, one: int, other: int) -> bool:
+        return (one in self.layout.keys) == (other in self.layout.keys)
+
+    def _ending_before(self, id: int) -> list[int]:
+        """The root leaves whose events end before those of this one, by what its comparisons imply."""
+        if id not in self.layout.nest:
+            return []
+        end = Point(id, "end")
+        implies = self.layout.root_order.implies
+        return [other for other in self.layout.nest if other != id and implies(Point(other, "end"), end, strict=True)]
 
     def _unstored(self, id: int) -> bool:
-        """In ordered input the last event of a pattern is needed only at its own arrival, and to know it again."""
+        """In ordered input the last event of a pattern is needed only at its own arrival, and to know it again.
+
+        Li 2010 calls that purge after use.
+        """
         if self.layout.waits or id not in self.layout.nest or self.layout.shape.eids:
             return False
-        ordered = strictly_ordered(self.layout.root, before=True)
-        return all((other, id) in ordered for other in self.layout.nest if other != id)
+        return len(self._ending_before(id)) == len(self.layout.nest) - 1
 
     def _store(self, leaf: Leaf, alternative: int, *, only: bool) -> None:
         id = leaf.id

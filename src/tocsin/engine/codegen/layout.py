@@ -10,8 +10,9 @@ from tocsin.engine.derive import derive
 from tocsin.functions import Function
 from tocsin.lang.syntax import DISTINCT
 from tocsin.plan.block import Block, Leaf, Plan, Scope
+from tocsin.plan.endpoints import graph_of
 from tocsin.plan.expr import Agg, Bound, Col, User, walk
-from tocsin.plan.facts import is_filter, overhangs, reach_of_block
+from tocsin.plan.facts import is_filter, one_for_first, overhangs, reach_of_block
 from tocsin.plan.rewrite import blocks_below, with_groups_in_order
 from tocsin.schema import Kind
 
@@ -45,6 +46,7 @@ class Layout:
         self.types = tuple(dict.fromkeys(alt.type for leaf in self.leaves.values() for alt in leaf.alts))
         distinct = (node for node in self.predicate_nodes() if isinstance(node, Agg) and node.function == DISTINCT)
         self.links = {agg: f"$link{number}" for number, agg in enumerate(dict.fromkeys(distinct))}
+        self.root_order = graph_of(self.root.order, self.nest)
         self._lay_out()
         self.changeable = bool(self.root.forbidden or self.root.repeated)
         self.holds = shape.hold and self.changeable
@@ -53,6 +55,10 @@ class Layout:
             or any(reaches_ahead(scope) for scope in self.root_scopes())
             or any(overhangs(part.block)[1] for part in self.root.forbidden)
         )
+
+        chain = None if self.waits else one_for_first(plan)
+        # levels at which the first event that gives an answer is enough (the pass that orders the loops may be off)
+        self.first_only = chain[1:-1] if chain and self.nest == (chain[-1], *chain[:-1]) else ()
 
     @property
     def width(self) -> int:

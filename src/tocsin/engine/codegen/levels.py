@@ -56,16 +56,17 @@ class Levels:
                     low.append(plus(self._bound_time(other.leaf, other.which), strict))
                 elif other.leaf in loose:
                     low.append(plus(self._loose("l", other.leaf, other.which), strict))
-            if (
-                order.left.leaf == leaf
-                and order.right.leaf != leaf
-                and (order.left.which == "end" or not self.layout.shape.intervals)
-            ):
+            if order.left.leaf == leaf and order.right.leaf != leaf:
                 other = order.right
                 if other.leaf in exact:
-                    high.append(plus(self._bound_time(other.leaf, other.which), -strict))
+                    bound = plus(self._bound_time(other.leaf, other.which), -strict)
                 elif other.leaf in loose:
-                    high.append(plus(self._loose("h", other.leaf, other.which), -strict))
+                    bound = plus(self._loose("h", other.leaf, other.which), -strict)
+                else:
+                    continue
+                if order.left.which == "start" and self.layout.shape.intervals:  # no end lies further behind its start
+                    bound = f"{bound} + T[LONGEST + {self.layout.number[leaf]}]"
+                high.append(bound)
         return low, high
 
     def _bound_time(self, leaf: int, which: str) -> str:

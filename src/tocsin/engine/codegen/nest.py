@@ -259,8 +259,12 @@ class Nest:
         if loose and not self.layout.shape.intervals:
             self.emit(f"y_{loose[0]}, z_{loose[0]} = a_{loose[0]}, a_{loose[0]}")
         self.emit(f"i_{leaf} = y_{leaf}")
+        if leaf in self.layout.first_only:
+            self.emit(f"t_{leaf} = FAR")
         self.source.loop(leaf, f"z_{leaf}")
         self.emit(f"e_{leaf} = {self.source.word(leaf, 0)}")
+        if leaf in self.layout.first_only:  # those that end together are told apart by who chooses
+            self.lines(f"if e_{leaf} > t_{leaf}:", "    break")
         tests = []
         if self.layout.shape.intervals:
             self.emit(f"s_{leaf} = {self.source.word(leaf, self.layout.row_start)}")
@@ -316,6 +320,7 @@ class Nest:
         last = len(self.layout.nest) - 1
         if not self.layout.changeable:
             self._out("T[SIGN]", "-1")
+            self._enough()
             return
         self.emit(f"now = {HOLDS} if q_{last} else {FAILS}")
         self.emit(f"was = {HOLDS} if p_{last} else {FAILS}")
@@ -333,10 +338,18 @@ class Nest:
             self.emit(f"if now == {HOLDS}:")
             with self.source.writer.indented():
                 self._out("T[SIGN]", "-1")
+                self._enough()
             if self.layout.waits:
                 self._wait_for(f"now == {WAITS} and T[SIGN] > 0")
             self.emit("continue")
         self._difference()
+
+    def _enough(self) -> None:
+        """In order, later events at these levels can only give answers that are dropped (`one_for_first`)."""
+        if self.layout.first_only:
+            self.emit("if T[ORDERED] != 0:")
+            for leaf in self.layout.first_only:
+                self.emit(f"    t_{leaf} = e_{leaf}")
 
     def _difference(self) -> None:
         """Mode DELTA: with the event minus without it; withdrawing swaps the two."""

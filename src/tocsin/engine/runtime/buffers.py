@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tocsin.engine.runtime.plain import compiled, inlined
-from tocsin.engine.runtime.words import FAR, H_SIZE, HORIZON, PINS, TOP
+from tocsin.engine.runtime.words import FAR, H_SIZE, HORIZON, PINS, SPAN, START, TOP
 
 
 @inlined
@@ -99,7 +99,11 @@ def reserve(T: Any, H: Any, R: int, D: Any, d: int) -> bool:
 
 @compiled
 def make_room(T: Any, H: Any, R: int, D: Any, d: int) -> bool:
-    """Drop what lies behind the horizon; if that is not enough, move the buffer to twice its size."""
+    """Drop what lies behind the horizon; if that is not enough, move the buffer to twice its size.
+
+    An event that begins behind the horizon is needed by nobody, too: all of a match lies within the window. It stays
+    while a copy of it may come, that is as long as one that ends with it.
+    """
     origin = D[4 * d]
     begin = D[4 * d + 1]
     end = D[4 * d + 2]
@@ -114,6 +118,11 @@ def make_room(T: Any, H: Any, R: int, D: Any, d: int) -> bool:
     if end < origin + capacity:
         return True
     count = end - begin
+    if T[START] > 0:
+        count = needed(H, R, begin, end, T[START], T[HORIZON], T[HORIZON] + T[SPAN]) - begin
+        D[4 * d + 2] = begin + count
+        if begin + count < origin + capacity - (capacity >> 2):
+            return True
     if begin - origin >= (capacity >> 1) and begin > origin:
         move(H, R, begin, origin, count)
         D[4 * d + 1] = origin
@@ -130,6 +139,21 @@ def make_room(T: Any, H: Any, R: int, D: Any, d: int) -> bool:
     D[4 * d + 2] = top + count
     D[4 * d + 3] = bigger
     return True
+
+
+@compiled
+def needed(H: Any, R: int, a: int, b: int, rs: int, begun: int, ended: int) -> int:
+    """Move those of the places [a, b) together that start at or after `begun`, or end at or after `ended`.
+
+    Returns where they end.
+    """
+    kept = a
+    for place in range(a, b):
+        if H[place * R + rs] >= begun or H[place * R] >= ended:
+            if kept < place:
+                move(H, R, place, kept, 1)
+            kept += 1
+    return kept
 
 
 @compiled

@@ -17,6 +17,7 @@ from tocsin.engine.runtime.words import (
     HITS,
     HORIZON,
     KEYS_FULL,
+    LONGEST,
     ORDERED,
     PLACES,
     ROW_KEYS,
@@ -74,6 +75,7 @@ def enter(
     H[place * R + 1] = number
     if rs > 0:
         H[place * R + rs] = start
+        T[LONGEST + leaf] = max(T[LONGEST + leaf], end - start)
     if rh > 0:
         H[place * R + rh] = high
         H[place * R + rh + 1] = low

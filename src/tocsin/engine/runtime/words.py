@@ -56,6 +56,7 @@ LATE_POSITIVE, LATE_NEGATIVE = 42, 43  # events that came behind the clock: at r
 NULLS = 44  # 1: an attribute of a stored event was null once; before that no mask need be read
 MARKED = 45  # rows of the batch, if one of them is withdrawn or has a null: the length of a block of `marks`; else 0
 ASKED = 46  # 1 + the number of the user function that is being asked; else 0
+START = 47  # which word of a stored event is its start; 0: it is a point
 
 # --- tables in T, one word for each leaf -------------------------------------------------------------------------
 MOST_LEAVES = 112  # how many there may be
@@ -70,7 +71,10 @@ TRIES = EAGER + MOST_LEAVES  # how often that was asked
 HITS = TRIES + MOST_LEAVES  # and how often it was so
 LOWS = HITS + MOST_LEAVES  # by level: where a binding must lie that a late event can change, its ends at or after this
 HIGHS = LOWS + MOST_LEAVES  # and at or before this
-STAMPS = HIGHS + MOST_LEAVES  # by key modulo STAMPED: changes when an event may have refuted held answers
+LONGEST = (
+    HIGHS + MOST_LEAVES
+)  # the length of the longest event that was stored: how far behind its start an end can lie
+STAMPS = LONGEST + MOST_LEAVES  # by key modulo STAMPED: changes when an event may have refuted held answers
 STAMPED = 64  # how many stamps there are
 PARAMS = STAMPS + STAMPED  # the window, the integer literals, then the tables of types
 

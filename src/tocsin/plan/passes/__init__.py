@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from tocsin.errors import TocsinError
 from tocsin.plan.block import Plan
+from tocsin.plan.passes.endpoint_order import endpoint_order
 from tocsin.plan.passes.equality_closure import equality_closure
 from tocsin.plan.passes.leaf_order import leaf_order
 from tocsin.plan.passes.normalise import normalise
@@ -26,8 +27,11 @@ from tocsin.plan.verify import verify
 
 Pass: TypeAlias = Callable[[Plan], Plan]
 
-# constants and duplicates first; equalities before the key that is made of them; the loops when all else is settled
-PASSES: tuple[Pass, ...] = (normalise, equality_closure, predicate_placement, partition_keys, leaf_order)
+# order first, so that what it implies is dropped; constants and duplicates; equalities before the key that is made of
+# them; the loops when all else is settled
+PASSES: tuple[Pass, ...] = (
+    endpoint_order, normalise, equality_closure, predicate_placement, partition_keys, leaf_order,
+)  # fmt: skip
 
 checks = ContextVar("checks", default=False)  # whether the plan is verified before the first and after each pass
 

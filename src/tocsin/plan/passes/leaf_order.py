@@ -10,7 +10,7 @@ from tocsin.plan.block import Block, Order, Plan, Point
 from tocsin.plan.closure import Classes
 from tocsin.plan.endpoints import Graph, edges_of, graph_of, spans
 from tocsin.plan.expr import Bound, leaves
-from tocsin.plan.facts import last_leaves
+from tocsin.plan.facts import last_leaves, one_for_first
 from tocsin.plan.passes.equality_closure import transitive
 from tocsin.plan.rewrite import each_block, equality, leaf_of
 
@@ -21,14 +21,22 @@ Tests: TypeAlias = dict[int, list[tuple[frozenset[int], bool]]]
 def leaf_order(plan: Plan) -> Plan:
     """Bind first a leaf that can be last, then always the leaf that the bound ones constrain most.
 
+    Where SKIP keeps one match at most for each first event, that is bound second, and the others in their order.
+
     Where a loop skips a leaf, the order that follows through it is written down, so that each loop has its bounds;
     equalities that others imply by then are dropped.
 
     Before: SEQ(A a, B b, C c) with a.id = c.id, nest a b c
     After:  nest c a b, and a before c
     """
-    keyed = {leaf for leaf, _ in plan.key}
-    return each_block(plan, lambda block, around: _ordered(block, around, keyed))
+    keyed, chain = {leaf for leaf, _ in plan.key}, one_for_first(plan)
+
+    def ordered(block: Block, around: tuple[Block, ...]) -> Block:
+        if chain is None or around:
+            return _ordered(block, around, keyed)
+        return _with_nest(block, [chain[-1], *chain[:-1]])
+
+    return each_block(plan, ordered)
 
 
 def _ordered(block: Block, around: tuple[Block, ...], keyed: set[int]) -> Block:
@@ -46,6 +54,10 @@ def _ordered(block: Block, around: tuple[Block, ...], keyed: set[int]) -> Block:
         known = bound | set(nest)
         pulls = {id: (*_pull(block, tests, id, known, keyed), _nearness(id, nest, fixed)) for id in left}
         nest.append(max(left, key=pulls.__getitem__))
+    return _with_nest(block, nest)
+
+
+def _with_nest(block: Block, nest: list[int]) -> Block:
     return replace(block, nest=tuple(nest), order=_completed(block, nest), predicates=_needed(block, nest))
 
 
