@@ -37,8 +37,12 @@ LAYERS = (
     "app",
 )
 ORACLE_MAY = {
-    "tocsin.events", "tocsin.errors", "tocsin.lang.syntax", "tocsin.lang.constraint_syntax", "tocsin.lang.derived_syntax"
-}  # fmt: skip
+    "tocsin.events",
+    "tocsin.errors",
+    "tocsin.lang.syntax",
+    "tocsin.lang.constraint_syntax",
+    "tocsin.lang.derived_syntax",
+}
 FACES = ("tocsin", "tocsin.__main__")  # they show and start everything
 MODULES = sorted((SOURCE / "tocsin").rglob("*.py"))
 Rule = Callable[[str, set[str]], str | None]

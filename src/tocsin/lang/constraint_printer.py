@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tocsin.lang.constraint_syntax import Chain, Choice, Constraint, Regex, Repeated, Symbol
-from tocsin.lang.printer import print_expr, print_length, print_name, print_repeat, print_type
+from tocsin.lang.printer import print_duration, print_expr, print_name, print_repeat, print_type
 from tocsin.lang.syntax import Attr, Name, Repeat, Span
 
 WORDS = ("ENDS", "TIMEOUT", "TIES")  # they end an expression, so a type that is called so stands in back-quotes
@@ -28,7 +28,7 @@ def print_constraint(constraint: Constraint) -> str:
     if constraint.ends:
         parts.append(f"ENDS {', '.join(map(type_text, constraint.ends))}")
     if constraint.timeout is not None:
-        parts.append(f"TIMEOUT {print_length(constraint.timeout)}")
+        parts.append(f"TIMEOUT {print_duration(constraint.timeout)}")
     if constraint.ties:
         parts.append("TIES ANY")
     return " ".join(parts)

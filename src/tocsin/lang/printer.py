@@ -65,9 +65,9 @@ def print_query(query: Query) -> str:
     if query.where is not None:
         lines.append(f"WHERE {print_expr(query.where)}")
     if query.within is not None:
-        lines.append(f"WITHIN {print_length(query.within)}{' TIMEOUT' if query.timeout else ''}")
+        lines.append(f"WITHIN {print_duration(query.within)}{' TIMEOUT' if query.timeout else ''}")
     if query.between is not None:
-        lines.append(f"WITHIN ({print_length(query.between.more)}, {print_length(query.between.less)})")
+        lines.append(f"WITHIN ({print_duration(query.between.more)}, {print_duration(query.between.less)})")
     if query.continuity is not None:
         types = ", ".join(map(print_type, query.continuity.types))
         lines.append(f"CONTINUITY OF ({types})" if types else "CONTINUITY ALL")
@@ -91,7 +91,7 @@ def print_counting(query: Query) -> list[str]:
     if query.group:
         lines.append(f"GROUP BY {', '.join(map(_grouping, query.group))}")
     if query.every is not None:
-        lines.append(f"EVERY {print_length(query.every)}")
+        lines.append(f"EVERY {print_duration(query.every)}")
     return lines
 
 
@@ -116,7 +116,7 @@ def _grouping(expr: Expr) -> str:
 
 
 def _every(length: Duration | None) -> str:
-    return "" if length is None else f" EVERY {print_length(length)}"
+    return "" if length is None else f" EVERY {print_duration(length)}"
 
 
 # --- patterns ----------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def print_pattern(pattern: Pattern) -> str:
         case Leaf():
             return _leaf(pattern)
         case Not(inner, lasting):
-            return f"!{print_pattern(inner)}{'' if lasting is None else f' FOR {print_length(lasting)}'}"
+            return f"!{print_pattern(inner)}{'' if lasting is None else f' FOR {print_duration(lasting)}'}"
         case Marked(mark, inner, of):
             types = f" OF ({', '.join(map(print_type, of))})" if of else ""
             return f"{mark}{types} {print_pattern(inner)}"
@@ -149,7 +149,7 @@ def print_pattern(pattern: Pattern) -> str:
         case Exists(variables, inner):
             return f"EXISTS {_names(variables)} : {print_pattern(inner)}"
         case Iseq(order, leaves, within):
-            window = f"; {print_length(within)}" if within is not None else ""
+            window = f"; {print_duration(within)}" if within is not None else ""
             return f"ISEQ[{_order(order)}]({_patterns(leaves)}{window})"
         case Rel(relations, left, right):
             return f"REL[{', '.join(relations)}]({print_pattern(left)}, {print_pattern(right)})"
@@ -235,7 +235,7 @@ def _expr(expr: Expr) -> tuple[str, int]:
         case Literal():
             return _literal(expr), ATOM
         case Duration():
-            return print_length(expr), ATOM
+            return print_duration(expr), ATOM
         case Name(name):
             return print_name(name), ATOM
         case Attr(variable, name):
@@ -278,7 +278,7 @@ def _minus(operand: Expr) -> str:
 def _comparison(expr: Expr) -> str:
     match expr:
         case Relates(left, relation, right):
-            return f"{_name(left.name)} {VERB[relation]} {_name(right.name)}"
+            return f"{print_name(left.name)} {VERB[relation]} {print_name(right.name)}"
         case In(operand, options, negated):
             return f"{print_expr(operand, OPERAND)}{' NOT' if negated else ''} IN ({_exprs(options)})"
         case Between(operand, low, high, negated):
@@ -319,7 +319,7 @@ def _number(value: int | Decimal) -> str:
     return f"{text}.0" if isinstance(value, Decimal) and text.lstrip("-").isdigit() else text
 
 
-def print_length(duration: Duration) -> str:
+def print_duration(duration: Duration) -> str:
     amount = _number(duration.amount)
     return amount if duration.unit is None else f"{amount} {duration.unit}"
 
@@ -352,12 +352,3 @@ def _dotted(name: str) -> str:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-# What a definition of intervals says in the same way.
-print_duration, print_name, print_type = _duration, _name, _type
-
-
-def print_select(items: tuple[SelectItem, ...]) -> str:
-    """`SELECT` with its columns."""
-    return f"SELECT {', '.join(map(_select_item, items))}"
