@@ -352,3 +352,8 @@ def _dotted(name: str) -> str:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def print_select(items: tuple[SelectItem, ...]) -> str:
+    """`SELECT` with its columns."""
+    return f"SELECT {', '.join(map(_select_item, items))}"
