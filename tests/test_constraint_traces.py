@@ -254,3 +254,20 @@ def test_explain_draws_the_automaton_and_says_why_nothing_is_expected() -> None:
     assert "(0) -A-> 1" in text
     assert "((2)) -B-> 2, -C-> 3" in text
     assert "no `expected` rows: WITHIN" in text
+
+
+def test_threads_change_nothing() -> None:
+    """Events of all keys go through one graph, however many threads there are: types of ON alone are never lost."""
+    query = tocsin.query("CONSTRAINT c PARTITION BY id AS A X B; EVENT SEQ(A a, B b) WHERE [id] UNDER c CHECKED")
+    events = [
+        {"type": type, "time": 3 * trace + at, "id": trace, "v": at}
+        for trace in range(40)
+        for at, type in enumerate("AXB")
+    ]
+    events[4]["type"] = "B"
+    answers = [
+        sorted((row["kind"], row["start"], row["key"]) for row in query.detect(events, jit=False, threads=threads))
+        for threads in (1, 3)
+    ]
+    assert answers[0] == answers[1]
+    assert Counter(kind for kind, *_ in answers[0]) == {"match": 41, "expected": 40, "violated": 1, "unconfirmed": 1}
