@@ -28,7 +28,7 @@ MINUTES ?= 10
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-selection bench-disorder soak fuzz attack mutate demo site dist first-steps docs accept clean
+.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-selection bench-staged bench-disorder soak fuzz attack mutate demo site dist first-steps docs accept clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,7 @@ bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks
 
 bench-latency: $(READY) ## live: microseconds per pushed event, lines through a pipe, lists of dicts; BENCH=--quick for a short run
 	$(PY) -m benchmarks.latency $(BENCH)
+	$(PY) -m benchmarks.paste
 
 bench-spark: $(READY) ## Spark end to end against its floor, a self-join and Flink CEP; BENCH=--quick for a short run
 	$(PY) -m benchmarks.spark.run $(BENCH)
@@ -110,6 +111,10 @@ bench-table: $(READY) ## from a table to matches, beside DuckDB and Polars; BENC
 
 bench-selection: $(READY) ## marks, clauses after a match and consumption modes, beside Polars; BENCH=--quick for a short run; docs/benchmarks.md
 	$(PY) -m benchmarks.selection.run $(BENCH)
+	$(PY) -m benchmarks.paste
+
+bench-staged: $(READY) ## the five staged statements of the paper, beside Esper; BENCH=--quick for a short run; docs/benchmarks.md
+	$(PY) -m benchmarks.staged.run $(BENCH)
 	$(PY) -m benchmarks.paste
 
 bench-disorder: $(READY) ## the papers' experiments on late events, and ours; BENCH=--quick for a short run; docs/experiments

@@ -127,24 +127,40 @@ def lists(count: int, form: str) -> float:
 
 def measured(*, quick: bool) -> dict[str, Any]:
     """All numbers."""
+    from benchmarks.run import machine
+
     count = 3000 if quick else 20_000
-    answer: dict[str, Any] = {"pushes": [pushes(form, order, count) for order in ORDERS for form in TIMES]}
+    answer: dict[str, Any] = {"machine": machine()}
+    answer |= {"pushes": [pushes(form, order, count) for order in ORDERS for form in TIMES]}
     answer |= columns(100 if quick else 1000)
     for form in TIMES:
         answer[f"list, {form}"] = round(lists(5000 if quick else 200_000, form))
     answer |= {f"pipe, {form}": round(piped(5000 if quick else 200_000, form)) for form in ("integers", "ISO text")}
+    answer["machine"]["load_after"] = os.getloadavg()[0]
     return answer
 
 
 def text(found: dict[str, Any]) -> str:
     """The numbers as a table."""
-    lines = ["| times | order | no match p50 | p99 | match p50 | p99 (us) |", "|---|---|---:|---:|---:|---:|"]
+    lines = ["| times | order | no match: p50 | p99 | match: p50 | p99 |", "|---|---|---:|---:|---:|---:|"]
     for row in found["pushes"]:
         numbers = [row[f"{name}_p{percent}_us"] for name in ("quiet", "match") for percent in (50, 99)]
         lines.append(f"| {row['times']} | {row['order']} | {' | '.join(f'{number:,.1f}' for number in numbers)} |")
-    lines += ["", f"1,000 events in columns: {found['columns_p50_us']:.1f} us (p99 {found['columns_p99_us']:.1f})"]
-    lines += [f"{name}: {value:,} events/s" for name, value in found.items() if name.startswith(("list", "pipe"))]
-    return "\n".join(lines)
+    lines += [
+        "",
+        f"1,000 events in one push of columns: {found['columns_p50_us']:.1f} (p99 {found['columns_p99_us']:.1f}).",
+    ]
+    speeds = {name: value for name, value in found.items() if name.startswith(("list", "pipe"))}
+    said = ", ".join(f"{name} {value / 1e6:.2f}" for name, value in speeds.items())
+    return "\n".join([*lines, "", f"Million events per second of CPU: {said}.", "", measured_on(found["machine"])])
+
+
+def measured_on(facts: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {facts['versions'][name]}" for name in ("numba", "pyarrow"))
+    return (
+        f"CPU time of one thread; {facts['processor']}, {facts['cores']} cores, Python {facts['python']}, {versions};"
+        f" load average {facts['load_before']:.1f} before and {facts['load_after']:.1f} after."
+    )
 
 
 def main() -> int:

@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 from benchmarks.five import text as five
+from benchmarks.latency import RESULTS as LATENCY_RESULTS
+from benchmarks.latency import text as latency_text
 from benchmarks.report import text
 from benchmarks.selection.report import text as selection_text
 from benchmarks.spark.report import text as spark_text
+from benchmarks.staged.report import text as staged_text
 from benchmarks.table.report import text as table_text
 
 ROOT = Path(__file__).parent.parent
@@ -22,6 +25,9 @@ SPARK = "<!-- bench-spark:start -->", "<!-- bench-spark:end -->"
 SELECTION_RESULTS = ROOT / "benchmarks" / "results" / "selection.json"
 FIVE = "<!-- bench-five:start -->", "<!-- bench-five:end -->"
 SELECTION = "<!-- bench-selection:start -->", "<!-- bench-selection:end -->"
+LATENCY = "<!-- bench-latency:start -->", "<!-- bench-latency:end -->"
+STAGED_RESULTS = ROOT / "benchmarks" / "results" / "staged.json"
+STAGED = "<!-- bench-staged:start -->", "<!-- bench-staged:end -->"
 NOTHING = "No results yet: `make bench` measures and fills this place."
 
 
@@ -43,6 +49,8 @@ def renewed(page: str) -> str:
         (TABLE_RESULTS, table_text, TABLE),
         (SPARK_RESULTS, spark_text, SPARK),
         (SELECTION_RESULTS, selection_text, SELECTION),
+        (LATENCY_RESULTS, latency_text, LATENCY),
+        (STAGED_RESULTS, staged_text, STAGED),
     ):
         page = pasted(page, told(json.loads(path.read_text())) if path.exists() else NOTHING, *place)
     return page

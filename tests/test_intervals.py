@@ -12,6 +12,8 @@ from tocsin.events import Event
 from tocsin.run.query import query
 from tocsin.testing.agree import COMPILED, PLAIN, Bench
 from tocsin.testing.draw_intervals import drawn_intervals
+from tocsin.testing.harness import Harness, Limit
+from tocsin.testing.modes import Mode, driven
 from tocsin.testing.strategies import SCHEMA, is_valid
 
 SHARE = 4  # of the ways to run, each history is asked in one of so many
@@ -39,6 +41,39 @@ def test_random_lists_agree_when_compiled(number: int) -> None:
     drawn = drawn_intervals(Random(f"compiled intervals {number}"), most=4)
     if is_valid(drawn.query):
         assert Bench(drawn.query, SCHEMA).disagreement(drawn.events, COMPILED) is None, drawn
+
+
+@pytest.mark.filterwarnings("ignore:the memory limit")
+@pytest.mark.parametrize("number", range(examples(300, least=12)))
+def test_random_lists_agree_with_little_memory(number: int) -> None:
+    """What does not fit goes to disk, and comes back."""
+    drawn = drawn_intervals(Random(f"spilled intervals {number}"), most=4)
+    if is_valid(drawn.query):
+        harness = Harness(drawn.query, SCHEMA)
+        for order, restart in (("conservative", None), ("aggressive", 2)):
+            mode = Mode(order, batch=3, late=True, restart=restart, limit=Limit(600, many=4))  # type: ignore[arg-type]
+            assert driven(harness, drawn.events, mode).net == harness.expected(drawn.events), drawn
+
+
+@pytest.mark.slow
+@pytest.mark.jit
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_nothing(threads: int) -> None:
+    random = Random(5)
+    rows = [
+        {"type": random.choice("ABCD"), "start": at - random.randint(0, 9), "end": at, "id": random.randint(0, 3)}
+        for at in sorted(random.randint(0, 8000) for _ in range(4000))
+    ]
+    text = (
+        "EVENT ISEQ[a.ts < b.ts < a.te <= c.te, d.ts < c.ts](A a, B b, C c, D d) WHERE [id] AND NOT c MEETS d "
+        "WITHIN 30 SELECT start(a) AS a, start(b) AS b, start(c) AS c, start(d) AS d"
+    )
+    alone, several = (
+        sorted((m["start"], m["end"], m["a"], m["b"], m["c"], m["d"]) for m in query(text).detect(rows, threads=count))
+        for count in (1, threads)
+    )
+    assert len(alone) > 50
+    assert alone == several
 
 
 def test_the_lists_are_worth_asking() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +282,50 @@ def test_nothing_is_left_on_disk(tmp_path, monkeypatch):
     assert len(found) == 499 and not list((tmp_path / "spill").iterdir())
     found = tocsin.query("EVENT SEQ(A a, B b) WITHIN 1").detect(path, jit=False, memory_limit=10, limit=3)
     assert len(found) == 3 and not list((tmp_path / "spill").iterdir())
+
+
+# --- interrupts ----------------------------------------------------------------------------------------------------
+
+INTERRUPTED = """
+import sys, tempfile, threading
+import tocsin
+tempfile.tempdir = sys.argv[2]
+begun = []
+def watch(rows, matches):
+    if not begun and rows:
+        begun.append(print("begun", flush=True))
+query = tocsin.query("EVENT SEQ(A a, B b, A c, B d) WHERE a.k + b.k + c.k + d.k < 0 WITHIN 50")
+print("opening", flush=True)
+try:
+    query.detect(sys.argv[1], time_unit="us", memory_limit=10_000, threads=2, watch=watch, jit=False)
+except KeyboardInterrupt as stop:
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("tocsin_")]
+    print(*stop.__notes__, left, flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["begun", pytest.param("opening", marks=pytest.mark.long)])
+def test_an_interrupt_says_how_far_it_came_and_leaves_nothing(when, tmp_path):
+    """In the first reading, or while pieces are fed, of which the rest would take minutes."""
+    path, spill = tmp_path / "e.csv", tmp_path / "spill"
+    spill.mkdir()
+    count = 100_000 if when == "begun" else 2_000_000
+    path.write_text("type,time,k\n" + "".join(f"{'AB'[at % 2]},{at ^ 1},{at % 50}\n" for at in range(count)))
+    command = [sys.executable, "-c", INTERRUPTED, str(path), str(spill)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    while child.stdout.readline() != f"{when}\n":
+        pass
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    told = f"stopped after [0-9,]+ of {count:,} rows, with 0 matches"
+    if when == "opening":
+        told = "stopped in the first reading, after [0-9,]+ rows"
+    assert child.returncode == 0
+    assert re.fullmatch(rf"{told} \[\]\n", out), out
+    assert not list(spill.glob("tocsin-*"))
 
 
 # --- memory --------------------------------------------------------------------------------------------------------

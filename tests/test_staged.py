@@ -19,7 +19,7 @@ from tocsin.app.judge import judge_case
 from tocsin.errors import QueryError, TocsinError, TocsinWarning
 from tocsin.events import Event
 from tocsin.lang.parser import parse_file
-from tocsin.lang.staged_syntax import Statement
+from tocsin.lang.staged_syntax import NestedBlock, Statement, parts
 from tocsin.plan.staged_places import StatementPlaces
 from tocsin.run.declared import declare
 from tocsin.run.query import Query
@@ -286,6 +286,25 @@ def test_time_that_passes_fires_timers_of_a_live_statement() -> None:
     assert rows_of(session.advance(10)) == []
     assert rows_of(session.advance(11)) == [("Late", 1, 11, 7)]
     assert rows_of(session.close()) == []
+
+
+def test_explain_names_blocks() -> None:
+    text = "CreateCE X Event And(A, { Init I<add> Event B Term T, 5 GKey *.k })"
+    told = tocsin.query(text).explain()
+    assert "block     opened by I, also beside open ones; closed by T, a duration; partitions by *.k" in told
+    keyed = tocsin.query(text.replace("})", "}) GKey *.k")).explain()
+    assert "a partition with blocks is remembered until its context ends" in keyed
+
+
+def test_many_drawn_statements_have_blocks() -> None:
+    """And they find something: what is compared with the definition says something about blocks."""
+    drawn = [seed for seed in range(examples(4000, least=600)) if has_blocks(drawn_statement(Random(seed)))]
+    assert len(drawn) > examples(4000, least=600) / 40
+    assert sum(map(check_machine, drawn)) > len(drawn) / 8
+
+
+def has_blocks(statement: Statement) -> bool:
+    return any(isinstance(part, NestedBlock) for part in parts(statement))
 
 
 def test_a_join_for_what_is_new_begins_there() -> None:

@@ -77,7 +77,7 @@ def test_what_stands_is_what_the_definition_finds_so_far() -> None:
         assert Counter(standing.rows.values()) == defined(statements, events, max(event.end for event in events) + 1)
         found += len(standing.rows)
         withdrawn += standing.withdrawn
-    assert found > count
+    assert found > count / 3
     assert withdrawn > count / 20
 
 

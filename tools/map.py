@@ -119,9 +119,10 @@ ROOMS = {
     "codec": "container snapshot_parts",
     "order": "strategy lateness sort guarantees release auto settled keyed_process keyed_events rollback kept",
     "spill": "detector state budget frames runs files schedule reload snapshot",
-    "select": "per_key rolled_back settled_matches completion_order rate_limit",
+    "select": "over_matches per_key rolled_back settled_matches completion_order rate_limit",
     "select/loops": "keys",
     "staged": "operator machine contexts operand_list matcher join bindings mapping",
+    "staged/compiled": "choice machine program search columns expressions layout library core saved answers bodies",
     "deriving": "operator state loops words folds kernels",
     "graph": "query_graph stages composites tap carry_over texts",
     "run": (

@@ -32,6 +32,8 @@ ASKS = {
         Ask("NEXT", "SEQ(A a, NEXT B b, NEXT C c)"),
         Ask("SKIP PAST LAST EVENT", clause="AFTER MATCH SKIP PAST LAST EVENT"),
         *(Ask(f"CONSUME {mode}", clause=f"CONSUME {mode}") for mode in MODES),
+        Ask("AND, CONSUME chronicle", "AND(A a, B b, C c)", "CONSUME chronicle"),
+        Ask("OR, CONSUME recent", "OR(A a, B b, C c)", "CONSUME recent"),
     )
 }
 KEYS = (100, 10_000)

@@ -241,7 +241,7 @@ class QueryGraph:
         if plan.derived is not None:
             return deriving(setting, jit=self._jit)
         refuse_limit(plan, self._limit)
-        return staged_operator(setting, self.order)
+        return staged_operator(setting, self.order, jit=self._jit)
 
     def _intake(self, sources: frozenset[str]) -> Lateness:
         """What stands before all queries: late events are set aside, copies found; slack sorts between."""

@@ -220,6 +220,16 @@ class Marked:
     of: tuple[str, ...] = ()
     span: Span | None = _place()
 
+    @property
+    def is_strict(self) -> bool:
+        """Whether nothing may come between; of a repetition, whether its members are a run."""
+        return self.mark in ("NEXT", "EACH NEXT")
+
+    @property
+    def is_each(self) -> bool:
+        """Whether every prefix of the members is a match."""
+        return self.mark in ("EACH", "EACH NEXT")
+
 
 @dataclass(frozen=True, slots=True)
 class Maybe:

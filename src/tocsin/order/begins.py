@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,7 @@ class Begins:
         self._next, self.longest, self.needed = inner, dict(longest), needed
         self.guarantees = Guarantees(tuple(types), set(inner.guarantees.sources))
         self.open: dict[Name, Opened] = {}
+        self._begun: dict[str, list[tuple[int, Name]]] = {}  # by type a heap of their starts, with some that have ended
         self.known: dict[Name, tuple[str, int, int]] = {}  # intervals that came, while a begin of theirs may come
         self.told: dict[str, int] = {}  # the guarantees of ends that followed
         self.unended: list[Unended] = []
@@ -156,9 +158,10 @@ class Begins:
         """Begins, and their guarantees, are taken here; the end of the stream ends all hope; all else goes on."""
         assert items.kinds is not None
         said, rest = Changes(), list[int]()
+        rows = items.payload.to_pylist()
         for at, kind in enumerate(items.kinds.tolist()):
             if kind == ItemKind.BEGIN and items.eid_high is not None:
-                self._begin(items, at)
+                self._begin(items, at, rows[at])
             elif kind == ItemKind.BEGIN_GUARANTEE:
                 self._promise(items, at)
             else:
@@ -173,16 +176,15 @@ class Begins:
                 said = self._and_then(said)
         return said
 
-    def _begin(self, items: Items, at: int) -> None:
+    def _begin(self, items: Items, at: int, values: dict[str, Any]) -> None:
         self.used = True
         self.counts["begins"] += 1
         name = (int(items.eid_high[at]), int(items.eid_low[at]))  # type: ignore[index]
         type = self._next.codes[code] if (code := int(items.types[at])) >= 0 else None
         if type is None:  # no query reads it
             return
-        row = {each: _plain(items.payload.column(each)[at].as_py()) for each in items.payload.schema.names}
-        attrs = {each: value for each, value in row.items() if each not in ROLES and value is not None}
-        opened = Opened(row["eid"], type, int(items.start[at]), attrs)
+        attrs = {each: _plain(value) for each, value in values.items() if each not in ROLES and value is not None}
+        opened = Opened(values["eid"], type, int(items.start[at]), attrs)
         if missing := sorted(self.needed.get(type, frozenset()) - attrs.keys()):
             raise InputError(
                 f"the begin of {type} {opened.eid} has no {missing[0]}",
@@ -193,6 +195,7 @@ class Begins:
             self.counts["late_begins"] += 1
         elif (known := self._known(name)) is None:
             self.open[name] = opened
+            heappush(self._begun.setdefault(type, []), (opened.start, name))
         elif known[:2] == (type, opened.start) and (name in self.known or self.open[name] == opened):
             self.counts["repeated_begins"] += 1
         else:
@@ -225,10 +228,12 @@ class Begins:
     def _and_then(self, changes: Changes) -> Changes:
         """After anything new: what never ends, what nobody asks for any more, and what is guaranteed of ends."""
         if self.open:
-            ended = [name for name, each in self.open.items() if self._never_ends(each)]
-            self._forget(ended)
+            for type, most in self.longest.items():
+                while (first := self._first(type)) is not None and self._guaranteed(type) >= first[0] + most:
+                    self._forget([first[1]])
         if len(self.known) > 2 * self._after_last_look:
-            self.known = {name: each for name, each in self.known.items() if each[1] > self._settled(each[0])}
+            settled = {type: self._settled(type) for type in self.guarantees.types}
+            self.known = {name: each for name, each in self.known.items() if each[1] > settled.get(each[0], BEGINNING)}
             self._after_last_look = max(64, len(self.known))
         if said := list(self._grown()):
             after = self._next.push(control(*said))
@@ -241,9 +246,15 @@ class Begins:
         """A begin that starts at or before this is late."""
         return max(self.guarantees.settled.get(type, BEGINNING), self._since - 1)
 
-    def _never_ends(self, opened: Opened) -> bool:
-        most = self.longest.get(opened.type)
-        return most is not None and self._guaranteed(opened.type) >= opened.start + most
+    def _first(self, type: str) -> tuple[int, Name] | None:
+        """Of the open intervals of a type the one that began first: its start and name."""
+        begun = self._begun.get(type, [])
+        while begun:
+            opened = self.open.get(begun[0][1])
+            if opened is not None and (opened.type, opened.start) == (type, begun[0][0]):
+                return begun[0]
+            heappop(begun)
+        return None
 
     def _guaranteed(self, type: str) -> int:
         """Every interval of a type that is to come ends after this."""
@@ -257,8 +268,8 @@ class Begins:
     def _grown(self) -> Iterator[tuple[ItemKind, int, int, int, int]]:
         """The guarantees of ends that follow from begins: what is to come ends after the first that is open began."""
         for type, begun in self.guarantees.settled.items():
-            first = min((each.start for each in self.open.values() if each.type == type), default=begun + 1)
-            until = min(begun, first - 1)
+            first = self._first(type)
+            until = begun if first is None else min(begun, first[0] - 1)
             if until > max(self.told.get(type, BEGINNING), self._next.guarantees.settled.get(type, BEGINNING)):
                 self.told[type] = until
                 yield ItemKind.GUARANTEE, self._next.codes.index(type), NO_SOURCE, until, until
@@ -294,6 +305,9 @@ class Begins:
                 eid_number(eid): Opened(eid, str(type), as_number(start), dict(attrs))
                 for eid, type, start, attrs in words["open"]
             }
+            self._begun = {}
+            for name, each in self.open.items():
+                heappush(self._begun.setdefault(each.type, []), (each.start, name))
             self.known = {
                 (high, low): (str(type), as_number(start), as_number(end))
                 for (high, low, start, end), type in zip(known, words["known"], strict=True)

@@ -14,9 +14,10 @@ from tocsin.lang.staged_syntax import (
     Compared,
     EventsOf,
     IfNull,
-    LeafOperand,
     Negative,
+    OperatorCall,
     OutputColumn,
+    PartitionKey,
     StableTime,
     StagedExpr,
     Statement,
@@ -91,7 +92,7 @@ class _Binder:
     def read(self, type: str) -> set[str]:
         """The attributes that are read of a type."""
         found = {part.attr for each, part in self._attributes() if each == type}
-        for key in (*self.statement.gkeys, *self.statement.lkeys):
+        for key in (part for part in parts(self.statement) if isinstance(part, PartitionKey)):
             found |= {entry.attr for entry in key.entries}
         return {attr for attr in found if self.schema.field(type, attr) is not None}
 
@@ -251,7 +252,7 @@ class _Binder:
                 yield Problem(f"nobody says when later {part.name} may start", part.span, hint=hint)
         for place in self.places.operators:
             call = place.node
-            if not isinstance(call, LeafOperand) and call.operator == "At" and self.schema.unit is None:
+            if isinstance(call, OperatorCall) and call.operator == "At" and self.schema.unit is None:
                 yield Problem("At needs times with a unit", call.span, hint='say what they are: time_unit="s"')
 
     def outputs(self) -> Iterator[tuple[OutputColumn, str]]:

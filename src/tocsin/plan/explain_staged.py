@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tocsin.lang.staged_printer import operand
-from tocsin.lang.staged_syntax import LeafOperand, PartitionKey
+from tocsin.lang.staged_syntax import LeafOperand, NestedBlock, PartitionKey, Statement
 from tocsin.plan.block import Plan
 from tocsin.plan.staged_memory import staged_memory
 from tocsin.plan.staged_places import StatementPlaces, mode_of
@@ -28,8 +28,10 @@ def _lines(plan: Plan) -> Iterator[str]:
             yield f"{name:9} one partition for each {_shown(key)}"
     if not statement.gkeys:
         yield "global    one partition for all events: a run on Spark has one shard"
-    opened = ", ".join(_opener(init.called, init.add) for init in statement.inits) or "Start"
-    yield f"context   opened by {opened}; closed by {_closers(statement.terms)}"
+    yield f"context   {_bounds(statement)}"
+    for block in places.blocks:
+        by = ", ".join(_shown(key) for key in (*block.gkeys, *block.lkeys))
+        yield f"block     {_bounds(block)}" + (f"; partitions by {by}" if by else "")
     mapping = "one event for all matches of a stage" if places.is_group else "one event for each match"
     yield f"pattern   {mode_of(statement.pattern)}, {mapping}"
     for place in places.leaves:
@@ -37,7 +39,11 @@ def _lines(plan: Plan) -> Iterator[str]:
         assert isinstance(leaf, LeafOperand)
         yield f"operand   {operand(leaf)}"
     yield f"memory    {staged_memory(statement)}"
-    yield "body      plain Python, partition by partition; not compiled"
+
+
+def _bounds(node: Statement | NestedBlock) -> str:
+    opened = ", ".join(_opener(init.called, init.add) for init in node.inits) or "Start"
+    return f"opened by {opened}; closed by {_closers(node.terms)}"
 
 
 def _opener(name: str, add: bool) -> str:

@@ -89,7 +89,7 @@ def reads_every_type(query: Query) -> bool:
     """Whether a query must see events of all types: it has a leaf ANY, or a NEXT that does not say of what."""
     strict = query.strategy == "strict" or (query.continuity is not None and not query.continuity.types)
     marks = (node for node in walk(query.pattern) if isinstance(node, Marked))
-    nexts = (node for node in marks if node.mark in ("NEXT", "EACH NEXT") and not node.of)
+    nexts = (node for node in marks if node.is_strict and not node.of)
     return strict or any(leaf.type == ANY for leaf in leaves_of(query.pattern)) or any(True for _ in nexts)
 
 
@@ -109,7 +109,7 @@ def _check_mark(marked: Marked, host: Pattern | None, problems: Problems) -> Non
     repeated = isinstance(inner, Leaf) and inner.repeat is not None
     if repeated and (isinstance(host, Seq) or (host is None and mark != "LAST")):
         return
-    if mark in ("EACH", "EACH NEXT"):
+    if marked.is_each:
         hint = "B+, B{2,} and B{2,4} are repetitions; without EACH all combinations of single events match"
         problems.add(f"{mark} stands before a repetition in a SEQ", marked.span, hint=hint)
     elif repeated and host is None:

@@ -79,7 +79,7 @@ class Sought:
 
     @staticmethod
     def of(mark: Marked) -> Sought:
-        if mark.mark in ("NEXT", "EACH NEXT"):
+        if mark.is_strict:
             leaves = [syntax.Leaf(type, "next'", span=mark.span) for type in mark.of or (ANY,)]
         else:
             leaves = [syntax.Leaf(leaf.type, f"{leaf.var}'", span=leaf.span) for leaf in syntax.leaves_of(mark)]
@@ -87,7 +87,7 @@ class Sought:
 
     def source(self, leaf: syntax.Leaf) -> str | None:
         """The variable in whose place a looked-for event would stand; None for NEXT."""
-        return None if self.mark.mark in ("NEXT", "EACH NEXT") else str(leaf.var)[:-1]
+        return None if self.mark.is_strict else str(leaf.var)[:-1]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -254,8 +254,8 @@ def gathered(mark: Marked, leaf: syntax.Leaf, repeat: syntax.Repeat, *, behind: 
     one = replace(leaf, repeat=None, until=None)
     head = None if behind else Spot((replace(one, var=f"{leaf.var}'first"),))
     last = Spot((replace(one, var=f"{leaf.var}'last"),))
-    breaks = Sought.of(mark) if mark.mark in ("NEXT", "EACH NEXT") else None
-    each = mark.mark in ("EACH", "EACH NEXT")
+    breaks = Sought.of(mark) if mark.is_strict else None
+    each = mark.is_each
     if head is not None and repeat.most == 1:
         return Gathered(Spot((leaf,)), "first", head, head, breaks)
     if not each and repeat.least != repeat.most:
@@ -288,7 +288,7 @@ def _gone(item: Pattern, behind: bool) -> Gone:
     single = replace(leaf, repeat=None, optional=False, until=None)
     how = "optional" if leaf.repeat is None else "repeated"
     before = [Sought.until(Spot((leaf,)))]
-    if behind and how == "repeated" and isinstance(item, Marked) and item.mark in ("NEXT", "EACH NEXT"):
+    if behind and how == "repeated" and isinstance(item, Marked) and item.is_strict:
         before.append(Sought.of(item))  # a run begins next to its left neighbour, or is empty
     sought = Sought.of(Marked("LAST", single, span=leaf.span))
     return Gone((str(leaf.var),), how, replace(sought, inside=tuple(each for each in before if each is not None)))

@@ -30,7 +30,7 @@ from tocsin.lang.staged_syntax import (
 from tocsin.lang.syntax import Duration
 from tocsin.plan.staged_check_keys import key_problems
 from tocsin.plan.staged_check_select import select_problems
-from tocsin.plan.staged_places import OperandPlace, StatementPlaces, mode_of
+from tocsin.plan.staged_places import OperandPlace, StatementPlaces, bounds_of, mode_of
 from tocsin.schema import Schema
 
 TIME_PATTERN = re.compile(r"(\*{4}|\d{4})/(\*\*|\d\d)/(\*\*|\d\d)/(\*\*|\d\d):(\*\*|\d\d):(\*\*|\d\d)\.(\*{3}|\d{3})")
@@ -59,8 +59,6 @@ def check_together(statements: Sequence[Statement]) -> None:
 
 def problems_of(statement: Statement, schema: Schema | None = None) -> list[Problem]:
     """Everything that is wrong with one statement by itself."""
-    if any(isinstance(part, NestedBlock) for part in parts(statement)):
-        return list(_blocks(statement))
     places = StatementPlaces(statement)
     rules: tuple[Callable[[StatementPlaces], Found], ...] = (
         _labels, _operands, _modes, _sequences, _timed, _counting, _thresholds, _where, _scope, _policy,
@@ -117,18 +115,14 @@ def strata(statements: Sequence[Statement]) -> list[list[int]]:
 # --- one statement: names ----------------------------------------------------------------------------------------
 
 
-def _blocks(statement: Statement) -> Found:
-    for part in parts(statement):
-        if isinstance(part, NestedBlock):
-            hint = "give the inner context a statement of its own and read its events by name"
-            yield Problem("a block with a context of its own is not built yet", part.span, hint=hint)
-
-
 def _labels(places: StatementPlaces) -> Found:
     statement = places.statement
-    labelled = [*(place.node for place in places.places), *statement.inits, *statement.terms]
+    bounded: tuple[Statement | NestedBlock, ...] = (statement, *places.blocks)
+    operands = [place.node for place in places.places if not isinstance(place.node, NestedBlock)]
+    labelled = [*operands, *(role for each in bounded for role in bounds_of(each))]
     labels = [(each.label, each.span) for each in labelled if each.label is not None]
-    labels += [(key.name, key.span) for key in (*statement.gkeys, *statement.lkeys) if key.name is not None]
+    keys = [key for each in bounded for key in (*each.gkeys, *each.lkeys)]
+    labels += [(key.name, key.span) for key in keys if key.name is not None]
     counts = Counter(label for label, _ in labels)
     bare = {str(role.type) for role in places.roles if role.label is None}
     for label, span in labels:
@@ -179,7 +173,7 @@ def _modes(places: StatementPlaces) -> Found:
             yield Problem(
                 f"{call.operator} cannot be {mode}: it happens at its time", call.span, hint="leave the mode out"
             )
-        elif mode == "delayed" and above:
+        elif mode == "delayed" and (above or place.block is not None):
             yield Problem("only the whole pattern can be delayed", call.span, hint="put <delayed> at its end")
         elif mode == "deferred" and any(_closed(outer, at) for outer, at in place.above):
             hint = "give it a statement of its own"
@@ -270,17 +264,20 @@ def _mentioned(places: StatementPlaces, node: StagedExpr) -> list[OperandPlace]:
 
 
 def _thresholds(places: StatementPlaces) -> Found:
+    bounded: tuple[Statement | NestedBlock, ...] = (places.statement, *places.blocks)
+    openers = {id(term): each.inits for each in bounded for term in each.terms}
     for role in places.roles:
+        names = {init.called for init in openers.get(id(role), ()) if init.type is not None}
         for condition in role.conditions:
-            if isinstance(role, Terminator) and _is_cross(places, role, condition):
-                yield from _cross(places, role, condition)
+            if isinstance(role, Terminator) and _is_cross(places, role, condition, names):
+                yield from _cross(role, condition, names)
             else:
                 yield from _own(role, condition)
 
 
-def _is_cross(places: StatementPlaces, role: Terminator, condition: StagedExpr) -> bool:
+def _is_cross(places: StatementPlaces, role: Terminator, condition: StagedExpr, openers: set[str]) -> bool:
     names = {name for name, _ in places.mentions(condition)} - {role.called}
-    return any(isinstance(part, AggregateOf) for part in parts(condition)) or any(map(places.initiators, names))
+    return any(isinstance(part, AggregateOf) for part in parts(condition)) or bool(names & openers)
 
 
 def _own(role: LeafOperand | Initiator | Terminator, condition: StagedExpr) -> Found:
@@ -293,7 +290,7 @@ def _own(role: LeafOperand | Initiator | Terminator, condition: StagedExpr) -> F
             yield Problem(f"the condition of {role.called} mentions {part.name}", part.span, hint=hint)
 
 
-def _cross(places: StatementPlaces, role: Terminator, condition: StagedExpr) -> Found:
+def _cross(role: Terminator, condition: StagedExpr, openers: set[str]) -> Found:
     inside = {id(each) for part in parts(condition) if isinstance(part, AggregateOf) for each in parts(part)}
     for part in parts(condition):
         if isinstance(part, TimeOf) or (isinstance(part, AttrOf) and id(part) not in inside):
@@ -301,7 +298,7 @@ def _cross(places: StatementPlaces, role: Terminator, condition: StagedExpr) -> 
             hint = f"several events may open or close a context: write {shown}, or a condition of its own"
             yield Problem("a comparison with initiators needs an aggregate", part.span, hint=hint)
         elif isinstance(part, (AttrOf, Collection)) and isinstance(name := _named(part), str):
-            if name == role.called or places.initiators(name):
+            if name == role.called or name in openers:
                 continue
             hint = "such a condition compares initiators with the terminator"
             yield Problem(f"{name} is no initiator", part.span, hint=hint)
@@ -359,7 +356,7 @@ def _scope(places: StatementPlaces) -> Found:
 
 
 def _shown(place: OperandPlace) -> str:
-    return place.node.called if isinstance(place.node, LeafOperand) else str(place.node.label)
+    return str(place.name)
 
 
 def _policy(places: StatementPlaces) -> Found:

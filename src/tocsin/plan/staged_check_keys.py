@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from tocsin.errors import Problem
-from tocsin.lang.staged_syntax import KeyEntry, KeyRange, LeafOperand, PartitionKey
+from tocsin.lang.staged_syntax import KeyEntry, KeyRange, NestedBlock, PartitionKey, Statement
 from tocsin.lang.syntax import Literal
-from tocsin.plan.staged_places import Role, StatementPlaces
+from tocsin.plan.staged_places import Role, StatementPlaces, bounds_of
 
 Found = Iterator[Problem]
 
@@ -25,12 +25,19 @@ def entry_for(key: PartitionKey, role: Role) -> KeyEntry | None:
 def key_problems(places: StatementPlaces) -> Found:
     """What is wrong with the keys of a statement."""
     statement = places.statement
-    leaves = [role for role in places.roles if isinstance(role, LeafOperand)]
-    for key in statement.gkeys:
-        yield from _coverage(key, places.roles, places.roles, "GKey")
+    yield from _keys_of(statement, places.roles, places)
+    for block in places.blocks:
+        yield from _keys_of(block, places.roles_in(block), places)
+
+
+def _keys_of(node: Statement | NestedBlock, roles: Sequence[Role], places: StatementPlaces) -> Found:
+    """A global key covers all roles; a local one the operands, and all roles inside of blocks."""
+    operands = [role for role in roles if all(role is not each for each in bounds_of(node))]
+    for key in node.gkeys:
+        yield from _coverage(key, roles, places.roles, "GKey")
         yield from _ranges(key)
-    for key in statement.lkeys:
-        yield from _coverage(key, leaves, places.roles, "LKey")
+    for key in node.lkeys:
+        yield from _coverage(key, operands, places.roles, "LKey")
         yield from _ranges(key)
 
 

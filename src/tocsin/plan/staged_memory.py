@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.lang.staged_syntax import LeafOperand, Statement
+from tocsin.lang.staged_syntax import LeafOperand, NestedBlock, Statement, parts
 from tocsin.plan.staged_places import StatementPlaces
 
 
@@ -31,6 +31,8 @@ def staged_memory(statement: Statement) -> str:
 
 def _of_partitions(statement: Statement) -> str:
     """Whether partitions are forgotten."""
+    if statement.gkeys and any(isinstance(part, NestedBlock) for part in parts(statement)):
+        return "; a partition with blocks is remembered until its context ends: memory grows with the keys ever seen"
     started = not statement.inits or any(init.type is None for init in statement.inits)
     if statement.gkeys and started and statement.terms:
         return (

@@ -36,11 +36,20 @@ class OperandPlace:
 
     number  its place in order of completion: leaves from left to right, an operator after its operands
     above   the operators that it stands in, outermost first, each with the index of the operand
+    block   the innermost block that it stands in
     """
 
-    node: LeafOperand | OperatorCall
+    node: LeafOperand | OperatorCall | NestedBlock
     number: int
     above: tuple[tuple[OperatorCall, int], ...]
+    block: NestedBlock | None = None
+
+    @property
+    def name(self) -> str | None:
+        """What it is called: a leaf by its label, else by its type."""
+        if isinstance(self.node, NestedBlock):
+            return None
+        return self.node.called if isinstance(self.node, LeafOperand) else self.node.label
 
     @property
     def negated(self) -> bool:
@@ -82,11 +91,12 @@ class StatementPlaces:
 
     def operands(self, name: str) -> list[OperandPlace]:
         """The leaves and labelled operators of a name."""
-        return [
-            place
-            for place in self.places
-            if (place.node.called if isinstance(place.node, LeafOperand) else place.node.label) == name
-        ]
+        return [place for place in self.places if place.name == name]
+
+    @property
+    def blocks(self) -> list[NestedBlock]:
+        """The blocks of the pattern, inner ones first."""
+        return [place.node for place in self.places if isinstance(place.node, NestedBlock)]
 
     def initiators(self, name: str) -> list[int]:
         return [at for at, each in enumerate(self.statement.inits) if each.type is not None and each.called == name]
@@ -107,8 +117,16 @@ class StatementPlaces:
     @property
     def roles(self) -> list[Role]:
         """All that events can be for the statement; Start and durations are no roles."""
-        outside: list[Role] = [*self.statement.inits, *self.statement.terms]
+        bounded: list[Statement | NestedBlock] = [self.statement, *self.blocks]
+        outside = [role for each in bounded for role in bounds_of(each)]
         leaves = [place.node for place in self.leaves if isinstance(place.node, LeafOperand)]
+        return [*leaves, *(each for each in outside if each.type is not None)]
+
+    def roles_in(self, block: NestedBlock) -> list[Role]:
+        """All that events can be in a block, and in those inside it."""
+        inside = [each for each in parts(block) if isinstance(each, NestedBlock)]
+        outside = [role for each in inside for role in bounds_of(each)]
+        leaves = [each for each in parts(block.pattern) if isinstance(each, LeafOperand)]
         return [*leaves, *(each for each in outside if each.type is not None)]
 
     @property
@@ -156,6 +174,11 @@ def collected_name(of: AttrOf | IfNull | EventsOf) -> str | None:
     return of.of.name if isinstance(of, IfNull) else of.name
 
 
+def bounds_of(node: Statement | NestedBlock) -> list[Initiator | Terminator]:
+    """What opens and closes the contexts of a statement or a block."""
+    return [*node.inits, *node.terms]
+
+
 def mode_of(node: StagedPattern) -> Mode:
     """The mode of an operator: as written, or deferred for Not and immediate for all others."""
     if not isinstance(node, OperatorCall):
@@ -173,15 +196,16 @@ def conjuncts_of(condition: StagedExpr | None) -> Iterator[StagedExpr]:
 
 
 def _placed(
-    node: StagedPattern, above: tuple[tuple[OperatorCall, int], ...], counter: list[int]
-) -> Iterator[OperandPlace]:
+    node: StagedPattern, above: tuple[tuple[OperatorCall, int], ...], counter: list[int],
+    block: NestedBlock | None = None,
+) -> Iterator[OperandPlace]:  # fmt: skip
     if isinstance(node, NestedBlock):
-        return
+        yield from _placed(node.pattern, above, counter, node)
     if isinstance(node, OperatorCall):
         for at, each in enumerate(node.operands):
-            yield from _placed(each, (*above, (node, at)), counter)
+            yield from _placed(each, (*above, (node, at)), counter, block)
     counter[0] += 1
-    yield OperandPlace(node, counter[0], above)
+    yield OperandPlace(node, counter[0], above, block)
 
 
 def tells_creation(statement: Statement) -> bool:
@@ -192,4 +216,5 @@ def tells_creation(statement: Statement) -> bool:
     calls = [part for part in parts(statement.pattern) if isinstance(part, OperatorCall)]
     empty = any(call.operator in ("At", "Every", "Not", "AtMost") or call.count == 0 for call in calls)
     starts = not statement.inits or any(init.type is None for init in statement.inits)
-    return starts and (empty or any(term.after is not None for term in statement.terms))
+    lasts = any(isinstance(part, Terminator) and part.after is not None for part in parts(statement))
+    return starts and (empty or lasts)

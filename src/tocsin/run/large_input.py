@@ -68,8 +68,12 @@ class LargeInput:
     def _survey(self) -> bool:
         """Read all files; False: they have columns with a role that the first piece did not have."""
         self._first = FirstReading(self.columns)
-        for file in self._files:
-            file.survey(self._how, self._note)
+        try:
+            for file in self._files:
+                file.survey(self._how, self._note)
+        except KeyboardInterrupt as stop:
+            stop.add_note(f"stopped in the first reading, after {self._first.rows:,} rows")
+            raise
         if not self._first.kinds:  # there are no rows
             return True
         resolved = self.columns.resolve(list(self._first.kinds))

@@ -27,7 +27,9 @@ def in_order(batches: Sequence[ChangeBatch], codes: Sequence[Ints] | None = None
     shifts = np.cumsum([0, *(len(each.rows.numbers) for each in batches)])
     shown = [_Ranked(each, int(shift)) for each, shift in zip(batches, shifts, strict=False)]
     last = np.concatenate([each.furthest(ends, last=True) for each in shown])
-    first = np.concatenate([each.furthest(starts, last=False) for each in shown])
+    canonical = np.empty(len(ends), np.int64)  # the first event is the one that starts first; their order is canonical
+    canonical[starts] = ends
+    first = canonical[np.concatenate([each.furthest(starts, last=False) for each in shown])]
     gone = any((each.op < 0).any() for each in batches)
     both: Ints = last * (int(first.max(initial=0)) + 1) + first
     if (both[1:] > both[:-1]).all() and not gone:

@@ -9,32 +9,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeAlias
 
 from tocsin.codec import (
-    Part,
     Scalar,
     as_number,
     as_numbers,
     as_shape,
     decode,
     encode,
-    nested,
-    only_part,
     reading,
-    within,
 )
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.counts import CountRows
 from tocsin.engine.kinds import MATCH
-from tocsin.engine.operator import Counters, Operator
-from tocsin.engine.texts import of_operators
+from tocsin.engine.operator import Operator
 from tocsin.errors import TocsinError
 from tocsin.events import BEGINNING
 from tocsin.functions import Function
-from tocsin.items import Ints, Items
+from tocsin.items import Items
 from tocsin.plan.after_match import Grouping, Total
 from tocsin.plan.block import Plan
 from tocsin.plan.expr import Bound
@@ -42,6 +36,7 @@ from tocsin.plan.prefix_chain import why_not_counted
 from tocsin.schema import Kind, fits
 from tocsin.select.after_match import normal
 from tocsin.select.count_table import CountTable, Key
+from tocsin.select.over_matches import OverMatches
 from tocsin.select.pieces import LEAST_PIECE, Pieces
 from tocsin.select.totals import counted, narrowed, one_nan
 
@@ -55,25 +50,24 @@ MOST = 1 << 26  # of the smallest one
 FIRST_PIECE = 1024  # rows of the first one
 
 
-class MatchCounting:
+class MatchCounting(OverMatches):
     """Counts the matches of `inner`.
 
     at_once  count before matches are settled, and correct that
     live     without EVERY, say after each push what is counted so far
     """
 
+    kind = "counting"
+
     def __init__(
         self, inner: Operator, plan: Plan, functions: Mapping[str, Function], *, at_once: bool, live: bool
     ) -> None:
         assert plan.counts is not None
-        self.inner: tuple[Operator, ...] = (inner,)
-        self._next, self._plan, self._functions = inner, plan, functions
+        super().__init__(inner, Pieces(MANY, FIRST_PIECE))
+        self._plan, self._functions = plan, functions
         self._counting, self.at_once = plan.counts, at_once
         self.table = CountTable(plan.counts, at_once=at_once, live=live)
-        self._following = False
-        self._pieces = Pieces(MANY, FIRST_PIECE)
         self._forget()
-        self.given = self.retracted = 0
 
     def _forget(self) -> None:
         self._open: dict[int, Counter[tuple[Key, Asked]]] = {}  # by end: matches that are not settled
@@ -82,18 +76,8 @@ class MatchCounting:
         self.frontier = BEGINNING
 
     @property
-    def counters(self) -> Counters:
-        total = self._next.counters
-        waiting = sum(sum(each.values()) for each in self._open.values())
-        return replace(total, matches=self.given, retracted=self.retracted, waiting=total.waiting + waiting)
-
-    @property
-    def texts_in_use(self) -> Ints:
-        return of_operators(self.inner)
-
-    def push(self, items: Items) -> Changes:
-        """Count the matches that some items bring; answer with the rows that are known by then."""
-        return self._pieces.push(items, self._push)
+    def _waiting(self) -> int:
+        return sum(sum(each.values()) for each in self._open.values())
 
     def _push(self, items: Items) -> Changes:
         found = self._next.push(items)
@@ -176,16 +160,6 @@ class MatchCounting:
         return keys
 
     # --- state ------------------------------------------------------------------------------------------------------
-
-    def snapshot(self, since: int = 0) -> list[Part]:
-        return [Part("counting", 0, self.memory), *nested("inner", self._next.snapshot(since))]
-
-    def restore(self, parts: Iterable[Part]) -> None:
-        parts = list(parts)
-        memory = only_part("counting", parts).data
-        decode(memory, "counting")
-        self._next.restore(within("inner", parts))
-        self.resume(memory)
 
     @property
     def memory(self) -> bytes:

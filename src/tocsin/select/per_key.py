@@ -7,23 +7,21 @@ what was kept is taken back if it must be (`select/rolled_back`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, get_type_hints
 
 import numpy as np
 
-from tocsin.codec import Part, as_number, as_numbers, as_shape, decode, encode, nested, only_part, reading, within
+from tocsin.codec import as_number, as_numbers, as_shape, decode, encode, reading
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.kinds import MATCH
-from tocsin.engine.operator import Counters, Operator
-from tocsin.engine.texts import of_operators
-from tocsin.events import BEGINNING
+from tocsin.engine.operator import Operator
 from tocsin.functions import Function
-from tocsin.items import Ints, Items
+from tocsin.items import Items
 from tocsin.order.kept import packed, unpacked
 from tocsin.plan.block import Plan
 from tocsin.select.given import Given
+from tocsin.select.over_matches import OverMatches
 from tocsin.select.pieces import Pieces
 from tocsin.select.rolled_back import Key, RolledBack, Rule
 
@@ -54,7 +52,7 @@ class Choice(Protocol):
     def load(self, states: Sequence[tuple[Key, Any]], open: ChangeBatch | None, keys: Sequence[Key]) -> None: ...
 
 
-class PerKey:
+class PerKey(OverMatches):
     """Keeps the matches of `inner` that a rule keeps.
 
     key      the values that tell the keys of a batch of matches apart, one for each match
@@ -63,6 +61,8 @@ class PerKey:
              a host may replay the events of that time (`follow`); 0: nobody asks
     choice   how the rule is asked; without it as any rule in Python can be
     """
+
+    kind = "per_key"
 
     def __init__(
         self,
@@ -76,29 +76,15 @@ class PerKey:
         reach: int | None = 0,
         choice: Choice | None = None,
     ) -> None:
-        self.inner: tuple[Operator, ...] = (inner,)
-        self._next, self._plan, self._functions = inner, plan, functions
+        super().__init__(inner, Pieces(MANY, FIRST_PIECE, whole=at_once))
+        self._plan, self._functions = plan, functions
         self._choice = RolledBack(rule, key, None, at_once=at_once) if choice is None else choice
         self._state = get_type_hints(rule.begin).get("return", Any)  # the shape of a stored state
         self._given = Given(reach)
-        self._pieces = Pieces(MANY, FIRST_PIECE, whole=at_once)
-        self._following = False
-        self.frontier = BEGINNING
-        self.matches = self.retracted = 0
 
     @property
-    def counters(self) -> Counters:
-        total = self._next.counters
-        waiting = total.waiting + len(self._choice)
-        return replace(total, matches=self.matches, retracted=self.retracted, waiting=waiting)
-
-    @property
-    def texts_in_use(self) -> Ints:
-        return of_operators(self.inner)
-
-    def push(self, items: Items) -> Changes:
-        """Take in the matches of the inner operator; answer with what the rule makes of them."""
-        return self._pieces.push(items, self._push)
+    def _waiting(self) -> int:
+        return len(self._choice)
 
     def _push(self, items: Items) -> Changes:
         found = self._next.push(items)
@@ -113,22 +99,12 @@ class PerKey:
                 self._choice.take(batch)
         changed = self._choice.advance(self.frontier)
         given = sum(int(np.count_nonzero(batch.op > 0)) for batch in changed)
-        self.matches += given
+        self.given += given
         self.retracted += sum(map(len, changed)) - given
         self._given.note(changed, self.frontier)
         return Changes(out + changed, self.frontier, found.late)
 
     # --- state ---
-
-    def snapshot(self, since: int = 0) -> list[Part]:
-        return [Part("per_key", 0, self.memory), *nested("inner", self._next.snapshot(since))]
-
-    def restore(self, parts: Iterable[Part]) -> None:
-        parts = list(parts)
-        memory = only_part("per_key", parts).data
-        decode(memory, "per_key")
-        self._next.restore(within("inner", parts))
-        self.resume(memory)
 
     @property
     def memory(self) -> bytes:
@@ -136,7 +112,7 @@ class PerKey:
         open = self._choice.open
         words = {
             "frontier": self.frontier,
-            "counts": [self.matches, self.retracted],
+            "counts": [self.given, self.retracted],
             "keys": [[key, state] for key, state in self._choice.states],
             "open": [key for key, _, _ in open],
         }
@@ -155,7 +131,7 @@ class PerKey:
             words, batch = stored.words, unpacked(stored.blobs["open"], self._plan, self._functions)
             self._given.restore(stored.arrays.get("given"))
             self._following = False
-            self.frontier, (self.matches, self.retracted) = as_number(words["frontier"]), as_numbers(words["counts"])
+            self.frontier, (self.given, self.retracted) = as_number(words["frontier"]), as_numbers(words["counts"])
             states = as_shape(list[tuple[list[Any], self._state]], words["keys"])  # type: ignore[name-defined]
             open = [tuple(key) for key in as_shape(list[list[Any]], words["open"])]
             if len(open) != (0 if batch is None else len(batch)):

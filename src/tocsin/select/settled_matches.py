@@ -140,6 +140,9 @@ class SettledMatches:
     def _codes_of(self, batch: ChangeBatch) -> Ints:
         """The code of the key of each match; a new key gets the next one."""
         parts = self._parts(batch)
+        if len(parts) == 1:  # all its values occur
+            (codes, values) = parts[0]
+            return self._found(values)[codes]
         mixed = np.zeros(len(batch), np.int64)
         for number, (codes, values) in enumerate(parts):
             if number:  # few numbers, so that no product overflows
@@ -148,10 +151,13 @@ class SettledMatches:
         distinct, first, places = np.unique(mixed, return_index=True, return_inverse=True)
         columns = [[values[code] for code in codes[first].tolist()] for codes, values in parts]
         keys = [sum(key, ()) for key in zip(*columns, strict=True)] if columns else [()] * len(distinct)
+        return self._found(keys)[places.reshape(-1)]
+
+    def _found(self, keys: Sequence[Key]) -> Ints:
+        """The code of each of some keys."""
         found = np.array([self._codes.setdefault(key, len(self._codes)) for key in keys], np.int64)
         self._room_for(len(self._codes))
-        mine: Ints = found[places.reshape(-1)]
-        return mine
+        return found
 
     def _room_for(self, count: int) -> None:
         while count > len(self._x):
@@ -203,13 +209,9 @@ class SettledMatches:
         """Take up states, and matches that wait, each with its key."""
         self._forget_keys()
         self._waiting, self._first = [], END_OF_TIME
-        for key, _ in states:
-            self._codes.setdefault(key, len(self._codes))
-        self._room_for(len(self._codes))
-        for key, state in states:
-            self._x[self._codes[key]], self._y[self._codes[key]] = self._rule.words(state)
+        for code, (_, state) in zip(self._found([key for key, _ in states]).tolist(), states, strict=True):
+            self._x[code], self._y[code] = self._rule.words(state)
         if open is not None:
-            codes = np.array([self._codes.setdefault(key, len(self._codes)) for key in keys], np.int64)
-            self._room_for(len(self._codes))
+            codes = self._found(keys)
             aim = np.full(len(open), EMPTY) if self._aims is None else self._aims(open)
             self._keep(Waiting(open, codes, aim))

@@ -140,7 +140,7 @@ def prepare(
     _one_of("unknown", unknown, ("ignore", "error"))
     _one_of("bad_rows", bad_rows, ("fail", "keep"))
     columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit)
-    frame = open_frame(events, columns, declared_schema(schema, asked.schema, strict=strict))
+    frame = open_frame(events, columns, _without_begins(declared_schema(schema, asked.schema, strict=strict)))
     _check_session(frame)
     plans = plans_of(asked.queries, frame.schema)
     refuse_constraints(plans)
@@ -180,6 +180,17 @@ def refuse_constraints(plans: Sequence[Plan]) -> None:
                 f"a query under constraints ({names}) does not run on Spark yet",
                 hint="leave UNDER out, which changes matches only where traces are divided; or run it embedded",
             )
+
+
+def _without_begins(schema: Schema | None) -> Schema | None:
+    """Refuse what is said of announced intervals: streams of rows have no begins."""
+    if schema is not None and schema.longest:
+        raise TocsinError(
+            "a schema with `longest` does not run on Spark yet",
+            detail="it says when an interval that was announced never ends, and Spark's rows announce none",
+            hint="leave `longest` out, or run the query embedded (docs/semantics.md, Begins)",
+        )
+    return schema
 
 
 def _check_session(frame: EventFrame) -> None:

@@ -12,6 +12,7 @@ from tocsin.encode.eids import hash_texts
 from tocsin.engine.changes import ChangeBatch, arrow_type
 from tocsin.engine.operator import Setting
 from tocsin.engine.payload import Chunk, View
+from tocsin.items import Ints
 from tocsin.schema import Kind
 from tocsin.staged.machine import Found
 from tocsin.staged.partition_keys import key_text
@@ -20,13 +21,20 @@ from tocsin.staged.partition_keys import key_text
 def batch_of(setting: Setting, found: Sequence[tuple[int, Found]]) -> ChangeBatch:
     """Complex events, each with the time of its stage, as changes."""
     plan = setting.plan
-    name, count = str(plan.name), len(found)
+    name = str(plan.name)
     start = np.array([each.start for _, each in found], np.int64)
     end = np.array([now for now, _ in found], np.int64)
     eids = pa.array([eid_of(name, now, each) for now, each in found], pa.string())
-    head = {"type": pa.array([name] * count), "start": pa.array(start), "end": pa.array(end), "eid": eids}
-    for at, output in enumerate(plan.outputs):
-        head[output.name] = _column([each.values[at] for _, each in found], output.expr.kind)
+    outputs = enumerate(plan.outputs)
+    columns = [_column([each.values[at] for _, each in found], output.expr.kind) for at, output in outputs]
+    return shown(setting, start, end, eids, columns)
+
+
+def shown(setting: Setting, start: Ints, end: Ints, eids: pa.Array, columns: Sequence[pa.Array]) -> ChangeBatch:
+    """Complex events as columns, with those of Select, as changes."""
+    plan, count = setting.plan, len(start)
+    head = {"type": pa.repeat(str(plan.name), count), "start": pa.array(start), "end": pa.array(end), "eid": eids}
+    head |= {output.name: column for output, column in zip(plan.outputs, columns, strict=True)}
     rows = pa.RecordBatch.from_arrays(list(head.values()), list(head))
     high, low = hash_texts(eids)
     chunk = Chunk(0, rows, np.zeros(count, np.int32), start, end, high, low)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, TypeAlias
 
 from tocsin.errors import TocsinError
 from tocsin.lang.staged_syntax import AttrOf, StableTime, TimeOf
-from tocsin.staged.event import ABSENT, TICK, Binding, Bound, EveryOne, StagedEvent, events_in
+from tocsin.staged.event import ABSENT, TICK, Binding, BlockFrame, Bound, EveryOne, StagedEvent, events_in
 from tocsin.staged.operand_list import OperandList
 from tocsin.staged.spots import PatternSpot
 from tocsin.staged.values import Asked
@@ -26,16 +26,28 @@ class DetectionRun:
     lists   by the number of a leaf, what it has collected
     fires   by the number of a timed operator: TICK, or the sources of After that are due now
     bound   by the number of a spot, what it is bound to at the moment
+    frames  by the number of a block, its context instances
+
+    Spots have different numbers, so a block that is entered adds what its own spots are solved over.
     """
 
     now: int
     opened: int
     final: bool
-    lists: Mapping[int, OperandList]
-    fires: Mapping[int, Any]
+    lists: dict[int, OperandList]
+    fires: dict[int, Any]
     sst: Callable[[str], int]
     bound: list[Bound]
+    frames: dict[int, list[BlockFrame]] = field(default_factory=dict)
     found: list[Binding] = field(default_factory=list)
+
+
+def context_of(spot: PatternSpot) -> Callable[[DetectionRun], DetectionRun | BlockFrame]:
+    """The context in which a spot stands: that of the innermost block around it."""
+    if not spot.block:
+        return lambda run: run
+    number = spot.block
+    return lambda run: frame if isinstance(frame := run.bound[number], BlockFrame) else run
 
 
 def for_every(run: DetectionRun, numbers: Sequence[int], test: Callable[[DetectionRun], bool]) -> bool:
@@ -118,8 +130,8 @@ def start_of(spot: PatternSpot) -> Callable[[DetectionRun], int]:
     """The earliest start of the constituents; the opening of the context where there are none."""
     if spot.operator is None:
         return _time_of_leaf(spot.number, start=True)
-    inner = constituents(spot)
-    return lambda run: min((start for start, _ in inner(run)), default=run.opened)
+    inner, context = constituents(spot), context_of(spot)
+    return lambda run: min((start for start, _ in inner(run)), default=context(run).opened)
 
 
 def end_of(spot: PatternSpot) -> Callable[[DetectionRun], int]:

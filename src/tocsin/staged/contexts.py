@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tocsin.codec import Scalar
-from tocsin.staged.event import ABSENT, TICK, Binding, CountedEvents, EveryOne, StagedEvent, events_in
+from tocsin.codec import Scalar, as_shape
+from tocsin.staged.event import ABSENT, TICK, Binding, BlockFrame, CountedEvents, EveryOne, StagedEvent, events_in
 from tocsin.staged.operand_list import OperandList
 from tocsin.staged.partition_keys import Key
 
@@ -16,14 +16,22 @@ Events = Mapping[int, StagedEvent]
 
 @dataclass(slots=True)
 class LocalState:
-    """What the operands of one local partition have collected, and the sources of After that are pending."""
+    """What the operands of one local partition have collected, and the sources of After that are pending.
+
+    blocks  by the number of a block in the pattern, its partitions
+    """
 
     lists: dict[int, OperandList] = field(default_factory=dict)
     pending: dict[int, list[StagedEvent]] = field(default_factory=dict)
+    blocks: dict[int, dict[Key, GlobalPartition]] | None = None
 
     @property
     def is_empty(self) -> bool:
-        return not any(self.pending.values()) and not any(each.all.count for each in self.lists.values())
+        return (
+            not self.blocks
+            and not any(self.pending.values())
+            and not any(each.all.count for each in self.lists.values())
+        )
 
 
 @dataclass(slots=True)
@@ -37,13 +45,19 @@ class Delayed:
 
 @dataclass(slots=True, eq=False)
 class OpenContext:
-    """One context instance: when it was opened, by which initiator (None: Start) and events, and its lists."""
+    """One context instance: when it was opened, by which initiator (None: Start) and events, and its lists.
+
+    ended  of a block: its own terminator has closed it in this stage, in which its deferred operators take part
+    fires  what its timers do in this stage, by local partition
+    """
 
     opened: int
     opener: int | None = None
     openers: list[StagedEvent] = field(default_factory=list)
     locals: dict[Key, LocalState] = field(default_factory=dict)
     delayed: list[Delayed] = field(default_factory=list)
+    ended: bool = False
+    fires: dict[Key, dict[int, Any]] | None = None
 
     def local(self, key: Key) -> LocalState:
         found = self.locals.get(key)
@@ -60,13 +74,32 @@ class GlobalPartition:
     seen: dict[Key, None] = field(default_factory=dict)
 
 
+def kept_in(part: GlobalPartition) -> int:
+    """How many places in lists are taken, in blocks too."""
+    locals_ = [local for context in part.contexts for local in context.locals.values()]
+    own = sum(each.all.count for local in locals_ for each in local.lists.values())
+    inner = (each for local in locals_ for known in (local.blocks or {}).values() for each in known.values())
+    return own + sum(map(kept_in, inner))
+
+
 # What is stored: events by their numbers, and these by the operand that has collected them.
 SavedKey: TypeAlias = list[tuple[Scalar, Scalar]]
 SavedLists: TypeAlias = list[tuple[int, list[int]]]
 SavedLocal: TypeAlias = tuple[SavedKey, SavedLists, SavedLists]
+SavedBlocks: TypeAlias = list[tuple[int, list[Any]]]  # behind a local that has blocks: the partitions of each
 SavedDelayed: TypeAlias = tuple[int, SavedKey, list[list[list[Any]]]]
-SavedContext: TypeAlias = tuple[int, int | None, list[int], list[SavedLocal], list[SavedDelayed]]
+SavedContext: TypeAlias = tuple[int, int | None, list[int], list[list[Any]], list[SavedDelayed]]
 SavedPartition: TypeAlias = tuple[SavedKey, list[SavedKey], list[SavedContext]]
+
+
+def check_partitions(saved: object) -> None:
+    """Refuse what was stored as partitions and has not their shape."""
+    for _, _, contexts in as_shape(list[SavedPartition], saved):
+        for local in (local for context in contexts for local in context[3]):
+            as_shape(SavedLocal, local[:3])
+            for blocks in local[3:]:
+                for _, known in as_shape(SavedBlocks, blocks):
+                    check_partitions(known)
 
 
 # --- as plain values -----------------------------------------------------------------------------------------------
@@ -83,6 +116,7 @@ def _saved_context(context: OpenContext, events: dict[int, StagedEvent]) -> list
             key,
             [[number, _numbers(each.all, events)] for number, each in local.lists.items()],
             [[number, _numbers(each, events)] for number, each in local.pending.items()],
+            *_saved_blocks(local, events),
         ]
         for key, local in context.locals.items()
     ]
@@ -91,6 +125,14 @@ def _saved_context(context: OpenContext, events: dict[int, StagedEvent]) -> list
         for each in context.delayed
     ]
     return [context.opened, context.opener, _numbers(context.openers, events), locals_, delayed]
+
+
+def _saved_blocks(local: LocalState, events: dict[int, StagedEvent]) -> list[Any]:
+    """The blocks of a local partition, where the pattern has some."""
+    if not local.blocks:
+        return []
+    each = local.blocks.items()
+    return [[[number, [[at, *saved_partition(part, events)] for at, part in known.items()]] for number, known in each]]
 
 
 def _numbers(several: Iterable[StagedEvent], events: dict[int, StagedEvent]) -> list[int]:
@@ -107,6 +149,8 @@ MARKS = {id(ABSENT): "absent", id(TICK): "tick", id(None): "none"}
 def _saved_bound(bound: Any, events: dict[int, StagedEvent]) -> list[Any]:
     if id(bound) in MARKS:
         return [MARKS[id(bound)]]
+    if isinstance(bound, BlockFrame):
+        return ["block", bound.opened]
     kind = "event" if isinstance(bound, StagedEvent) else "every" if isinstance(bound, EveryOne) else "counted"
     return [kind, *_numbers(events_in(bound), events)]
 
@@ -122,10 +166,13 @@ def loaded_partition(saved: Iterable[Any], events: Events, make: Any) -> GlobalP
 def _loaded_context(saved: Iterable[Any], events: Events, make: Any) -> OpenContext:
     opened, opener, openers, locals_, delayed = saved
     context = OpenContext(opened, opener, [events[number] for number in openers])
-    for key, lists, pending in locals_:
+    for key, lists, pending, *more in locals_:
         local = context.local(loaded_key(key))
         local.lists = {number: make(number, [events[each] for each in several]) for number, several in lists}
         local.pending = {number: [events[each] for each in several] for number, several in pending}
+        for number, known in (block for blocks in more for block in blocks):
+            parts = {loaded_key(at): loaded_partition(part, events, make) for at, *part in known}
+            local.blocks = {**(local.blocks or {}), number: parts}
     for now, key, matches in delayed:
         bindings = [tuple(_loaded_bound(one, events) for one in match) for match in matches]
         context.delayed.append(Delayed(now, loaded_key(key), bindings))
@@ -134,6 +181,8 @@ def _loaded_context(saved: Iterable[Any], events: Events, make: Any) -> OpenCont
 
 def _loaded_bound(saved: list[Any], events: Events) -> Any:
     kind, *numbers = saved
+    if kind == "block":
+        return BlockFrame(numbers[0], False, {}, {}, {})
     several = tuple(events[number] for number in numbers)
     match kind:
         case "event":

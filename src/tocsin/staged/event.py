@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -45,7 +45,31 @@ class CountedEvents:
     events: tuple[StagedEvent, ...]
 
 
-Bound: TypeAlias = "StagedEvent | EveryOne | CountedEvents | LeftOut | Tick | None"
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockFrame:
+    """One context instance of a block in one local partition, as a run sees it: what its spots are solved over.
+
+    lists   by the number of a leaf, what it has collected
+    fires   by the number of a timed operator, what it does in this stage
+    frames  of the blocks inside
+    """
+
+    opened: int
+    final: bool
+    lists: Mapping[int, Any]
+    fires: Mapping[int, Any]
+    frames: Mapping[int, list[BlockFrame]]
+
+
+def frames_in(frames: Mapping[int, list[BlockFrame]]) -> Iterator[BlockFrame]:
+    """All frames, those inside others too."""
+    for several in frames.values():
+        for frame in several:
+            yield frame
+            yield from frames_in(frame.frames)
+
+
+Bound: TypeAlias = "StagedEvent | EveryOne | CountedEvents | BlockFrame | LeftOut | Tick | None"
 Binding: TypeAlias = "tuple[Bound, ...]"  # by the number of a spot
 
 

@@ -32,6 +32,7 @@ class Step:
     equal  by which attribute it is found, and the number and attribute of a bound operand that it is equal to
     low, high  numbers of bound operands that it ends after, or before
     same   whether it ends with those, as in Concurrent
+    asked  the conditions of which `tests` says whether they hold
     """
 
     number: int
@@ -40,6 +41,7 @@ class Step:
     low: int | None
     high: int | None
     same: bool
+    asked: tuple[StagedExpr, ...]
     tests: tuple[Callable[[DetectionRun], Any], ...]
 
     def candidates(self, run: DetectionRun) -> Iterator[StagedEvent]:
@@ -121,7 +123,7 @@ class NewJoin:
         if self._root.operator in ("Sequence", "Concurrent"):
             low = max((one for one in bound if one < number), default=None)
             high = min((one for one in bound if one > number), default=None)
-        return Step(number, age, equal, low, high, self._root.operator == "Concurrent", tests)
+        return Step(number, age, equal, low, high, self._root.operator == "Concurrent", tuple(asked), tests)
 
     def _equality(self, number: int, bound: set[int]) -> tuple[str, int, str] | None:
         """An equality of an attribute with that of an operand that is bound."""

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from tocsin.lang.staged_syntax import (
     ONLY,
+    TIMED,
     AttrOf,
     Compared,
     LeafOperand,
@@ -22,7 +23,7 @@ from tocsin.lang.staged_syntax import (
     parts,
 )
 from tocsin.plan.staged_places import conjuncts_of
-from tocsin.staged.bindings import DetectionRun, PatternNames, end_of, for_every
+from tocsin.staged.bindings import DetectionRun, PatternNames, context_of, end_of, for_every
 from tocsin.staged.event import ABSENT, TICK, Binding, CountedEvents, EveryOne, StagedEvent, distinct, events_in
 from tocsin.staged.join import new_join
 from tocsin.staged.operand_list import EventRun
@@ -117,6 +118,8 @@ class Matcher:
         match spot.operator:
             case None:
                 found: Test = lambda run: run.lists[number].all.count > 0  # noqa: E731
+            case "{}":
+                found = lambda run: bool(run.frames.get(number))  # noqa: E731
             case "Or":
                 found = lambda run: any(each(run) for each in inner)  # noqa: E731
             case "Not":
@@ -146,6 +149,8 @@ class Matcher:
                 inner = self._not(spot)
             case "Unless":
                 inner = self._unless(spot)
+            case "{}":
+                inner = self._block(spot)
             case "At" | "Every":
                 inner = _tick(spot.number)
             case "After":
@@ -156,7 +161,7 @@ class Matcher:
                 inner = self._chain(spot)
         if spot.operator is not None and spot.number in self._homes:
             inner = _then(inner, self._holds([spot.number]))
-        return _finally(inner) if spot.deferred else inner
+        return _finally(spot, inner) if spot.deferred else inner
 
     def _leaf(self, spot: PatternSpot, ends: Ends | None) -> Solver:
         leaf, number, holds = spot.leaf, spot.number, self._holds([spot.number])
@@ -315,6 +320,28 @@ class Matcher:
                     run.bound[number] = None
                 if found and once:
                     break
+            return found
+
+        return solve
+
+    def _block(self, spot: PatternSpot) -> Solver:
+        """The pattern of a block, in each of its context instances and partitions."""
+        inner, number = self._solver(spot.spots[0], None), spot.number
+        timed = [each.number for each in spot.spots[0].own() if each.operator in TIMED]
+
+        def solve(run: DetectionRun, rest: Rest, once: bool) -> bool:
+            found = False
+            for frame in run.frames.get(number, ()):
+                run.bound[number] = frame
+                run.lists.update(frame.lists)
+                run.frames.update(frame.frames)
+                for each in timed:
+                    run.fires.pop(each, None)
+                run.fires.update(frame.fires)
+                found = inner(run, rest, once) or found
+                if found and once:
+                    break
+            run.bound[number] = None
             return found
 
         return solve
@@ -506,8 +533,10 @@ def _then(solver: Solver, holds: Test) -> Solver:
     return lambda run, rest, once: solver(run, lambda: holds(run) and rest(), once)
 
 
-def _finally(solver: Solver) -> Solver:
-    return lambda run, rest, once: run.final and solver(run, rest, once)
+def _finally(spot: PatternSpot, solver: Solver) -> Solver:
+    """Only when the context ends in which the spot stands."""
+    context = context_of(spot)
+    return lambda run, rest, once: context(run).final and solver(run, rest, once)
 
 
 def _all_of(tests: list[Test]) -> Test:

@@ -5,30 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+import numpy as np
+
 from tocsin.codec import Part, as_numbers, decode, encode, only_part, reading
-from tocsin.encode.merge import runs
-from tocsin.engine.changes import Changes
+from tocsin.encode.auto_eids import AutoEids
+from tocsin.encode.merge import runs, sliced, take
+from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
 from tocsin.engine.texts import NONE
 from tocsin.errors import TocsinError
 from tocsin.events import END_OF_TIME
 from tocsin.items import Ints, ItemKind, Items
-from tocsin.order.settled import Settled
+from tocsin.order.settled import Settled, SettledByEnd
 from tocsin.order.strategy import Strategy
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import types_of
-from tocsin.staged.answers import batch_of
+from tocsin.staged.answers import batch_of, shown
+from tocsin.staged.compiled.choice import AT_ONCE, BodyChoice
+from tocsin.staged.compiled.machine import CompiledMachine
 from tocsin.staged.correcting import CorrectingProcess
 from tocsin.staged.event import StagedEvent
 from tocsin.staged.event_columns import EventColumns
 from tocsin.staged.machine import Found, Machine
 
 
-def staged_operator(setting: Setting, order: Strategy) -> Settled | CorrectingProcess:
+def staged_operator(setting: Setting, order: Strategy, *, jit: bool) -> Settled | CorrectingProcess:
     """The operator of a staged statement: it walks along settled events, or answers at once and corrects."""
     if _corrects(setting.plan, order):
         return CorrectingProcess(setting)
-    return Settled(StagedProcess(setting), setting.time, setting.reader)
+    return SettledByEnd(StagedProcess(setting, jit=jit), setting.time, setting.reader)
 
 
 def _corrects(plan: Plan, order: Strategy) -> bool:
@@ -65,52 +70,104 @@ def refuse_limit(plan: Plan, limit: int | None) -> None:
 
 
 class StagedProcess(RemembersAll):
-    """Feeds settled events to the machine of a statement, stage by stage, and makes columns of what it finds."""
+    """Feeds settled events to the machine of a statement, stage by stage, and makes columns of what it finds.
 
-    def __init__(self, setting: Setting) -> None:
+    Those of one end come together. The machine is plain Python until the compiled one is there, which goes on from its
+    state.
+    """
+
+    def __init__(self, setting: Setting, *, jit: bool) -> None:
         form = setting.plan.staged
         assert form is not None
         self.inner: tuple[Operator, ...] = ()
         self._setting, self._form = setting, form
         self._columns = EventColumns(setting)
-        self.machine = Machine(form.statement, setting.plan.schema.unit)
+        kinds = [output.expr.kind for output in setting.plan.outputs]
+        self._choice = BodyChoice(form.statement, self._columns.fields, setting.plan.schema.unit, kinds, jit=jit)
+        self.machine: Machine | CompiledMachine = self._plain()
         self.ended = False
         self.seen = self.matches = 0
+
+    def _plain(self) -> Machine:
+        return Machine(self._form.statement, self._setting.plan.schema.unit)
 
     # --- the one verb ---
 
     def push(self, items: Items) -> Changes:
         """Take settled events, and how far they are complete; answer with the complex events of their stages."""
-        found: list[tuple[int, Found]] = []  # with the time of the stage
+        batches: list[ChangeBatch] = []
         for are_rows, run in runs(items.copy() if items.single else items):  # type: ignore[attr-defined]
-            several = self._stages(run) if are_rows else self._hear(run)
-            found += [(now, each) for now, stage in several for each in stage]
-        self.matches += len(found)
+            batches += self._take(run) if are_rows else self._hear(run)
+        batches = [batch for batch in batches if len(batch)]
+        self.matches += sum(map(len, batches))
         frontier = END_OF_TIME if self.ended else self.machine.clock
-        return Changes([batch_of(self._setting, found)] if found else [], frontier)
+        return Changes(batches, frontier)
 
-    def _hear(self, items: Items) -> Iterator[tuple[int, list[Found]]]:
+    def _hear(self, items: Items) -> Iterator[ChangeBatch]:
         """Let time pass as far as events are complete. At the end nothing fires any more."""
         assert items.kinds is not None
         for kind, time in zip(items.kinds.tolist(), items.end.tolist(), strict=True):
             if kind == ItemKind.END:
                 self.ended = True
             elif kind == ItemKind.GUARANTEE and self.machine.created is not None and time > self.machine.clock:
-                yield from self.machine.advance(time)
+                if isinstance(self.machine, CompiledMachine):
+                    yield shown(self._setting, *self.machine.advance(time))
+                else:
+                    yield self._batch(self.machine.advance(time))
 
-    def _stages(self, items: Items) -> Iterator[tuple[int, list[Found]]]:
-        machine = self.machine
-        for end, several in groupby(self._events(items), key=lambda event: event.end):
+    def _take(self, items: Items) -> Iterator[ChangeBatch]:
+        """Take events whose stages are complete."""
+        at = self._columns.places(items)
+        items = in_canonical_order(items if len(at) == len(items) else take(items, at))
+        self.seen += len(items)
+        while len(items):
+            machine = self._best(len(items))
+            if isinstance(machine, CompiledMachine):
+                found = machine.take(items)
+                if found is not None:
+                    yield shown(self._setting, *found)
+                    return
+                self._leave(machine)
+                continue
+            cut = int(np.searchsorted(items.end, items.end[min(AT_ONCE, len(items)) - 1], side="right"))
+            piece, items = sliced(items, 0, cut), sliced(items, cut, len(items) - cut)
+            yield self._batch(self._stages(machine, piece))
+
+    # --- which body ---
+
+    def _best(self, events: int) -> Machine | CompiledMachine:
+        """The machine for so many events: the compiled one from when it is there."""
+        if isinstance(self.machine, Machine) and (body := self._choice.body(events)) is not None:
+            assert self._choice.program is not None
+            reader = self._setting.reader
+            compiled = CompiledMachine(
+                self._choice.program, body, self._setting.plan, tuple(reader.types), reader.strings
+            )
+            compiled.load(self.machine.save())
+            self.machine = compiled
+        return self.machine
+
+    def _leave(self, machine: CompiledMachine) -> None:
+        """Go on in plain Python, where numbers have no end."""
+        self._choice.program = None
+        self.machine = self._plain()
+        self.machine.load(machine.save())
+
+    # --- plain Python ---
+
+    def _stages(self, machine: Machine, items: Items) -> Iterator[tuple[int, list[Found]]]:
+        for end, several in groupby(self._events(machine, items), key=lambda event: event.end):
             yield from machine.advance(end - 1)
             yield end, machine.stage(end, list(several))
 
-    def _events(self, items: Items) -> Iterator[StagedEvent]:
-        """The events of a batch that the statement reads, numbered in their order."""
-        at = self._columns.places(items)
-        self.seen += len(at)
-        for row in self._columns.rows(items, at):
-            number, self.machine.next = self.machine.next, self.machine.next + 1
+    def _events(self, machine: Machine, items: Items) -> Iterator[StagedEvent]:
+        """The events of a batch, numbered in their order."""
+        for row in self._columns.rows(items, np.arange(len(items))):
+            number, machine.next = machine.next, machine.next + 1
             yield StagedEvent(number, *row)
+
+    def _batch(self, stages: Iterable[tuple[int, list[Found]]]) -> ChangeBatch:
+        return batch_of(self._setting, [(now, each) for now, stage in stages for each in stage])
 
     # --- what hosts ask ---
 
@@ -122,8 +179,8 @@ class StagedProcess(RemembersAll):
 
     @property
     def texts_in_use(self) -> Ints:
-        """None: partitions and events have the texts themselves."""
-        return NONE
+        """None in plain Python: partitions and events have the texts themselves."""
+        return self.machine.texts_in_use if isinstance(self.machine, CompiledMachine) else NONE
 
     # --- state ---
 
@@ -135,8 +192,29 @@ class StagedProcess(RemembersAll):
     def restore(self, parts: Iterable[Part]) -> None:
         stored = decode(only_part("staged", parts).data, "staged")
         with reading():
-            machine = Machine(self._form.statement, self._setting.plan.schema.unit)
+            machine = self._plain()
             machine.load(stored.words["machine"])
             self._columns.check(values for *_, values in stored.words["machine"]["events"])
             seen, matches = as_numbers(stored.words["counts"])
         self.machine, self.seen, self.matches, self.ended = machine, seen, matches, bool(stored.words["ended"])
+
+
+def in_canonical_order(items: Items) -> Items:
+    """Events in order of their ends: those of one end by start and eid, each once."""
+    tied = np.zeros(len(items), np.bool_)
+    tied[1:] = items.end[1:] == items.end[:-1]
+    if not tied.any():
+        return items
+    tied[:-1] |= tied[1:]
+    places = np.flatnonzero(tied)
+    named = AutoEids().named(take(items, places))  # all that can be equal to them are among them
+    assert named.eid_high is not None and named.eid_low is not None
+    columns = (named.types, named.eid_low, named.eid_high, named.start, named.end)
+    order = np.lexsort(columns)
+    again = np.zeros(len(order), np.bool_)
+    again[1:] = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in columns])
+    rows = np.arange(len(items))
+    rows[places] = places[order]
+    once = np.ones(len(items), np.bool_)
+    once[places[again]] = False
+    return take(items, rows[once])

@@ -10,14 +10,20 @@ from tocsin.lang.staged_syntax import COUNTING, LeafOperand, NestedBlock, Operat
 from tocsin.lang.syntax import UNITS, Duration
 from tocsin.plan.staged_places import mode_of
 
+BLOCK = "{}"  # the operator of a block
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(slots=True, eq=False)
 class PatternSpot:
-    """A leaf or an operator; `number`: leaves from left to right, an operator after its operands, from 1 on."""
+    """A leaf, an operator or a block; `number`: leaves from left to right, an operator after its operands, from 1 on.
 
-    node: LeafOperand | OperatorCall
+    block  the number of the innermost block that it stands in; 0: of the statement itself
+    """
+
+    node: LeafOperand | OperatorCall | NestedBlock
     spots: tuple[PatternSpot, ...]
     number: int
+    block: int = 0
 
     @property
     def leaf(self) -> LeafOperand | None:
@@ -30,10 +36,14 @@ class PatternSpot:
 
     @property
     def operator(self) -> str | None:
+        if isinstance(self.node, NestedBlock):
+            return BLOCK
         return self.node.operator if isinstance(self.node, OperatorCall) else None
 
     @property
     def name(self) -> str | None:
+        if isinstance(self.node, NestedBlock):
+            return None
         return self.node.called if isinstance(self.node, LeafOperand) else self.node.label
 
     @property
@@ -46,6 +56,10 @@ class PatternSpot:
             yield from spot.all()
         yield self
 
+    def own(self) -> list[PatternSpot]:
+        """This spot and those below it that are in no block below it."""
+        return [spot for spot in self.all() if spot.block == self.block]
+
     def leaves(self) -> list[PatternSpot]:
         return [spot for spot in self.all() if spot.leaf is not None]
 
@@ -55,18 +69,18 @@ class PatternSpot:
         return {leaf.number for spot in inside for leaf in spot.leaves()}
 
 
-def spots_of(pattern: StagedPattern, text: str = "") -> PatternSpot:
+def spots_of(pattern: StagedPattern) -> PatternSpot:
     """The pattern as a tree of spots."""
-    return _spot(pattern, [0], text)
+    return _spot(pattern, [0])
 
 
-def _spot(pattern: StagedPattern, counter: list[int], text: str) -> PatternSpot:
-    if isinstance(pattern, NestedBlock):
-        hint = "give the inner context a statement of its own and read its events by name"
-        raise QueryError([Problem("a block with a context of its own is not built yet", pattern.span, hint=hint)], text)
-    inner = pattern.operands if isinstance(pattern, OperatorCall) else ()
-    below = tuple(_spot(each, counter, text) for each in inner)
+def _spot(pattern: StagedPattern, counter: list[int]) -> PatternSpot:
+    inner: tuple[StagedPattern, ...] = pattern.operands if isinstance(pattern, OperatorCall) else ()
+    is_block = isinstance(pattern, NestedBlock)
+    below = tuple(_spot(each, counter) for each in ((pattern.pattern,) if isinstance(pattern, NestedBlock) else inner))
     counter[0] += 1
+    for spot in below[0].all() if is_block else ():
+        spot.block = spot.block or counter[0]  # those of a block inside have their own
     return PatternSpot(pattern, below, counter[0])
 
 

@@ -34,6 +34,9 @@ CROSS = (
     "Term T as t<Max(i.x) = Max(t.x)>", "Term T as t<new, Max(i.x) = Max(t.x)>",
     "Term T as t<each-matching, Min(i.x) < Count(t)>",
 )  # fmt: skip
+BLOCK_INITS = ("", "", "Init B", "Init C<add>", 'Init I<"x > 0">', "Init Start, B<add>")
+BLOCK_TERMS = ("", "Term T", "Term C<old>", "Term 3", "Term 6, T<discard>", "Term A<new>")
+BLOCK_KEYS = ("", "", "GKey *.x", "LKey *.x", "GKey *.k LKey *.x")
 
 
 @dataclass
@@ -43,6 +46,7 @@ class Drawing:
     random: Random
     types: tuple[str, ...] = TYPES[:3]  # what its operands may be
     labels: list[str] = field(default_factory=list)
+    blocks: bool = False  # whether operands may be blocks
     single: list[str] = field(default_factory=list)  # labels of operands that stand for one event in Select
     counted: list[str] = field(default_factory=list)
 
@@ -70,7 +74,18 @@ class Drawing:
         return f"{self.one(self.types)} as {label}" + (f"<{', '.join(params)}>" if params else "")
 
     def operand(self, depth: int, **how: bool) -> str:
+        if depth and self.blocks and self.chance(30):
+            return self.block(depth - 1, **how)
         return self.leaf(**how) if depth == 0 or self.chance(60) else self.pattern(depth - 1, **how)
+
+    def block(self, depth: int, **how: bool) -> str:
+        """An operand with contexts of its own; what is hidden or counted has no deferred operators."""
+        init, key = self.one(BLOCK_INITS), self.one(BLOCK_KEYS)
+        inner = self.pattern(depth, **how) if self.chance(70) else self.leaf(**how)
+        if not how.get("counted") and not how.get("hidden") and self.chance(45):
+            deferred = (f"Not({self.leaf(hidden=True)})", f"({self.leaf()})<deferred>", f"Or({inner}, Not(C))")
+            inner = self.one(deferred)
+        return f"{{ {init} Event {inner} {self.one(BLOCK_TERMS)} {key} }}"
 
     def pattern(self, depth: int, *, counted: bool = False, hidden: bool = False) -> str:
         roll = self.random.random() * 100
@@ -152,7 +167,8 @@ class Drawing:
         return f"{self.one((f'{label}.x', time, f'{label}.x + {label}.k', f'Is-Null({label}.y, 7)'))} as c{at}"
 
     def text(self, name: str) -> str:
-        pattern = self.whole()
+        self.blocks = self.chance(25)
+        pattern = self.block(2) if self.blocks and self.chance(15) else self.whole()
         init, key = self.one(INITS), self.one(KEYS)
         term = self.one(CROSS if " as i" in init and self.chance(60) else TERMS)
         where = f"Where {self.condition()}" if self.labels and self.chance(50) else ""

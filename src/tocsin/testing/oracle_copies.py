@@ -101,7 +101,7 @@ def leaf_tests(block: Alternative, above: frozenset[str], reader: OracleEvaluato
             yield leaf.type, var, tuple(part for part in parts if variables(part) & there == {var})
     runs = [repetition.place.marked for repetition in block.repetitions if repetition.place.marked is not None]
     for marked in (*(gap.marked for gap in block.marks), *runs):
-        if marked.mark in ("NEXT", "EACH NEXT"):  # it asks nothing of the events that it forbids
+        if marked.is_strict:  # it asks nothing of the events that it forbids
             yield from ((type, "", ()) for type in marked.of or (ANY,))
     for negation in block.negations:
         for inner in negation.alternatives:

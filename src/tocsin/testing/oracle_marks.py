@@ -97,7 +97,7 @@ def check_marks(pattern: Pattern, host: Pattern | None = None) -> None:
     if isinstance(pattern, Marked):
         if is_repetition(pattern.pattern) and (isinstance(host, Seq) or (host is None and pattern.mark != "LAST")):
             return
-        if pattern.mark in ("EACH", "EACH NEXT"):
+        if pattern.is_each:
             raise UndefinedError(f"{pattern.mark} stands before a repetition in a SEQ")
         if not isinstance(host, Seq):
             raise UndefinedError(f"{pattern.mark} stands before an item of SEQ only")

@@ -63,7 +63,7 @@ def gone(item: Pattern, behind: bool) -> tuple[Pattern, ...]:
     for expr in conjuncts(leaf.where):
         if leaf.var in bare_variables(expr) and not stepped_variables(expr):
             asked = expr if asked is None else Binary("AND", asked, expr)
-    run = item if behind and isinstance(item, Marked) and item.mark in ("NEXT", "EACH NEXT") else None
+    run = item if behind and isinstance(item, Marked) and item.is_strict else None
     return (NoEvent(replace(leaf, repeat=None, where=asked), is_set=True, run=run),)
 
 

@@ -7,7 +7,7 @@ whatever runs staged statements must give the same events.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from tocsin.lang.staged_syntax import (
     Initiator,
     KeyRange,
     LeafOperand,
+    NestedBlock,
     OperatorCall,
     PartitionKey,
     Statement,
@@ -27,7 +28,16 @@ from tocsin.lang.staged_syntax import (
 )
 from tocsin.lang.syntax import UNITS, Duration
 from tocsin.lang.time_patterns import next_time
-from tocsin.testing.staged_oracle_match import TICK, Binding, MatchRun, PatternNode, events_in, is_deferred, spots_of
+from tocsin.testing.staged_oracle_match import (
+    TICK,
+    Binding,
+    MatchRun,
+    OracleFrame,
+    PatternNode,
+    events_in,
+    is_deferred,
+    spots_of,
+)
 from tocsin.testing.staged_oracle_select import Selection
 from tocsin.testing.staged_oracle_values import aggregated, threshold, truth
 
@@ -88,7 +98,7 @@ class Definition:
     def _timers(self, until: int) -> None:
         """Run a stage for every time up to `until` at which something is due."""
         while self.clock is not None:
-            due = min((time for each in self.detectors for time in each.due(self.clock)), default=None)
+            due = min((time for each in self.detectors for time in each.times(self.clock)), default=None)
             if due is None or due > until:
                 return
             self.stage(due, [])
@@ -116,23 +126,36 @@ class Definition:
         return min([now, *(event.start for event in self.input if event.type == type and event.end > now)])
 
 
+Sees: TypeAlias = Callable[[Role, Event], bool]  # whether an event plays a role in a partition, conditions disregarded
+
+
 @dataclass
 class LocalLists:
-    """What the operands of one local partition have collected, and the sources of After that are pending."""
+    """What the operands of one local partition have collected, the sources of After that are pending, and its blocks.
+
+    blocks  by the number of a block in the pattern: its partitions
+    """
 
     lists: dict[int, list[Event]] = field(default_factory=dict)
     pending: dict[int, list[Event]] = field(default_factory=dict)
+    blocks: dict[int, dict[Key, Partition]] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class OracleContext:
-    """One context instance: when and by whom it was opened, and its lists."""
+    """One context instance: when and by whom it was opened, and its lists.
+
+    ended  its own terminator has closed it in this stage, in which its deferred operators still take part
+    fires  what its timers do in this stage, by local partition
+    """
 
     opened: int
     opener: Initiator | None = None
     openers: list[Event] = field(default_factory=list)
     locals: dict[Key, LocalLists] = field(default_factory=dict)
     delayed: list[tuple[MatchRun, list[Binding], Key]] = field(default_factory=list)
+    ended: bool = False
+    fires: dict[Key, dict[int, Any]] = field(default_factory=dict)
 
     def local(self, key: Key) -> LocalLists:
         return self.locals.setdefault(key, LocalLists())
@@ -146,28 +169,23 @@ class Partition:
     seen: dict[Key, None] = field(default_factory=dict)
 
 
-class Detecting:
-    """One statement and its partitions."""
+class Bounded:
+    """What has contexts and keys of its own, and operands that collect in them: a statement, or a block inside."""
 
-    def __init__(self, statement: Statement, unit: str | None) -> None:
-        self.statement, self.unit = statement, unit
-        self.root = spots_of(statement.pattern)
-        self.inits = statement.inits or (Initiator(),)
+    def __init__(self, node: Statement | NestedBlock, root: PatternNode, number: int, unit: str | None) -> None:
+        self.node, self.root, self.number, self.unit = node, root, number, unit
+        self.inits = node.inits or (Initiator(),)
+        own = root.own()
         self.leaves: dict[int, LeafOperand] = {
-            spot.number: spot.node for spot in self.root.leaves() if isinstance(spot.node, LeafOperand)
+            spot.number: spot.node for spot in own if isinstance(spot.node, LeafOperand)
         }
-        self.sources = {spot.spots[0].number for spot in self.root.all() if spot.operator == "After"}
-        others: list[Initiator | Terminator] = [*self.inits, *statement.terms]
-        outside = [each for each in others if each.type is not None]
-        self.types = {leaf.type for leaf in self.leaves.values()} | {str(each.type) for each in outside}
-        pattern = statement.pattern
-        self.mode = pattern.mode if isinstance(pattern, OperatorCall) and pattern.mode else "immediate"
-        if is_deferred(self.root):
-            self.mode = "deferred"
-        self.has_deferred = any(map(is_deferred, self.root.all()))
-        self.partitions: dict[Key, Partition] = {}
-        self.created, self.defined = 0, False
-        self.sst: Any = None
+        self.blocks = [
+            Bounded(spot.node, spot.spots[0], spot.number, unit) for spot in own if isinstance(spot.node, NestedBlock)
+        ]
+        self.ticking = [spot for spot in own if spot.operator in ("At", "Every")]
+        self.waiting = [spot for spot in own if spot.operator == "After"]
+        self.sources = {spot.spots[0].number for spot in self.waiting}
+        self.has_deferred = any(map(is_deferred, root.all()))
 
     def ticks(self, duration: Duration) -> int:
         if duration.unit is None:
@@ -176,78 +194,44 @@ class Detecting:
             raise TocsinError("a length of time with a unit needs times with a unit")
         return int(duration.amount * UNITS[duration.unit] / UNITS[self.unit])
 
-    # --- partitions ---
+    # --- roles and partitions ---
 
-    def create(self, now: int) -> None:
-        """The statement is defined: the universal partition is there from now on, keyed ones from their first event."""
-        self.created, self.defined = now, True
-        if not self.statement.gkeys:
-            self._partition((), now)
+    @property
+    def inner_roles(self) -> list[Role]:
+        return [role for block in self.blocks for role in block.roles]
 
-    def _partition(self, key: Key, now: int) -> Partition:
-        if key not in self.partitions:
-            part = self.partitions[key] = Partition()
-            if not self.statement.lkeys:
-                part.seen[()] = None
-            lasts = [self.created + self.ticks(term.after) for term in self.statement.terms if term.after is not None]
-            starts = any(init.type is None for init in self.inits)
-            if starts and all(last >= now for last in lasts):
-                part.contexts.append(OracleContext(self.created))
-        return self.partitions[key]
+    @property
+    def roles(self) -> list[Role]:
+        """All that events can be here and in the blocks inside."""
+        outside: list[Role] = [*self.inits, *self.node.terms]
+        return [*self.leaves.values(), *(each for each in outside if each.type is not None), *self.inner_roles]
 
-    def _values(self, keys: Sequence[PartitionKey], role: Role, event: Event) -> Key | None:
-        """The key of an event in a role; None: it has no such role."""
-        found = [key_value(key, role, event) for key in keys]
-        return None if any(each is None for each in found) else tuple(found)
+    def partition(self, opened: int, now: int) -> Partition:
+        """A partition that is seen for the first time now; Start has opened with what is around it."""
+        part = Partition()
+        if not self.node.lkeys:
+            part.seen[()] = None
+        lasts = [opened + self.ticks(term.after) for term in self.node.terms if term.after is not None]
+        starts = any(init.type is None for init in self.inits)
+        if starts and all(last >= now for last in lasts):
+            part.contexts.append(OracleContext(opened))
+        return part
 
-    def _roles(self, role: Role, events: Iterable[Event], key: Key) -> list[Event]:
-        """The events of a stage that play a role in a partition, conditions disregarded."""
-        mine = (event for event in events if event.type == role.type)
-        return [event for event in mine if self._values(self.statement.gkeys, role, event) == key]
-
-    # --- one stage ---
-
-    def stage(self, now: int, events: list[Event]) -> list[Event]:
-        """What the statement finds at a stage, as events in canonical order."""
-        outside: list[Initiator | Terminator] = [*self.inits, *self.statement.terms]
-        everyone = [*self.leaves.values(), *(each for each in outside if each.type)]
-        for role in everyone:
+    def see(self, part: Partition, events: list[Event], sees: Sees) -> None:
+        """Note the local values of a stage: of operands, and of all roles inside of blocks."""
+        for role in (*self.leaves.values(), *self.inner_roles):
             for event in events:
-                key = self._values(self.statement.gkeys, role, event) if event.type == role.type else None
-                if key is not None:
-                    self._partition(key, now)
-        name = self.statement.name
-        found: list[tuple[Row, Event]] = []
-        for key, part in self.partitions.items():
-            whose = json.dumps([value for value, _ in key]) if key else ""
-            for at, row in enumerate(sorted(self._in_partition(key, part, now, events), key=row_order)):
-                eid = f"{at:08d}@{now}:{name}" + (f":{whose}" if whose else "")
-                found.append((row, Event(name, row[0], now, eid, row[1])))
-        return [event for _, event in sorted(found, key=lambda each: row_order(each[0]))]
-
-    def _in_partition(self, key: Key, part: Partition, now: int, events: list[Event]) -> list[Row]:
-        """The steps of one stage in one global partition: terminate, collect and detect, initiate."""
-        mine = {number: self._roles(leaf, events, key) for number, leaf in self.leaves.items()}
-        for number, leaf in self.leaves.items():
-            for event in mine[number]:
-                if (local := self._values(self.statement.lkeys, leaf, event)) is not None:
+                if sees(role, event) and (local := values(self.node.lkeys, role, event)) is not None:
                     part.seen[local] = None
-        rows = []
-        for context, term, closers in self._terminated(part, now, events, key):
-            part.contexts.remove(context)
-            if not term.discard:
-                rows += self._finished(context, part, now, key, term, closers)
-        for context in part.contexts:
-            rows += self._collected(context, part, now, key, mine)
-        self._initiate(part, now, events, key)
-        return rows
 
-    def _terminated(
-        self, part: Partition, now: int, events: list[Event], key: Key
+    # --- contexts ---
+
+    def terminated(
+        self, part: Partition, now: int, events: list[Event], sees: Sees
     ) -> list[tuple[OracleContext, Terminator, list[Event]]]:
         """The contexts that end, each with the first terminator that closes it and its events."""
         closed: list[tuple[OracleContext, Terminator, list[Event]]] = []
-        for term in self.statement.terms:
+        for term in self.node.terms:
             still_open = [each for each in part.contexts if all(each is not one for one, _, _ in closed)]
             if term.after is not None:
                 due = [each for each in still_open if now >= each.opened + self.ticks(term.after)]
@@ -255,9 +239,8 @@ class Detecting:
                 continue
             own = [each for each in term.conditions if not self._is_cross(each)]
             cross = [each for each in term.conditions if self._is_cross(each)]
-            acting = [
-                event for event in self._roles(term, events, key) if all(threshold(each, event, now) for each in own)
-            ]
+            mine = [event for event in events if sees(term, event)]
+            acting = [event for event in mine if all(threshold(each, event, now) for each in own)]
             matching = [
                 each for each in still_open if acting and all(self._crosses(one, each, acting) for one in cross)
             ]
@@ -275,7 +258,7 @@ class Detecting:
         """A condition over the sets of events that opened a context and that would close it."""
 
         def lookup(node: Any) -> Any:
-            values = []
+            found = []
             for part in parts(node.of):
                 name = getattr(part, "name", None)
                 if name is None or part.__class__.__name__ not in ("AttrOf", "EventsOf"):
@@ -285,72 +268,101 @@ class Detecting:
                 events = context.openers if name == opened_by else None if is_opener else acting
                 if events is None:
                     return None
-                values += [event.attrs.get(part.attr) if hasattr(part, "attr") else True for event in events]
-            return aggregated(node.function, values)
+                found += [event.attrs.get(part.attr) if hasattr(part, "attr") else True for event in events]
+            return aggregated(node.function, found)
 
         return truth(condition, lookup) is True
 
-    def _initiate(self, part: Partition, now: int, events: list[Event], key: Key) -> None:
+    def initiate(self, part: Partition, now: int, events: list[Event], sees: Sees) -> None:
+        """Open contexts, then those of the blocks in all that are open."""
         for init in self.inits:
-            acting = [
-                event
-                for event in (self._roles(init, events, key) if init.type is not None else ())
-                if all(threshold(each, event, now) for each in init.conditions)
-            ]
+            mine = [event for event in events if init.type is not None and sees(init, event)]
+            acting = [event for event in mine if all(threshold(each, event, now) for each in init.conditions)]
             if acting and (init.add or not part.contexts):
                 part.contexts.append(OracleContext(now, init, acting))
+        for context in part.contexts:
+            for _, block, inner, here in self._inner(context, part, now, events, sees):
+                inner.contexts = [each for each in inner.contexts if not each.ended]
+                block.initiate(inner, now, events, here)
+
+    # --- blocks ---
+
+    def _inner(
+        self, context: OracleContext, part: Partition, now: int, events: list[Event], sees: Sees
+    ) -> Iterator[tuple[Key, Bounded, Partition, Sees]]:
+        """The partitions of all blocks in a context, each with its local partition and the events that belong to it."""
+        for local in list(dict.fromkeys([*part.seen, *context.locals])) if self.blocks else ():
+            here: Sees = lambda role, event, local=local: (  # type: ignore[misc]  # noqa: E731
+                sees(role, event) and values(self.node.lkeys, role, event) == local
+            )
+            for block in self.blocks:
+                known = context.local(local).blocks.setdefault(block.number, {})
+                mine = [(role, event) for role in block.roles for event in events if here(role, event)]
+                found = [values(block.node.gkeys, *each) for each in mine] if block.node.gkeys else [()]
+                for key in dict.fromkeys(each for each in found if each is not None):
+                    known.setdefault(key, block.partition(context.opened, now))
+                for key, inner in known.items():
+                    inside: Sees = lambda role, event, here=here, block=block, key=key: (  # type: ignore[misc]  # noqa: E731
+                        here(role, event) and values(block.node.gkeys, role, event) == key
+                    )
+                    yield local, block, inner, inside
+
+    def end_blocks(self, context: OracleContext, part: Partition, now: int, events: list[Event], sees: Sees) -> None:
+        """Close the contexts of blocks by their own terminators; those with deferred operators stay for the stage."""
+        for _, block, inner, here in self._inner(context, part, now, events, sees):
+            block.see(inner, events, here)
+            for closed, term, _ in block.terminated(inner, now, events, here):
+                closed.ended = block.has_deferred and not term.discard
+                if not closed.ended:
+                    inner.contexts.remove(closed)
+            for each in inner.contexts:
+                each.fires = {}
+                block.end_blocks(each, inner, now, events, here)
 
     # --- collection ---
 
-    def _collected(
-        self, context: OracleContext, part: Partition, now: int, key: Key, mine: dict[int, list[Event]]
-    ) -> list[Row]:
-        """Collect the events of a stage into a context that goes on, and detect where something new is there."""
+    def collect(
+        self, context: OracleContext, part: Partition, now: int, events: list[Event], sees: Sees
+    ) -> dict[Key, None]:
+        """Collect the events of a stage into a context that goes on; the local partitions in which something is new."""
         news: dict[Key, None] = {}
-        fires: dict[Key, dict[int, Any]] = {}
-        for spot in (spot for spot in self.root.all() if spot.operator in ("At", "Every")):
-            if self._ticks_at(spot, context, now):
+        context.fires = {}
+        for spot in self.ticking:
+            if self._next_tick(spot, context, now - 1) == now:
                 for local in part.seen:
-                    fires.setdefault(local, {})[spot.number] = TICK
-        for spot in (spot for spot in self.root.all() if spot.operator == "After"):
-            self._pend(spot, context, now, mine, fires)
+                    context.fires.setdefault(local, {})[spot.number] = TICK
+        for spot in self.waiting:
+            self._pend(spot, context, now, events, sees)
         for number, leaf in self.leaves.items():
-            if number in self.sources:
-                continue
-            for local, events in self._by_local(leaf, mine[number], now).items():
-                kept = [*self._present(context, local, number, now), *events]
+            for local, several in () if number in self.sources else self._by_local(leaf, events, now, sees).items():
+                kept = [*self.present(context, local, number, now), *several]
                 context.local(local).lists[number] = windowed(leaf, kept)
                 news[local] = None
-        rows = []
-        for local in {**news, **fires} if self.mode != "deferred" else ():
-            run = self._run(context, local, now, fires.get(local, {}), final=False)
-            rows += self._detected(context, run, key, local)
-        return rows
+        for local, block, inner, here in self._inner(context, part, now, events, sees):
+            some = any(each.ended for each in inner.contexts)
+            for each in inner.contexts:
+                some |= not each.ended and bool(block.collect(each, inner, now, events, here))
+            if some:
+                news[local] = None
+        return {**news, **dict.fromkeys(context.fires)}
 
-    def _by_local(self, leaf: LeafOperand, events: list[Event], now: int) -> dict[Key, list[Event]]:
+    def _by_local(self, leaf: LeafOperand, events: list[Event], now: int, sees: Sees) -> dict[Key, list[Event]]:
         """The events that a leaf takes, by their local key."""
         found: dict[Key, list[Event]] = {}
         for event in events:
-            local = self._values(self.statement.lkeys, leaf, event)
+            local = values(self.node.lkeys, leaf, event) if sees(leaf, event) else None
             if local is not None and all(threshold(each, event, now) for each in leaf.conditions):
                 found.setdefault(local, []).append(event)
         return found
 
-    def _present(self, context: OracleContext, local: Key, number: int, now: int) -> list[Event]:
+    def present(self, context: OracleContext, local: Key, number: int, now: int) -> list[Event]:
         """The list of a leaf without what has expired."""
         leaf, events = self.leaves[number], context.local(local).lists.get(number, [])
         if leaf.range is None:
             return events
         return [event for event in events if now < event.end + self.ticks(leaf.range)]
 
-    def _pend(
-        self,
-        spot: PatternNode,
-        context: OracleContext,
-        now: int,
-        mine: dict[int, list[Event]],
-        fires: dict[Key, dict[int, Any]],
-    ) -> None:
+    def _pend(self, spot: PatternNode, context: OracleContext, now: int, events: list[Event], sees: Sees) -> None:
         """After: sources that are due leave, then newcomers come one by one."""
         call, leaf = spot.node, spot.spots[0]
         assert isinstance(call, OperatorCall) and call.interval is not None and isinstance(leaf.node, LeafOperand)
@@ -358,32 +370,156 @@ class Detecting:
         for local, lists in context.locals.items():
             pending = lists.pending.get(spot.number, [])
             if due := [event for event in pending if event.end + wait <= now]:
-                fires.setdefault(local, {})[spot.number] = due
+                context.fires.setdefault(local, {})[spot.number] = due
                 lists.pending[spot.number] = [event for event in pending if event.end + wait > now]
-        for local, events in self._by_local(leaf.node, mine[leaf.number], now).items():
-            for event in events:
+        for local, several in self._by_local(leaf.node, events, now, sees).items():
+            for event in several:
                 pending = context.local(local).pending.setdefault(spot.number, [])
                 context.local(local).pending[spot.number] = joined(pending, event, call)
 
+    # --- what a run sees ---
+
+    def lists(self, context: OracleContext, local: Key, now: int) -> dict[int, list[Event]]:
+        return {number: self.present(context, local, number, now) for number in self.leaves}
+
+    def frames(self, lists: LocalLists, now: int, *, final: bool) -> dict[int, list[OracleFrame]]:
+        """The context instances of all blocks. The end of a context is that of its blocks."""
+        return {
+            block.number: [
+                block._frame(each, local, now, final=final or each.ended)
+                for inner in lists.blocks.get(block.number, {}).values()
+                for each in inner.contexts
+                for local in dict.fromkeys([*inner.seen, *each.locals])
+            ]
+            for block in self.blocks
+        }
+
+    def _frame(self, context: OracleContext, local: Key, now: int, *, final: bool) -> OracleFrame:
+        here = context.local(local)
+        fires, inner = context.fires.get(local, {}), self.frames(here, now, final=final)
+        return OracleFrame(context.opened, final, self.lists(context, local, now), fires, inner, here.lists)
+
+    # --- timers ---
+
+    def _next_tick(self, spot: PatternNode, context: OracleContext, after: int) -> int | None:
+        """The first time after another at which At or Every happens in a context: never when it opens."""
+        call = spot.node
+        assert isinstance(call, OperatorCall)
+        after = max(after, context.opened)
+        if call.interval is not None:
+            period = self.ticks(call.interval)
+            return context.opened + ((after - context.opened) // period + 1) * period
+        if self.unit is None:
+            raise TocsinError("At needs times with a unit")
+        return next_time(str(call.pattern), after, UNITS[self.unit])
+
+    def due(self, part: Partition, after: int) -> Iterator[int]:
+        """Times at which something is to happen in a partition, some of them perhaps over."""
+        for context in part.contexts:
+            yield from (context.opened + self.ticks(term.after) for term in self.node.terms if term.after is not None)
+            for spot in self.ticking:
+                tick = self._next_tick(spot, context, after)
+                yield from () if tick is None else (tick,)
+            for lists in context.locals.values():
+                for spot in self.waiting:
+                    wait = self.ticks(spot.node.interval)  # type: ignore[union-attr,arg-type]
+                    yield from (event.end + wait for event in lists.pending.get(spot.number, ()))
+                for block in self.blocks:
+                    for inner in lists.blocks.get(block.number, {}).values():
+                        yield from block.due(inner, after)
+
+
+class Detecting(Bounded):
+    """One statement and its partitions."""
+
+    def __init__(self, statement: Statement, unit: str | None) -> None:
+        super().__init__(statement, spots_of(statement.pattern), 0, unit)
+        self.statement = statement
+        self.types = {str(role.type) for role in self.roles}
+        pattern = statement.pattern
+        self.mode = pattern.mode if isinstance(pattern, OperatorCall) and pattern.mode else "immediate"
+        if is_deferred(self.root):
+            self.mode = "deferred"
+        self.partitions: dict[Key, Partition] = {}
+        self.created, self.defined = 0, False
+        self.sst: Any = None
+
+    def create(self, now: int) -> None:
+        """The statement is defined: the universal partition is there from now on, keyed ones from their first event."""
+        self.created, self.defined = now, True
+        if not self.statement.gkeys:
+            self.partitions[()] = self.partition(now, now)
+
+    # --- one stage ---
+
+    def stage(self, now: int, events: list[Event]) -> list[Event]:
+        """What the statement finds at a stage, as events in canonical order."""
+        for role in self.roles:
+            for event in events:
+                key = values(self.statement.gkeys, role, event) if event.type == role.type else None
+                if key is not None and key not in self.partitions:
+                    self.partitions[key] = self.partition(self.created, now)
+        name = self.statement.name
+        found: list[tuple[Row, Event]] = []
+        for key, part in self.partitions.items():
+            whose = json.dumps([value for value, _ in key]) if key else ""
+            for at, row in enumerate(sorted(self._in_partition(key, part, now, events), key=row_order)):
+                eid = f"{at:08d}@{now}:{name}" + (f":{whose}" if whose else "")
+                found.append((row, Event(name, row[0], now, eid, row[1])))
+        return [event for _, event in sorted(found, key=lambda each: row_order(each[0]))]
+
+    def _in_partition(self, key: Key, part: Partition, now: int, events: list[Event]) -> list[Row]:
+        """The steps of one stage in one global partition: terminate, collect and detect, initiate."""
+        sees: Sees = lambda role, event: (  # noqa: E731
+            event.type == role.type and values(self.statement.gkeys, role, event) == key
+        )
+        self.see(part, events, sees)
+        rows = []
+        for context, term, closers in self.terminated(part, now, events, sees):
+            part.contexts.remove(context)
+            self.end_blocks(context, part, now, events, sees)
+            if not term.discard:
+                rows += self._finished(context, part, now, key, term, closers)
+        for context in part.contexts:
+            self.end_blocks(context, part, now, events, sees)
+            news = self.collect(context, part, now, events, sees)
+            for local in news if self.mode != "deferred" else ():
+                rows += self._detected(context, self._run(context, local, now, final=False), key, local)
+        self.initiate(part, now, events, sees)
+        return rows
+
     # --- detection ---
 
-    def _run(self, context: OracleContext, local: Key, now: int, fires: dict[int, Any], *, final: bool) -> MatchRun:
-        lists = {number: self._present(context, local, number, now) for number in self.leaves}
+    def _run(self, context: OracleContext, local: Key, now: int, *, final: bool) -> MatchRun:
         sst = lambda kind: self.sst(kind, now)  # noqa: E731
-        return MatchRun(self.root, self.statement.where, now, context.opened, final, lists, fires, sst)
+        fires = {} if final else context.fires.get(local, {})
+        frames = self.frames(context.local(local), now, final=final)
+        lists = self.lists(context, local, now)
+        return MatchRun(self.root, self.statement.where, now, context.opened, final, lists, fires, sst, frames)
 
     def _detected(self, context: OracleContext, run: MatchRun, key: Key, local: Key) -> list[Row]:
         """Find all matches, then consume their events, then make complex events of them (delayed: when it ends)."""
         matches = run.matches()
-        for number, leaf in self.leaves.items():
-            if leaf.consume:
-                used = [event for match in matches for event in events_in(match.get(number))]
-                kept = [event for event in run.lists[number] if all(event is not one for one in used)]
-                context.local(local).lists[number] = kept
+        for leaf in self.root.leaves():
+            if isinstance(leaf.node, LeafOperand) and leaf.node.consume:
+                for match in matches:
+                    self._consume(leaf, match, run, context.local(local).lists)
         if self.mode == "delayed":
             context.delayed.append((run, matches, local))
             return []
         return self._selected(context, run, matches, key, local, None, [])
+
+    def _consume(self, leaf: PatternNode, match: Binding, run: MatchRun, lists: dict[int, list[Event]]) -> None:
+        """Take what a match has used out of the list that it is from; what a count has used, out of all of a block."""
+        used = events_in(match.get(leaf.number))
+        if leaf.block is None:
+            homes = [lists]
+        else:
+            frame = match.get(leaf.block.number)
+            homes = [frame.kept] if isinstance(frame, OracleFrame) else [each.kept for each in frames_in(run.blocks)]
+        for home in homes:
+            if leaf.number in home:
+                home[leaf.number] = [event for event in home[leaf.number] if all(event is not one for one in used)]
 
     def _finished(
         self, context: OracleContext, part: Partition, now: int, key: Key, term: Terminator, closers: list[Event]
@@ -394,7 +530,7 @@ class Detecting:
             rows += self._selected(context, run, matches, key, local, term, closers)
         if self.has_deferred:
             for local in part.seen:
-                run = self._run(context, local, now, {}, final=True)
+                run = self._run(context, local, now, final=True)
                 rows += self._selected(context, run, run.matches(), key, local, term, closers)
         return rows
 
@@ -412,46 +548,27 @@ class Detecting:
         """The labels of a partition by key, and the values of its keys by role and attribute."""
         labels, keys = {}, {}
         clauses = [*zip(self.statement.gkeys, key, strict=True), *zip(self.statement.lkeys, local, strict=True)]
+        leaves = [spot.node for spot in self.root.leaves() if isinstance(spot.node, LeafOperand)]
         for clause, (value, label) in clauses:
             if clause.name is not None:
                 labels[clause.name] = label
-            for leaf in self.leaves.values() if not clause.ranges else ():
+            for leaf in leaves if not clause.ranges else ():
                 if (attr := key_attribute(clause, leaf)) is not None:
                     keys[leaf.called, attr] = value
         return labels, keys
 
-    # --- timers ---
-
-    def _ticks_at(self, spot: PatternNode, context: OracleContext, now: int) -> bool:
-        return self._next_tick(spot, context, now - 1) == now
-
-    def _next_tick(self, spot: PatternNode, context: OracleContext, after: int) -> int | None:
-        """The first time after another at which At or Every happens in a context: never when it opens."""
-        call = spot.node
-        assert isinstance(call, OperatorCall)
-        after = max(after, context.opened)
-        if call.interval is not None:
-            period = self.ticks(call.interval)
-            return context.opened + ((after - context.opened) // period + 1) * period
-        if self.unit is None:
-            raise TocsinError("At needs times with a unit")
-        return next_time(str(call.pattern), after, UNITS[self.unit])
-
-    def due(self, after: int) -> Iterable[int]:
+    def times(self, after: int) -> Iterator[int]:
         """Times after another at which something is to happen."""
         for part in self.partitions.values():
-            for context in part.contexts:
-                yield from (
-                    context.opened + self.ticks(term.after) for term in self.statement.terms if term.after is not None
-                )
-                for spot in self.root.all():
-                    if spot.operator in ("At", "Every"):
-                        tick = self._next_tick(spot, context, after)
-                        yield from () if tick is None else (tick,)
-                    elif spot.operator == "After":
-                        wait = self.ticks(spot.node.interval)  # type: ignore[union-attr,arg-type]
-                        for lists in context.locals.values():
-                            yield from (event.end + wait for event in lists.pending.get(spot.number, ()))
+            yield from (time for time in self.due(part, after) if time > after)
+
+
+def frames_in(blocks: Mapping[int, list[OracleFrame]]) -> Iterator[OracleFrame]:
+    """All frames, those inside others too."""
+    for several in blocks.values():
+        for frame in several:
+            yield frame
+            yield from frames_in(frame.blocks)
 
 
 # --- small rules ---------------------------------------------------------------------------------------------------
@@ -465,6 +582,12 @@ def key_attribute(key: PartitionKey, role: Role) -> str | None:
             if entry.name == name:
                 return entry.attr
     return None
+
+
+def values(keys: Sequence[PartitionKey], role: Role, event: Event) -> Key | None:
+    """The key of an event in a role; None: it has no such role."""
+    found = [key_value(key, role, event) for key in keys]
+    return None if any(each is None for each in found) else tuple(found)
 
 
 def key_value(key: PartitionKey, role: Role, event: Event) -> tuple[Any, Any] | None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from tocsin.errors import TocsinError
 from tocsin.events import Event
 from tocsin.lang.staged_syntax import (
     AttrOf,
@@ -30,19 +29,31 @@ from tocsin.testing.staged_oracle_values import ABSENT, holds
 
 @dataclass(eq=False)
 class PatternNode:
-    """A leaf or an operator of the pattern; `spots` below it, and its number: operands before their operator."""
+    """A leaf, an operator or a block of the pattern; `spots` below it, and its number: operands before their operator.
 
-    node: LeafOperand | OperatorCall
+    block  the innermost block that it stands in
+    """
+
+    node: LeafOperand | OperatorCall | NestedBlock
     spots: list[PatternNode]
     number: int
+    block: PatternNode | None = None
 
     @property
     def name(self) -> str | None:
+        if isinstance(self.node, NestedBlock):
+            return None
         return self.node.called if isinstance(self.node, LeafOperand) else self.node.label
 
     @property
     def operator(self) -> str | None:
+        if isinstance(self.node, NestedBlock):
+            return BLOCK
         return None if isinstance(self.node, LeafOperand) else self.node.operator
+
+    def own(self) -> list[PatternNode]:
+        """This spot and those below it that are in no block below it."""
+        return [spot for spot in self.all() if spot.block is self.block]
 
     def all(self) -> Iterator[PatternNode]:
         """This spot and all below it, in order."""
@@ -57,12 +68,13 @@ class PatternNode:
 def spots_of(pattern: StagedPattern, counter: list[int] | None = None) -> PatternNode:
     """The pattern as a tree of numbered spots."""
     counter = [0] if counter is None else counter
-    if isinstance(pattern, NestedBlock):
-        raise TocsinError("a block with a context of its own is not built yet")
-    inner = pattern.operands if isinstance(pattern, OperatorCall) else ()
-    spots = [spots_of(each, counter) for each in inner]
+    inner: tuple[StagedPattern, ...] = pattern.operands if isinstance(pattern, OperatorCall) else ()
+    spots = [spots_of(each, counter) for each in ((pattern.pattern,) if isinstance(pattern, NestedBlock) else inner)]
     counter[0] += 1
-    return PatternNode(pattern, spots, counter[0])
+    found = PatternNode(pattern, spots, counter[0])
+    for spot in spots[0].all() if isinstance(pattern, NestedBlock) else ():
+        spot.block = spot.block or found
+    return found
 
 
 def is_deferred(spot: PatternNode) -> bool:
@@ -86,6 +98,19 @@ class Many:
     events: tuple[Event, ...]
 
 
+@dataclass
+class OracleFrame:
+    """One context instance of a block in one local partition, as a run sees it."""
+
+    opened: int
+    final: bool
+    lists: Mapping[int, list[Event]]
+    fires: Mapping[int, Any]
+    blocks: Mapping[int, list[OracleFrame]]
+    kept: dict[int, list[Event]]  # the lists, from which consumed events are taken
+
+
+BLOCK = "block"
 TICK = "tick"  # what At and Every bind in their stage
 Binding = Mapping[int, Any]  # by the number of a spot: an Event, All, Many, TICK or ABSENT
 Rest = Callable[[Binding], bool]
@@ -109,6 +134,7 @@ class MatchRun:
     lists   by the number of a leaf, what it has collected, in canonical order
     fires   by the number of a timed operator: TICK, or the sources of After that are due now
     sst     the start stable-time of a type
+    blocks  by the number of a block, its context instances in all of its partitions
     """
 
     root: PatternNode
@@ -119,6 +145,7 @@ class MatchRun:
     lists: Mapping[int, list[Event]]
     fires: Mapping[int, Any] = field(default_factory=dict)
     sst: Callable[[str], int] = lambda _: 0
+    blocks: Mapping[int, list[OracleFrame]] = field(default_factory=dict)
 
     def matches(self) -> list[Binding]:
         """All matches, in the order in which they are found."""
@@ -135,7 +162,7 @@ class MatchRun:
 
     def solve(self, spot: PatternNode, binding: Binding, rest: Rest) -> bool:
         """Extend a binding in every way by a part of the pattern; whether one of them could be completed."""
-        if is_deferred(spot) and not self.final:
+        if is_deferred(spot) and not self._around(spot, binding).final:
             return False
 
         def done(extended: Binding) -> bool:
@@ -144,6 +171,10 @@ class MatchRun:
         match spot.operator:
             case None:
                 return self._leaf(spot, binding, done)
+            case "block":
+                frames = self._around(spot, binding).blocks.get(spot.number, [])
+                ways = [self.solve(spot.spots[0], {**binding, spot.number: frame}, done) for frame in frames]
+                return any(ways)
             case "Or":
                 return self._or(spot, binding, done)
             case "Not":
@@ -152,12 +183,17 @@ class MatchRun:
                 first, second = spot.spots
                 return self.solve(first, binding, lambda one: not self._exists(second, one) and done(one))
             case "At" | "Every":
-                return spot.number in self.fires and done({**binding, spot.number: TICK})
+                return spot.number in self._around(spot, binding).fires and done({**binding, spot.number: TICK})
             case "After":
                 return self._after(spot, binding, done)
             case "Nth" | "AtLeast" | "AtMost":
                 return self._counting(spot, binding, done)
         return self._chain(spot, 0, binding, done)
+
+    def _around(self, spot: PatternNode, binding: Binding) -> MatchRun | OracleFrame:
+        """The context in which a spot stands: that of the innermost block around it."""
+        found = None if spot.block is None else binding.get(spot.block.number)
+        return found if isinstance(found, OracleFrame) else self
 
     def _exists(self, spot: PatternNode, binding: Binding) -> bool:
         return self.solve(spot, binding, lambda _: True)
@@ -165,7 +201,7 @@ class MatchRun:
     def _leaf(self, spot: PatternNode, binding: Binding, done: Rest) -> bool:
         """Select from the list of a leaf what completes a match, as its quantifier says."""
         assert isinstance(spot.node, LeafOperand)
-        events, how = self.lists.get(spot.number, []), spot.node.quantifier
+        events, how = self._around(spot, binding).lists.get(spot.number, []), spot.node.quantifier
         if how.every:
             return bool(events) and done({**binding, spot.number: All(tuple(events))})
         selected: list[Event] = []
@@ -216,7 +252,7 @@ class MatchRun:
         """After binds its leaf to each source that is due now."""
         (leaf,) = spot.spots
         found = False
-        for source in reversed(self.fires.get(spot.number, ())):
+        for source in reversed(self._around(spot, binding).fires.get(spot.number, ())):
             extended = {**binding, leaf.number: source, spot.number: TICK}
             found |= self._hold([leaf.number], extended) and done(extended)
         return found
@@ -297,7 +333,7 @@ class MatchRun:
         return [times for each in below for times in self.constituents(each, binding)]
 
     def start(self, spot: PatternNode, binding: Binding) -> int:
-        return min((start for start, _ in self.constituents(spot, binding)), default=self.opened)
+        return min((start for start, _ in self.constituents(spot, binding)), default=self._around(spot, binding).opened)
 
     def end(self, spot: PatternNode, binding: Binding) -> int:
         return max((end for _, end in self.constituents(spot, binding)), default=self.now)

@@ -16,8 +16,11 @@ def endpoint_order(plan: Plan) -> Plan:
 
     Before: AND(A a, B b) WHERE a OVERLAPS b, tested: start(a) < start(b), end(a) > start(b), end(a) < end(b)
     After:  the same three as order
+
+    In a negated part they stay conditions: of events that have not come conditions count as satisfiable, and nothing
+    more is known of an order than that it is open as long as its types are.
     """
-    return each_block(plan, lambda block, _: _ordered(block))
+    return each_block(plan, lambda block, around: block if around else _ordered(block))
 
 
 def _ordered(block: Block) -> Block:

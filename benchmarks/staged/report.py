@@ -1,0 +1,54 @@
+"""The results of the benchmark of staged statements as Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def text(results: dict[str, Any]) -> str:
+    """Everything there is to say about a run."""
+    return "\n\n".join([heading(results), grid(results["rows"]), measured_on(results)])
+
+
+def heading(results: dict[str, Any]) -> str:
+    return (
+        f"Thousand events per second of CPU, all threads, over {results['events']:,} events: Tocsin from an Arrow table"
+        " to tables of answers, Esper from objects in memory to listeners; both give the same rows. Memory is by how"
+        " much the process of Tocsin grew at most, rows of answers included, and what is left on the heap of Esper,"
+        " events included:"
+    )
+
+
+def grid(rows: list[dict[str, Any]]) -> str:
+    lines = ["| statement | rows | Tocsin | Esper | times | plain Python | memory (MB) | Esper |"]
+    lines.append("|---|---:|---:|---:|---:|---:|---:|---:|")
+    for ask in dict.fromkeys(row["ask"] for row in rows):
+        mine = {row["who"]: row for row in rows if row["ask"] == ask}
+        ours, esper = speed(mine.get("tocsin")), speed(mine.get("esper"))
+        times = f"{ours / esper:.1f}" if ours and esper else ""
+        found = f"{mine['tocsin']['rows']:,}" if ours else ""
+        cells = [found, shown(ours), shown(esper), times, shown(speed(mine.get("plain")))]
+        cells += [memory(mine.get("tocsin")), memory(mine.get("esper"))]
+        lines.append(f"| {ask} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def speed(row: dict[str, Any] | None) -> float:
+    return 0.0 if row is None or "error" in row else row["events"] / row["seconds"] / 1e3
+
+
+def shown(thousands: float) -> str:
+    return f"{thousands:,.0f}" if thousands else ""
+
+
+def memory(row: dict[str, Any] | None) -> str:
+    return "" if row is None or "error" in row else f"{row['bytes'] / 1e6:,.0f}"
+
+
+def measured_on(results: dict[str, Any]) -> str:
+    facts = results["machine"]
+    return (
+        f"Best of {results['repeat']} runs after one to warm up, each arm in a process of its own; plain Python on"
+        f" fewer events. {facts['processor']}, {facts['cores']} cores, Python {facts['python']}; load"
+        f" {facts['load_before']:.1f} before and {facts['load_after']:.1f} after."
+    )

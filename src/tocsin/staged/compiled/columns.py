@@ -1,0 +1,346 @@
+"""Select as text: the rows that the matches of a run give, one for each or one for all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tocsin.lang.staged_printer import key_range
+from tocsin.lang.staged_syntax import (
+    AggregateOf,
+    AttrOf,
+    Collection,
+    EventsOf,
+    IfNull,
+    PartitionKey,
+    StableTime,
+    TimeOf,
+    UnionOf,
+)
+from tocsin.schema import Kind
+from tocsin.staged.compiled.expressions import (
+    EXACT,
+    KINDS,
+    Absence,
+    Known,
+    Value,
+    attribute,
+    both,
+    either,
+    limited,
+    value,
+)
+from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
+from tocsin.staged.compiled.library import ABSENT, AT, END, HEAD, NEXT, START
+from tocsin.staged.compiled.search import SearchWriter
+from tocsin.staged.compiled.writer import TextWriter
+from tocsin.staged.partition_keys import key_attribute
+from tocsin.staged.spots import PatternSpot
+
+Pushing = Callable[[Callable[[str], Value]], None]  # pushes the value that an event has, given how attributes are read
+
+
+@dataclass
+class SelectWriter:
+    """Writes Select. `closers` writes a loop over the events that close the context (None: it goes on)."""
+
+    layout: WordLayout
+    write: TextWriter
+    search: SearchWriter
+    kinds: Sequence[Kind]
+    closers: Callable[[int, Pushing], None] | None = None
+    spots: dict[str, list[PatternSpot]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.group = self.layout.places.is_group
+        self.bindable = set(self.search.constituents(self.layout.root))
+        for spot in self.layout.spots:
+            if spot.name is not None:
+                self.spots.setdefault(spot.name, []).append(spot)
+
+    def rows(self) -> None:
+        """Write the rows of the matches in M."""
+        write = self.write
+        if self.group:
+            with write.block("if matched > 0:"):
+                self._row(self._start_of_all())
+            return
+        with write.block("for m in range(matched):"):
+            for at, leaf in enumerate(self.layout.leaves):
+                write(f"x{leaf.number} = M[m * {len(self.layout.leaves)} + {at}]")
+            self._row(self._time(self.layout.root, "start-ts").text)
+
+    def _row(self, start: str) -> None:
+        write, width = self.write, self.layout.row
+        values = [value(self.layout, column.expr, self._look_up) for column in self.layout.statement.select]
+        with write.block(f"if (P[OUT_N] + 1) * {width} > len(OA):"):
+            write("OA = grown(OA, 0)", "O = pointer(OA)", "OR = reals(OA)")
+        write(f"o = P[OUT_N] * {width}", "P[OUT_N] += 1", "O[o] = now", f"O[o + 1] = {start}", "O[o + 2] = 0")
+        write(*(f"O[o + {4 + k}] = D[g + G_KEY + {k}]" for k in range(self.layout.g)))
+        for at, (each, kind) in enumerate(zip(values, self.kinds, strict=True)):
+            self._column(at, each, kind)
+
+    def _column(self, at: int, given: Known, kind: Kind) -> None:
+        write = self.write
+        if isinstance(given, Absence) or given.null == "True":
+            write(f"O[o + {self.layout.head + at}] = 0", f"O[o + 2] |= {1 << at}")
+            return
+        if kind is Kind.FLOAT:
+            target, given = "OR", limited(self.layout, given, EXACT)
+        else:
+            target = "O"
+            if given.kind == "float" or (given.kind == "text") != (kind is Kind.TEXT):
+                raise NotCompiledError("a column of Select is of another kind than its value")
+        with write.block(f"if {given.null}:"):
+            write(f"O[o + {self.layout.head + at}] = 0", f"O[o + 2] |= {1 << at}")
+        with write.block("else:"):
+            write(f"{target}[o + {self.layout.head + at}] = {given.text}")
+
+    # --- times of matches ---
+
+    def _start_of_all(self) -> str:
+        write, name = self.write, self.write.fresh("t")
+        write(f"{name} = 9223372036854775807")
+        with write.block("for m in range(matched):"):
+            one = self._time(self.layout.root, "start-ts").text
+            write(f"{name} = min({name}, {one})")
+        return name
+
+    def _word(self, number: int) -> str:
+        at = self.layout.index[number]
+        return f"M[m * {len(self.layout.leaves)} + {at}]" if self.group else f"x{number}"
+
+    def _time(self, spot: PatternSpot, which: str) -> Value:
+        """The start or end of the match at hand (m), at a spot."""
+        write, name, start = self.write, self.write.fresh("t"), which == "start-ts"
+        nothing = 9223372036854775807 if start else -9223372036854775807
+        write(f"{name} = {nothing}")
+        for leaf in self.search.constituents(spot):
+            word = self._word(leaf)
+            with write.block(f"if {word} >= 0:"):
+                write(f"{name} = {'min' if start else 'max'}({name}, D[{word} + {START if start else END}])")
+        with write.block(f"if {name} == {nothing}:"):
+            write(f"{name} = {'D[c + C_OPENED]' if start else 'now'}")
+        return Value(name, attr="time")
+
+    def _operator_time(self, spot: PatternSpot, which: str) -> Value:
+        absent = both(*(f"{self._word(leaf.number)} == {ABSENT}" for leaf in spot.leaves()))
+        if not self.group:
+            return Value(self._time(spot, which).text, absent, attr="time")
+        write, name, start = self.write, self.write.fresh("t"), which == "start-ts"
+        gone = self.write.fresh("gone")
+        write(f"{name} = {9223372036854775807 if start else -9223372036854775807}", f"{gone} = True")
+        with write.block("for m in range(matched):"):
+            one = self._time(spot, which).text
+            write(f"{name} = {'min' if start else 'max'}({name}, {one})", f"{gone} = {gone} and {absent}")
+        return Value(name, gone, attr="time")
+
+    # --- names ---
+
+    def _leaves(self, name: str) -> list[int]:
+        """The leaves of a name that a match may bind."""
+        return [spot.number for spot in self.spots.get(name, ()) if spot.number in self.bindable and spot.leaf]
+
+    def _look_up(self, node: object) -> Known:
+        match node:
+            case AggregateOf():
+                return self._aggregate(node)
+            case StableTime():
+                return Value("now", attr="time")
+            case AttrOf() if self.layout.places.is_label(node):
+                return self._label(str(node.name))
+            case AttrOf():
+                if self.group and (key := self._key(str(node.name), node.attr)) is not None:
+                    return key
+                newest = self._newest(self._leaves(str(node.name)))
+                return self._of_node(newest, node.attr, f"{newest} < 0")
+            case TimeOf(which="sst"):
+                raise NotCompiledError("sst asks what may still come")
+            case TimeOf():
+                numbers = [spot for spot in self.spots.get(node.name, ()) if spot.leaf is not None]
+                if not numbers:
+                    (spot,) = self.spots[node.name]
+                    return self._operator_time(spot, node.which)
+                newest = self._newest(self._leaves(node.name))
+                at = START if node.which == "start-ts" else END
+                return Value(f"D[{newest} + {at}]", f"{newest} < 0", attr="time")
+        raise NotCompiledError("a column that is not known")
+
+    def _of_node(self, node: str, attr: str, gone: str = "False") -> Value:
+        found = attribute(self.layout, attr, f"D[{node} + 7 + {{}}]", f"R[{node} + 7 + {{}}]", f"D[{node} + 6]")
+        return Value(found.text, either(gone, found.null), found.kind, found.bits, found.attr)
+
+    def _newest(self, numbers: Sequence[int]) -> str:
+        """The name of a variable with the last event of some leaves; negative: there is none."""
+        write, name = self.write, self.write.fresh("y")
+        write(f"{name} = -1")
+
+        def look() -> None:
+            for number in numbers:
+                word = self._word(number)
+                with write.block(f"if {word} >= 0 and ({name} < 0 or D[{word} + {AT}] > D[{name} + {AT}]):"):
+                    write(f"{name} = {word}")
+
+        if self.group:
+            with write.block("for m in range(matched):"):
+                look()
+        else:
+            look()
+        return name
+
+    def _keys(self) -> list[tuple[PartitionKey, str]]:
+        """The clauses of the partition, each with the text of its word."""
+        statement = self.layout.statement
+        found = [(key, f"D[g + G_KEY + {at}]") for at, key in enumerate(statement.gkeys)]
+        return found + [(key, f"D[lk + {at}]") for at, key in enumerate(statement.lkeys)]
+
+    def _label(self, name: str) -> Value:
+        for key, word in self._keys():
+            if key.name == name:
+                if key.ranges:
+                    texts = [each.label or key_range(each, labelled=False) for each in key.ranges]
+                    at = [self.layout.text(text) for text in texts]
+                    first = int(at[0][2:-1])
+                    if [int(each[2:-1]) for each in at] != list(range(first, first + len(at))):
+                        raise NotCompiledError("two ranges of a key have one label")
+                    return Value(f"C[{first} + {word}]", kind="text")
+                return self._of_key(key.entries[0].attr, word)
+        raise NotCompiledError("a label of no key")
+
+    def _of_key(self, attr: str, word: str) -> Value:
+        found = self.layout.field(attr)
+        kind = KINDS[found.kind] if found is not None else "int"
+        if kind == "float":
+            word = word.replace("D[", "R[", 1)
+        return Value(word, kind=kind, attr=attr)
+
+    def _key(self, name: str, attr: str) -> Value | None:
+        """The value of the partition for an attribute of a role, of keys without ranges."""
+        found = None
+        for key, word in self._keys():
+            for leaf in self.layout.leaves if not key.ranges else ():
+                assert leaf.leaf is not None
+                if leaf.leaf.called == name and key_attribute(key, leaf.leaf) == attr:
+                    found = self._of_key(attr, word)
+        return found
+
+    # --- aggregates ---
+
+    def _aggregate(self, node: AggregateOf) -> Value:
+        """Push the values, and compute."""
+        write, layout = self.write, self.layout
+        collections = list(_collections(node.of))
+        kinds, attrs = set(), []
+        write("vn = 0")
+        for each in collections:
+            of = each.of
+            if isinstance(of, AggregateOf):
+                raise NotCompiledError("an aggregate of aggregates")
+            if isinstance(of, EventsOf):
+                if len(collections) > 1:
+                    raise NotCompiledError("a union of events")
+                kinds.add("int")
+                self._events(of.name, lambda _: self.push(Value("1")))
+                continue
+            shown = of.of if isinstance(of, IfNull) else of
+            attrs.append(shown.attr)
+
+            def push(read: Callable[[str], Value], of: AttrOf | IfNull = of) -> None:
+                known = value(layout, of, lambda part: read(part.attr))
+                assert isinstance(known, Value)
+                kinds.add(known.kind)
+                self.push(known)
+
+            self._events(str(shown.name), push)
+        if len(kinds) > 1:
+            raise NotCompiledError("a union of values of different kinds")
+        kind = next(iter(kinds), "int")
+        is_set = self.group and any(each.mark != "Bag" for each in collections)
+        if is_set and not isinstance(collections[0].of, EventsOf):
+            write(f"vn = once(V, VR, {kind == 'float'}, vn)")
+        return self.computed(node.function, kind, attrs)
+
+    def computed(self, function: str, kind: str, attrs: Sequence[str]) -> Value:
+        write, name, layout = self.write, self.write.fresh("a"), self.layout
+        if function == "Count":
+            write(f"{name} = vn")
+            return Value(name, bits=40)
+        if kind == "text":
+            raise NotCompiledError(f"{function} of texts")
+        null, words = self.write.fresh("z"), "VR" if kind == "float" else "V"
+        if function in ("Sum", "Avg"):
+            layout.sums.update(attrs)
+        if function == "Median":
+            layout.ordinary.update(attrs)
+            for attr in attrs:
+                layout.needs_bits(attr, EXACT - 1)
+        real = kind == "float" or function in ("Avg", "Median")
+        write(f"{null} = vn == 0", f"{name} = {'0.0' if real else '0'}")
+        call = {"Sum": "total_of", "Avg": "total_of", "Max": "greatest", "Min": "least", "Median": "middle"}[function]
+        with write.block("if vn > 0:"):
+            write(f"{name} = {call}({words}, vn)" + (" / vn" if function == "Avg" else ""))
+        if real:
+            return Value(name, null, "float")
+        if function == "Sum":
+            return Value(name, null, "int", EXACT)
+        return Value(name, null, kind, 63, attrs[0] if len(attrs) == 1 else None)
+
+    def push(self, known: Value) -> None:
+        write = self.write
+        if known.null == "True":
+            return
+        with write.block(f"if not {known.null}:"):
+            with write.block("if vn == len(V):"):
+                write("VA = grown(VA, 0)", "V = VA", "VR = VA.view(np.float64)")
+            write(f"{'VR' if known.kind == 'float' else 'V'}[vn] = {known.text}", "vn += 1")
+
+    def _events(self, name: str, push: Pushing) -> None:
+        """Push a value for each event of a role, in canonical order."""
+        write, numbers = self.write, self._leaves(name)
+        if [spot for spot in self.spots.get(name, ()) if spot.leaf is not None]:
+            if len(numbers) > 1:
+                raise NotCompiledError(f"{name} is the name of several operands")
+            for number in numbers:
+                self._bound_events(number, push)
+            return
+        opened = [at for at, init in enumerate(self.layout.inits) if init.type is not None and init.called == name]
+        header = "if"
+        if opened:
+            with write.block(f"if {either(*(f'D[c + C_OPENER] == {at}' for at in opened))}:"):
+                self.opening(push)
+            header = "elif"
+        for at, term in enumerate(self.layout.terms):
+            if self.closers is not None and term.type is not None and term.called == name:
+                with write.block(f"{header} D[c + C_CLOSED] == {at}:"):
+                    self.closers(at, push)
+                header = "elif"
+
+    def opening(self, push: Pushing) -> None:
+        """Push a value for each event that opened the context."""
+        write, node = self.write, self.write.fresh("y")
+        write(f"{node} = D[c + C_OPENERS + {HEAD}]")
+        with write.block(f"while {node} != -1:"):
+            push(lambda attr: self._of_node(node, attr))
+            write(f"{node} = D[{node} + {NEXT}]")
+
+    def _bound_events(self, number: int, push: Pushing) -> None:
+        """The distinct events of a leaf over the matches: they are marked, and then its list is walked."""
+        write = self.write
+        if not self.group:
+            with write.block(f"if x{number} >= 0:"):
+                push(lambda attr: self._of_node(f"x{number}", attr))
+            return
+        node, first = write.fresh("y"), self.search.list_of(number)
+        write("P[RUN] += 1", f"{node} = -1")
+        with write.block("for m in range(matched):"), write.block(f"if {self._word(number)} >= 0:"):
+            write(f"{node} = {self._word(number)}", f"D[{node} + 2] = P[RUN]")
+        with write.block(f"if {node} >= 0 and matched > 1:"):
+            write(f"{node} = D[{first} + {HEAD}]")
+        with write.block(f"while {node} != -1:"):
+            with write.block(f"if D[{node} + 2] == P[RUN]:"):
+                push(lambda attr: self._of_node(node, attr))
+            write(f"{node} = D[{node} + {NEXT}] if matched > 1 else -1")
+
+
+def _collections(of: Collection | UnionOf) -> list[Collection]:
+    return [*_collections(of.left), of.right] if isinstance(of, UnionOf) else [of]

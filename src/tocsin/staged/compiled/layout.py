@@ -1,0 +1,153 @@
+"""Where a compiled statement keeps things: which attributes a node has, where records have their parts, what roles are.
+
+And what is not compiled: whoever writes the function says so by `NotCompiledError`, with the reason in plain words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tocsin.lang.staged_syntax import AttrOf, EventsOf, Initiator, LeafOperand, Statement, Terminator, parts
+from tocsin.plan.staged_places import StatementPlaces, mode_of
+from tocsin.schema import Field, Kind
+from tocsin.staged.compiled.library import LIST
+from tocsin.staged.partition_keys import key_attribute
+from tocsin.staged.spots import BLOCK, PatternSpot, spots_of, ticks
+
+REAL = (Kind.FLOAT, Kind.DECIMAL)
+WHOLE = (Kind.INT, Kind.TIME, Kind.BOOL, Kind.TEXT)
+
+
+class NotCompiledError(Exception):
+    """A statement has something that is not compiled: it runs as plain Python, with the same meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRole:
+    """What an event of a type can be: `what` is leaf, init or term; `at` the place among them."""
+
+    what: str
+    at: int
+    number: int
+    role: LeafOperand | Initiator | Terminator
+
+
+class WordLayout:
+    """Everything about a statement that its function and its host must agree on.
+
+    attrs    the attributes of a node, in order
+    fields   what they are
+    limits   how many bits their values may have, and "time" those of times: beyond that, arithmetic would not be exact
+    ordinary attributes that must not be NaN
+    sums     attributes whose values are added
+    texts    literals of texts; the function is given their codes
+    """
+
+    def __init__(self, statement: Statement, fields: Mapping[str, Field], unit: str | None) -> None:
+        self.statement, self.fields, self.unit = statement, dict(fields), unit
+        self.root = spots_of(statement.pattern)
+        self.places = StatementPlaces(statement)
+        self.spots = list(self.root.all())
+        self.leaves: list[PatternSpot] = [spot for spot in self.spots if spot.leaf is not None]
+        self.index = {spot.number: at for at, spot in enumerate(self.leaves)}
+        self.inits = statement.inits or (Initiator(),)
+        self.terms = statement.terms
+        self.attrs = sorted(self.fields)
+        self.place = {attr: at for at, attr in enumerate(self.attrs)}
+        self.limits: dict[str, int] = {}
+        self.ordinary: set[str] = set()
+        self.sums: set[str] = set()
+        self.texts: list[str] = []
+        self._check()
+        self.mode = mode_of(statement.pattern)
+        self.defers = any(spot.deferred for spot in self.spots)
+        self.keeps_seen = self.defers and bool(statement.lkeys)
+        self.lasts = [None if term.after is None else self.ticks(term.after) for term in self.terms]
+        self.ranges = [None if leaf.leaf is None or leaf.leaf.range is None else self.ticks(leaf.leaf.range)
+                       for leaf in self.leaves]  # fmt: skip
+        self.starts = any(init.type is None for init in self.inits)
+        self.shows_openers = self._mentioned_outside(self.inits)
+        self.roles = self._roles()
+        self.types = sorted(self.roles)
+        self._records()
+
+    def _check(self) -> None:
+        if len(self.attrs) > 60:
+            raise NotCompiledError("it reads more than 60 attributes")
+        if self.places.mode == "delayed":
+            raise NotCompiledError("matches of a delayed pattern wait as a whole")
+        for spot in self.spots:
+            if spot.operator == BLOCK:
+                raise NotCompiledError("a block has contexts and keys of its own")
+            if spot.operator in ("At", "Every", "After"):
+                raise NotCompiledError(f"{spot.operator} is a timer")
+            leaf = spot.leaf
+            if leaf is not None and leaf.quantifier.every:
+                raise NotCompiledError(f"{leaf.called}<all> stands for many events at once")
+            if leaf is not None and leaf.weight is not None and not isinstance(leaf.weight, int):
+                raise NotCompiledError("a weight is no whole number")
+
+    def ticks(self, duration: Any) -> int:
+        return ticks(duration, self.unit, self.statement.text)
+
+    def _mentioned_outside(self, roles: tuple[Initiator | Terminator, ...]) -> bool:
+        """Whether Select or a condition of a terminator mentions such roles by name."""
+        names = {role.called for role in roles if role.type is not None}
+        conditions = [each for term in self.terms for each in term.conditions]
+        asked = [part for node in (*self.statement.select, *conditions) for part in parts(node)]
+        return any(isinstance(part, AttrOf | EventsOf) and part.name in names for part in asked)
+
+    def _roles(self) -> dict[str, list[RowRole]]:
+        every: list[tuple[str, int, Any]] = [("leaf", at, spot.leaf) for at, spot in enumerate(self.leaves)]
+        every += [("init", at, init) for at, init in enumerate(self.inits)]
+        every += [("term", at, term) for at, term in enumerate(self.terms)]
+        found: dict[str, list[RowRole]] = {}
+        for number, (what, at, role) in enumerate(every):
+            if role.type is not None:
+                found.setdefault(role.type, []).append(RowRole(what, at, number, role))
+        return found
+
+    def all_roles(self) -> list[RowRole]:
+        return sorted((role for several in self.roles.values() for role in several), key=lambda role: role.number)
+
+    def role(self, what: str, at: int) -> RowRole | None:
+        return next((each for each in self.all_roles() if (each.what, each.at) == (what, at)), None)
+
+    def _records(self) -> None:
+        """The words of every record, by name, as offsets from its address."""
+        g, l = len(self.statement.gkeys), len(self.statement.lkeys)
+        self.node = 7 + len(self.attrs)
+        self.words = {
+            # a partition: its key, contexts, local values that were seen, and what the stage has for it
+            "G_ALIVE": 1, "G_FIRST": 2, "G_LAST": 3, "G_SEEN": 4, "G_STAMP": 5, "G_NEXT": 6, "G_ROWS": 7, "G_LATEST": 8,
+            "G_KEY": 9, "G_SIZE": 9 + g,
+            # a context: what opened it, its locals (C_ONE: the only one), and what closes it
+            "C_NEXT": 0, "C_PREV": 1, "C_OPENED": 2, "C_OPENER": 3, "C_OPENERS": 4, "C_LOCALS": 8, "C_CLOSED": 9,
+            "C_ONE": 10, "C_SIZE": 11,
+            # a local partition: its context and key, and a list for each leaf
+            "L_NEXT": 0, "L_PREV": 1, "L_STAMP": 2, "L_TOUCHED": 3, "L_CONTEXT": 4, "L_KEY": 5, "L_LISTS": 5 + l,
+            "L_SIZE": 5 + l + LIST * len(self.leaves),
+            # a local value that a partition has seen
+            "S_NEXT": 0, "S_PARTITION": 1, "S_KEY": 2, "S_SIZE": 2 + l,
+        }  # fmt: skip
+        self.g, self.l = g, l
+        self.head = 4 + g  # of a row of output: its end, start, Nulls, place in its partition, and the key of that
+        self.row = self.head + len(self.statement.select)
+
+    # --- values ---
+
+    def field(self, attr: str) -> Field | None:
+        return self.fields.get(attr)
+
+    def needs_bits(self, attr: str, bits: int) -> None:
+        self.limits[attr] = min(bits, self.limits.get(attr, 63))
+
+    def text(self, literal: str) -> str:
+        if literal not in self.texts:
+            self.texts.append(literal)
+        return f"C[{self.texts.index(literal)}]"
+
+    def key_attr(self, key: Any, role: RowRole) -> str | None:
+        return key_attribute(key, role.role)

@@ -1,0 +1,277 @@
+"""What generated functions call: lists of events, tables of keys, timers and aggregates, all in arrays of words.
+
+Everything that a statement remembers are records in one array `D`; an address is a place in it. A record that is freed
+goes to a list of free ones of its kind, whose first is in `P`. The text of this module runs as it is, or compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = Any
+NIL, ABSENT = -1, -2
+FREED = -1  # the stamp of a node that is in no list
+
+# what P has: numbers that outlast a call
+TOP, FREE_NODE, FREE_LOCAL, FREE_CONTEXT, FREE_PARTITION, FREE_SEEN = 0, 1, 2, 3, 4, 5
+PARTITIONS, LOCALS, SEEN = 6, 7, 8  # entries of the tables
+CREATED, IS_CREATED, CLOCK, TIMERS, STAGE, RUN, NUMBER, UNIVERSAL, KEPT = 9, 10, 11, 12, 13, 14, 15, 16, 17
+OUT_N, UNSORTED, PARAMETERS = 18, 19, 20
+
+# a node: an event in the list of an operand
+NEXT, PREV, STAMP, AT, START, END, NULLS, ATTRS = 0, 1, 2, 3, 4, 5, 6, 7
+# a list
+HEAD, TAIL, COUNT, ENDS, LIST = 0, 1, 2, 3, 4
+# a row of input: the type, then what a node has from its start on
+ROW = 4
+
+
+def pointer(words: Array) -> Array:
+    """How an array is reached that others may replace: compiled by its address, without a look at its length."""
+    return words
+
+
+def reals(words: Array) -> Array:
+    """The same words as numbers with fractions."""
+    return words.view(np.float64)
+
+
+def grown(words: Array, need: int) -> Array:
+    """The same words in an array with more room."""
+    more = np.empty(max(2 * len(words), need), np.int64)
+    more[: len(words)] = words
+    return more
+
+
+# --- tables of keys: T has addresses of records, whose key stands `off` words behind ------------------------------
+
+
+def hash_of(words: Array, at: int, count: int) -> int:
+    found = 0
+    for k in range(count):
+        found = (found ^ int(words[at + k])) * -7046029254386353131 & 9223372036854775807
+        found ^= found >> 29
+    return found
+
+
+def slot_of(table: Array, mask: int, D: Array, off: int, words: Array, at: int, count: int) -> int:
+    """The place of the record with a key, or where it would stand; `mask` is one less than the places."""
+    slot = hash_of(words, at, count) & mask
+    while table[slot] != NIL:
+        key = table[slot] + off
+        k = 0
+        while k < count and D[key + k] == words[at + k]:
+            k += 1
+        if k == count:
+            break
+        slot = (slot + 1) & mask
+    return slot
+
+
+def roomier(table: Array, D: Array, off: int, count: int) -> Array:
+    """The same records in a table of twice the size."""
+    more = np.full(2 * len(table), NIL, np.int64)
+    mask = len(more) - 1
+    for old in range(len(table)):
+        if table[old] != NIL:
+            slot = hash_of(D, table[old] + off, count) & mask
+            while more[slot] != NIL:
+                slot = (slot + 1) & mask
+            more[slot] = table[old]
+    return more
+
+
+def take_out(table: Array, mask: int, D: Array, off: int, count: int, slot: int) -> None:
+    """Empty a slot, and let those behind it that belong there move up."""
+    table[slot] = NIL
+    other = (slot + 1) & mask
+    while table[other] != NIL:
+        home = hash_of(D, table[other] + off, count) & mask
+        if (other - home) & mask >= (other - slot) & mask:
+            table[slot] = table[other]
+            table[other] = NIL
+            slot = other
+        other = (other + 1) & mask
+
+
+# --- lists ---------------------------------------------------------------------------------------------------------
+
+
+def append(D: Array, P: Array, at: int, node: int) -> None:
+    """Put a node at the end of the list at an address."""
+    last = D[at + TAIL]
+    D[node + NEXT] = NIL
+    D[node + PREV] = last
+    if last == NIL:
+        D[at + HEAD] = node
+        D[at + ENDS] += 1
+    else:
+        D[last + NEXT] = node
+        if D[last + END] != D[node + END]:
+            D[at + ENDS] += 1
+    D[at + TAIL] = node
+    D[at + COUNT] += 1
+    P[KEPT] += 1
+
+
+def remove(D: Array, P: Array, at: int, node: int) -> None:
+    """Take a node out of its list, and free it."""
+    after, before = D[node + NEXT], D[node + PREV]
+    alone = True  # with its end, which equal ones beside it would share
+    if before == NIL:
+        D[at + HEAD] = after
+    else:
+        D[before + NEXT] = after
+        alone = D[before + END] != D[node + END]
+    if after == NIL:
+        D[at + TAIL] = before
+    else:
+        D[after + PREV] = before
+        alone = alone and D[after + END] != D[node + END]
+    if alone:
+        D[at + ENDS] -= 1
+    D[at + COUNT] -= 1
+    D[node + NEXT] = P[FREE_NODE]
+    D[node + STAMP] = FREED
+    P[FREE_NODE] = node
+    P[KEPT] -= 1
+
+
+def expire(D: Array, P: Array, at: int, until: int) -> None:
+    """Free the events of a list that end at `until` or before."""
+    while D[at + HEAD] != NIL and D[D[at + HEAD] + END] <= until:
+        remove(D, P, at, D[at + HEAD])
+
+
+def clear(D: Array, P: Array, at: int) -> None:
+    """Free all events of a list."""
+    if D[at + HEAD] != NIL:
+        P[KEPT] -= D[at + COUNT]
+        D[D[at + TAIL] + NEXT] = P[FREE_NODE]
+        P[FREE_NODE] = D[at + HEAD]
+        D[at + HEAD] = NIL
+        D[at + TAIL] = NIL
+        D[at + COUNT] = 0
+        D[at + ENDS] = 0
+
+
+# --- timers: a heap of times and partitions ------------------------------------------------------------------------
+
+
+def set_timer(Q: Array, P: Array, due: int, partition: int) -> None:
+    at = P[TIMERS]
+    P[TIMERS] += 1
+    while at > 0 and Q[2 * ((at - 1) // 2)] > due:
+        Q[2 * at], Q[2 * at + 1] = Q[2 * ((at - 1) // 2)], Q[2 * ((at - 1) // 2) + 1]
+        at = (at - 1) // 2
+    Q[2 * at], Q[2 * at + 1] = due, partition
+
+
+def drop_timer(Q: Array, P: Array) -> None:
+    """Drop the earliest timer."""
+    P[TIMERS] -= 1
+    count = P[TIMERS]
+    due, partition = Q[2 * count], Q[2 * count + 1]
+    at = 0
+    while 2 * at + 1 < count:
+        child = 2 * at + 1
+        if child + 1 < count and Q[2 * child + 2] < Q[2 * child]:
+            child += 1
+        if Q[2 * child] >= due:
+            break
+        Q[2 * at], Q[2 * at + 1] = Q[2 * child], Q[2 * child + 1]
+        at = child
+    Q[2 * at], Q[2 * at + 1] = due, partition
+
+
+# --- aggregates over the first `count` words of V -----------------------------------------------------------------
+
+
+def once(V: Array, F: Array, real: bool, count: int) -> int:
+    """Keep the first of equal values, in order; how many there are then. F has the same words as numbers."""
+    if real:
+        for k in range(count):
+            if F[k] == 0.0:
+                F[k] = 0.0  # and not -0.0
+    size = 16
+    while size < 2 * count:
+        size *= 2
+    table = np.full(size, NIL, np.int64)
+    kept = 0
+    for k in range(count):
+        word = int(V[k])
+        slot = hash_of(V, k, 1) & (size - 1)
+        while table[slot] != NIL and V[table[slot]] != word:
+            slot = (slot + 1) & (size - 1)
+        if table[slot] == NIL or (real and F[k] != F[k]):  # each NaN is another value
+            if table[slot] == NIL:
+                table[slot] = kept
+            V[kept] = word
+            kept += 1
+    return kept
+
+
+def total_of(V: Array, count: int) -> Any:
+    found = V[0] + 0  # and not -0.0
+    for k in range(1, count):
+        found += V[k]
+    return found
+
+
+def greatest(V: Array, count: int) -> Any:
+    found = V[0]
+    for k in range(1, count):
+        found = max(found, V[k])
+    return found
+
+
+def least(V: Array, count: int) -> Any:
+    found = V[0]
+    for k in range(1, count):
+        found = min(found, V[k])
+    return found
+
+
+def middle(V: Array, count: int) -> float:
+    """The median."""
+    values = np.sort(V[:count])
+    half = count // 2
+    return float(values[half]) if count % 2 else (values[half - 1] + values[half]) / 2
+
+
+# --- rows of output -----------------------------------------------------------------------------------------------
+
+
+def arranged(O: Array, R: Array, first: int, last: int, width: int, head: int, reals: int) -> bool:
+    """Put rows of one stage into order by start and values, Nulls first; False: too many, somebody else must.
+
+    A row has its end, start, Nulls and place, the key of its partition, then its values from `head` on; `reals` has a
+    bit for each that is a number with a fraction. Equal rows stay as they are.
+    """
+    if last - first > 48:
+        return False
+    for row in range(first + 1, last):
+        other = row
+        while other > first and comes_before(O, R, other * width, (other - 1) * width, width, head, reals):
+            for k in range(width):
+                O[other * width + k], O[(other - 1) * width + k] = O[(other - 1) * width + k], O[other * width + k]
+            other -= 1
+    return True
+
+
+def comes_before(O: Array, R: Array, one: int, other: int, width: int, head: int, reals: int) -> bool:
+    if O[one + 1] != O[other + 1]:
+        return bool(O[one + 1] < O[other + 1])
+    for k in range(width - head):
+        mine, theirs = O[one + 2] >> k & 1, O[other + 2] >> k & 1
+        if mine != theirs:
+            return bool(mine > theirs)
+        if not mine:
+            if reals >> k & 1:
+                if R[one + head + k] != R[other + head + k]:
+                    return bool(R[one + head + k] < R[other + head + k])
+            elif O[one + head + k] != O[other + head + k]:
+                return bool(O[one + head + k] < O[other + head + k])
+    return False

@@ -1,0 +1,691 @@
+"""The function of a statement: stage by stage in canonical order, as `staged/machine` does it, written out.
+
+It takes rows (type, start, end, Nulls, attributes), works in records, and gives rows of output; what it has to make
+longer on its way it hands back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from tocsin.lang.staged_syntax import AggregateOf, AttrOf, EventsOf, KeyRange, PartitionKey, StableTime, TimeOf, parts
+from tocsin.schema import Field, Kind
+from tocsin.staged.compiled.columns import Pushing, SelectWriter
+from tocsin.staged.compiled.expressions import (
+    Known,
+    Truth,
+    Value,
+    attribute,
+    both,
+    either,
+    truth,
+)
+from tocsin.staged.compiled.layout import NotCompiledError, RowRole, WordLayout
+from tocsin.staged.compiled.library import COUNT, HEAD, LIST, ROW, TAIL
+from tocsin.staged.compiled.search import Bound, SearchWriter
+from tocsin.staged.compiled.writer import TextWriter
+
+ARRAYS = ("D", "TG", "TL", "TS", "Q", "M", "W", "O", "V")  # that may become longer
+ARGUMENTS = ("n", "until", "XA", "C", "PA", *(f"{name}A" for name in ARRAYS), "KA")  # what is called A is an array
+
+
+@dataclass(frozen=True, slots=True)
+class StageFunction:
+    """The text of a function, and what its host must know."""
+
+    source: str
+    layout: WordLayout
+
+
+def program_of(statement: Any, fields: Mapping[str, Field], unit: str | None, kinds: Sequence[Kind]) -> StageFunction:
+    """Write the function of a statement; raises NotCompiledError with the reason if that cannot be done."""
+    layout = WordLayout(statement, fields, unit)
+    source = _StageWriter(layout, kinds).text()
+    return StageFunction(source, layout)
+
+
+class _StageWriter:
+    def __init__(self, layout: WordLayout, kinds: Sequence[Kind]) -> None:
+        self.layout, self.kinds, self.write = layout, kinds, TextWriter()
+        self.statement, self.words = layout.statement, layout.words
+        self.width = len(layout.leaves)
+        self.timed = any(last is not None for last in layout.lasts)
+
+    def text(self) -> str:
+        write = self.write
+        for name, at in (*self.words.items(), ("XW", ROW + len(self.layout.attrs))):
+            write(f"{name} = {at}")
+        write("", "")
+        with write.block(f"def stages({', '.join(ARGUMENTS)}):"):
+            write(*(f"{name} = pointer({name}A)" for name in ("X", "P", "K", *ARRAYS) if name != "V"))
+            write(
+                *(f"{name}R = reals({name}A)" for name in "XKO"), "R = reals(DA)", "V = VA", "VR = VA.view(np.float64)"
+            )
+            write("i = 0", "vn = 0", "matched = 0", "c = -1", "loc = 0", "lk = 0", "g = -1")
+            for leaf in self.layout.leaves:
+                write(f"x{leaf.number} = -1")
+            with write.block("while True:"):
+                self._next_stage()
+                self._stage()
+                write("i = j")
+            write(f"return {', '.join(f'{name}A' for name in ARRAYS)}")
+        return write.text
+
+    def _next_stage(self) -> None:
+        write = self.write
+        write("j = i")
+        header = "if"
+        if self.timed:
+            with write.block("if P[TIMERS] > 0 and Q[0] <= until and (i == n or Q[0] < X[i * XW + 2]):"):
+                write("now = Q[0]")
+            header = "elif"
+        with write.block(f"{header} i < n:"):
+            write("now = X[i * XW + 2]")
+            with write.block("while j < n and X[j * XW + 2] == now:"):
+                write("j += 1")
+        with write.block("else:"):
+            write("break")
+
+    def _stage(self) -> None:
+        write, layout = self.write, self.layout
+        with write.block("if P[IS_CREATED] == 0:"):
+            write("P[IS_CREATED] = 1", "P[CREATED] = now")
+            if not layout.g:
+                self._new_partition()
+                write("P[UNIVERSAL] = g")
+        write("P[CLOCK] = now", "P[STAGE] += 1", "stage = P[STAGE]", "first_row = P[OUT_N]", "rough = False")
+        most = max(len(roles) for roles in layout.roles.values())
+        with write.block(f"if {3 * most} * (j - i) > len(WA):"):
+            write(f"WA = np.empty({6 * most} * (j - i), np.int64)", "W = pointer(WA)")
+        write("t = 0", "first_g = -1", "last_g = -1")
+        with write.block("for r in range(i, j):"):
+            write("kind = X[r * XW + 0]")
+            for at, type in enumerate(layout.types):
+                with write.block(f"if kind == {at}:"):
+                    self._touches(layout.roles[type])
+        if self.timed:
+            with write.block("while P[TIMERS] > 0 and Q[0] <= now:"):
+                write("g = Q[1]", "drop_timer(Q, P)")
+                with write.block("if D[g + G_ALIVE] == 1:"):
+                    self._touch()
+        write("g = first_g")
+        with write.block("while g != -1:"):
+            write("after_g = D[g + G_NEXT]", "first_of_g = P[OUT_N]")
+            self._partition()
+            self._arrange("first_of_g")
+            with write.block("for m in range(first_of_g, P[OUT_N]):"):
+                write(f"O[m * {layout.row} + 3] = m - first_of_g")
+            write("g = after_g")
+        write("P[NUMBER] += j - i")
+        if layout.g:
+            with write.block("if not rough:"):
+                self._arrange("first_row")
+        with write.block("if rough:"):
+            write("P[UNSORTED] = 1")
+            with write.block("for m in range(first_row, P[OUT_N]):"):
+                write(f"O[m * {layout.row} + 3] = -1")
+
+    def _arrange(self, first: str) -> None:
+        """Rows of one stage stand in an order that depends on nothing but them; `rough`: somebody else must."""
+        reals = sum(1 << at for at, kind in enumerate(self.kinds) if kind is Kind.FLOAT)
+        text = f"arranged(O, OR, {first}, P[OUT_N], {self.layout.row}, {self.layout.head}, {reals})"
+        with self.write.block(f"if P[OUT_N] - {first} > 1:"):
+            self.write("rough = True" if Kind.TEXT in self.kinds else f"rough = rough or not {text}")
+
+    # --- records ---
+
+    def _allocate(self, name: str, free: str, size: str | int) -> None:
+        write = self.write
+        write(f"{name} = P[{free}]")
+        with write.block(f"if {name} >= 0:"):
+            write(f"P[{free}] = D[{name}]")
+        with write.block("else:"):
+            write(f"{name} = P[TOP]", f"P[TOP] += {size}")
+            with write.block("if P[TOP] > len(DA):"):
+                write("DA = grown(DA, P[TOP])", "D = pointer(DA)", "R = reals(DA)")
+
+    def _free(self, name: str, free: str) -> None:
+        self.write(f"D[{name}] = P[{free}]", f"P[{free}] = {name}")
+
+    def _new_partition(self) -> None:
+        write = self.write
+        self._allocate("g", "FREE_PARTITION", "G_SIZE")
+        write("D[g + G_ALIVE] = 1", "D[g + G_FIRST] = -1", "D[g + G_LAST] = -1", "D[g + G_SEEN] = -1")
+        write("D[g + G_STAMP] = -1")
+        if self.layout.starts:
+            lasts = [last for last in self.layout.lasts if last is not None]
+            with write.block(f"if {both(*(f'P[CREATED] + {last} >= now' for last in lasts))}:"):
+                self._open("P[CREATED]", -1)
+
+    def _open(self, time: str, opener: int) -> None:
+        """Open a context in g."""
+        write = self.write
+        self._allocate("c", "FREE_CONTEXT", "C_SIZE")
+        write("D[c + C_NEXT] = -1", "D[c + C_PREV] = D[g + G_LAST]", f"D[c + C_OPENED] = {time}")
+        write(f"D[c + C_OPENER] = {opener}", "D[c + C_LOCALS] = -1", "D[c + C_CLOSED] = -1", "D[c + C_ONE] = -1")
+        self._no_list("c + C_OPENERS")
+        with write.block("if D[g + G_LAST] == -1:"):
+            write("D[g + G_FIRST] = c")
+        with write.block("else:"):
+            write("D[D[g + G_LAST] + C_NEXT] = c")
+        write("D[g + G_LAST] = c")
+        for last in self.layout.lasts:
+            if last is not None:
+                with write.block("if 2 * (P[TIMERS] + 1) > len(QA):"):
+                    write("QA = grown(QA, 0)", "Q = pointer(QA)")
+                write(f"set_timer(Q, P, {time} + {last}, g)")
+
+    def _no_list(self, at: str) -> None:
+        self.write(f"D[{at} + {HEAD}] = -1", f"D[{at} + {TAIL}] = -1", f"D[{at} + {COUNT}] = 0", f"D[{at} + 3] = 0")
+
+    def _node(self, name: str, row: str) -> None:
+        """A node with the event of a row."""
+        write = self.write
+        self._allocate(name, "FREE_NODE", self.layout.node)
+        write(f"D[{name} + 2] = 0", f"D[{name} + 3] = P[NUMBER] + {row} - i")
+        with write.block(f"for k in range({3 + len(self.layout.attrs)}):"):
+            write(f"D[{name} + 4 + k] = X[{row} * XW + 1 + k]")
+
+    # --- rows and their partitions ---
+
+    def _read(self, row: str) -> Any:
+        """How names in a condition of a role are read from a row."""
+
+        def found(node: object) -> Known:
+            match node:
+                case AttrOf():
+                    known: Known = self._of_row(row)(node.attr)
+                    return known
+                case TimeOf():
+                    return Value(f"X[{row} * XW + {1 if node.which == 'start-ts' else 2}]", attr="time")
+                case StableTime():
+                    return Value("now", attr="time")
+            raise NotCompiledError("a condition of a role about others")
+
+        return found
+
+    def _of_row(self, row: str) -> Any:
+        return lambda attr: attribute(
+            self.layout, attr, f"X[{row} * XW + 4 + {{}}]", f"XR[{row} * XW + 4 + {{}}]", f"X[{row} * XW + 3]"
+        )
+
+    def _takes(self, conditions: Sequence[Any], row: str) -> str:
+        """Whether a row fulfils conditions of a role."""
+        asked = [truth(self.layout, each, self._read(row)) for each in conditions]
+        return both(*(each.holds for each in asked if isinstance(each, Truth)))
+
+    def _keyed(self, stack: ExitStack, keys: Sequence[PartitionKey], role: RowRole, row: str, first: int) -> bool:
+        """Open blocks in which K has the key of a row in a role, from a place on; False: it never has one."""
+        for at, key in enumerate(keys, first):
+            attr = self.layout.key_attr(key, role)
+            known = None if attr is None else self._of_row(row)(attr)
+            if known is None or known.null == "True":
+                return False
+            stack.enter_context(self.write.block(f"if not {known.null}:"))
+            if key.ranges:
+                self._ranged(stack, key.ranges, known, at)
+            elif known.kind == "float":
+                stack.enter_context(self.write.block(f"if {known.text} == {known.text}:"))
+                self.write(f"KR[{at}] = {known.text} + 0.0")
+            else:
+                self.write(f"K[{at}] = {known.text}")
+        return True
+
+    def _ranged(self, stack: ExitStack, ranges: Sequence[KeyRange], known: Value, at: int) -> None:
+        write = self.write
+        write(f"K[{at}] = -1")
+        header = "if"
+        for place, each in enumerate(ranges):
+            if not each.is_rest:
+                with write.block(f"{header} {self._in_range(each, known)}:"):
+                    write(f"K[{at}] = {place}")
+                header = "elif"
+        rest = next((place for place, each in enumerate(ranges) if each.is_rest), None)
+        if rest is not None:
+            with write.block("else:" if header == "elif" else "if True:"):
+                write(f"K[{at}] = {rest}")
+        stack.enter_context(write.block(f"if K[{at}] >= 0:"))
+
+    def _in_range(self, each: KeyRange, known: Value) -> str:
+        if each.between is not None:
+            if known.kind == "text":
+                raise NotCompiledError("a range of texts")
+            low, high = (self._constant(literal.value, known) for literal in each.between)
+            return f"{low} <= {known.text} <= {high}"
+        return either(*(f"{known.text} == {self._constant(literal.value, known)}" for literal in each.values))
+
+    def _constant(self, given: Any, known: Value) -> str:
+        """A literal of a range, where it is compared exactly."""
+        if isinstance(given, str) and known.kind == "text":
+            return self.layout.text(given)
+        if isinstance(given, bool) and known.kind == "bool":
+            return str(int(given))
+        if known.kind == "float" and isinstance(given, int | Decimal | float) and float(given) == given:
+            return repr(float(given))
+        if known.kind == "int" and isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 63:
+            return str(given)
+        raise NotCompiledError("a range of another kind than its key")
+
+    def _touches(self, roles: Sequence[RowRole]) -> None:
+        """Tell the partitions of a row about it: roles with the same key together."""
+        groups: dict[tuple[str | None, ...], list[RowRole]] = {}
+        for role in roles:
+            attrs = tuple(self.layout.key_attr(key, role) for key in self.statement.gkeys)
+            groups.setdefault(attrs, []).append(role)
+        for several in groups.values():
+            with ExitStack() as stack:
+                if self._keyed(stack, self.statement.gkeys, several[0], "r", 0):
+                    self._find_partition()
+                    self._touch()
+                    for role in several:
+                        self._tell(role)
+
+    def _find_partition(self) -> None:
+        write, count = self.write, self.layout.g
+        if not count:
+            write("g = P[UNIVERSAL]")
+            return
+        write(f"slot = slot_of(TG, len(TGA) - 1, D, G_KEY, K, 0, {count})", "g = TG[slot]")
+        with write.block("if g == -1:"):
+            self._new_partition()
+            write(*(f"D[g + G_KEY + {k}] = K[{k}]" for k in range(count)), "TG[slot] = g", "P[PARTITIONS] += 1")
+            with write.block("if 2 * P[PARTITIONS] > len(TGA):"):
+                write(f"TGA = roomier(TGA, D, G_KEY, {count})", "TG = pointer(TGA)")
+
+    def _touch(self) -> None:
+        write = self.write
+        with write.block("if D[g + G_STAMP] != stage:"):
+            write("D[g + G_STAMP] = stage", "D[g + G_NEXT] = -1", "D[g + G_ROWS] = -1", "D[g + G_LATEST] = -1")
+            with write.block("if last_g == -1:"):
+                write("first_g = g")
+            with write.block("else:"):
+                write("D[last_g + G_NEXT] = g")
+            write("last_g = g")
+
+    def _tell(self, role: RowRole) -> None:
+        write = self.write
+        write("W[t] = -1", f"W[t + 1] = {role.number}", "W[t + 2] = r")
+        with write.block("if D[g + G_LATEST] == -1:"):
+            write("D[g + G_ROWS] = t")
+        with write.block("else:"):
+            write("W[D[g + G_LATEST]] = t")
+        write("D[g + G_LATEST] = t", "t += 3")
+
+    def _for_rows(self, stack: ExitStack, role: RowRole) -> str:
+        """Open blocks in which a variable is each row that has a role in g and fulfils its conditions."""
+        write = self.write
+        at, row = write.fresh("w"), write.fresh("r")
+        write(f"{at} = D[g + G_ROWS]")
+        stack.enter_context(write.block(f"while {at} != -1:"))
+        write(f"{row} = W[{at} + 2]", f"is_mine = W[{at} + 1] == {role.number}", f"{at} = W[{at}]")
+        stack.enter_context(write.block(f"if {both('is_mine', self._takes(role.role.conditions, row))}:"))
+        return row
+
+    # --- a partition at a stage ---
+
+    def _partition(self) -> None:
+        layout, write = self.layout, self.write
+        if layout.keeps_seen:
+            self._see()
+        if layout.terms:
+            self._terminate()
+        write("c = D[g + G_FIRST]")
+        with write.block("while c != -1:"):
+            self._collect()
+            write("c = D[c + C_NEXT]")
+        for at, init in enumerate(layout.inits):
+            role = layout.role("init", at)
+            if role is not None:
+                self._initiate(at, init.add, role)
+        if layout.g:
+            self._forget()
+
+    def _see(self) -> None:
+        """Note the local values of this partition."""
+        write, layout = self.write, self.layout
+        for role in layout.all_roles():
+            if role.what != "leaf":
+                continue
+            with ExitStack() as stack:
+                at, row = write.fresh("w"), write.fresh("r")
+                write(f"{at} = D[g + G_ROWS]")
+                stack.enter_context(write.block(f"while {at} != -1:"))
+                write(f"{row} = W[{at} + 2]", f"is_mine = W[{at} + 1] == {role.number}", f"{at} = W[{at}]")
+                stack.enter_context(write.block("if is_mine:"))
+                write("K[0] = g")
+                if self._keyed(stack, self.statement.lkeys, role, row, 1):
+                    write(f"slot = slot_of(TS, len(TSA) - 1, D, S_PARTITION, K, 0, {1 + layout.l})")
+                    with write.block("if TS[slot] == -1:"):
+                        self._allocate("s", "FREE_SEEN", "S_SIZE")
+                        write("D[s + S_NEXT] = D[g + G_SEEN]", "D[g + G_SEEN] = s", "TS[slot] = s", "P[SEEN] += 1")
+                        write(*(f"D[s + S_PARTITION + {k}] = K[{k}]" for k in range(1 + layout.l)))
+                        with write.block("if 2 * P[SEEN] > len(TSA):"):
+                            write(f"TSA = roomier(TSA, D, S_PARTITION, {1 + layout.l})", "TS = pointer(TSA)")
+
+    # --- contexts ---
+
+    def _terminate(self) -> None:
+        write, layout = self.write, self.layout
+        write("closed = 0")
+        for at, term in enumerate(layout.terms):
+            last, role = layout.lasts[at], layout.role("term", at)
+            if last is not None:
+                with self._open_contexts():
+                    with write.block(f"if now >= D[c + C_OPENED] + {last}:"):
+                        write(f"D[c + C_CLOSED] = {at}", "closed += 1")
+                    write("c = D[c + C_NEXT]")
+            elif role is not None:
+                self._closed_by(at, term.which, role)
+        with write.block("if closed > 0:"):
+            write("c = D[g + G_FIRST]")
+            with write.block("while c != -1:"):
+                write("after_c = D[c + C_NEXT]")
+                with write.block("if D[c + C_CLOSED] >= 0:"):
+                    self._unlink()
+                    giving = [f"D[c + C_CLOSED] == {at}" for at, term in enumerate(layout.terms) if not term.discard]
+                    if layout.defers and giving:
+                        with write.block(f"if {either(*giving)}:"):
+                            self._finish()
+                    self._free_context()
+                write("c = after_c")
+
+    def _open_contexts(self) -> ExitStack:
+        """A block for each context that is still open; it must end with the step to the next."""
+        stack = ExitStack()
+        self.write("c = D[g + G_FIRST]")
+        stack.enter_context(self.write.block("while c != -1:"))
+        with self.write.block("if D[c + C_CLOSED] >= 0:"):
+            self.write("c = D[c + C_NEXT]", "continue")
+        return stack
+
+    def _closed_by(self, at: int, which: str, role: RowRole) -> None:
+        write, term = self.write, self.layout.terms[at]
+        crossing = [each for each in term.conditions if any(isinstance(part, AggregateOf) for part in parts(each))]
+        acting, own = write.fresh("acting"), RowRole(role.what, role.at, role.number, _without(term, crossing))
+        write(f"{acting} = 0")
+        with ExitStack() as stack:
+            self._for_rows(stack, own)
+            write(f"{acting} += 1")
+        with write.block(f"if {acting} > 0:"):
+            write("oldest = -1", "youngest = -1")
+            with self._open_contexts():
+                asked = [truth(self.layout, each, self._across(own)) for each in crossing]
+                fits = both(*(each.holds for each in asked if isinstance(each, Truth)))
+                with write.block(f"if {fits}:"):
+                    with write.block("if oldest == -1:"):
+                        write("oldest = c")
+                    write("youngest = c")
+                    if which == "each-matching":
+                        write(f"D[c + C_CLOSED] = {at}", "closed += 1")
+                write("c = D[c + C_NEXT]")
+            if which in ("new", "old"):
+                chosen = "youngest" if which == "new" else "oldest"
+                with write.block(f"if {chosen} != -1:"):
+                    write(f"D[{chosen} + C_CLOSED] = {at}", "closed += 1")
+            elif which == "each":
+                with write.block("if oldest != -1:"), self._open_contexts():
+                    write(f"D[c + C_CLOSED] = {at}", "closed += 1", "c = D[c + C_NEXT]")
+
+    def _across(self, term: RowRole) -> Any:
+        """An aggregate over the events that opened the context c, or would close it."""
+        columns = SelectWriter(self.layout, self.write, SearchWriter(self.layout, self.write), self.kinds)
+        write = self.write
+
+        def found(node: object) -> Known:
+            if not isinstance(node, AggregateOf):
+                raise NotCompiledError("a comparison with initiators needs an aggregate")
+            bad = write.fresh("bad")
+            write("vn = 0", f"{bad} = False")
+            named = [part for part in parts(node.of) if isinstance(part, AttrOf | EventsOf) and part.name is not None]
+            kinds: set[str] = set()
+            for part in named:
+
+                def push(read: Any, part: Any = part) -> None:
+                    known = Value("1") if isinstance(part, EventsOf) else read(part.attr)
+                    kinds.add(known.kind)
+                    columns.push(known)
+
+                opened = [at for at, init in enumerate(self.layout.inits)
+                          if init.type is not None and init.called == part.name]  # fmt: skip
+                if opened:
+                    with write.block(f"if {either(*(f'D[c + C_OPENER] == {at}' for at in opened))}:"):
+                        columns.opening(push)
+                    with write.block("else:"):
+                        write(f"{bad} = True")
+                else:
+                    self._rows_of(term)(term.at, push)
+            if len(kinds) > 1:
+                raise NotCompiledError("a union of values of different kinds")
+            attrs = [part.attr for part in named if isinstance(part, AttrOf)]
+            value = columns.computed(node.function, next(iter(kinds), "int"), attrs)
+            return Value(value.text, either(bad, value.null), value.kind, value.bits, value.attr)
+
+        return found
+
+    def _rows_of(self, own: RowRole | None = None) -> Any:
+        """Writes a loop over the events that close a context."""
+
+        def closers(at: int, push: Pushing) -> None:
+            role = own or self.layout.role("term", at)
+            if role is None:
+                return
+            if own is None:
+                crossing = [each for each in role.role.conditions
+                            if any(isinstance(part, AggregateOf) for part in parts(each))]  # fmt: skip
+                role = RowRole(role.what, role.at, role.number, _without(role.role, crossing))
+            with ExitStack() as stack:
+                row = self._for_rows(stack, role)
+                push(self._of_row(row))
+
+        return closers
+
+    def _unlink(self) -> None:
+        write = self.write
+        for here, there, end in (("C_PREV", "C_NEXT", "G_FIRST"), ("C_NEXT", "C_PREV", "G_LAST")):
+            with write.block(f"if D[c + {here}] == -1:"):
+                write(f"D[g + {end}] = D[c + {there}]")
+            with write.block("else:"):
+                write(f"D[D[c + {here}] + {there}] = D[c + {there}]")
+
+    def _finish(self) -> None:
+        """The final runs of a context that ends."""
+        write, layout = self.write, self.layout
+        if not layout.l:
+            write("loc = D[c + C_ONE]")
+            with write.block("if loc == -1:"):
+                write("loc = 0")
+            self._detect(final=True)
+            return
+        write("s = D[g + G_SEEN]")
+        with write.block("while s != -1:"):
+            write("K[0] = c", *(f"K[{1 + k}] = D[s + S_KEY + {k}]" for k in range(layout.l)))
+            write(f"loc = TL[slot_of(TL, len(TLA) - 1, D, L_CONTEXT, K, 0, {1 + layout.l})]", "lk = s + S_KEY")
+            with write.block("if loc == -1:"):
+                write("loc = 0")
+            self._detect(final=True)
+            write("s = D[s + S_NEXT]")
+
+    def _free_context(self) -> None:
+        write = self.write
+        write("loc = D[c + C_LOCALS]")
+        with write.block("while loc != -1:"):
+            write("after = D[loc + L_NEXT]")
+            for at in range(self.width):
+                write(f"clear(D, P, loc + L_LISTS + {LIST * at})")
+            self._free_local()
+            write("loc = after")
+        if self.layout.shows_openers:
+            write("clear(D, P, c + C_OPENERS)")
+        self._free("c", "FREE_CONTEXT")
+
+    def _free_local(self) -> None:
+        """Free an empty local partition, which may still be in a chain."""
+        if self.layout.l:
+            count = 1 + self.layout.l
+            slot = f"slot_of(TL, len(TLA) - 1, D, L_CONTEXT, D, loc + L_CONTEXT, {count})"
+            self.write(f"take_out(TL, len(TLA) - 1, D, L_CONTEXT, {count}, {slot})")
+            self.write("P[LOCALS] -= 1")
+        self._free("loc", "FREE_LOCAL")
+
+    def _initiate(self, at: int, add: bool, role: RowRole) -> None:
+        write = self.write
+        acting = write.fresh("acting")
+        write(f"{acting} = 0")
+        with ExitStack() as stack:
+            self._for_rows(stack, role)
+            write(f"{acting} += 1")
+        allowed = "" if add else " and D[g + G_FIRST] == -1"
+        with write.block(f"if {acting} > 0{allowed}:"):
+            self._open("now", at)
+            if self.layout.shows_openers:
+                with ExitStack() as stack:
+                    row = self._for_rows(stack, role)
+                    self._node("y", row)
+                    write("append(D, P, c + C_OPENERS, y)")
+
+    def _forget(self) -> None:
+        """Forget a partition in which nothing is left: the next event would make the same one."""
+        write, layout = self.write, self.layout
+        nothing = "D[g + G_FIRST] == -1"
+        if layout.starts:
+            one = "D[g + G_FIRST] != -1 and D[g + G_FIRST] == D[g + G_LAST]"
+            as_new = f"{one} and D[D[g + G_FIRST] + C_OPENER] == -1 and D[D[g + G_FIRST] + C_LOCALS] == -1"
+            if self.timed:
+                lasts = [last for last in layout.lasts if last is not None]
+                is_over = either(*(f"P[CREATED] + {last} < now + 1" for last in lasts))
+                nothing = f"{is_over} and {nothing}"
+            else:
+                nothing = as_new
+        if layout.keeps_seen:
+            nothing += " and D[g + G_SEEN] == -1"
+        with write.block(f"if {nothing}:"):
+            write("c = D[g + G_FIRST]")
+            with write.block("if c != -1:"):
+                self._free("c", "FREE_CONTEXT")
+            slot = f"slot_of(TG, len(TGA) - 1, D, G_KEY, D, g + G_KEY, {layout.g})"
+            write(f"take_out(TG, len(TGA) - 1, D, G_KEY, {layout.g}, {slot})")
+            write("P[PARTITIONS] -= 1", "D[g + G_ALIVE] = 0")
+            self._free("g", "FREE_PARTITION")
+
+    # --- collection and detection ---
+
+    def _collect(self) -> None:
+        write, layout = self.write, self.layout
+        write("first_loc = -1", "last_loc = -1")
+        for role in layout.all_roles():
+            if role.what == "leaf":
+                with ExitStack() as stack:
+                    row = self._for_rows(stack, role)
+                    if layout.l:
+                        write("K[0] = c")
+                    if self._keyed(stack, self.statement.lkeys, role, row, 1):
+                        self._find_local()
+                        self._add(role.at, row)
+        if layout.mode == "deferred":
+            return
+        write("loc = first_loc")
+        with write.block("while loc != -1:"):
+            write("after_loc = D[loc + L_TOUCHED]", "lk = loc + L_KEY")
+            self._detect(final=False)
+            empty = both(*(f"D[loc + L_LISTS + {LIST * at + COUNT}] == 0" for at in range(self.width)))
+            with write.block(f"if {empty}:"):
+                with write.block("if D[loc + L_PREV] == -1:"):
+                    write("D[c + C_LOCALS] = D[loc + L_NEXT]")
+                with write.block("else:"):
+                    write("D[D[loc + L_PREV] + L_NEXT] = D[loc + L_NEXT]")
+                with write.block("if D[loc + L_NEXT] != -1:"):
+                    write("D[D[loc + L_NEXT] + L_PREV] = D[loc + L_PREV]")
+                write("D[c + C_ONE] = -1")
+                self._free_local()
+            write("loc = after_loc")
+
+    def _find_local(self) -> None:
+        write, layout = self.write, self.layout
+        if layout.l:
+            write(f"slot = slot_of(TL, len(TLA) - 1, D, L_CONTEXT, K, 0, {1 + layout.l})", "loc = TL[slot]")
+        else:
+            write("loc = D[c + C_ONE]")
+        with write.block("if loc == -1:"):
+            self._allocate("loc", "FREE_LOCAL", "L_SIZE")
+            write("D[loc + L_PREV] = -1", "D[loc + L_NEXT] = D[c + C_LOCALS]", "D[loc + L_STAMP] = -1")
+            write("D[loc + L_CONTEXT] = c", *(f"D[loc + L_KEY + {k}] = K[{1 + k}]" for k in range(layout.l)))
+            with write.block("if D[c + C_LOCALS] != -1:"):
+                write("D[D[c + C_LOCALS] + L_PREV] = loc")
+            write("D[c + C_LOCALS] = loc")
+            for at in range(self.width):
+                self._no_list(f"loc + L_LISTS + {LIST * at}")
+            if layout.l:
+                write("TL[slot] = loc", "P[LOCALS] += 1")
+                with write.block("if 2 * P[LOCALS] > len(TLA):"):
+                    write(f"TLA = roomier(TLA, D, L_CONTEXT, {1 + layout.l})", "TL = pointer(TLA)")
+            else:
+                write("D[c + C_ONE] = loc")
+        with write.block("if D[loc + L_STAMP] != stage:"):
+            write("D[loc + L_STAMP] = stage", "D[loc + L_TOUCHED] = -1")
+            with write.block("if last_loc == -1:"):
+                write("first_loc = loc")
+            with write.block("else:"):
+                write("D[last_loc + L_TOUCHED] = loc")
+            write("last_loc = loc")
+
+    def _add(self, at: int, row: str) -> None:
+        """Put the event of a row into the list of a leaf; what no longer fits into its windows goes."""
+        write, leaf, here = self.write, self.layout.leaves[at].leaf, f"loc + L_LISTS + {LIST * at}"
+        assert leaf is not None
+        self._node("y", row)
+        write(f"append(D, P, {here}, y)")
+        if leaf.rows is not None:
+            with write.block(f"if D[{here} + {COUNT}] > {leaf.rows}:"):
+                write(f"remove(D, P, {here}, D[{here} + {HEAD}])")
+        if leaf.stages is not None:
+            with write.block(f"while D[{here} + 3] > {leaf.stages}:"):
+                write(f"remove(D, P, {here}, D[{here} + {HEAD}])")
+        if (length := self.layout.ranges[at]) is not None:
+            write(f"expire(D, P, {here}, now - {length})")
+
+    def _detect(self, *, final: bool) -> None:
+        """Find all matches of the lists at hand, give their rows, and consume their events."""
+        write, layout = self.write, self.layout
+        for at, length in enumerate(layout.ranges):
+            if length is not None:
+                write(f"expire(D, P, loc + L_LISTS + {LIST * at}, now - {length})")
+        search = SearchWriter(layout, write, final=final)
+        write("matched = 0")
+        search.matches(self._keep)
+        closers = self._rows_of() if final else None
+        with write.block("if matched > 0:"):
+            SelectWriter(layout, write, search, self.kinds, closers).rows()
+            if not final:
+                self._consume(search)
+
+    def _keep(self, bound: Bound) -> str:
+        write = self.write
+        with write.block(f"if (matched + 1) * {self.width} > len(MA):"):
+            write("MA = grown(MA, 0)", "M = pointer(MA)")
+        for at, leaf in enumerate(self.layout.leaves):
+            state = bound.get(leaf.number)
+            word = f"x{leaf.number}" if state == "node" else "-2" if state == "absent" else "-1"
+            write(f"M[matched * {self.width} + {at}] = {word}")
+        write("matched += 1")
+        return "True"
+
+    def _consume(self, search: SearchWriter) -> None:
+        write = self.write
+        bindable = set(search.constituents(self.layout.root))
+        used = [at for at, leaf in enumerate(self.layout.leaves)
+                if leaf.leaf is not None and leaf.leaf.consume and leaf.number in bindable]  # fmt: skip
+        if used:
+            with write.block("for m in range(matched):"):
+                for at in used:
+                    write(f"y = M[m * {self.width} + {at}]")
+                    with write.block("if y >= 0 and D[y + 2] != -1:"):
+                        write(f"remove(D, P, loc + L_LISTS + {LIST * at}, y)")
+
+
+def _without(role: Any, conditions: Sequence[Any]) -> Any:
+    """A role without some of its conditions."""
+    return replace(role, conditions=tuple(each for each in role.conditions if each not in conditions))

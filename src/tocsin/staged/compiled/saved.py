@@ -1,0 +1,263 @@
+"""The state of a compiled statement as plain values, those of the machine in plain Python: either goes on from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tocsin.lang.staged_printer import key_range
+from tocsin.lang.staged_syntax import PartitionKey
+from tocsin.schema import Kind
+from tocsin.staged.compiled import library
+from tocsin.staged.compiled.core import Core
+from tocsin.staged.compiled.library import AT as NUMBER_OF
+from tocsin.staged.compiled.library import ATTRS, COUNT, HEAD, LIST, NEXT, NIL, NULLS, TAIL
+from tocsin.staged.partition_keys import Role, key_attribute
+
+Words = dict[str, Any]
+
+
+def saved(core: Core) -> Words:
+    """All that has happened, as `Machine.save` says it."""
+    return _StateReader(core).all()
+
+
+def load(core: Core, words: Mapping[str, Any]) -> None:
+    """Go on, in a new core, from what was saved."""
+    _StateWriter(core).all(words)
+
+
+class _Values:
+    """Values and words of attributes and keys."""
+
+    def __init__(self, core: Core) -> None:
+        self.core, self.layout, self.strings = core, core.layout, core.strings
+        self.names = core.layout.words
+        leaves = [spot.leaf for spot in core.layout.leaves if spot.leaf is not None]
+        statement = core.layout.statement
+        roles: list[Role] = [*leaves, *core.layout.inits, *statement.terms]
+        self.kinds = {
+            key: next((self._kind(attr) for role in roles if (attr := key_attribute(key, role)) is not None), Kind.INT)
+            for key in (*statement.gkeys, *statement.lkeys)
+        }
+
+    def _kind(self, attr: str) -> Kind:
+        field = self.layout.field(attr)
+        return Kind.INT if field is None else field.kind
+
+    def value(self, word: int, kind: Kind) -> Any:
+        if kind in (Kind.FLOAT, Kind.DECIMAL):
+            return float(np.int64(word).view(np.float64))
+        if kind is Kind.TEXT:
+            return self.strings.text(int(word))
+        return bool(word) if kind is Kind.BOOL else int(word)
+
+    def word(self, value: Any, kind: Kind) -> int:
+        if kind in (Kind.FLOAT, Kind.DECIMAL):
+            return int(np.float64(value).view(np.int64))
+        return self.strings.code(value) if kind is Kind.TEXT else int(value)
+
+    def key(self, clauses: Sequence[PartitionKey], words: Sequence[int]) -> list[list[Any]]:
+        """Words of a partition as its key: for each clause the value and its label."""
+        found = []
+        for clause, word in zip(clauses, words, strict=True):
+            if clause.ranges:
+                each = clause.ranges[int(word)]
+                found.append([int(word), each.label or key_range(each, labelled=False)])
+            else:
+                found.append([self.value(word, self.kinds[clause])] * 2)
+        return found
+
+    def key_words(self, clauses: Sequence[PartitionKey], key: Sequence[Sequence[Any]]) -> list[int]:
+        pairs = zip(clauses, key, strict=True)
+        return [int(one[0]) if clause.ranges else self.word(one[0], self.kinds[clause]) for clause, one in pairs]
+
+
+class _StateReader(_Values):
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        self.D = core.arrays["D"]
+        self.events: dict[int, list[Any]] = {}
+
+    def all(self) -> Words:
+        core, table = self.core, self.core.arrays["TG"]
+        partitions: list[Any] = []
+        if self.layout.g:
+            partitions = [self._partition(int(at)) for at in table[table != NIL]]
+        elif core.created is not None:
+            partitions = [self._partition(int(core.P[library.UNIVERSAL]))]
+        return {
+            "created": core.created, "clock": core.clock, "next": core.next, "partitions": partitions,
+            "events": list(self.events.values()),
+        }  # fmt: skip
+
+    def _partition(self, at: int) -> list[Any]:
+        names, D, statement = self.names, self.D, self.layout.statement
+        first = at + names["G_KEY"]
+        key = self.key(statement.gkeys, D[first : first + self.layout.g].tolist())
+        seen: list[Any] = [] if self.layout.l else [[]]
+        place = int(D[at + names["G_SEEN"]])
+        while place != NIL:
+            words = D[place + names["S_KEY"] : place + names["S_KEY"] + self.layout.l]
+            seen.append(self.key(statement.lkeys, words.tolist()))
+            place = int(D[place + names["S_NEXT"]])
+        contexts = []
+        place = int(D[at + names["G_FIRST"]])
+        while place != NIL:
+            contexts.append(self._context(place))
+            place = int(D[place + names["C_NEXT"]])
+        return [key, seen, contexts]
+
+    def _context(self, at: int) -> list[Any]:
+        names, D, layout = self.names, self.D, self.layout
+        opener = int(D[at + names["C_OPENER"]])
+        type = None if opener < 0 else layout.inits[opener].type
+        openers = [self._event(node, str(type)) for node in self._nodes(at + names["C_OPENERS"])]
+        locals_ = []
+        place = int(D[at + names["C_LOCALS"]])
+        while place != NIL:
+            words = D[place + names["L_KEY"] : place + names["L_KEY"] + layout.l]
+            lists = []
+            for number, spot in enumerate(layout.leaves):
+                nodes = self._nodes(place + names["L_LISTS"] + LIST * number)
+                assert spot.leaf is not None
+                lists.append([spot.number, [self._event(node, spot.leaf.type) for node in nodes]])
+            locals_.append([self.key(layout.statement.lkeys, words.tolist()), lists, []])
+            place = int(D[place + names["L_NEXT"]])
+        return [int(D[at + names["C_OPENED"]]), None if opener < 0 else opener, openers, locals_, []]
+
+    def _nodes(self, at: int) -> Iterator[int]:
+        node = int(self.D[at + HEAD])
+        while node != NIL:
+            yield node
+            node = int(self.D[node + NEXT])
+
+    def _event(self, node: int, type: str) -> int:
+        D, layout = self.D, self.layout
+        number, start, end, nulls = (int(D[node + NUMBER_OF + k]) for k in range(4))
+        words = D[node + ATTRS : node + ATTRS + len(layout.attrs)].tolist()
+        values = {
+            attr: None if nulls >> at & 1 else self.value(word, layout.fields[attr].kind)
+            for at, (attr, word) in enumerate(zip(layout.attrs, words, strict=True))
+        }
+        self.events[number] = [number, type, start, end, values]
+        return number
+
+
+class _StateWriter(_Values):
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        self.P, self.arrays = core.P, core.arrays
+        self.events: dict[int, list[Any]] = {}
+
+    def all(self, words: Mapping[str, Any]) -> None:
+        P, core = self.P, self.core
+        self.events = {number: [number, *rest] for number, *rest in words["events"]}
+        P[library.CLOCK], P[library.NUMBER] = words["clock"], words["next"]
+        if words["created"] is not None:
+            P[library.CREATED], P[library.IS_CREATED] = words["created"], 1
+        for key, seen, contexts in words["partitions"]:
+            self._partition(key, seen, contexts)
+        for attr in core.mass:
+            known = (values.get(attr) for *_, values in self.events.values())
+            core.mass[attr] = float(sum(abs(each) for each in known if each is not None))
+
+    def _record(self, size: int) -> int:
+        at = int(self.P[library.TOP])
+        self.P[library.TOP] += size
+        if at + size > len(self.arrays["D"]):
+            self.arrays["D"] = library.grown(self.arrays["D"], at + size)
+        return at
+
+    def _enter(self, table: str, at: int, off: int, count: int, which: int) -> None:
+        """Put a record into a table by its key."""
+        D, rows = self.arrays["D"], self.arrays[table]
+        rows[library.slot_of(rows, len(rows) - 1, D, off, D, at + off, count)] = at
+        self.P[which] += 1
+        if 2 * self.P[which] > len(rows):
+            self.arrays[table] = library.roomier(rows, D, off, count)
+
+    def _partition(self, key: Any, seen: Any, contexts: Any) -> None:
+        names, layout = self.names, self.layout
+        at = self._record(names["G_SIZE"])
+        D = self.arrays["D"]
+        D[at + names["G_ALIVE"]] = 1
+        for name in ("G_FIRST", "G_LAST", "G_SEEN", "G_STAMP"):
+            D[at + names[name]] = NIL
+        if layout.g:
+            D[at + names["G_KEY"] : at + names["G_SIZE"]] = self.key_words(layout.statement.gkeys, key)
+            self._enter("TG", at, names["G_KEY"], layout.g, library.PARTITIONS)
+        else:
+            self.P[library.UNIVERSAL] = at
+        for local in seen if layout.keeps_seen else ():
+            place = self._record(names["S_SIZE"])
+            D = self.arrays["D"]
+            D[place + names["S_NEXT"]], D[at + names["G_SEEN"]] = D[at + names["G_SEEN"]], place
+            D[place + names["S_PARTITION"]] = at
+            D[place + names["S_KEY"] : place + names["S_SIZE"]] = self.key_words(layout.statement.lkeys, local)
+            self._enter("TS", place, names["S_PARTITION"], 1 + layout.l, library.SEEN)
+        for context in contexts:
+            self._context(at, *context)
+
+    def _context(self, partition: int, opened: int, opener: int | None, openers: Any, locals_: Any, _: Any) -> None:
+        names, layout = self.names, self.layout
+        at = self._record(names["C_SIZE"])
+        D = self.arrays["D"]
+        last = int(D[partition + names["G_LAST"]])
+        given = {"C_NEXT": NIL, "C_PREV": last, "C_OPENED": opened, "C_OPENER": NIL if opener is None else opener,
+                 "C_LOCALS": NIL, "C_CLOSED": NIL, "C_ONE": NIL}  # fmt: skip
+        for name, word in given.items():
+            D[at + names[name]] = word
+        self._no_list(at + names["C_OPENERS"])
+        D[(partition + names["G_FIRST"]) if last == NIL else (last + names["C_NEXT"])] = at
+        D[partition + names["G_LAST"]] = at
+        for length in layout.lasts:
+            if length is not None:
+                if 2 * (self.P[library.TIMERS] + 1) > len(self.arrays["Q"]):
+                    self.arrays["Q"] = library.grown(self.arrays["Q"], 0)
+                library.set_timer(self.arrays["Q"], self.P, opened + length, partition)
+        for number in openers if layout.shows_openers else ():
+            self._append(at + names["C_OPENERS"], number)
+        for key, lists, _pending in locals_:
+            self._local(at, key, lists)
+
+    def _local(self, context: int, key: Any, lists: Any) -> None:
+        names, layout = self.names, self.layout
+        at = self._record(names["L_SIZE"])
+        D = self.arrays["D"]
+        first = int(D[context + names["C_LOCALS"]])
+        D[at + names["L_NEXT"]], D[at + names["L_PREV"]] = first, NIL
+        if first != NIL:
+            D[first + names["L_PREV"]] = at
+        D[at + names["L_STAMP"]], D[at + names["L_CONTEXT"]], D[context + names["C_LOCALS"]] = NIL, context, at
+        for place in range(len(layout.leaves)):
+            self._no_list(at + names["L_LISTS"] + LIST * place)
+        if layout.l:
+            D[at + names["L_KEY"] : at + names["L_LISTS"]] = self.key_words(layout.statement.lkeys, key)
+            self._enter("TL", at, names["L_CONTEXT"], 1 + layout.l, library.LOCALS)
+        else:
+            D[context + names["C_ONE"]] = at
+        for spot, numbers in lists:
+            for number in numbers:
+                self._append(at + names["L_LISTS"] + LIST * layout.index[spot], number)
+
+    def _no_list(self, at: int) -> None:
+        D = self.arrays["D"]
+        D[at + HEAD], D[at + TAIL], D[at + COUNT], D[at + 3] = NIL, NIL, 0, 0
+
+    def _append(self, at: int, number: int) -> None:
+        layout, node = self.layout, self._record(self.layout.node)
+        D = self.arrays["D"]
+        _, _, start, end, values = self.events[number]
+        D[node + 2], D[node + NUMBER_OF], D[node + NUMBER_OF + 1], D[node + NUMBER_OF + 2] = 0, number, start, end
+        D[node + NULLS] = 0
+        for place, attr in enumerate(layout.attrs):
+            value = values.get(attr)
+            if value is None:
+                D[node + NULLS] |= 1 << place
+                D[node + ATTRS + place] = 0
+            else:
+                D[node + ATTRS + place] = self.word(value, layout.fields[attr].kind)
+        library.append(D, self.P, at, node)

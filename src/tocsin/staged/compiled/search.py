@@ -1,0 +1,455 @@
+"""The matches of a pattern as nested loops: what `staged/matcher` does by functions, written out.
+
+A spot is solved by text that tries every way to bind it; innermost stands the text of what remains. Every solver leaves
+a variable that says whether the whole could be completed, because only then an event is selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tocsin.lang.staged_syntax import (
+    ONLY,
+    AttrOf,
+    Compared,
+    StableTime,
+    StagedExpr,
+    TimeOf,
+    parts,
+)
+from tocsin.plan.staged_places import conjuncts_of
+from tocsin.staged.bindings import PatternNames
+from tocsin.staged.compiled.expressions import (
+    ABSENT,
+    Absence,
+    Known,
+    Value,
+    attribute,
+    both,
+    holding,
+)
+from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
+from tocsin.staged.compiled.library import COUNT, END, HEAD, LIST, NEXT, PREV, START, TAIL
+from tocsin.staged.compiled.writer import TextWriter
+from tocsin.staged.join import NewJoin, Step, new_join
+from tocsin.staged.spots import PatternSpot
+
+Bound: TypeAlias = "Mapping[int, str]"  # spots that are bound: "node", "absent", "counted"; others are not
+Rest: TypeAlias = Callable[[Bound], str]  # writes what remains; the text of whether it could be completed
+DEEP = 40_000  # lines of text that are too many to compile
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Between which ends the events of a leaf must lie: texts, some of them None."""
+
+    low: tuple[str, ...] = ()
+    high: tuple[str, ...] = ()
+
+
+ANYWHERE = Ends()
+
+
+@dataclass
+class SearchWriter:
+    """Writes the search of one pattern; `final`: the context ends, so deferred operators are asked."""
+
+    layout: WordLayout
+    write: TextWriter
+    final: bool = False
+    stop: str | None = None  # a text: enough has been counted
+    names: PatternNames = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = PatternNames(self.layout.root)
+        self._conjuncts = list(conjuncts_of(self.layout.statement.where))
+        self._homes: dict[int, list[StagedExpr]] = {}
+        for each in self._conjuncts:
+            mentioned = [self.names.spots[str(part.name)].number for part in self._mentions(each)]
+            self._homes.setdefault(max(mentioned, default=0), []).append(each)
+        self._join = new_join(self.layout.root, self._conjuncts, self.names)
+
+    @staticmethod
+    def _mentions(node: StagedExpr) -> list[AttrOf | TimeOf]:
+        found = [part for part in parts(node) if isinstance(part, AttrOf | TimeOf)]
+        return [part for part in found if getattr(part, "which", "") != "sst"]
+
+    def matches(self, keep: Rest) -> None:
+        """Write the search for all matches; `keep` writes what is done with one."""
+        with self.write.block(f"if {both(self._possible(self.layout.root), self._holds([0], {}))}:"):
+            if self._join is not None:
+                self._joined(self._join, keep)
+            else:
+                self._solve(self.layout.root, keep, {})
+
+    # --- names ---
+
+    def look_up(self, bound: Bound) -> Callable[[object], Known]:
+        """What a name, a time or the time of the stage is, given what is bound."""
+
+        def found(node: object) -> Known:
+            match node:
+                case StableTime():
+                    return Value("now", attr="time")
+                case TimeOf(which="sst"):
+                    raise NotCompiledError("sst asks what may still come")
+                case TimeOf():
+                    return self._time(self.names.spots[node.name], node.which, bound)
+                case AttrOf():
+                    return self._attribute(self.names.spots[str(node.name)], node.attr, bound)
+            raise NotCompiledError("an aggregate in Where")
+
+        return found
+
+    def _attribute(self, spot: PatternSpot, attr: str, bound: Bound) -> Known:
+        state = bound.get(spot.number)
+        if state == "absent":
+            return ABSENT
+        if state != "node":
+            return Value("0", "True")
+        x = f"x{spot.number}"
+        return attribute(self.layout, attr, f"D[{x} + 7 + {{}}]", f"R[{x} + 7 + {{}}]", f"D[{x} + 6]")
+
+    def _time(self, spot: PatternSpot, which: str, bound: Bound) -> Known:
+        if bound.get(spot.number) == "absent":
+            return ABSENT
+        leaves = self.constituents(spot)
+        if any(bound.get(leaf) == "counted" for leaf in leaves):
+            raise NotCompiledError("a time of counted events")
+        there = [leaf for leaf in leaves if bound.get(leaf) == "node"]
+        start = which == "start-ts"
+        if not there:
+            return Value("D[c + C_OPENED]" if start else "now", attr="time")
+        times = [f"D[x{leaf} + {START if start else END}]" for leaf in there]
+        text = times[0]
+        for each in times[1:]:
+            text = f"{'min' if start else 'max'}({text}, {each})"
+        return Value(text, attr="time")
+
+    def constituents(self, spot: PatternSpot) -> list[int]:
+        """The leaves that a match has at a spot; none of what is negated."""
+        if spot.leaf is not None:
+            return [spot.number]
+        if spot.operator == "Not":
+            return []
+        below = spot.spots[:1] if spot.operator == "Unless" else spot.spots
+        return [leaf for each in below for leaf in self.constituents(each)]
+
+    def _holds(self, homes: Iterable[int], bound: Bound) -> str:
+        asked = [each for home in homes for each in self._homes.get(home, ())]
+        return holding(self.layout, asked, self.look_up(bound))
+
+    # --- what can be told without a search ---
+
+    def list_of(self, number: int) -> str:
+        return f"loc + {self.layout.words['L_LISTS'] + LIST * self.layout.index[number]}"
+
+    def _possible(self, spot: PatternSpot) -> str:
+        if spot.deferred and not self.final:
+            return "False"
+        inner = [self._possible(each) for each in spot.spots]
+        match spot.operator:
+            case None:
+                return f"D[{self.list_of(spot.number)} + {COUNT}] > 0"
+            case "Or":
+                ways = [each for each in inner if each != "False"]
+                return "True" if "True" in ways else f"({' or '.join(ways)})" if ways else "False"
+            case "Unless":
+                return inner[0]
+            case "Not" | "Nth" | "AtLeast" | "AtMost":
+                return "True"
+        return both(*inner)
+
+    # --- solvers ---
+
+    def _solve(self, spot: PatternSpot, rest: Rest, bound: Bound, *, once: bool = False, ends: Ends = ANYWHERE) -> str:
+        """Write all ways to bind a spot; the name of the variable that says whether one could be completed."""
+        if len(self.write.lines) > DEEP:
+            raise NotCompiledError("its loops would be too many")
+        found = self.write.fresh("f")
+        self.write(f"{found} = False")
+        if spot.deferred and not self.final:
+            return found
+        if spot.operator is not None and spot.number in self._homes:
+            inner = rest
+            rest = lambda there: self._if(self._holds([spot.number], there), lambda: inner(there))  # noqa: E731
+        match spot.operator:
+            case None:
+                self._leaf(spot, rest, bound, found, once, ends)
+            case "Or":
+                self._or(spot, rest, bound, found, once)
+            case "Not":
+                self._not(spot, rest, bound, found)
+            case "Unless":
+                self._unless(spot, rest, bound, found, once)
+            case "Nth" | "AtLeast" | "AtMost":
+                self._counting(spot, rest, bound, found)
+            case _:
+                self._chain(spot, 0, rest, bound, found, once)
+        return found
+
+    def _if(self, condition: str, inner: Callable[[], str]) -> str:
+        """Write something under a condition; the text of whether it could be completed."""
+        if condition == "True":
+            return inner()
+        done = self.write.fresh("d")
+        self.write(f"{done} = False")
+        if condition != "False":
+            with self.write.block(f"if {condition}:"):
+                text = inner()
+                self.write(f"{done} = {text}")
+        return done
+
+    def _leaf(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str, once: bool, ends: Ends) -> None:
+        leaf, n, write = spot.leaf, spot.number, self.write
+        assert leaf is not None
+        how, x = leaf.quantifier, f"x{spot.number}"
+        newest, stop = how.age == "new", self.stop
+        self.stop = None
+        there = {**bound, n: "node"}
+        if how.strict:
+            low, high = "", ""
+        else:
+            low, high = self._bounds(spot, ends, bound)
+        limited = how.most is not None
+        count, last = write.fresh("n"), write.fresh("e")
+        if limited:
+            write(f"{count} = 0", f"{last} = 0")
+        write(f"{x} = D[{self.list_of(n)} + {TAIL if newest else HEAD}]")
+        with write.block(f"while {x} != -1:"):
+            self._within(x, low, high, newest=newest)
+            if limited and how.staged:
+                with write.block(f"if {count} == {how.most} and D[{x} + {END}] != {last}:"):
+                    write("break")
+            done = self._if(self._holds([n], there), lambda: rest(there))
+            if done != "True":
+                header = f"if {done}:"
+                with write.block(header):
+                    self._selected(x, found, count if limited else None, last, staged=how.staged, once=once)
+                if how.strict:
+                    with write.block("else:"):
+                        write("break")
+            else:
+                self._selected(x, found, count if limited else None, last, staged=how.staged, once=once)
+            if stop is not None:
+                with write.block(f"if {stop}:"):
+                    write("break")
+            if limited and not how.staged and not once:
+                with write.block(f"if {count} == {how.most}:"):
+                    write("break")
+            write(f"{x} = D[{x} + {PREV if newest else NEXT}]")
+
+    def _selected(self, x: str, found: str, count: str | None, last: str, *, staged: bool, once: bool) -> None:
+        self.write(f"{found} = True")
+        if once:
+            self.write("break")
+        elif count is not None and staged:
+            with self.write.block(f"if {count} == 0 or D[{x} + {END}] != {last}:"):
+                self.write(f"{count} += 1", f"{last} = D[{x} + {END}]")
+        elif count is not None:
+            self.write(f"{count} += 1")
+
+    def _within(self, x: str, low: str, high: str, *, newest: bool) -> None:
+        """Leave out events that end too early or too late; the list is in order of ends."""
+        step = f"{x} = D[{x} + {PREV if newest else NEXT}]"
+        for bound, op, first in ((low, "<", newest), (high, ">", not newest)):
+            if bound:
+                with self.write.block(f"if D[{x} + {END}] {op} {bound}:"):
+                    self.write(*(["break"] if first else [step, "continue"]))
+
+    def _bounds(self, spot: PatternSpot, ends: Ends, bound: Bound) -> tuple[str, str]:
+        """The names of variables with the least and the greatest end of a leaf; empty: none."""
+        low, high = [*ends.low], [*ends.high]
+        if not low and not high and self._ends_now(spot):
+            low, high = ["now"], ["now"]
+        low += self._least_ends(spot, bound)
+        names = []
+        for name, texts, pick in (("lo", low, "max"), ("hi", high, "min")):
+            if not texts:
+                names.append("")
+                continue
+            text = texts[0]
+            for each in texts[1:]:
+                text = f"{pick}({text}, {each})"
+            names.append(self.write.fresh(name))
+            self.write(f"{names[-1]} = {text}")
+        return names[0], names[1]
+
+    def _ends_now(self, spot: PatternSpot) -> bool:
+        """`end-ts(X) = stable-time`"""
+        for each in self._homes.get(spot.number, ()):
+            if isinstance(each, Compared) and each.op == "=":
+                for mine, other in ((each.left, each.right), (each.right, each.left)):
+                    if isinstance(mine, TimeOf) and mine.which == "end-ts" and isinstance(other, StableTime):
+                        return mine.name == spot.name
+        return False
+
+    def _least_ends(self, spot: PatternSpot, bound: Bound) -> list[str]:
+        """Where the events of a leaf end at the earliest: what starts later than something also ends later."""
+        found = []
+        for each in (one for several in self._homes.values() for one in several):
+            if not isinstance(each, Compared) or each.op not in ("<", "<=", ">", ">="):
+                continue
+            later, earlier = (each.left, each.right) if each.op[0] == ">" else (each.right, each.left)
+            if not isinstance(later, TimeOf) or not isinstance(earlier, TimeOf):
+                continue
+            if "sst" in (later.which, earlier.which) or not self._is_part(spot, later):
+                continue
+            before = self.names.spots[earlier.name]
+            leaves = self._parts(before)
+            is_plain = set(leaves) == {leaf.number for leaf in before.leaves()}
+            if is_plain and leaves and all(bound.get(leaf) == "node" for leaf in leaves):
+                time = self._time(before, earlier.which, bound)
+                assert isinstance(time, Value)
+                found.append(f"{time.text} + 1" if len(each.op) == 1 else time.text)
+        return found
+
+    def _is_part(self, spot: PatternSpot, later: TimeOf) -> bool:
+        """Whether a time is not after the end of a leaf: its own, or the start of what it is a part of."""
+        whole = self.names.spots[later.name]
+        return whole is spot or (later.which == "start-ts" and spot.number in self._parts(whole))
+
+    def _parts(self, spot: PatternSpot) -> list[int]:
+        """The leaves that every match of a spot binds."""
+        if spot.leaf is not None:
+            return [spot.number]
+        below = spot.spots if spot.operator in ("And", "Sequence", "Concurrent", ONLY) else ()
+        return [leaf for each in below for leaf in self._parts(each)]
+
+    # --- operators ---
+
+    def _chain(self, spot: PatternSpot, at: int, rest: Rest, bound: Bound, found: str, once: bool) -> None:
+        """Sequence, And, Concurrent, and a leaf in parentheses: one operand after the other."""
+        ordered = spot.operator in ("Sequence", "Concurrent") and at > 0
+        ends = Ends()
+        if ordered and spot.spots[at].leaf is not None:
+            end = self._end(spot.spots[at - 1], bound)
+            ends = Ends((f"{end} + 1",)) if spot.operator == "Sequence" else Ends((end,), (end,))
+
+        def after(there: Bound) -> str:
+            fits = "True"
+            if ordered:
+                one, other = self._end(spot.spots[at - 1], there), self._end(spot.spots[at], there)
+                fits = f"({one} {'<' if spot.operator == 'Sequence' else '=='} {other})"
+            if at + 1 == len(spot.spots):
+                return self._if(fits, lambda: rest(there))
+            inner = self.write.fresh("f")
+            self.write(f"{inner} = False")
+
+            def go_on() -> str:
+                self._chain(spot, at + 1, rest, there, inner, once)
+                return inner
+
+            return self._if(fits, go_on)
+
+        one = self._solve(spot.spots[at], after, bound, once=once, ends=ends)
+        self.write(f"{found} = {one}")
+
+    def _end(self, spot: PatternSpot, bound: Bound) -> str:
+        time = self._time(spot, "end-ts", bound)
+        return "now" if isinstance(time, Absence) else time.text
+
+    def _or(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str, once: bool) -> None:
+        for at, chosen in enumerate(spot.spots):
+            out = [each.number for other in spot.spots if other is not chosen for each in other.all()]
+            there = {**bound, **dict.fromkeys(out, "absent")}
+
+            def held(now: Bound, out: list[int] = out) -> str:
+                return self._if(self._holds(out, now), lambda: rest(now))
+
+            with self.write.block(f"if not {found}:" if once and at else "if True:"):
+                one = self._solve(chosen, held, there, once=once)
+                self.write(f"{found} = {found} or {one}")
+
+    def _not(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str) -> None:
+        one = self._solve(spot.spots[0], lambda _: "True", bound, once=True)
+        with self.write.block(f"if not {one}:"):
+            done = rest(bound)
+            self.write(f"{found} = {done}")
+
+    def _unless(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str, once: bool) -> None:
+        first, second = spot.spots
+
+        def after(there: Bound) -> str:
+            blocked = self._solve(second, lambda _: "True", there, once=True)
+            return self._if(f"not {blocked}", lambda: rest(there))
+
+        one = self._solve(first, after, bound, once=once)
+        self.write(f"{found} = {one}")
+
+    def _counting(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str) -> None:
+        """Count the matches of each operand by themselves, weighted."""
+        write, wanted = self.write, spot.call.count or 0
+        if spot.number in self._shown():
+            raise NotCompiledError("counted events are part of the answer")
+        total = write.fresh("total")
+        write(f"{total} = 0")
+        enough = wanted + (spot.operator == "Nth")
+        for operand in spot.spots:
+            leaf = operand.leaf
+            weight = 1 if leaf is None or leaf.weight is None else int(leaf.weight)
+            how = None if leaf is None else leaf.quantifier
+            if how is not None and operand.number not in self._homes and not how.strict and how.most is None:
+                write(f"{total} += {weight} * D[{self.list_of(operand.number)} + {COUNT}]")
+                continue
+
+            def count(_: Bound, weight: int = weight) -> str:
+                write(f"{total} += {weight}")
+                return "True"
+
+            self.stop = f"{total} >= {enough}" if how is not None and weight > 0 else None
+            self._solve(operand, count, bound)
+        counted = {each.number: "counted" for each in spot.all() if each is not spot}
+        fits = {"Nth": "==", "AtLeast": ">=", "AtMost": "<"}[str(spot.operator)]
+        with write.block(f"if {total} {fits} {wanted}:"):
+            done = rest({**bound, **counted})
+            write(f"{found} = {done}")
+
+    def _shown(self) -> set[int]:
+        """Counting operators whose events a match has."""
+        return {
+            place.number for place in self.layout.places.operators
+            if place.node.operator in ("Nth", "AtLeast", "AtMost") and not place.negated  # type: ignore[union-attr]
+        }  # fmt: skip
+
+    # --- joins that begin with what is new ---
+
+    def _joined(self, join: NewJoin, keep: Rest) -> None:
+        for steps in join.searches:
+            self._walk(steps, 0, {}, keep)
+
+    def _walk(self, steps: tuple[Step, ...], at: int, bound: Bound, keep: Rest) -> None:
+        if at == len(steps):
+            keep(bound)
+            return
+        step, write = steps[at], self.write
+        n, x = step.number, f"x{step.number}"
+        low = ["now"] if step.age == "new" else []
+        high = ["now - 1"] if step.age == "old" else []
+        if step.low is not None:
+            end = f"D[x{step.low} + {END}]"
+            low.append(end if step.same else f"{end} + 1")
+            high += [end] if step.same else []
+        if step.high is not None:
+            end = f"D[x{step.high} + {END}]"
+            high.append(end if step.same else f"{end} - 1")
+            low += [end] if step.same else []
+        names = []
+        for name, texts, pick in (("lo", low, "max"), ("hi", high, "min")):
+            text = ""
+            for each in texts:
+                text = f"{pick}({text}, {each})" if text else each
+            names.append(write.fresh(name) if text else "")
+            if text:
+                write(f"{names[-1]} = {text}")
+        there = {**bound, n: "node"}
+        if step.equal is not None:
+            raise NotCompiledError("operands are looked up by the value of an attribute")
+        write(f"{x} = D[{self.list_of(n)} + {TAIL}]")
+        with write.block(f"while {x} != -1:"):
+            self._within(x, names[0], names[1], newest=True)
+            with write.block(f"if {holding(self.layout, step.asked, self.look_up(there))}:"):
+                self._walk(steps, at + 1, there, keep)
+            write(f"{x} = D[{x} + {PREV}]")

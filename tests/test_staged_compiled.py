@@ -1,0 +1,228 @@
+"""Statements as one function over words: the same as the machine in plain Python, and as the definition."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import groupby
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tocsin
+from tests.effort import examples
+from tests.test_staged import SCHEMA, agrees, machine_rows, row_of, rows_of, streamed
+from tocsin.events import Event
+from tocsin.items import Column, Items, Strings
+from tocsin.lang.parser import parse_file
+from tocsin.lang.staged_syntax import Statement
+from tocsin.plan.staged_places import StatementPlaces
+from tocsin.run.declared import declare
+from tocsin.run.query import Query
+from tocsin.schema import Field, Kind
+from tocsin.staged.compiled import answers, bodies, choice, library, saved
+from tocsin.staged.compiled.core import Core
+from tocsin.staged.compiled.layout import NotCompiledError
+from tocsin.staged.compiled.program import StageFunction, program_of
+from tocsin.testing.draw_staged import drawn_history, drawn_statement, drawn_statements
+from tocsin.testing.staged_oracle import Advance, staged_events
+
+WHOLE = {name: Field(name, Kind.INT) for name in "kxy"}
+
+
+def function_of(statement: Statement) -> tuple[StageFunction, list[Kind]]:
+    (plan,) = Query((statement,), declare(SCHEMA)).plans()
+    assert plan.staged is not None
+    kinds = [output.expr.kind for output in plan.outputs]
+    fields = {attr: WHOLE[attr] for attr in plan.staged.attrs if attr in WHOLE}
+    return program_of(statement, fields, None, kinds), kinds
+
+
+def words_of(core: Core, events: list[Event]) -> Any:
+    """Events of one stage as words."""
+    columns = {}
+    for attr in "kxy":
+        given = [event.attrs.get(attr) for event in events]
+        valid = np.array([value is not None for value in given])
+        columns[attr] = Column(Kind.INT, np.array([value or 0 for value in given], np.int64), valid)
+    start, end = (np.array([getattr(event, name) for event in events], np.int64) for name in ("start", "end"))
+    none: Any = None
+    items = Items(np.zeros(len(events), np.int32), start, end, None, None, columns, none)
+    words = core.words_of(items, np.array([core.layout.types.index(event.type) for event in events]))
+    assert words is not None
+    return words
+
+
+def shown(core: Core, rows: Any, kinds: list[Kind]) -> list[tuple[int, int, tuple[Any, ...]]]:
+    rows = rows if core.is_sorted else answers.in_order(rows, core.layout, kinds, core.strings)
+    columns = [answers.column(rows, core.layout, at, kind, core.strings).to_pylist() for at, kind in enumerate(kinds)]
+    values = list(zip(*columns, strict=True)) if columns else [()] * len(rows)
+    return [(int(row[0]), int(row[1]), each) for row, each in zip(rows, values, strict=True)]
+
+
+def function_rows(statement: Statement, items: list[Any], *, restarts: bool) -> list[tuple[int, int, tuple[Any, ...]]]:
+    """What the function finds, as text that Python runs; with a restart after every stage if asked."""
+    program, kinds = function_of(statement)
+    body, strings, found = bodies.plain(program.source), Strings(), []
+    core, types = Core(program, body, strings), StatementPlaces(statement).types
+    for time, group in groupby(items, key=lambda item: item.time if isinstance(item, Advance) else item.end):
+        events = [each for each in group if isinstance(each, Event) and each.type in types]
+        if core.created is not None:
+            found += shown(core, core.advance(time - 1 if events else time), kinds)
+        if events:
+            found += shown(core, core.take(words_of(core, events)), kinds)
+        if restarts:
+            words, core = json.loads(json.dumps(saved.saved(core))), Core(program, body, strings)
+            saved.load(core, words)
+    return found
+
+
+def test_the_function_agrees_with_the_machine() -> None:
+    count, compiled, answered = examples(5000, least=150), 0, 0
+    for seed in range(count):
+        random = Random(seed)
+        statement, items = drawn_statement(random), list[Any](drawn_history(random))
+        if "sst" in str(statement):
+            continue
+        if random.random() < 0.5:
+            items.append(Advance(items[-1].end + random.randint(1, 8)))
+        try:
+            found = function_rows(statement, items, restarts=False)
+        except NotCompiledError:
+            continue
+        wanted = machine_rows(statement, items, restarts=False)
+        assert found == wanted, f"seed {seed}\n{statement}\n{items}"
+        assert function_rows(statement, items, restarts=True) == wanted, f"seed {seed}, restarts\n{statement}\n{items}"
+        compiled += 1
+        answered += bool(wanted)
+    assert compiled > count / 2
+    assert answered > count / 8
+
+
+@pytest.fixture
+def as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements run in their function from the first event on, as text that Python runs."""
+    monkeypatch.setattr(bodies, "compiled", bodies.plain)
+    monkeypatch.setattr(choice, "WORTH", 0)
+
+
+@pytest.mark.usefixtures("as_text")
+@pytest.mark.filterwarnings("ignore")
+def test_functions_agree_with_the_definition_in_every_order() -> None:
+    """Through the whole graph: statements over statements, any cut, any order of arrival, restarts."""
+    found = 0
+    count = examples(400, least=15)
+    for seed in range(count):
+        random = Random(seed)
+        statements, events = drawn_statements(random), drawn_history(random)
+        query = Query(tuple(statements), declare(SCHEMA))
+        if not agrees(query):
+            continue
+        wanted = Counter((e.type, e.start, e.end, *e.attrs.values()) for e in staged_events(statements, events))
+        given = [row_of(event) for event in events]
+        columns = {"time": "start", "end": "end", "eid": "id"}
+        detected, plain = query.detect(given, **columns), query.detect(given, **columns, jit=False)
+        assert Counter(rows_of(detected)) == wanted, seed
+        assert [table.to_pylist() for table in detected.tables()] == [table.to_pylist() for table in plain.tables()]
+        late = sorted(events, key=lambda event: event.end + random.randint(0, 4))
+        for order, arriving in (("in-order", events), ("slack(4)", late)):
+            assert Counter(streamed(query, arriving, order, random)) == wanted, (seed, order)
+        found += bool(wanted)
+    assert found > count / 5
+
+
+@pytest.mark.usefixtures("as_text")
+def test_texts_and_fractions_in_keys_and_answers() -> None:
+    text = """CreateCE X Select Group A.place as place,
+    Max(Set(A.v)) as most, Avg(Bag(A.v)) as mean, Region.label as part
+    Event A<range 10> Where A.ok = true GKey *.place LKey *.v as Region (In 0.5..1.5 as low, Rest as high)"""
+    rows = [
+        ("x", 1.0, True),
+        ("y", -0.0, True),
+        ("x", 2.5, None),
+        ("x", 1.5, True),
+        (None, 1.0, True),
+        ("y", 0.0, True),
+    ]
+    given = [{"type": "A", "time": time, "place": p, "v": v, "ok": ok} for time, (p, v, ok) in enumerate(rows)]
+    query = tocsin.query(text)
+    (found,), (wanted,) = query.detect(given).tables(), query.detect(given, jit=False).tables()
+    assert found.equals(wanted)
+    assert [tuple(row.values())[-4:] for row in found.to_pylist()] == [
+        ("x", 1.0, 1.0, "low"), ("y", 0.0, 0.0, "high"), ("x", 1.5, 1.25, "low"), ("y", 0.0, 0.0, "high"),
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("as_text")
+def test_numbers_that_words_cannot_add_are_left_to_python() -> None:
+    """A sum beyond 2**53 is exact only in Python: the state goes there, and the answers are the same."""
+    text = "CreateCE X Select Avg(Bag(A.v)) as mean Event A<rows 3>"
+    values = [1, 2, 2**53 - 1, 2**53 + 1, 5]
+    given = [{"type": "A", "time": time, "v": value} for time, value in enumerate(values)]
+    with tocsin.query(text).stream() as session:
+        found = [match["mean"] for row in given for match in session.push(row)]
+        found += [match["mean"] for match in session.close()]
+    windows = [values[max(0, at - 2) : at + 1] for at in range(len(values))]
+    assert found == [sum(window) / len(window) for window in windows]
+
+
+def test_what_is_not_compiled_says_why() -> None:
+    reasons = {
+        "CreateCE X Select A.k as k Event After(A, 5)": "After is a timer",
+        "CreateCE X Select A.k as k Event And(A, B)<delayed>": "delayed",
+        "CreateCE X Select A.k as k Event And(A<all>, B)": "many events at once",
+    }
+    for text, reason in reasons.items():
+        (statement,) = parse_file(text)
+        assert isinstance(statement, Statement)
+        with pytest.raises(NotCompiledError, match=reason):
+            function_of(statement)
+        assert reason in tocsin.query(text).explain({"A": {"k": "int"}, "B": {"k": "int"}})
+
+
+# --- the parts -----------------------------------------------------------------------------------------------------
+
+
+def test_tables_of_keys_find_what_they_hold() -> None:
+    random, held = Random(1), dict[int, int]()
+    table, records = np.full(16, library.NIL, np.int64), np.zeros(4096, np.int64)
+    for _ in range(6000):
+        key = random.randint(-40, 40)
+        at = 2 * (key + 40)
+        slot = library.slot_of(table, len(table) - 1, records, 1, np.array([key]), 0, 1)
+        assert (table[slot] == at) == (key in held)
+        if key in held and random.random() < 0.6:
+            library.take_out(table, len(table) - 1, records, 1, 1, slot)
+            del held[key]
+        elif key not in held:
+            records[at + 1] = key
+            table[slot], held[key] = at, at
+            if 2 * len(held) > len(table):
+                table = library.roomier(table, records, 1, 1)
+    assert sorted(table[table != library.NIL].tolist()) == sorted(held.values())
+
+
+def test_timers_come_in_order() -> None:
+    random, dues = Random(2), list[int]()
+    heap, facts = np.zeros(4096, np.int64), np.zeros(library.PARAMETERS, np.int64)
+    for _ in range(3000):
+        if dues and random.random() < 0.48:
+            assert heap[0] == min(dues)
+            assert heap[1] == 3 * heap[0]
+            dues.remove(int(heap[0]))
+            library.drop_timer(heap, facts)
+        elif len(dues) < 2000:
+            dues.append(random.randint(0, 500))
+            library.set_timer(heap, facts, dues[-1], 3 * dues[-1])
+    assert facts[library.TIMERS] == len(dues)
+
+
+def test_equal_values_are_kept_once() -> None:
+    words = np.zeros(64, np.int64)
+    reals = words.view(np.float64)
+    reals[:7] = (1.0, -0.0, 0.0, float("nan"), 1.0, float("nan"), 2.0)
+    assert library.once(words, reals, True, 7) == 5
+    assert [str(each) for each in reals[:5].tolist()] == ["1.0", "0.0", "nan", "nan", "2.0"]
+    assert library.middle(reals, 2) == 0.5
