@@ -1,9 +1,9 @@
 """Mining: a constraint that past traces obey, to be looked at and edited by a person.
 
 Two ways, both from counts over traces. *Directly follows*: an edge for each pair of types of which one comes right
-behind the other often enough; its words are the walks. *Merged prefixes*: the traces as a tree of prefixes, whose states are
-one where the next `k` events that can follow are the same (k-tails, Biermann and Feldman 1972); it tells apart what the
-first way confuses. Both leave out what is rarer than a share of the traces.
+behind the other often enough; its words are the walks. *Merged prefixes*: the traces as a tree of prefixes, whose
+states are one where the next `k` events that can follow are the same (k-tails, Biermann and Feldman 1972); it tells
+apart what the first way confuses. Both leave out what is rarer than a share of the traces.
 """
 
 from __future__ import annotations
