@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -249,6 +249,7 @@ class Tracker(RemembersAll):
                 int(not self._under.checked), *views[13:],
             )  # fmt: skip
             telling.records(records[: 6 * told].reshape(-1, 6), numbers, skipped)
+        telling.name_events()
         self._say(found, said)
         self._collect()
         return numbers, skipped
@@ -312,15 +313,20 @@ class Tracker(RemembersAll):
         if self.timed:
             self.head[2 * code + 1] = -1
 
-    def eids_behind(self, at: int) -> tuple[Any, ...]:
-        """The eids of a chain of events that may stand in a match of a trace, in their order."""
+    def chained(self, at: int) -> list[int]:
+        """The numbers of a chain of events that may stand in a match of a trace, in their order."""
         numbers = []
         while at >= 0:
             numbers.append(int(self._links[2 * at + 1]))
             at = int(self._links[2 * at])
+        return numbers[::-1]
+
+    def eids_of(self, numbers: list[int]) -> dict[int, Any]:
+        """The eids of events that are kept for expected matches, by number."""
         if not numbers:
-            return ()
-        return tuple(self.payload.rows(np.array(numbers[::-1], np.int64)).eids.to_pylist())
+            return {}
+        mine = np.unique(np.array(numbers, np.int64))
+        return dict(zip(mine.tolist(), self.payload.rows(mine).eids.to_pylist(), strict=True))
 
     def _collect(self) -> None:
         """Drop links and rows that no trace needs any more, when most are such."""
@@ -382,7 +388,9 @@ class Tracker(RemembersAll):
         return mine if self._next is None else [*mine, *nested("query", self._next.snapshot(since))]
 
     def _chain(self, code: int) -> Iterable[str]:
-        return (*self.told_before.get(code, ()), *map(str, self.eids_behind(int(self.head[2 * code + 1]))))
+        numbers = self.chained(int(self.head[2 * code + 1]))
+        known = self.eids_of(numbers)
+        return (*self.told_before.get(code, ()), *(str(known[number]) for number in numbers))
 
     def restore(self, parts: Iterable[Part]) -> None:
         parts = list(parts)
@@ -492,6 +500,18 @@ class Tracker(RemembersAll):
         return state
 
 
+class _At(NamedTuple):
+    """An event, as the row at hand that it is."""
+
+    row: int
+
+
+class _Number(NamedTuple):
+    """An event that was kept, by its number."""
+
+    number: int
+
+
 class _Telling:
     """Makes rows of what the loop has noted."""
 
@@ -510,13 +530,30 @@ class _Telling:
             self._keys = self.tracker.keys.plain()
         return tuple(self._keys[code])
 
-    def eid(self, row: int) -> Any:
-        items = self.items
-        assert items is not None
-        one = take(items, self.rows[row : row + 1])
+    def eids(self, rows: list[int]) -> list[Any]:
+        """The eids of rows at hand."""
+        assert self.items is not None
         payload = Payload(ordered=False)
-        payload.add(0, one, None, 0)
-        return payload.rows(np.zeros(1, np.int64)).eids.to_pylist()[0]
+        payload.add(0, take(self.items, self.rows), None, 0)
+        found: list[Any] = payload.rows(np.array(rows, np.int64)).eids.to_pylist()
+        return found
+
+    def name_events(self) -> None:
+        """Give the events of all rows their eids, together: one by one that would take most of the time."""
+        rows = sorted({each.event.row for each in self.found if isinstance(each.event, _At)})
+        if not rows:
+            return
+        here = dict(zip(rows, self.eids(rows), strict=True))
+        several = (events for each in self.found if (events := each.events))
+        kept = self.tracker.eids_of(
+            [event.number for events in several for event in events if isinstance(event, _Number)]
+        )
+        for at, each in enumerate(self.found):
+            events = None if each.events is None else tuple(
+                kept[event.number] if isinstance(event, _Number) else event for event in each.events
+            )  # fmt: skip
+            event = here[each.event.row] if isinstance(each.event, _At) else each.event
+            self.found[at] = replace(each, event=event, events=events)
 
     def end_of(self, row: int) -> int:
         assert self.items is not None
@@ -573,10 +610,10 @@ class _Telling:
         tracker.counts.expected += 1
         names = ", ".join(each.name for each in tracker._under.constraints)
         end = self.end_of(row)
-        events = (*tracker.told_before.pop(code, ()), *tracker.eids_behind(self.chain(code)))
+        events = (*tracker.told_before.pop(code, ()), *map(_Number, tracker.chained(self.chain(code))))
         self.found.append(
             TraceRow(EXPECTED_MATCH, names, self.key(code), word >> NUMBER, self.begun(code, end), end, end,
-                     self.eid(row), events)
+                     _At(row), events)
         )  # fmt: skip
 
     def violated(self, code: int, word: int, after: int, row: int | None, reason: str, when: int = 0) -> None:
@@ -584,7 +621,7 @@ class _Telling:
         tracker = self.tracker
         before = int(tracker._dead[word & STATE])
         news = int(tracker._dead[after]) & ~before if row is not None else int(tracker._open[word & STATE])
-        event = None if row is None else self.eid(row)
+        event = None if row is None else _At(row)
         end = when if row is None else self.end_of(row)
         start = self.begun(code, end if row is not None else BEGINNING)
         for at, each in enumerate(tracker._under.constraints):
@@ -703,7 +740,9 @@ class _Telling:
     def _canonical(self, rows: list[int]) -> list[int]:
         """Rows of one time in canonical order, as far as starts and eids tell."""
         assert self.items is not None
-        return sorted(rows, key=lambda row: (int(self.items.start[self.rows[row]]), str(self.eid(row))))  # type: ignore[union-attr]
+        names = dict(zip(sorted(rows), map(str, self.eids(sorted(rows))), strict=True))
+        starts = self.items.start[self.rows]
+        return sorted(rows, key=lambda row: (int(starts[row]), names[row]))
 
     def _distinct(self, rows: list[int]) -> list[int]:
         """Each event once: rows with one eid, type and start are one."""
