@@ -109,7 +109,7 @@ bench-table: $(READY) ## from a table to matches, beside DuckDB and Polars; BENC
 	$(PY) -m benchmarks.table.run $(BENCH)
 	$(PY) -m benchmarks.paste
 
-bench-selection: $(READY) ## marks, clauses after a match and consumption modes, beside Polars; BENCH=--quick for a short run; docs/benchmarks.md
+bench-selection: $(READY) ## marks, clauses after a match and consumption modes, beside Polars and Flink CEP; BENCH=--quick for a short run; docs/benchmarks.md
 	$(PY) -m benchmarks.selection.run $(BENCH)
 	$(PY) -m benchmarks.paste
 

@@ -21,11 +21,12 @@ from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import end
 from tocsin.lang.parser import parse_file
 from tocsin.order.strategy import parse_strategy
-from tocsin.run.query import plans_of
+from tocsin.run.query import Query, plans_of
 from tocsin.schema import Field, Kind, Schema
 from tocsin.testing.cases import Case, read_cases
 from tocsin.testing.draw_derived import drawn_intervals, drawn_readings
 from tocsin.testing.oracle_derived import DerivedRow, derived_rows
+from tocsin.testing.staged_cases import defined_rows
 
 CASES = [case for path in sorted((Path(__file__).parent / "derived_cases").glob("*.case")) for case in read_cases(path)]
 COLUMNS = Columns(time="start", end="end", eid="eid")
@@ -134,3 +135,74 @@ def test_definitions_are_printed_as_they_are_read() -> None:
     for seed in range(examples(3000)):
         given = drawn_intervals(Random(seed))
         assert parse_file(str(given)) == (given,)
+
+
+CHAINS = (
+    "{0}; EVENT SEQ({1} x, {1} y) WHERE [k] SELECT x.k AS k",
+    "{0}; EVENT SEQ({1} x, !C c, A y) WHERE [k] WITHIN 9 SELECT x.k AS k",
+    "{0}; INTERVALS more FROM {1} BY k SESSION GAP 3 SELECT count(*) AS n",
+)
+
+
+def drawn_chain(random: Random) -> tuple[Any, ...]:
+    """A definition with a key, and a query that reads its intervals, by its name or a label."""
+    while True:
+        given = drawn_intervals(random)
+        if given.by and "k" in given.by:
+            text = random.choice(CHAINS).format(given, random.choice((given.name, *given.labels)))
+            return parse_file(text)
+
+
+def told(rows: Iterator[Row]) -> Counter[Row]:
+    """Rows of matches by span and columns: ids of matches over intervals are not those of the definition."""
+    return Counter((row[2], row[3], row[5]) for row in rows if row[0] == "match" and row[1] > 0)
+
+
+def test_queries_read_intervals_by_name_and_by_label() -> None:
+    count, found = examples(900), 0
+    for seed in range(count):
+        random = Random(f"chain {seed}")
+        queries, events = drawn_chain(random), drawn_readings(random, most=12)
+        wanted = Counter(
+            (start, end, values)
+            for start, end, values in defined_rows(queries, events, None)
+            if values[:1] != ("unended",)
+        )
+        for order in ("in-order", "slack(4)", "conservative(4)", "aggressive(4)"):
+            arrived = events if order == "in-order" else shuffled(events, 4, random)
+            rows = answers(queries, arrived, order, random, restarts=random.random() < 0.5, at=1)
+            taken = Counter((row[2], row[3], row[5]) for row in rows if row[1] < 0)
+            assert told(iter(rows)) - taken == wanted, f"seed {seed}, {order}\n{queries}\n{events}"
+        found += bool(wanted)
+    assert found > count / 8
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_change_nothing(threads: int) -> None:
+    given = parse_file("INTERVALS t FROM A BY k AS High WHEN v > 2, Low WHEN v <= 2 SELECT count(*) AS n")
+    random = Random(5)
+    events = sorted((event for seed in range(9) for event in drawn_readings(Random(seed))), key=Event.order)
+    found = Query(given, SCHEMA).detect(
+        pa.Table.from_batches([rows_of(events)]), time="start", end="end", eid="eid", threads=threads, jit=False
+    )
+    wanted = Counter(
+        (row.event.start, row.event.end, *row.event.attrs.values()) for row in derived_rows(given[0], events)
+    )  # type: ignore[arg-type]
+    assert Counter((row["start"], row["end"], row["label"], row["k"], row["n"]) for row in found) == wanted
+    assert random.random() < 1
+
+
+@pytest.mark.parametrize("text", ["INTERVALS t FROM A SESSION GAP 3", "INTERVALS t FROM A BY k TO B QUEUED"])
+def test_state_does_not_grow_with_keys_that_are_gone(text: str) -> None:
+    plans = plans_of(parse_file(text.replace("A SESSION", "A BY k SESSION")), SCHEMA)
+    graph = QueryGraph(plans, SCHEMA, COLUMNS, jit=False)
+    sizes = []
+    for step in range(6):
+        events = [
+            Event(type, time, time, f"{type}{time}", {"k": time // 2})
+            for time in range(step * 6000, step * 6000 + 6000, 2)
+            for type in "AB"
+        ]
+        graph.push(graph.encode(rows_of(events)))
+        sizes.append(sum(len(part.data) for part in graph.snapshot()))
+    assert max(sizes[1:]) < 2 * sizes[0] + 10_000

@@ -31,6 +31,8 @@ LAYERS = (
     "graph",
     "shards",
     "run",
+    "edge",
+    "intervals",
     "spark",
     "jobs",
     "testing",

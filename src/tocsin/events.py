@@ -65,8 +65,16 @@ def interval_eid(definition: str, key: Sequence[Value], label: str, start: int, 
     definition  the identity of the definition that it comes from
     occurrence  how many intervals of the definition began before it under this key at the same time
     """
-    told = json.dumps([definition, label, start, occurrence, *map(_in_hash, key)], separators=(",", ":"))
-    return blake2b(told.encode(), digest_size=16).hexdigest()
+    lanes = zip(interval_seed(definition, *key), interval_seed(label), strict=True)
+    words = (mix((mix((of_key ^ of_label) + start & MASK64) + occurrence) & MASK64) for of_key, of_label in lanes)
+    return "".join(f"{word:016x}" for word in words)
+
+
+def interval_seed(*told: Value) -> tuple[int, int]:
+    """Two words of 64 bits in which a definition and a key, or a label, enter the eids of derived intervals."""
+    text = json.dumps([*map(_in_hash, told)], separators=(",", ":"))
+    raw = blake2b(text.encode(), digest_size=16).digest()
+    return int.from_bytes(raw[:8], "big"), int.from_bytes(raw[8:], "big")
 
 
 def _in_hash(value: Value) -> Value:

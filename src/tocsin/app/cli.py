@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tocsin.app.edges import intervals_app
 from tocsin.app.errors import FAILED, guarded
 from tocsin.app.jobs import pipeline_app
 from tocsin.errors import InputError
@@ -41,6 +42,7 @@ app = typer.Typer(
 app.add_typer(pipeline_app)
 constraints_app = typer.Typer(name="constraints", no_args_is_help=True, help="Constraints: the order of events.")
 app.add_typer(constraints_app)
+app.add_typer(intervals_app)
 
 
 def tell_version(wanted: bool) -> None:

@@ -34,6 +34,7 @@ from tocsin.deriving.words import (
     WHOLE,
 )
 from tocsin.encode.auto_eids import AutoEids
+from tocsin.encode.content import Words, hex_texts, mixed
 from tocsin.encode.eids import hash_texts
 from tocsin.encode.merge import runs, take
 from tocsin.engine import kinds
@@ -41,7 +42,7 @@ from tocsin.engine.changes import ChangeBatch, Changes, arrow_type
 from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
 from tocsin.engine.payload import Chunk, View
 from tocsin.engine.texts import joined
-from tocsin.events import BEGINNING, END_OF_TIME, interval_eid
+from tocsin.events import BEGINNING, END_OF_TIME, interval_seed
 from tocsin.items import Ints, ItemKind, Items
 from tocsin.order.keyed_events import has_key
 from tocsin.order.settled import SettledByEnd
@@ -71,6 +72,8 @@ class DerivedIntervals(RemembersAll):
         self._bits = {role: 1 << at for at, role in enumerate(plan.derived.roles)}
         self._standing = StandingColumns(plan, self._bits, reader.types, reader.strings, setting.functions, jit=jit)
         self._folds = FoldWords(plan.derived.folds, reader.strings)
+        labels = [interval_seed(label) for label in (*plan.derived.labels, kinds.UNPAIRED)]
+        self._label_seeds: Words = np.array(labels, np.uint64).T
         self._fresh()
         self.settled, self.ended = BEGINNING, False  # every reading that ends at or before this has been taken
         self.seen = self.matches = 0
@@ -79,7 +82,7 @@ class DerivedIntervals(RemembersAll):
         self.keys = KeyCodes(self._plan.needs, self._setting.reader.strings, jit=self._jit)
         self.open: OpenRuns | OpenPairs = open_intervals(self._form, self._folds, jit=self._jit)
         self.open.room_for(self.keys.count)
-        self._enough = MANY_KEYS
+        self._enough, self._seeds = MANY_KEYS, np.zeros((2, 0), np.uint64)
 
     # --- the one verb ---
 
@@ -151,27 +154,38 @@ class DerivedIntervals(RemembersAll):
         """Answers as columns, in an order that does not depend on batches: one batch for each run of a kind."""
         if not len(found):
             return []
-        eids = self._eids(found)
+        words = self._eid_words(found)
+        order = np.lexsort((words[:, 1], words[:, 0], found[:, START], found[:, END], found[:, KNOWN]))
+        found = found[order]
+        eids = hex_texts(words[order].astype(">u8").view(np.uint8).reshape(len(found), 16))
         high, low = hash_texts(eids)
-        order = np.lexsort((low, high, found[:, START], found[:, END], found[:, KNOWN]))
-        found, high, low, eids = found[order], high[order], low[order], eids.take(pa.array(order))
         cuts = [0, *(np.flatnonzero(np.diff(found[:, KIND])) + 1).tolist(), len(found)]
         return [
             self._batch(found[one:other], eids.slice(one, other - one), high[one:other], low[one:other])
             for one, other in pairwise(cuts)
         ]
 
-    def _eids(self, found: Ints) -> pa.Array:
-        labels, identity = self._form.labels, self._plan.fingerprint
-        keys = self.keys.some(found[:, CODE])
-        told = zip(keys, *(found[:, word].tolist() for word in (KIND, OF, START, OCCURRENCE)), strict=True)
-        return pa.array(
-            [
-                interval_eid(identity, key, kinds.UNPAIRED if kind == UNPAIRED else labels[of], start, occurrence)
-                for key, kind, of, start, occurrence in told
-            ],
-            pa.string(),
-        )
+    def _eid_words(self, found: Ints) -> Words:
+        """`events.interval_eid` of all answers at once, as numbers."""
+        start, occurrence = (found[:, word].view(np.uint64) for word in (START, OCCURRENCE))
+        of_label = np.where(found[:, KIND] == UNPAIRED, len(self._form.labels), found[:, OF])
+        lanes = []
+        for lane in (0, 1):
+            seeds = self._key_seeds(found[:, CODE])[lane] ^ self._label_seeds[lane, of_label]
+            lanes.append(mixed(mixed(seeds + start) + occurrence))
+        words: Words = np.stack(lanes, axis=1)
+        return words
+
+    def _key_seeds(self, codes: Ints) -> Words:
+        """The seeds of keys, by code; they are made when a key first has an answer."""
+        room = self.keys.count - self._seeds.shape[1]
+        if room > 0:
+            self._seeds = np.concatenate((self._seeds, np.zeros((2, room + self.keys.count), np.uint64)), axis=1)
+        unknown = np.unique(codes[self._seeds[0, codes] == 0])
+        if len(unknown):
+            made = [interval_seed(self._plan.fingerprint, *key) for key in self.keys.some(unknown)]
+            self._seeds[:, unknown] = np.array(made, np.uint64).T
+        return self._seeds[:, codes]
 
     def _batch(self, found: Ints, eids: pa.Array, high: Ints, low: Ints) -> ChangeBatch:
         """Intervals as rows of their own, which are what the variable of the plan is bound to."""
@@ -192,9 +206,10 @@ class DerivedIntervals(RemembersAll):
         """The label, the key and what SELECT says of each interval."""
         columns: dict[str, pa.Array] = {LABEL: labels} if self._form.definition.states else {}
         outputs = {output.name: output.expr for output in self._plan.outputs}
-        keys = zip(*self.keys.some(found[:, CODE]), strict=True)
+        codes, inside = np.unique(found[:, CODE], return_inverse=True)
+        keys = zip(*self.keys.some(codes), strict=True)  # of each key once
         for attr, values in zip(self._plan.needs, keys, strict=False):
-            columns[attr] = _as_column(values, outputs[attr].kind, outputs[attr].scale)
+            columns[attr] = _as_column(values, outputs[attr].kind, outputs[attr].scale).take(pa.array(inside))
         for at, fold in enumerate(self._form.folds):
             columns[fold.column] = self._folds.column(at, found[:, ANSWER + 2 * at : ANSWER + 2 * at + 2])
         return columns
@@ -210,6 +225,7 @@ class DerivedIntervals(RemembersAll):
         if not alive.all():
             self.open.keep(count, alive)
             self.keys.keep(alive)
+            self._seeds = np.zeros((2, 0), np.uint64)
         self._enough = max(MANY_KEYS, 2 * self.keys.count)
 
     @property
@@ -246,7 +262,8 @@ class DerivedIntervals(RemembersAll):
             for code, (_, words) in enumerate(saved):
                 open.load(code, words)
             ended = bool(stored.words["ended"])
-        self.keys, self.open, self._enough = keys, open, MANY_KEYS
+        self._fresh()
+        self.keys, self.open = keys, open
         self.settled, self.seen, self.matches, self.ended = settled, seen, matches, ended
 
 

@@ -200,8 +200,9 @@ class Stages:
             return said
         behind = BEGINNING if self.late is None else self.clock - self.late - 1
         known = {type: max(behind, self.known.get(type, BEGINNING)) for type in self._plain(stage)}
-        passed = {source: self.stages[source].passed for source in stage.sources}
-        known |= {type: time for source, time in passed.items() for type in self.stages[source].plan.emits}
+        reads = types_of(stage.plan)
+        for source in map(self.stages.__getitem__, stage.sources):
+            known |= {type: source.passed for type in source.plan.emits if type in reads}
         ticks = None if are_rows else _ticks(items)
         told = [each for each in (ticks, stage.learn(known)) if each is not None]
         if told:

@@ -266,7 +266,16 @@ class StatementReader(StagedExpressionReader):
             if found["label"] is not None:
                 raise self.fault("a second label", hint="an operand has one: before or after its parameters")
             found["label"] = self._label()
+        self._no_bare_label(found)
         return LeafOperand(**found, span=self.since(start))
+
+    def _no_bare_label(self, found: dict[str, Any]) -> None:
+        """`Shelf s`, as a query would name an event: what is meant is plain, and so is what to write."""
+        token, following = self.token, self.peek()
+        ends = following.kind == "end" or following.text in (",", ")", "<") or following.word in CLAUSE_WORDS
+        if token.kind == "name" and self._clause_word() is None and token.word != "AS" and ends:
+            hint = f"an operand is named by as: {found['type']} as {token.text}"
+            raise self.fault(f"unexpected {shown(token)} behind {found['type']}", hint=hint)
 
     def _leaf_param(self, found: dict[str, Any]) -> None:
         token, following = self.token, self.peek()

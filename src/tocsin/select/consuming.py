@@ -6,7 +6,7 @@ from tocsin.engine.operator import Setting
 from tocsin.order.keyed_process import KeyedProcess
 from tocsin.order.settled import Settled, SettledByEnd
 from tocsin.plan.block import Plan
-from tocsin.plan.expr import Col, Ref, walk
+from tocsin.plan.expr import Col, Ref, Time, walk
 from tocsin.plan.same_event import takers
 from tocsin.schema import TYPE
 from tocsin.select.consumed_columns import ConsumedColumns
@@ -32,5 +32,12 @@ def is_columnar(plan: Plan) -> bool:
         return False
     if consume.mode == "continuous" and consume.shape == "seq" and plan.schema.intervals:
         return False
-    asked = (node for known in takers(plan).values() for _, tests in known for test in tests for node in walk(test))
-    return not any(isinstance(node, Ref) or (isinstance(node, Col) and node.attr == TYPE) for node in asked)
+    asked = [
+        (var, node) for known in takers(plan).values() for var, tests in known for test in tests for node in walk(test)
+    ]
+    return not any(
+        isinstance(node, Ref)
+        or (isinstance(node, Col) and node.attr == TYPE)
+        or (isinstance(node, Col | Time) and node.var not in (None, var))  # of another branch: null in this one
+        for var, node in asked
+    )

@@ -9,13 +9,13 @@ import numpy as np
 
 from tocsin.codec import Part, as_numbers, decode, encode, only_part, reading
 from tocsin.encode.auto_eids import AutoEids
-from tocsin.encode.merge import runs, sliced, take
+from tocsin.encode.merge import replaced, runs, sliced, take
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
 from tocsin.engine.texts import NONE
 from tocsin.errors import TocsinError
 from tocsin.events import END_OF_TIME
-from tocsin.items import Ints, ItemKind, Items
+from tocsin.items import NO_ROWS, Ints, ItemKind, Items
 from tocsin.order.settled import Settled, SettledByEnd
 from tocsin.order.strategy import Strategy
 from tocsin.plan.block import Plan
@@ -118,7 +118,7 @@ class StagedProcess(RemembersAll):
     def _take(self, items: Items) -> Iterator[ChangeBatch]:
         """Take events whose stages are complete."""
         at = self._columns.places(items)
-        items = in_canonical_order(items if len(at) == len(items) else take(items, at))
+        items = in_canonical_order(items, at)
         self.seen += len(items)
         while len(items):
             machine = self._best(len(items))
@@ -199,22 +199,22 @@ class StagedProcess(RemembersAll):
         self.machine, self.seen, self.matches, self.ended = machine, seen, matches, bool(stored.words["ended"])
 
 
-def in_canonical_order(items: Items) -> Items:
-    """Events in order of their ends: those of one end by start and eid, each once."""
-    tied = np.zeros(len(items), np.bool_)
-    tied[1:] = items.end[1:] == items.end[:-1]
+def in_canonical_order(items: Items, at: Ints) -> Items:
+    """Some events in order of their ends: those of one end by start and eid, each once. Nobody asks what they show."""
+    end = items.end[at]
+    tied = np.zeros(len(at), np.bool_)
+    tied[1:] = end[1:] == end[:-1]
     if not tied.any():
-        return items
+        return items if len(at) == len(items) else take(replaced(items, payload=NO_ROWS), at)
     tied[:-1] |= tied[1:]
     places = np.flatnonzero(tied)
-    named = AutoEids().named(take(items, places))  # all that can be equal to them are among them
+    named = AutoEids().named(take(items, at[places]))  # all that can be equal to them are among them
     assert named.eid_high is not None and named.eid_low is not None
     columns = (named.types, named.eid_low, named.eid_high, named.start, named.end)
     order = np.lexsort(columns)
     again = np.zeros(len(order), np.bool_)
     again[1:] = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in columns])
-    rows = np.arange(len(items))
-    rows[places] = places[order]
-    once = np.ones(len(items), np.bool_)
+    rows, once = at.copy(), np.ones(len(at), np.bool_)
+    rows[places] = at[places[order]]
     once[places[again]] = False
-    return take(items, rows[once])
+    return take(replaced(items, payload=NO_ROWS), rows[once])
