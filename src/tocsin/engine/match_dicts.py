@@ -94,6 +94,8 @@ class _Shown:
         self.events: dict[int, _Event] = {}
         self.hashes: dict[int, int] = {}
         self.bound = {index: _lists(changes, index) for index in changes.visible}
+        self.named = [text_word(named_by(changes) + chr(lane + 1)) for lane in (0, 1)]  # see `_id`
+        self.seeds = {index: text_word(self.plan.variables[index].name) for index in self.bound}
 
     def event(self, number: int) -> _Event:
         found = self.events.get(number)
@@ -122,10 +124,9 @@ class _Shown:
     def change(self, at: int, show: Show) -> Row:
         """One change as a dict."""
         bound = {index: [self.event(number) for number in each[at]] for index, each in self.bound.items()}
-        start, end = (
-            min((event.start for each in bound.values() for event in each), default=TIME_LIMIT),
-            max((event.end for each in bound.values() for event in each), default=TIME_LIMIT),
-        )
+        events = [event for each in bound.values() for event in each]
+        start = min([event.start for event in events], default=TIME_LIMIT)
+        end = max([event.end for event in events], default=TIME_LIMIT)
         known = int(self.changes.known_at[at])
         found = {
             "query": self.plan.title,
@@ -140,10 +141,10 @@ class _Shown:
             found["step"] = self.changes.step
         if self.plan.outputs:
             return found | {output.name: self._selected(output.expr, at) for output in self.plan.outputs}
-        for index, events in bound.items():
+        for index, mine in bound.items():
             variable = self.plan.variables[index]
             names = [field.name for field in variable.fields]
-            several = [_struct(event, names, show) for event in events]
+            several = [_struct(event, names, show) for event in mine]
             found[variable.name] = several if index in self.changes.repeated else several[0] if several else None
         return found
 
@@ -157,14 +158,15 @@ class _Shown:
     def _id(self, bound: dict[int, list[_Event]]) -> str:
         """`ChangeBatch.identity` of one change."""
         plan, lanes = self.plan, []
-        for lane in (0, 1):
-            total = text_word(named_by(self.changes) + chr(lane + 1))
+        for lane, total in enumerate(self.named):
             for index, events in bound.items():
-                seed = text_word(plan.variables[index].name) + lane
-                word = sum(event.word(seed, timed=plan.timed_ids) for event in events)
-                total = mix((total * 31 + word + (len(events) if index in self.changes.repeated else 0)) & MASK64)
-            lanes.append(total)
-        return "".join(lane.to_bytes(8, "little").hex() for lane in lanes)
+                seed = self.seeds[index] + lane
+                word = len(events) if index in self.changes.repeated else 0
+                for event in events:
+                    word += event.word(seed, timed=plan.timed_ids)
+                total = mix((total * 31 + word) & MASK64)
+            lanes.append(total.to_bytes(8, "little").hex())
+        return "".join(lanes)
 
 
 def _lists(changes: ChangeBatch, index: int) -> list[list[int]]:
