@@ -19,7 +19,7 @@ from tocsin.lang.parser import parse
 from tocsin.order.strategy import Strategy
 from tocsin.schema import Field, Kind, Schema
 from tocsin.testing.harness import Harness, Running
-from tocsin.testing.oracle_traces import Verdict, matches_by_traces, told_of
+from tocsin.testing.oracle_traces import TraceVerdict, matches_by_traces, told_of
 
 SCHEMA = Schema(
     open_types=True, open_fields=True, intervals=False,
@@ -69,12 +69,12 @@ def definition(text: str, events: list[Event]) -> tuple[Counter, Counter]:
     """The rows and the matches; verdicts are those of the automaton, which has tests of its own."""
     query, known = parse(text), reasoning(text)
 
-    def judge(word) -> Verdict:
+    def judge(word) -> TraceVerdict:
         state = 0
         for event in word:
             state = int(known.moves[state, letter_of(known, event)])
         flags = int(known.flags[state])
-        return Verdict(verdict_of(flags), bool(flags & Flag.CLOSABLE), bool(flags & Flag.HELD))
+        return TraceVerdict(verdict_of(flags), bool(flags & Flag.CLOSABLE), bool(flags & Flag.HELD))
 
     told = told_of(query, events, judge)
     rows = Counter(

@@ -11,7 +11,7 @@ from typing import Any
 
 from tocsin.errors import InputError
 from tocsin.lang.constraint_reader import MOST_SYMBOLS, size
-from tocsin.lang.constraint_syntax import Chain, Choice, Constraint, Regex, Repeated, Symbol
+from tocsin.lang.constraint_syntax import AnyOf, Concat, Constraint, Regex, Repeated, Symbol
 from tocsin.lang.syntax import Repeat
 
 Ways = dict[tuple[Hashable, Hashable], Regex]
@@ -36,9 +36,9 @@ def from_graph(
     ways: Ways = {}
     for source, type, target in edges:
         _add(ways, source, target, Symbol(type))
-    ways[FIRST, start] = Chain(())
+    ways[FIRST, start] = Concat(())
     for each in ends:
-        ways[each, LAST] = Chain(())
+        ways[each, LAST] = Concat(())
     states = list(dict.fromkeys(state for pair in ways for state in pair if state not in (FIRST, LAST)))
     while states:
         chosen = min(states, key=lambda state: _weight(ways, state))
@@ -93,7 +93,7 @@ def _without(ways: Ways, state: Hashable) -> None:
 def _through(before: Regex, loop: Regex | None, behind: Regex) -> Regex:
     if loop is None:
         return _chain(before, behind)
-    if isinstance(before, Chain) and before.parts and before.parts[-1] == loop:
+    if isinstance(before, Concat) and before.parts and before.parts[-1] == loop:
         return _chain(_chain(*before.parts[:-1]), Repeated(loop, Repeat(1, None)), behind)
     if before == loop:
         return _chain(Repeated(loop, Repeat(1, None)), behind)
@@ -101,8 +101,8 @@ def _through(before: Regex, loop: Regex | None, behind: Regex) -> Regex:
 
 
 def _chain(*parts: Regex) -> Regex:
-    flat = tuple(each for part in parts for each in (part.parts if isinstance(part, Chain) else (part,)))
-    return flat[0] if len(flat) == 1 else Chain(flat)
+    flat = tuple(each for part in parts for each in (part.parts if isinstance(part, Concat) else (part,)))
+    return flat[0] if len(flat) == 1 else Concat(flat)
 
 
 def _add(ways: Ways, source: Hashable, target: Hashable, way: Regex) -> None:
@@ -110,7 +110,7 @@ def _add(ways: Ways, source: Hashable, target: Hashable, way: Regex) -> None:
     if known is None or known == way:
         ways[source, target] = way
         return
-    parts = [*(known.parts if isinstance(known, Choice) else (known,)), way]
-    rest = tuple(dict.fromkeys(part for part in parts if part != Chain(())))
-    whole = rest[0] if len(rest) == 1 else Choice(rest)
+    parts = [*(known.parts if isinstance(known, AnyOf) else (known,)), way]
+    rest = tuple(dict.fromkeys(part for part in parts if part != Concat(())))
+    whole = rest[0] if len(rest) == 1 else AnyOf(rest)
     ways[source, target] = Repeated(whole, Repeat(0, 1)) if len(rest) < len(parts) else whole

@@ -78,7 +78,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Repetition:
+class CountedLeaf:
     """A repeated leaf: which letters qualify, how many members are needed, and how many there may be (None: any)."""
 
     letters: frozenset[int]
@@ -95,10 +95,10 @@ class Repetition:
         return count == CLOSED or (count >= self.least and (self.most is None or count <= self.most))
 
 
-class Machine:
+class PatternMachine:
     """The automaton of a block. `intervals`: events have lengths, and letters come in the order of their ends."""
 
-    def __init__(self, block: Block, setting: Setting) -> None:
+    def __init__(self, block: Block, setting: LetterSetting) -> None:
         self.fixed = block.fixed
         place = {leaf.id: at for at, leaf in enumerate(self.fixed)}
         tests = _tests(block, setting)
@@ -106,7 +106,7 @@ class Machine:
         self.needs = _before(block, place, intervals=setting.intervals)
         self.all = (1 << len(self.fixed)) - 1
         self.repetitions = tuple(_repetitions(block, place, setting, tests))
-        self.parts: tuple[tuple[Machine, Gap], ...] = tuple(_parts(block, place, setting))
+        self.parts: tuple[tuple[PatternMachine, Gap], ...] = tuple(_parts(block, place, setting))
 
     # --- threads ---
 
@@ -115,7 +115,7 @@ class Machine:
         inside = tuple(self._opened(part, gap, 0) for part, gap in self.parts)
         return Thread(0, counts, inside)
 
-    def _opened(self, part: Machine, gap: Gap, bound: int) -> frozenset[Thread] | None:
+    def _opened(self, part: PatternMachine, gap: Gap, bound: int) -> frozenset[Thread] | None:
         return frozenset((part.begin(),)) if gap.after & ~bound == 0 else None
 
     def step(self, thread: Thread, letter: int) -> Iterator[tuple[Thread, bool]]:
@@ -199,7 +199,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class LetterSetting:
     """What all blocks of a plan share.
 
     key        the attributes of a trace: equality of these is always true
@@ -265,16 +265,16 @@ def conditions_of(plan: Plan) -> dict[str, list[Bound]]:
     return found
 
 
-def machines_of(plan: Plan, setting: Setting) -> list[Machine]:
+def machines_of(plan: Plan, setting: LetterSetting) -> list[PatternMachine]:
     """The automata of the alternatives of a plan."""
     if setting.windowed:
         setting.left_out.note("WITHIN: verdicts depend on the order of events only")
     if setting.intervals:
         setting.left_out.note("events may have lengths")
-    return [Machine(block, setting) for block in plan.alternatives if block.missing is None]
+    return [PatternMachine(block, setting) for block in plan.alternatives if block.missing is None]
 
 
-def _tests(block: Block, setting: Setting) -> dict[int, list[Bound]]:
+def _tests(block: Block, setting: LetterSetting) -> dict[int, list[Bound]]:
     """The conditions of a block that are about one event each, by leaf; what else it asks is noted."""
     found: dict[int, list[Bound]] = {}
     single = {leaf.id for leaf in block.leaves if len(leaf.alts) == 1 and leaf.alts[0].type != ANY}
@@ -335,8 +335,8 @@ def _is_window(scope: Scope) -> bool:
 
 
 def _repetitions(
-    block: Block, place: Mapping[int, int], setting: Setting, tests: Mapping[int, list[Bound]]
-) -> Iterator[Repetition]:
+    block: Block, place: Mapping[int, int], setting: LetterSetting, tests: Mapping[int, list[Bound]]
+) -> Iterator[CountedLeaf]:
     scopes = dict(block.scopes)
     narrowed = {part.breaks for part in block.forbidden} | {part.ends for part in block.forbidden}
     filtered = {id for predicate in block.predicates if not is_of_one_event(predicate)
@@ -351,10 +351,10 @@ def _repetitions(
         if most is not None and (leaf.id in filtered or (setting.windowed and _is_window(scopes[leaf.id]))):
             setting.left_out.note("{n,m} of members that are chosen counts as {n,}")
             most = None
-        yield Repetition(setting.letters_at(leaf, tests.get(leaf.id, ())), leaf.repeat.least, most, gap)
+        yield CountedLeaf(setting.letters_at(leaf, tests.get(leaf.id, ())), leaf.repeat.least, most, gap)
 
 
-def _parts(block: Block, place: Mapping[int, int], setting: Setting) -> Iterator[tuple[Machine, Gap]]:
+def _parts(block: Block, place: Mapping[int, int], setting: LetterSetting) -> Iterator[tuple[PatternMachine, Gap]]:
     """The forbidden parts of a block, without those that are left out."""
     for part in block.forbidden:
         if part.gathers is not None:
@@ -366,10 +366,10 @@ def _parts(block: Block, place: Mapping[int, int], setting: Setting) -> Iterator
         if why is not None or gap is None:
             setting.left_out.note(f"a negated part is left out: {why}", negation=True)
             continue
-        yield Machine(part.block, setting), gap
+        yield PatternMachine(part.block, setting), gap
 
 
-def _why_dropped(part: Forbidden, gap: Gap | None, block: Block, setting: Setting) -> str | None:
+def _why_dropped(part: Forbidden, gap: Gap | None, block: Block, setting: LetterSetting) -> str | None:
     """Why an outermost negated part cannot be said in letters."""
     if gap is None or (gap.whole and block.repeated):
         return "its gap depends on times or on members of a repetition"
@@ -380,8 +380,8 @@ def _why_dropped(part: Forbidden, gap: Gap | None, block: Block, setting: Settin
     if setting.windowed and _is_window(part.scope):
         return "the window bounds it"
     own = Abstracted()
-    inner = Setting(setting.letters, setting.key, setting.seen, False, False, False, own)
-    Machine(part.block, inner)
+    inner = LetterSetting(setting.letters, setting.key, setting.seen, False, False, False, own)
+    PatternMachine(part.block, inner)
     if own.reasons:
         return own.reasons[0]
     types = {alt.type for each in blocks_below(part.block) for leaf in each.leaves for alt in leaf.alts}

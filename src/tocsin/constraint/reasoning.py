@@ -19,7 +19,14 @@ import numpy as np
 from tocsin.constraint.automaton import Dfa, explored, minimal, reaching, trimmed
 from tocsin.constraint.expressions import automaton_of
 from tocsin.constraint.letters import Letters, TooManyError, as_own, letters_of
-from tocsin.constraint.pattern_language import Abstracted, Machine, Setting, Thread, conditions_of, machines_of
+from tocsin.constraint.pattern_language import (
+    Abstracted,
+    LetterSetting,
+    PatternMachine,
+    Thread,
+    conditions_of,
+    machines_of,
+)
 from tocsin.errors import Problem, QueryError
 from tocsin.events import ANY
 from tocsin.items import Codes, Ints
@@ -167,10 +174,10 @@ class Maker:
     def _refuse(self, written: Any, message: str, detail: str | None, hint: str | None) -> None:
         raise QueryError([Problem(message, written.span, detail, hint)], written.text)
 
-    def _machines(self) -> list[Machine]:
+    def _machines(self) -> list[PatternMachine]:
         plan, under = self.plan, self.under
         seen = {type: all(each.sees(type) for each in under.constraints) for type in pattern_types(plan)}
-        setting = Setting(
+        setting = LetterSetting(
             self.letters, frozenset(under.key), seen, plan.schema.intervals, plan.within is not None, under.ties,
             self.left_out,
         )  # fmt: skip

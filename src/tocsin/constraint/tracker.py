@@ -18,7 +18,7 @@ from tocsin.codec import Part, decode, encode, nested, only_part, reading, withi
 from tocsin.constraint import loops
 from tocsin.constraint.loops import BEGUN, CLOSED, EXPECTED, NUMBER, SAT_SEEN, STATE, TIED, TOUCHED, loop
 from tocsin.constraint.pattern_language import Abstracted
-from tocsin.constraint.pattern_language import Setting as Asked
+from tocsin.constraint.pattern_language import LetterSetting as Asked
 from tocsin.constraint.reasoning import DEAD, Flag, Reasoning
 from tocsin.constraint.rows import TraceRow, TraceRows
 from tocsin.encode.merge import runs, take

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from tocsin.lang.constraint_syntax import Chain, Choice, Constraint, Regex, Repeated, Symbol
+from tocsin.lang.constraint_syntax import AnyOf, Concat, Constraint, Regex, Repeated, Symbol
 from tocsin.lang.printer import print_duration, print_expr, print_name, print_repeat, print_type
 from tocsin.lang.syntax import Attr, Name, Repeat, Span
 
@@ -39,9 +39,9 @@ def print_regex(regex: Regex, least: int = 0) -> str:
     match regex:
         case Symbol(type, where):
             return type_text(type) + ("" if where is None else f"[{print_expr(bare(where, type))}]")
-        case Choice(parts):
+        case AnyOf(parts):
             text, binding = " | ".join(print_regex(part, 1) for part in parts), 0
-        case Chain(parts):
+        case Concat(parts):
             text, binding = " ".join(print_regex(part, 2 if len(parts) > 1 else 0) for part in parts), 1
             if not parts:
                 return "()"

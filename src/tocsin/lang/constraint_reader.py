@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from tocsin.errors import Problem
-from tocsin.lang.constraint_syntax import Chain, Choice, Constraint, Regex, Repeated, Symbol, UnderClause
+from tocsin.lang.constraint_syntax import AnyOf, Concat, Constraint, Regex, Repeated, Symbol, UnderClause
 from tocsin.lang.constraints import joined
 from tocsin.lang.cursor import ReadError, shown, similar
 from tocsin.lang.derived_parser import IntervalReader
@@ -91,7 +91,7 @@ class EventConstraintReader(IntervalReader):
         parts = [self._regex_chain()]
         while self.accept_op("|"):
             parts.append(self._regex_chain())
-        return parts[0] if len(parts) == 1 else Choice(tuple(parts), span=self.since(start))
+        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts), span=self.since(start))
 
     def _regex_chain(self) -> Regex:
         start = self.token
@@ -100,7 +100,7 @@ class EventConstraintReader(IntervalReader):
             parts.append(self._regex_repeated())
         if not parts:
             raise self.fault(f"expected an event type, found {shown(self.token)}", hint=FORMS)
-        return parts[0] if len(parts) == 1 else Chain(tuple(parts), span=self.since(start))
+        return parts[0] if len(parts) == 1 else Concat(tuple(parts), span=self.since(start))
 
     def _at_symbol(self) -> bool:
         if self.is_op("("):
@@ -121,7 +121,7 @@ class EventConstraintReader(IntervalReader):
         if self.accept_op("("):
             self.deeper()
             if self.accept_op(")"):
-                found: Regex = Chain(())
+                found: Regex = Concat(())
             else:
                 found = self._regex()
                 self.expect_op(")", "to close the bracket")
@@ -181,7 +181,7 @@ class EventConstraintReader(IntervalReader):
 def size(regex: Regex) -> int:
     """How many symbols an expression has when its repetitions are written out."""
     match regex:
-        case Choice(parts) | Chain(parts):
+        case AnyOf(parts) | Concat(parts):
             return sum(map(size, parts))
         case Repeated(part, repeat):
             return size(part) * max(1, repeat.least, repeat.most or 0)

@@ -28,7 +28,7 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AnyOf:
     """`r | s`"""
 
     parts: tuple[Regex, ...]
@@ -36,7 +36,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Concat:
     """`r s t`, one after the other; without parts it is the empty word."""
 
     parts: tuple[Regex, ...] = ()
@@ -52,7 +52,7 @@ class Repeated:
     span: Span | None = _place()
 
 
-Regex: TypeAlias = "Symbol | Choice | Chain | Repeated"
+Regex: TypeAlias = "Symbol | AnyOf | Concat | Repeated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def symbols_of(regex: Regex) -> Iterator[Symbol]:
     match regex:
         case Symbol():
             yield regex
-        case Choice(parts) | Chain(parts):
+        case AnyOf(parts) | Concat(parts):
             for part in parts:
                 yield from symbols_of(part)
         case Repeated(part):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tocsin.events import TIME_LIMIT
 from tocsin.functions import Function
 from tocsin.lang.constraint_printer import print_regex
-from tocsin.lang.constraint_syntax import Chain, Choice, Constraint, Regex, Repeated, Symbol, UnderClause
+from tocsin.lang.constraint_syntax import AnyOf, Concat, Constraint, Regex, Repeated, Symbol, UnderClause
 from tocsin.lang.syntax import Query, conjuncts
 from tocsin.plan.block import Plan
 from tocsin.plan.expr import Agg, Ref, Time, User, walk
@@ -85,9 +85,9 @@ def _expression(regex: Regex, schema: Schema, functions: Mapping[str, Function],
     match regex:
         case Symbol():
             return _symbol(regex, schema, functions, problems)
-        case Choice(parts):
+        case AnyOf(parts):
             return OneOf(tuple(_expression(part, schema, functions, problems) for part in parts))
-        case Chain(parts):
+        case Concat(parts):
             return InTurn(tuple(_expression(part, schema, functions, problems) for part in parts))
         case Repeated(part, repeat):
             return Often(_expression(part, schema, functions, problems), repeat)

@@ -14,7 +14,7 @@ from itertools import groupby, permutations, product
 from typing import Any, TypeAlias
 
 from tocsin.events import Event, Value
-from tocsin.lang.constraint_syntax import Chain, Choice, Constraint, Regex, Repeated, Symbol, symbols_of
+from tocsin.lang.constraint_syntax import AnyOf, Concat, Constraint, Regex, Repeated, Symbol, symbols_of
 from tocsin.lang.syntax import (
     Attr,
     Binary,
@@ -37,7 +37,7 @@ from tocsin.testing.oracle_expr import OracleEvaluator, ticks
 Key: TypeAlias = tuple[Value, ...]
 Kind: TypeAlias = tuple[str, Mapping[str, Value]]  # of an event that may come: its type, and its attributes
 TRACE = "#trace"
-NOTHING = Choice(())  # no word at all
+NOTHING = AnyOf(())  # no word at all
 
 
 # --- words ---------------------------------------------------------------------------------------------------------
@@ -53,9 +53,9 @@ def takes(symbol: Symbol, event: Event) -> bool:
 
 def may_be_empty(regex: Regex) -> bool:
     match regex:
-        case Choice(parts):
+        case AnyOf(parts):
             return any(map(may_be_empty, parts))
-        case Chain(parts):
+        case Concat(parts):
             return all(map(may_be_empty, parts))
         case Repeated(part, repeat):
             return repeat.least == 0 or may_be_empty(part)
@@ -65,9 +65,9 @@ def may_be_empty(regex: Regex) -> bool:
 def has_words(regex: Regex) -> bool:
     """Whether there is any word; conditions are taken to be possible."""
     match regex:
-        case Choice(parts):
+        case AnyOf(parts):
             return any(map(has_words, parts))
-        case Chain(parts):
+        case Concat(parts):
             return all(map(has_words, parts))
         case Repeated(part, repeat):
             return repeat.least == 0 or has_words(part)
@@ -78,20 +78,20 @@ def behind(regex: Regex, event: Event) -> Regex:
     """What may follow on an event."""
     match regex:
         case Symbol():
-            return Chain(()) if takes(regex, event) else NOTHING
-        case Choice(parts):
-            return Choice(tuple(found for part in parts if has_words(found := behind(part, event))))
-        case Chain(()):
+            return Concat(()) if takes(regex, event) else NOTHING
+        case AnyOf(parts):
+            return AnyOf(tuple(found for part in parts if has_words(found := behind(part, event))))
+        case Concat(()):
             return NOTHING
-        case Chain((first, *rest)):
-            tail = Chain(tuple(rest))
-            here = Chain((behind(first, event), tail))
-            return Choice((here, behind(tail, event))) if may_be_empty(first) else here
+        case Concat((first, *rest)):
+            tail = Concat(tuple(rest))
+            here = Concat((behind(first, event), tail))
+            return AnyOf((here, behind(tail, event))) if may_be_empty(first) else here
         case Repeated(part, Repeat(least, most)):
             if most == 0:
                 return NOTHING
             again = Repeated(part, Repeat(max(0, least - 1), None if most is None else most - 1))
-            return Chain((behind(part, event), again))
+            return Concat((behind(part, event), again))
     raise TypeError(regex)
 
 
@@ -112,19 +112,19 @@ def after(constraint: Constraint, word: Iterable[Event]) -> Regex:
 
 def either(several: Iterable[Regex]) -> Regex:
     found = tuple(dict.fromkeys(each for each in several if has_words(each)))
-    return found[0] if len(found) == 1 else Choice(found)
+    return found[0] if len(found) == 1 else AnyOf(found)
 
 
 def with_ends(regex: Regex, ends: Sequence[str]) -> Regex:
     """The words in which an event of an ENDS type comes last, or not at all."""
-    return Choice((_without(regex, ends), _ending(regex, ends))) if ends else regex
+    return AnyOf((_without(regex, ends), _ending(regex, ends))) if ends else regex
 
 
 def _without(regex: Regex, ends: Sequence[str]) -> Regex:
     match regex:
         case Symbol(type):
             return NOTHING if type in ends else regex
-        case Choice(parts) | Chain(parts):
+        case AnyOf(parts) | Concat(parts):
             return replace(regex, parts=tuple(_without(part, ends) for part in parts))
         case Repeated(part):
             return replace(regex, part=_without(part, ends))
@@ -136,17 +136,17 @@ def _ending(regex: Regex, ends: Sequence[str]) -> Regex:
     match regex:
         case Symbol(type):
             return regex if type in ends else NOTHING
-        case Choice(parts):
-            return Choice(tuple(_ending(part, ends) for part in parts))
-        case Chain(()):
+        case AnyOf(parts):
+            return AnyOf(tuple(_ending(part, ends) for part in parts))
+        case Concat(()):
             return NOTHING
-        case Chain((first, *rest)):
-            tail = Chain(tuple(rest))
-            whole = Chain((_without(first, ends), _ending(tail, ends)))
-            return Choice((whole, _ending(first, ends))) if may_be_empty(tail) else whole
+        case Concat((first, *rest)):
+            tail = Concat(tuple(rest))
+            whole = Concat((_without(first, ends), _ending(tail, ends)))
+            return AnyOf((whole, _ending(first, ends))) if may_be_empty(tail) else whole
         case Repeated(part, Repeat(least, most)):
             before = Repeated(_without(part, ends), Repeat(max(0, least - 1), None if most is None else most - 1))
-            return Chain((before, _ending(part, ends)))
+            return Concat((before, _ending(part, ends)))
     raise TypeError(regex)
 
 
@@ -219,7 +219,7 @@ def numbered(query: Query, trace: Trace, event: Event) -> Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TraceVerdict:
     """What completions say of the beginning of a trace.
 
     says     "violated" (it has none), "SAT", "UNSAT" or "undetermined"
@@ -232,7 +232,7 @@ class Verdict:
     held: bool
 
 
-def verdict(query: Query, word: Sequence[Event], kinds: Sequence[Kind], most: int) -> Verdict:
+def verdict(query: Query, word: Sequence[Event], kinds: Sequence[Kind], most: int) -> TraceVerdict:
     """The verdict on a word by all completions of up to `most` events of some kinds."""
     assert query.under is not None
     plain, constraints = replace(query, under=None), query.under.constraints
@@ -244,9 +244,9 @@ def verdict(query: Query, word: Sequence[Event], kinds: Sequence[Kind], most: in
         all_match, none_match = all_match and bool(theirs), none_match and not theirs
         same, held = same and theirs == mine, held & theirs
     if not any_completion:
-        return Verdict("violated", closed=False, held=False)
+        return TraceVerdict("violated", closed=False, held=False)
     says = "SAT" if all_match else "UNSAT" if none_match else "undetermined"
-    return Verdict(says, same, bool(held))
+    return TraceVerdict(says, same, bool(held))
 
 
 def _found(query: Query, word: Sequence[Event]) -> set[Any]:
@@ -313,7 +313,7 @@ def _around(value: Any) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class TraceRow:
+class ToldRow:
     """A row of kind `expected`, `unconfirmed` or `violated`, with the events that it names."""
 
     kind: str
@@ -328,14 +328,14 @@ class TraceRow:
         return f"{self.kind}:" + "".join(f" {word}" for word in (self.constraint, self.reason) if word)
 
 
-Judge: TypeAlias = Callable[[Sequence[Event]], Verdict]
+Judge: TypeAlias = Callable[[Sequence[Event]], TraceVerdict]
 
 
 @dataclass(slots=True)
 class Told:
     """What is told of traces, and the events that the query sees: those of a closed trace end with its closing."""
 
-    rows: list[TraceRow] = field(default_factory=list)
+    rows: list[ToldRow] = field(default_factory=list)
     seen: list[Event] = field(default_factory=list)
 
 
@@ -352,7 +352,7 @@ def _tell(query: Query, trace: Trace, judge: Judge, told: Told) -> None:
     constraints, checked = query.under.constraints, query.under.checked
     plain, kinds, seen = replace(query, under=None), kinds_of(query), _seen(query)
     broken: set[str] = set()
-    expected: TraceRow | None = None
+    expected: ToldRow | None = None
     sat = mute = False
     if not checked and judge([]).closed:
         return
@@ -374,7 +374,7 @@ def _tell(query: Query, trace: Trace, judge: Judge, told: Told) -> None:
             sat = True
             if not found.held:
                 taken = tuple(event for event in word if accepted(query, event))
-                expected = TraceRow("expected", trace.key, trace.number, taken)
+                expected = ToldRow("expected", trace.key, trace.number, taken)
                 told.rows.append(expected)
         if found.closed and not checked:
             return
@@ -382,18 +382,18 @@ def _tell(query: Query, trace: Trace, judge: Judge, told: Told) -> None:
         return  # events that no constraint sees are no trace
     left = [each for each in constraints if each.name not in broken and not is_word(each, word)]
     for constraint in left:
-        told.rows.append(TraceRow("violated", trace.key, trace.number, (), constraint.name, "incomplete"))
+        told.rows.append(ToldRow("violated", trace.key, trace.number, (), constraint.name, "incomplete"))
     if left and not broken and expected is not None and not matches(plain, word, attributes=_attributes(plain)):
         told.rows.append(replace(expected, kind="unconfirmed", events=()))
 
 
-def _broken(constraint: Constraint, trace: Trace, word: list[Event], group: list[Event]) -> Iterator[TraceRow]:
+def _broken(constraint: Constraint, trace: Trace, word: list[Event], group: list[Event]) -> Iterator[ToldRow]:
     """How the events of one time, the last of a word, violate a constraint."""
     mine = [event for event in group if constraint.alphabet is None or event.type in constraint.alphabet]
     if len(mine) > 1 and not constraint.ties:
-        yield TraceRow("violated", trace.key, trace.number, (mine[1],), constraint.name, "tie")
+        yield ToldRow("violated", trace.key, trace.number, (mine[1],), constraint.name, "tie")
     elif mine and not has_words(after(constraint, word)):
-        yield TraceRow("violated", trace.key, trace.number, (mine[0],), constraint.name, "unexpected")
+        yield ToldRow("violated", trace.key, trace.number, (mine[0],), constraint.name, "unexpected")
 
 
 def _matters(query: Query, event: Event) -> bool:
@@ -446,16 +446,16 @@ def by_completions(query: Query, most: int | None = None) -> Judge:
 
     A query whose key lacks that of its constraints has none.
     """
-    kinds, known = kinds_of(query), dict[Any, Verdict]()
+    kinds, known = kinds_of(query), dict[Any, TraceVerdict]()
     assert query.under is not None
     seen = _seen(query)
     if most is None:
         most = 5 if seen is None or all(type in seen for type, _ in kinds) else 3
     silent = not set(query.under.constraints[0].key) <= key_of(query)
 
-    def judge(word: Sequence[Event]) -> Verdict:
+    def judge(word: Sequence[Event]) -> TraceVerdict:
         if silent:
-            return Verdict("undetermined", closed=False, held=False)
+            return TraceVerdict("undetermined", closed=False, held=False)
         name = tuple((event.type, tuple(sorted(event.attrs.items(), key=repr)), event.eid) for event in word)
         if name not in known:
             found = verdict(query, word, kinds, most)
