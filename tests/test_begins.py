@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.effort import examples
+from tocsin.app.judge import judge_case
 from tocsin.codec import pack, unpack
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import Event
 from tocsin.run.declared import declare
 from tocsin.run.query import query
 from tocsin.testing.begins import heard
+from tocsin.testing.cases import Case, read_cases
 from tocsin.testing.draw_intervals import drawn_intervals
 from tocsin.testing.harness import Harness, Running
 from tocsin.testing.notation import Begin, Item, Promise, events_of, history
@@ -79,6 +82,15 @@ def pushed(run: Running, items: list[Item], random: Random, *, restarts: bool) -
             run.restart()
     run.end()
     return run
+
+
+CASES = read_cases(Path(__file__).parent / "begin_cases" / "begins.case")
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_definition_and_the_engine_agree_with_every_case(case: Case) -> None:
+    for verdict in judge_case(case, jit=False):
+        assert verdict.ok, str(verdict)
 
 
 @pytest.mark.parametrize("chunk", range(examples(40)))

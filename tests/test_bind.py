@@ -130,6 +130,11 @@ RULES = [
     ("EVENT A a WHERE CASE WHEN a.ok THEN 1 ELSE 'x' END = 1", "CASE mixes", None),
     ("EVENT A a WHERE a.q * a.q > 1", "the product has 24 digits after the point", "a.q * a.q"),
     ("EVENT A a WHERE a.q > 12345678.5", "needs more than 18 digits", None),
+    (
+        "EVENT SEQ(A a, B? b, C? e, !D c, A d) WHERE b.id = c.id AND e.id = b.id WITHIN 9",
+        "b may be absent, and c is in a negated part",
+        None,
+    ),
     ("EVENT A a WHERE a.n = 99999999999999999999", "does not fit into 64 bits", "99999999999999999999"),
     ("EVENT A a WHERE NOT [id]", "[attr] can only stand by itself in WHERE", "[id]"),
     ("EVENT (A a : [id])", "[attr] can only stand by itself in WHERE", "[id]"),

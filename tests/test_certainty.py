@@ -14,6 +14,7 @@ import pytest
 
 from tests.effort import examples, some
 from tocsin.engine.changes import Changes
+from tocsin.engine.detector import detectors_in
 from tocsin.events import Event
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Marked, Not, Query, leaves_of, walk
@@ -149,3 +150,22 @@ def test_each_answer_comes_at_the_first_moment(text: str) -> None:
 def test_each_answer_comes_at_the_first_moment_at_length(text: str) -> None:
     count = examples(4, least=2) if _most(text) == 3 else examples(24, least=6)
     assert sum(run(text, 100 + seed, _most(text), 12)[1] for seed in range(count)) > 0
+
+
+WAITING = {
+    "EVENT SEQ(A a, B b)": False,
+    "EVENT SEQ(A a, !C c, B b) WITHIN 5": False,
+    "EVENT SEQ(A a, B+ b, C c)": False,
+    "EVENT SEQ(A a, !C c FOR 4, B b) WITHIN 9": False,
+    "EVENT SEQ(A a, B+ b) WITHIN 5": True,
+    "EVENT SEQ(A a, !B b) WITHIN 5": True,
+    "EVENT AND(A a, !SEQ(B b, C c)) WITHIN 4": True,
+    "EVENT SEQ(A a, !C c, B b, !D d) WITHIN 5": True,
+}
+
+
+@pytest.mark.parametrize("text", WAITING)
+def test_in_order_only_answers_wait_that_something_later_could_change(text: str) -> None:
+    run = Harness(text).start("in-order").feed("a1 b2 c3")
+    (detector,) = detectors_in(run.graph)
+    assert [branch.program.waits for branch in detector.branches] == [WAITING[text]]

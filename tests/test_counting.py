@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from random import Random
 
 import pyarrow as pa
@@ -87,6 +88,21 @@ def test_a_stream_with_a_million_million_matches_answers() -> None:
     assert "recurrence" in str(tocsin.query("EVENT SEQ(A a, B b) SELECT count(*)").explain(events[:9]))
 
 
+@pytest.mark.parametrize("type", [pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns", "UTC")])
+def test_dates_and_times_are_points_in_time(type: pa.DataType) -> None:
+    days = pa.array([datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2, 3)], pa.timestamp("us", "UTC")).cast(type)
+    events = pa.table({"type": ["A"] * 3, "time": [1, 2, 3], "k": days})
+    one, two, three = (datetime(2024, 1, day) for day in (1, 2, 3))  # noqa: DTZ001 - as columns of results have them
+    for text, rows in {
+        "EVENT A a WITHIN 4 SELECT max(a.k) AS m, min(a.k) AS n": [(three, one)],
+        "EVENT SEQ(A a, A b) WHERE a.k < b.k SELECT max(b.k) AS m, min(a.k) AS n": [(three, one)],
+        "EVENT A m SELECT m.k AS m, count(*) AS n GROUP BY m.k": [(one, 1), (two, 1), (three, 1)],
+        "EVENT SEQ(A a, A+ b) WITHIN 1 SELECT max(b.k) AS m, count(b) AS n": [(two, 1), (three, 1)],
+    }.items():
+        found = tocsin.query(text).detect(events, jit=False)
+        assert [(row["m"], row["n"]) for row in found] == rows, text
+
+
 def test_whole_numbers_are_exact_beyond_64_bits() -> None:
     events = [{"type": "ABCDEFGH"[at % 8], "time": at} for at in range(8000)]
     steps = ", ".join(f"{type} {type.lower()}" for type in "ABCDEFGH")
@@ -140,6 +156,8 @@ def test_too_many_matches_for_one_event_are_refused(monkeypatch: pytest.MonkeyPa
     [
         "EVENT SEQ(A a, B b)\nSELECT count(*)",
         "EVENT SEQ(A a, B b)\nWHERE [id]\nSELECT id, count(*) AS n, sum(b.v * 2)\nGROUP BY id, a.v\nEVERY 1 h",
+        "EVENT SEQ(A a, B b)\nWHERE [id]\nSELECT [id], count(*)",
+        "EVENT SEQ(A a, B b)\nWHERE [id, v]\nSELECT [id] AS x, v, count(*)\nGROUP BY v",
         "EVENT A every\nWITHIN 5\nLIMIT 3 EVERY 5\nSELECT count(every) AS group\nEVERY 5",
     ],
 )

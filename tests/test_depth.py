@@ -50,6 +50,7 @@ def test_more_steps_than_can_run_are_refused() -> None:
         "EVENT SEQ(T0 t0, !AND({inner}), T22 t22) WITHIN 100",
         "EVENT AND(T0 t0, {inner}) WHERE t0.v <= t3.v WITHIN 100",
         "EVENT SEQ(T0 t0, {inner}, !T0 x) WITHIN 100",
+        "EVENT SEQ(T0 t0, (SEQ({inner}))+ g, T22 t22) WITHIN 100",
         "EVENT SEQ(T0 t0, {inner}, T22 t22) WHERE t0.v < t22.v WITHIN 45",
     ],
 )

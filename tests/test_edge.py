@@ -98,7 +98,11 @@ def test_guarantees_of_a_device_are_kept() -> None:
 def ran(program: Path, readings: Sequence[dict[str, Any]], *options: str) -> list[dict[str, Any]]:
     text = "".join(json.dumps(each) + "\n" for each in readings)
     done = subprocess.run(
-        [sys.executable, "-I", str(program), *options], input=text, capture_output=True, text=True, check=True
+        [sys.executable, "-I", str(program), "--every", "10", *options],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return [json.loads(line) for line in done.stdout.splitlines()]
 

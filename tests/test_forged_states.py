@@ -60,6 +60,8 @@ FORGED: dict[str, tuple[str, str, str, Change]] = {
     "a prefix of another length": (CHRONICLE, "in-order", "process", put("keys", 0, 1, 0, 0, 2, [])),
     "a list too few": (CHRONICLE, "in-order", "process", put("keys", 0, 1, [])),
     "entries that nobody has": (CONTINUOUS, "in-order", "process", put("keys", 0, 1, 2, 0, [0, 999])),
+    "an end before the end": (CHRONICLE, "in-order", "settled", put("ended", True)),
+    "a truth that is a number": (CHRONICLE, "in-order", "settled", put("ended", 1)),
     "a time that is none": (CHRONICLE, "in-order", "process", put("time", 0, None)),
     "a span that is a text": (COUNT, "in-order", "counting", put("groups", 0, 1, "x")),
     "a row of another kind": (COUNT, "in-order", "counting", put("groups", 0, 2, [7])),

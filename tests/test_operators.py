@@ -75,6 +75,7 @@ MORE = {
         "encode_whole",  # a finite input: what nobody reads is dropped first, and counted by
         "pass_over",
         "row_pieces",
+        "forget_texts",  # between two files of a large input
     },  # what its hosts need to make items
 }
 

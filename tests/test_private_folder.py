@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tocsin.engine.module_cache import make_agree
 from tocsin.engine.private_folder import is_private, private_folder
 
 ROOT = Path(__file__).parents[1]
@@ -214,3 +215,18 @@ def test_kernels_that_were_shipped_are_not_compiled_again(place: Path) -> None:
 
     assert shipped(place / "driver", "pack").strip() == "True"
     assert shipped(place / "worker", "unpack").strip() == "False"
+
+
+def test_a_file_is_written_only_where_it_differs_and_never_through_a_link(place: Path) -> None:
+    code, target = place / "code.py", place / "target.py"
+    make_agree(code, b"one")
+    before = code.stat().st_ino
+    make_agree(code, b"one")
+    assert code.stat().st_ino == before
+    make_agree(code, b"two")
+    assert (code.read_bytes(), code.stat().st_ino != before) == (b"two", True)
+    target.write_bytes(b"two")
+    code.unlink()
+    code.symlink_to(target)
+    make_agree(code, b"two")
+    assert (code.is_symlink(), code.read_bytes(), target.read_bytes()) == (False, b"two", b"two")

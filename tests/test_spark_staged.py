@@ -144,7 +144,7 @@ def plain_cases(*, ticks: bool) -> list[tuple[Case, tuple[Statement, ...], list[
     return found
 
 
-@pytest.mark.parametrize("ticks", [True, False])
+@pytest.mark.parametrize("ticks", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_the_cases_of_the_paper_in_one_job(spark: SparkSession, ticks: bool) -> None:
     """All of them at once; of each what ends by its own end, as timers go on to the end of the whole."""
     events: list[dict[str, Any]] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -243,6 +244,25 @@ def test_texts_truths_and_missing_values() -> None:
         found += rows_of(session.push({key: value for key, value in given.items() if value is not None}))
     found += rows_of(session.close())
     assert found == [("X", 1, 2, "y", None, 1.5), ("X", 0, 4, "x", True, None)]
+
+
+@pytest.mark.parametrize("made", ["list", "map", "struct", "binary"])
+@pytest.mark.parametrize("text", ["Event AtLeast(2, A) GKey *.k", "Select A.k as k Event A", 'Event A<"k = 1">'])
+def test_a_column_that_no_expression_can_read_is_refused(made: str, text: str) -> None:
+    columns = {
+        "list": pa.array([[1], [1]]), "map": pa.array([[("a", 1)]] * 2, pa.map_(pa.string(), pa.int64())),
+        "struct": pa.array([{"x": 1}] * 2), "binary": pa.array([b"a", b"a"]),
+    }  # fmt: skip
+    events = pa.table({"type": ["A", "A"], "time": [1, 2], "k": columns[made]})
+    with pytest.raises(QueryError, match="no expression can read k"):
+        tocsin.query(f"CreateCE X {text}").detect(events)
+
+
+def test_whole_numbers_are_shown_as_far_as_64_bits_go() -> None:
+    """Null stands for what lies beyond them."""
+    events = [{"type": "A", "time": 1, "k": -(2**63), "x": 2**63 - 1}]
+    text = "CreateCE X Select A.k as k, A.k - 1 as less, A.x as x, A.x + 1 as more Event A"
+    assert rows_of(tocsin.query(text).detect(events)) == [("X", 1, 1, -(2**63), None, 2**63 - 1, None)]
 
 
 def test_a_limit_of_memory_is_refused() -> None:

@@ -220,6 +220,8 @@ def test_arrow_batches_and_rows_share_one_stream():
     assert len(session.push({"type": "B", "time": 2, "v": 2})) == 1
     with pytest.raises(InputError, match="text now and was int before"):
         session.push({"type": "B", "time": 3, "v": "x"})
+    bad = {0: "'v' is text now and was int before"}
+    assert session.push_usable([{"type": "B", "time": 3, "v": "x"}])[1] == bad, "the batch has settled the kind"
     with pytest.raises(InputError, match="a timestamp in some events"):
         session.push(pa.table({"type": ["B"], "time": ["2024-05-01"], "v": [3]}))
     with pytest.raises(InputError, match="other columns for time, end or eid"):

@@ -240,10 +240,10 @@ def _plain_rows(table: pa.Table) -> Iterator[FoundRow]:
     instants = [name for name, type in zip(table.schema.names, table.schema.types, strict=True) if is_time(type)]
     for name in instants:
         table = table.set_column(table.schema.names.index(name), name, table.column(name).cast(pa.int64()))
-    names = [name for name in table.schema.names if name not in RESULT_COLUMNS]
+    events = variables(table)
+    names = [name for name in table.schema.names if name not in RESULT_COLUMNS and name not in events]
     for row in table.to_pylist():
-        values = [row[name] for name in names if not isinstance(row[name], dict)]
-        yield as_row(row["kind"], row["start"], row["end"], values)
+        yield as_row(row["kind"], row["start"], row["end"], [row[name] for name in names])
 
 
 def is_time(type: pa.DataType) -> bool:

@@ -267,7 +267,7 @@ def take_up(path: Optional[str], reducer: Reducer) -> bool:
 def main() -> None:
     told = argparse.ArgumentParser(description="Derive intervals from readings: JSON lines in, JSON lines out.")
     told.add_argument("--state", help="the file in which to remember what is open")
-    told.add_argument("--every", type=int, default=1, help="say what is complete when it grew by so many ticks")
+    told.add_argument("--every", type=int, required=True, help="say what is complete when it grew by so many ticks")
     told.add_argument(
         "--first", action="store_true", help="no readings were lost before: say no gap if there is no state"
     )

@@ -462,10 +462,10 @@ class _ChangedMember(Row):
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Timestamps as microseconds, dictionaries opened."""
+    """Timestamps and dates as microseconds, dictionaries opened."""
     if pa.types.is_dictionary(column.type):
-        return column.cast(column.type.value_type)
-    if pa.types.is_timestamp(column.type):
+        return _plain(column.cast(column.type.value_type))
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         return column.cast(pa.timestamp("us"), safe=False).view(pa.int64())
     return column
 

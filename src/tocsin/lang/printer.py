@@ -5,6 +5,7 @@ The law is `parse(print_query(q)) == q`. A name that the grammar would misread s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 from tocsin.lang import syntax
@@ -87,7 +88,7 @@ def print_query(query: Query) -> str:
 
 def print_counting(query: Query) -> list[str]:
     """The clauses that say what is counted."""
-    lines = [f"SELECT {', '.join(_select_item(item) for item in query.select)}"] if query.select else []
+    lines = [f"SELECT {', '.join(_select_item(item, query.group) for item in query.select)}"] if query.select else []
     if query.group:
         lines.append(f"GROUP BY {', '.join(map(_grouping, query.group))}")
     if query.every is not None:
@@ -324,8 +325,8 @@ def print_duration(duration: Duration) -> str:
     return amount if duration.unit is None else f"{amount} {duration.unit}"
 
 
-def _select_item(item: SelectItem) -> str:
-    text = _grouping(item.expr)
+def _select_item(item: SelectItem, groups: Sequence[Expr] = ()) -> str:
+    text = _grouping(item.expr) if item.expr in groups else print_expr(item.expr)
     return text if item.name is None else f"{text} AS {print_name(item.name)}"
 
 

@@ -12,7 +12,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from tocsin.codec import Part, as_number, as_numbers_by_name, decode, encode, nested, only_part, within
+from tocsin.codec import (
+    Part,
+    as_number,
+    as_numbers_by_name,
+    as_shape,
+    damaged,
+    decode,
+    encode,
+    nested,
+    only_part,
+    within,
+)
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import join, runs, sliced, take
 from tocsin.encode.stored import RowReader, stored_rows
@@ -104,9 +115,12 @@ class Settled(RemembersAll):
         parts = list(parts)
         stored = decode(only_part("settled", parts).data, "settled")
         words, held = stored.words, self._reader.all(stored.tables.values())
+        ended, clock = as_shape(bool, words["ended"]), as_number(words["clock"])
+        if ended and clock < END_OF_TIME:
+            raise damaged("the saved state", "a stream has ended before the end of time")
         self._next.restore(within("inner", parts))
         self.held, self.passed, self.frontier = held, as_number(words["passed"]), as_number(words["frontier"])
-        self.time.clock, self.time.ended = as_number(words["clock"]), bool(words["ended"])
+        self.time.clock, self.time.ended = clock, ended
         self.time.guarantees = as_numbers_by_name(words["guarantees"])
         self.names.restore(stored.arrays)
 

@@ -28,9 +28,11 @@ from tocsin.lang.staged_syntax import (
 from tocsin.lang.syntax import Duration, Literal
 from tocsin.plan.block import Alt, Block, Leaf, Output, Plan, Variable
 from tocsin.plan.expr import Col
+from tocsin.plan.problems import Problems
 from tocsin.plan.staged_check import notes_of_statement, problems_of
 from tocsin.plan.staged_form import StagedForm
 from tocsin.plan.staged_places import Role, StatementPlaces
+from tocsin.plan.typer import not_readable
 from tocsin.schema import OWN, RESULT_COLUMNS, Field, Kind, Schema
 
 NUMBERS = (Kind.INT, Kind.FLOAT, Kind.DECIMAL)
@@ -42,7 +44,7 @@ def bind_statement(statement: Statement, schema: Schema) -> Plan:
     if problems:
         raise QueryError(problems, statement.text)
     binder = _Binder(StatementPlaces(statement), schema)
-    problems = [*binder.lengths(), *binder.kinds(), *binder.columns()]
+    problems = [*binder.unreadable(), *binder.lengths(), *binder.kinds(), *binder.columns()]
     if problems:
         raise QueryError(problems, statement.text)
     types = sorted(binder.places.types)
@@ -95,6 +97,16 @@ class _Binder:
         for key in (part for part in parts(self.statement) if isinstance(part, PartitionKey)):
             found |= {entry.attr for entry in key.entries}
         return {attr for attr in found if self.schema.field(type, attr) is not None}
+
+    def unreadable(self) -> list[Problem]:
+        """Attributes that events have, and that no expression can read: Null would be a wrong answer."""
+        keys = (*self.statement.gkeys, *self.statement.lkeys)
+        named = [part for _, part in self._attributes()] + [entry for key in keys for entry in key.entries]
+        problems = Problems()
+        for each in named:
+            if each.attr in self.schema.unreadable:
+                not_readable(each.attr, self.schema, each.span, problems)
+        return problems.found
 
     def notes(self) -> Iterator[str]:
         """Types and attributes that occur nowhere: their roles are empty, and they are Null."""

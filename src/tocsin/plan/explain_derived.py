@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tocsin.lang.printer import print_expr
 from tocsin.plan.block import Plan
+from tocsin.plan.durations import as_duration
 from tocsin.plan.facts import reads
 
 POLICIES = {
@@ -36,12 +37,11 @@ def _lines(plan: Plan) -> Iterator[str]:
             yield "ends      " + (
                 "at its last reading" if given.end_last else "at the first reading of what follows it"
             )
-            if form.gap is not None:
-                yield f"ends      at its last reading, where the next comes more than {form.gap} ticks later"
-        case "sessions":
-            yield f"ends      at its last reading, where the next comes more than {form.gap} ticks later"
         case "pairs":
             yield f"pairs     {given.policy}: {POLICIES[given.policy]}"
+    if form.gap is not None:
+        gap = as_duration(form.gap, plan.schema.unit)
+        yield f"ends      at its last reading, where the next comes more than {gap} later"
     for fold in form.folds:
         yield f"column    {fold.column}: {fold.function}({'*' if fold.field is None else fold.field.name})"
     yield f"memory    {memory_of_intervals(plan)}"

@@ -514,6 +514,12 @@ class Typer:
         return Agg(name, seen.leaf, value, kind, value.scale, nullable=name in ("sum", MEMBER) or value.nullable)
 
 
+def not_readable(attr: str, schema: Schema, span: Span | None, problems: Problems) -> None:
+    """Note an attribute that events have, and that is made of what no expression can read."""
+    made = f"the column is made of {schema.unreadable[attr]}"
+    problems.add(f"no expression can read {attr}", span, detail=made, hint="make it a text, or take values out of it")
+
+
 def unknown_attribute(
     attr: str, schema: Schema, own: Iterable[str], span: Span | None, problems: Problems, hint: str | None = None
 ) -> None:
@@ -522,10 +528,7 @@ def unknown_attribute(
     One that events have, but that no expression can read, is always refused: null would be a wrong answer.
     """
     if attr in schema.unreadable:
-        made = f"the column is made of {schema.unreadable[attr]}"
-        problems.add(
-            f"no expression can read {attr}", span, detail=made, hint="make it a text, or take values out of it"
-        )
+        not_readable(attr, schema, span, problems)
         return
     meant = suggestion(attr, own) or suggestion(attr, schema.attributes())
     if schema.strict:

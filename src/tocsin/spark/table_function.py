@@ -96,8 +96,8 @@ def analyzed(
     check_unit(unit)
     table = open_table(events.dataType, Columns(**roles, unit=unit))
     plans = plans_of(asked.queries, table.schema)
-    if any(plan.staged is not None for plan in plans):
-        hint = "tocsin.spark.detect runs staged statements"
+    if any(plan.has_rows_of_its_own for plan in plans):
+        hint = "tocsin.spark.detect runs staged statements and definitions of intervals"
         raise TocsinError(f"{NAME} takes EVENT queries only", hint=hint)
     job, keep = plan_job(
         table,

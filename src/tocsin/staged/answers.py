@@ -51,7 +51,9 @@ def _column(values: list[Any], kind: Kind) -> pa.Array:
     """The values of a column of Select; what lies beyond 64 bits is Null."""
     match kind:
         case Kind.INT | Kind.TIME:
-            found: list[Any] = [None if value is None or abs(value) >= 2**63 else int(value) for value in values]
+            found: list[Any] = [
+                None if value is None or not -(2**63) <= value < 2**63 else int(value) for value in values
+            ]
             return pa.array(found, pa.int64()).cast(arrow_type(kind))
         case Kind.FLOAT:
             return pa.array([None if value is None else float(value) for value in values], pa.float64())

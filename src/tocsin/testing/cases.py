@@ -443,9 +443,7 @@ def unit_of(options: Mapping[str, str]) -> str | None:
 
 def admitted(items: Sequence[Item], options: Mapping[str, str]) -> list[Item]:
     """The items without events that come later than the order of the case allows, or behind a promise."""
-    if "order" not in options:
-        return list(items)
-    order = parse_strategy(options["order"], Schema(unit=unit_of(options)))
+    order = parse_strategy(options.get("order", "aggressive"), Schema(unit=unit_of(options)))
     turnstile = Turnstile(order)
     promised, kept = Guarantees(tuple({item.type for item in items if item.type is not None})), []
     for item in items:

@@ -1,8 +1,8 @@
 """Loop nests that are too deep for Python: it takes no more than twenty loops inside one another.
 
 The inner loops of a deep nest become a function of their own, as often as is needed. All functions with nests end in
-the same way: their last line returns what means "go on" (`return True`, `return 0`), and whatever else a loop returns
-is handed up. So the loops that are moved out are replaced by a call, and by a test of what it says.
+the same way: their last line returns what means "go on" (`return True`, `return 0`, no places of a group), and whatever
+else a loop returns is handed up. So the loops that are moved out are replaced by a call, and by a test of what it says.
 """
 
 from __future__ import annotations
@@ -34,18 +34,16 @@ def _cut(node: ast.stmt) -> Iterator[ast.stmt]:
     assert isinstance(node, ast.FunctionDef)
     body, at = found
     last = node.body[-1]
-    assert isinstance(last, ast.Return) and isinstance(last.value, ast.Constant)
-    go_on, name = last.value.value, f"{node.name}_inner"
+    assert isinstance(last, ast.Return) and last.value is not None
+    go_on, name = ast.unparse(last.value), f"{node.name}_inner"
     loop = body.pop(at)
     given = [*sorted(_names(loop, ast.Load) & _local(node) - STATE - {"S"}), "S"]  # what is known outside the loop
     call = f"{name}({', '.join(given)})"
-    head = f"@compiled\ndef {name}({', '.join(given)}):\n    {WHOLE} = S\n    return {go_on!r}"
+    head = f"@compiled\ndef {name}({', '.join(given)}):\n    {WHOLE} = S\n    return {go_on}"
     (inner,) = ast.parse(head).body
     assert isinstance(inner, ast.FunctionDef)
     inner.body.insert(1, loop)
-    other = {True: False, 0: 1}[go_on]  # type: ignore[index]
-    handed = f"if {call} != {go_on!r}:\n    return {other!r}"
-    body[at:at] = ast.parse(handed).body
+    body[at:at] = ast.parse(f"said = {call}\nif said != {go_on}:\n    return said").body
     yield from _cut(inner)
     yield node
 
