@@ -119,6 +119,10 @@ class _Text:
     def _long(self, ticks: int) -> str:
         return as_duration(ticks, self.plan.schema.unit)
 
+    def _by(self, ticks: int) -> str:
+        """A length beside a point in time: plain ticks are a plain number."""
+        return self._long(ticks).removesuffix(" ticks").removesuffix(" tick")
+
     # --- blocks ---------------------------------------------------------------------------------------------------
 
     def _block(self, block: Block, pad: str) -> Iterator[str]:
@@ -192,17 +196,17 @@ class _Text:
             case After(ids, by):
                 return self._reach("end", ids) + ("" if by == 1 else f" + {by}")
             case Lasting(ids, by):
-                return f"{self._reach('end', ids)} + {self._long(by + 1)}"
+                return f"{self._reach('end', ids)} + {self._by(by + 1)}"
             case Leading(ids, by):
-                return f"{self._reach('start', ids)} - {self._long(by)}"
+                return f"{self._reach('start', ids)} - {self._by(by)}"
             case Before(ids):
                 return self._reach("start", ids)
             case Enclosing():
                 return f"{side} end of the part"
             case WindowLow():
-                return "beginning of the stream" if window is None else f"last end - {self._long(window)}"
+                return "beginning of the stream" if window is None else f"last end - {self._by(window)}"
             case WindowHigh():
-                return "end of the stream" if window is None else f"first start + {self._long(window)}"
+                return "end of the stream" if window is None else f"first start + {self._by(window)}"
             case LastEnd():
                 return "last end"
             case From(id) | Until(id):
