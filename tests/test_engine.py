@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.effort import examples, is_quick, some
-from tocsin.app.judge import EngineUnderTest, counted
+from tocsin.app.judge import EngineUnderTest, counted, trace_found
+from tocsin.constraint.rows import TraceRows
 from tocsin.errors import TocsinError
 from tocsin.events import Event
 from tocsin.lang.parser import parse, parse_all
@@ -203,10 +204,18 @@ def engine_answer(mode: Mode) -> Answer:
                 for batch in batches
                 for row in Matches([batch.table()])
             ]
-        return [
+        traces = [
+            trace_found(row, by_eid)
+            for batches in said.answers
+            for batch in batches
+            if isinstance(batch, TraceRows)
+            for row in batch.traces
+        ]
+        return traces + [
             FoundMatch(tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in binding), op, batch.kind)
             for batches in said.answers
             for batch in batches
+            if not isinstance(batch, TraceRows)
             for op, binding in batch.bindings()
         ]
 

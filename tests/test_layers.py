@@ -25,6 +25,7 @@ LAYERS = (
     "order",
     "spill",
     "select",
+    "constraint",
     "staged",
     "deriving",
     "graph",
@@ -37,7 +38,13 @@ LAYERS = (
     "testing",
     "app",
 )
-ORACLE_MAY = {"tocsin.events", "tocsin.errors", "tocsin.lang.syntax", "tocsin.lang.derived_syntax"}
+ORACLE_MAY = {
+    "tocsin.events",
+    "tocsin.errors",
+    "tocsin.lang.syntax",
+    "tocsin.lang.constraint_syntax",
+    "tocsin.lang.derived_syntax",
+}
 FACES = ("tocsin", "tocsin.__main__")  # they show and start everything
 MODULES = sorted((SOURCE / "tocsin").rglob("*.py"))
 Rule = Callable[[str, set[str]], str | None]

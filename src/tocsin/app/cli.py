@@ -40,6 +40,8 @@ app = typer.Typer(
     Exit codes: 0 all is well, 1 cases failed, 2 the query or the input is wrong and nothing was written.""",
 )
 app.add_typer(pipeline_app)
+constraints_app = typer.Typer(name="constraints", no_args_is_help=True, help="Constraints: the order of events.")
+app.add_typer(constraints_app)
 app.add_typer(intervals_app)
 
 
@@ -267,6 +269,31 @@ def run_cases(
     typer.echo(f"{passed} passed, {failed} failed")
     if failed:
         raise typer.Exit(FAILED)
+
+
+@constraints_app.command("learn")
+@guarded
+def learn_constraint(
+    input: Annotated[str, typer.Option("--input", "-i", help="Past events: a file, a directory or a glob.")],
+    key: Annotated[list[str], typer.Option("--key", help="Attribute that tells traces apart (may be repeated).")],
+    name: Annotated[str, typer.Option("--name", help="What the constraint is called.")] = "learned",
+    type: Annotated[str, typer.Option("--type", help="Column of event types.")] = "type",
+    time: Annotated[str, typer.Option("--time", help="Column of times.")] = "time",
+    k: Annotated[
+        int, typer.Option("--k", min=0, max=5, help="How far states are told apart; 0: directly follows.")
+    ] = 2,
+    least: Annotated[float, typer.Option("--least", min=0, max=1, help="Steps rarer than this are left out.")] = 0.001,
+) -> None:
+    """Find the order that past traces keep to, and print it as a constraint to be edited.
+
+    \b
+      tocsin constraints learn --input orders.parquet --key order_id --name order > order.tocsin
+    """
+    from tocsin.app.learning import learned, shown
+    from tocsin.encode.columns import Columns
+
+    found = learned(input, Columns(type=type, time=time), key=key, name=name, k=k, least=least)
+    typer.echo(shown(found))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

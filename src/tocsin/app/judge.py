@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.codec import pack, unpack
+from tocsin.constraint.rows import TraceRow, TraceRows
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts
 from tocsin.engine.changes import Changes
 from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import stored
-from tocsin.engine.kinds import COUNT, UNENDED
+from tocsin.engine.kinds import COUNT, EXPECTED_MATCH, UNENDED, VIOLATED
 from tocsin.engine.tables import variables
 from tocsin.errors import InputError, TocsinError, TocsinWarning
 from tocsin.events import Event
@@ -105,6 +106,8 @@ class EngineUnderTest:
     def __call__(self, queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
         events = events_of(items)
         schema = replace(open_schema(rows(events, options)), longest=longest_of(options))
+        if any(isinstance(each, Query) and each.under is not None for each in queries):
+            schema = replace(schema, intervals=any(event.start < event.end for event in events))
         plans_of(tuple(queries), schema)  # the SELECT of the last query must be right too
         if is_staged(queries):
             return self._rows(queries, schema, items, options)
@@ -162,6 +165,8 @@ class EngineUnderTest:
                 for batch in changes:
                     if batch.stage < len(queries) - 1:
                         by_eid |= {event.eid: event for event in composites(queries[batch.stage], batch.table())}
+                    elif isinstance(batch, TraceRows):
+                        found += [trace_found(row, by_eid) for row in batch.traces]
                     elif batch.kind == COUNT:
                         found += [counted(queries[-1], row) for row in Matches([batch.table()])]
                     else:
@@ -347,6 +352,13 @@ def counted(query: Query, row: Mapping[str, Any]) -> FoundMatch:
     values = [value for name, value in row.items() if name not in RESULT_COLUMNS]
     span = None if query.every is None else (row["start"], row["end"])
     return FoundMatch((), int(row["op"]), COUNT, text=count_line(query, values, span))
+
+
+def trace_found(row: TraceRow, by_eid: Mapping[Any, Event]) -> FoundMatch:
+    """A row about a trace as a case file has it: what was expected with its events, else the event that decided."""
+    eids = (row.events or ()) if row.kind == EXPECTED_MATCH else () if row.event is None else (row.event,)
+    text = f"{row.constraint} {row.reason}" if row.kind == VIOLATED else ""
+    return FoundMatch((("", tuple(by_eid[eid] for eid in eids)),), kind=row.kind, text=text)
 
 
 def _found(row: Mapping[str, Any], by_eid: Mapping[Any, Event]) -> FoundMatch:

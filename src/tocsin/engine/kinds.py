@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Columns = Literal["bindings", "prefix", "details"]
+Columns = Literal["bindings", "prefix", "details", "trace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class RowKind:
     """One kind of row in a result.
 
     columns   "bindings": the variables or SELECT columns of a match; "prefix": the same, variables that were not
-              reached are null; "details": one text column (JSON)
+              reached are null; "details": one text column (JSON); "trace": constraint, key, reason, event, events
     match_id  what its match_id covers; empty: it has none
     retracts  whether a row with op = -1 may take it back
     feeds     whether later queries see it as an event of the type that has the query's name
@@ -36,9 +36,11 @@ class RowKind:
 MATCH = "match"
 TIMEOUT = "timeout"
 COUNT = "count"
+EXPECTED_MATCH, UNCONFIRMED, VIOLATED = "expected", "unconfirmed", "violated"  # of traces under constraints
 UNENDED = "unended"
 UNPAIRED = "unpaired"
-ANSWERS = (MATCH, TIMEOUT, COUNT, UNENDED, UNPAIRED)  # what queries give; the other kinds tell what happened on the way
+# what queries give; the other kinds tell what happened on the way
+ANSWERS = (MATCH, TIMEOUT, COUNT, UNENDED, UNPAIRED, EXPECTED_MATCH, UNCONFIRMED, VIOLATED)
 ROW_KINDS: tuple[RowKind, ...] = (
     RowKind(MATCH, "bindings", "query, variables, eids, times", True, True, "0.1", "the pattern was found"),
     RowKind(TIMEOUT, "prefix", "query, step, variables, eids, times", True, False, "0.2",
@@ -47,11 +49,11 @@ ROW_KINDS: tuple[RowKind, ...] = (
     RowKind(UNENDED, "prefix", "query, eid", False, False, "0.2",
             "an interval that began and never ended (one that was announced: Session.unended)"),
     RowKind(UNPAIRED, "prefix", "query, eid", False, False, "0.2", "an end that found nothing open"),
-    RowKind("expected", "prefix", "query, key, trace", True, False, "later", "the pattern must still happen"),
-    RowKind(
-        "unconfirmed", "bindings", "query, variables, eids, times", True, False, "later", "lost events may refute it"
-    ),
-    RowKind("violated", "details", "constraint, key", False, False, "later", "a trace broke its constraint"),
+    RowKind(EXPECTED_MATCH, "trace", "query, constraint, key, trace", False, False, "0.2",
+            "every end of the trace that its constraint allows holds a match"),
+    RowKind(UNCONFIRMED, "trace", "that of the expected row", False, False, "0.2",
+            "the trace broke its constraint before the match that was expected"),
+    RowKind(VIOLATED, "trace", "query, constraint, key, trace", False, False, "0.2", "a trace broke its constraint"),
     RowKind(COUNT, "bindings", "query, group, span", True, False, "0.2", "what SELECT counts of a group"),
     RowKind("late", "details", "", False, False, "0.1", "an event that came too late (Spark; embedded: Session.late)"),
     RowKind("bad", "details", "", False, False, "0.1", "a row that cannot be used (Spark, bad_rows='keep')"),

@@ -30,6 +30,7 @@ def can_be_dicts(changes: ChangeBatch, time: pa.DataType | None) -> bool:
     view = changes.payload
     if (
         changes.plan.counts is not None
+        or changes.plan.under is not None
         or not view.alone
         or view.source is None
         or len(changes) > FEW

@@ -104,6 +104,11 @@ def forget_before(detector: Detector, time: int, *, answers_before: int) -> None
     detector.payload.drop_rows_before(time)
 
 
+def drop_rows_of_others(detector: Detector) -> None:
+    """Drop the rows of events that are not stored any more."""
+    detector.payload.keep(distinct([branch.live_numbers() for branch in detector.branches]))
+
+
 # --- detectors for the same query ----------------------------------------------------------------------------------
 
 

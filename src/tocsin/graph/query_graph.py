@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.codec import Part, as_number, decode, encode, nested, only_part, within
+from tocsin.constraint.monitor import monitored
 from tocsin.deriving.operator import deriving
 from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
@@ -51,6 +52,7 @@ from tocsin.plan.expr import Col, walk
 from tocsin.plan.facts import can_wait, key_needs, replay_reach, types_of
 from tocsin.plan.limits import Limits, limits_of
 from tocsin.plan.prefix_chain import PrefixChain, prefix_chain
+from tocsin.plan.under import TRACE
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 from tocsin.select.after_match import clause_operators
 from tocsin.select.consuming import consuming
@@ -111,7 +113,7 @@ class QueryGraph:
         held = [() if order.kind == "auto" else order.held_types(types_of(plan)) for plan in self.plans]
         detectors = [self._detector(number, hold) for number, hold in enumerate(held)]
         reads = [reads_of(plan, detector) for plan, detector in zip(self.plans, detectors, strict=True)]
-        wanted = sorted({attr for each in reads for attr in each})
+        wanted = sorted({attr for each in reads for attr in each if attr != TRACE})
         self.encoder = Encoder(schema, self.types, self.strings, columns, wanted)
         stages = [self._stage(number, detector) for number, detector in enumerate(detectors)]
         self.queries = Stages(stages, ordered=order.sorts, late=order.late)
@@ -171,7 +173,8 @@ class QueryGraph:
         for at in self._sources(number):
             check_kinds(plan, self.plans[at], self.schema.common, wanted)
             composites[at] = Composites.of(self.plans[at], plan, self.types, self.strings, wanted)
-        reader = RowReader(plan.schema, self.types, self.strings, self.encoder.sources, wanted)
+        plain = tuple(attr for attr in wanted if attr != TRACE)
+        reader = RowReader(plan.schema, self.types, self.strings, self.encoder.sources, plain)
         operator = self._operator(number, detector, reader)
         return Stage(plan, operator, composites, reader, tap=self._taps.get(number))
 
@@ -211,8 +214,20 @@ class QueryGraph:
         if plan.counts is not None and counted_by(plan, order) is None:
             operator = MatchCounting(operator, plan, self.functions, at_once=order.corrects, live=self._live)
             self.remembering.append(operator)
-        if plan.hidden:
-            return operator
+        if plan.under is not None:
+            operator = self._monitored(operator, plan, detector, reader)
+        return operator if plan.hidden else self._reported(number, operator, detector, reader)
+
+    def _monitored(self, operator: Operator, plan: Plan, detector: Detector, reader: RowReader) -> Operator:
+        """What follows the traces of a query under constraints."""
+        time = replace(detector.time, guarantees={})
+        found = monitored(operator, Setting(plan, self.functions, self.order.corrects, time, reader), jit=self._jit)
+        self.remembering.append(found)
+        return found
+
+    def _reported(self, number: int, operator: Operator, detector: Detector, reader: RowReader) -> Operator:
+        """What users put around a query that reports."""
+        plan, order, is_read = self.plans[number], self.order, number in self._read
         if self._around and is_read:
             operator = self._taps[number] = Tap(operator)
         for each in self._around:
@@ -397,7 +412,8 @@ class QueryGraph:
         """Whether an event that nobody reads changes nothing but the clock."""
         first = self.plans[0]
         alone = len(self.plans) == 1 and not self._around and first.after is None and first.consume is None
-        return alone and not first.has_rows_of_its_own and not self.waits and self.order.kind == "in-order"
+        plain = not first.has_rows_of_its_own and first.under is None
+        return alone and plain and not self.waits and self.order.kind == "in-order"
 
     @property
     def wanted(self) -> Mapping[str, Field]:
@@ -506,10 +522,11 @@ def reads_of(plan: Plan, detector: Detector) -> tuple[str, ...]:
         return plan.derived.attrs
     if plan.consume is not None:
         return tuple(sorted({*detector.reads, *plan.consume.attrs}))
+    constrained = set[str]() if plan.under is None else set().union(*map(plan.under.attrs, types_of(plan)))
     if plan.counts is None:
-        return detector.reads
+        return tuple(sorted({*detector.reads, *constrained})) if constrained else detector.reads
     asked = {node.attr for expr in plan.counts.asked for node in walk(expr) if isinstance(node, Col)}
-    return tuple(sorted({*detector.reads, *asked}))
+    return tuple(sorted({*detector.reads, *asked, *constrained}))
 
 
 def counted_by(plan: Plan, order: Strategy) -> PrefixChain | None:

@@ -28,7 +28,7 @@ from tocsin.lang.tokens import Token
 
 NEXT_CLAUSES = (
     "next can come WHERE, WITHIN, PARTITION BY, STRATEGY, CONTINUITY, CONSUME, AFTER MATCH SKIP, DISTINCT BY, LIMIT, "
-    "SELECT, GROUP BY, EVERY, or ; and another query"
+    "SELECT, GROUP BY, EVERY, UNDER, or ; and another query"
 )
 SKIPS = "the forms are SKIP PAST LAST EVENT, SKIP TO NEXT EVENT, SKIP TO FIRST x and SKIP TO LAST x"
 
@@ -62,6 +62,9 @@ class ClauseReader(ConstraintReader):
                 meant = similar(self.peek(), [name.upper() for name in MODES])
                 hint = f"did you mean {meant.lower()}?" if meant else f"the modes are {', '.join(MODES)}"
                 return self.fault(f"expected a mode after CONSUME, found {shown(self.peek())}", hint=hint)
+            case "UNDER":
+                hint = "write CONSTRAINT order AS A B; EVENT SEQ(A a, B b) UNDER order"
+                return self.fault("UNDER needs the name of a constraint behind it", hint=hint)
             case "CONTINUITY":
                 hint = "CONTINUITY ALL, or CONTINUITY OF (C, D)"
                 return self.fault(f"expected ALL or OF after CONTINUITY, found {shown(self.peek())}", hint=hint)

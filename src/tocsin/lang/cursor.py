@@ -71,7 +71,8 @@ class Cursor:
         if token.kind == "end":
             return True
         if token.kind == "op":
-            return token.text == ";" and self.tokens[index + 1].word in ("QUERY", "EVENT", "CREATECE", "INTERVALS")
+            starts = ("QUERY", "EVENT", "CREATECE", "CONSTRAINT", "INTERVALS")
+            return token.text == ";" and self.tokens[index + 1].word in starts
         if token.word not in CLAUSES and token.word not in ("QUERY", "EVENT") and not self.selects_at(index):
             return False
         before = self.tokens[index - 1] if index else None
@@ -87,6 +88,8 @@ class Cursor:
             return following.word.lower() in MODES
         if word == "CONTINUITY":
             return following.word in ("ALL", "OF")
+        if word == "UNDER":
+            return following.kind == "quoted" or (following.kind == "name" and following.word not in KEYWORDS)
         return following.kind == "number" if word in ("LIMIT", "EVERY") else following.word == SELECTING[word]
 
     # --- reading ---

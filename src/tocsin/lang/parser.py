@@ -12,9 +12,10 @@ from typing import Literal, TypeVar
 
 from tocsin.errors import Problem, QueryError
 from tocsin.lang.clauses import NEXT_CLAUSES
+from tocsin.lang.constraint_reader import EventConstraintReader
+from tocsin.lang.constraint_syntax import Constraint
 from tocsin.lang.constraints import joined
 from tocsin.lang.cursor import GiveUpError, ReadError, shown, similar
-from tocsin.lang.derived_parser import IntervalReader
 from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.expressions import INFIX_WORDS
 from tocsin.lang.staged_parser import STATEMENT, read_statement, statement_end
@@ -72,6 +73,19 @@ def parse_file(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Query 
     return found
 
 
+def parse_constraints(text: str, *, names: Iterable[str] = frozenset()) -> tuple[Constraint, ...]:
+    """All constraints of a text that holds nothing else, separated by `;`.
+
+    >>> parse_constraints("CONSTRAINT order AS A B+")[0].types
+    ('A', 'B')
+    """
+    reader = _QueryReader(text, names)
+    found = reader.read(reader.only_constraints)
+    if not found:
+        raise QueryError([Problem("there is no constraint here", None, hint="write CONSTRAINT order AS A B+ C?")], text)
+    return found
+
+
 def parse_expr(text: str, *, names: Iterable[str] = frozenset()) -> Expr:
     """One expression by itself.
 
@@ -94,7 +108,7 @@ def parse_duration(text: str) -> Duration:
     return reader.read(reader.only_duration)
 
 
-class _QueryReader(IntervalReader):
+class _QueryReader(EventConstraintReader):
     """Reads queries: the pattern, then its clauses in any order."""
 
     def read(self, what: Callable[[], T]) -> T:
@@ -137,11 +151,30 @@ class _QueryReader(IntervalReader):
         while self.token.kind != "end":
             if self.accept_op(";"):
                 continue
+            if self.is_word("CONSTRAINT"):
+                self.event_constraint()
+                continue
             query = self._one()
             if query is not None:
                 self._check_height(query)
                 found.append(query)
+        for constraint in self.known.values():
+            if found and constraint.name not in self.used and constraint.text == self.text:
+                hint = f"write UNDER {constraint.name} behind the clauses of a query, or leave the constraint out"
+                self.note(Problem(f"no query is under the constraint {constraint.name}", constraint.span, hint=hint))
         return tuple(found)
+
+    def only_constraints(self) -> tuple[Constraint, ...]:
+        """Constraints and nothing else."""
+        while self.token.kind != "end":
+            if self.accept_op(";"):
+                continue
+            if not self.is_word("CONSTRAINT"):
+                raise self.fault(f"expected CONSTRAINT, found {shown(self.token)}", hint="CONSTRAINT order AS A B+ C?")
+            self.event_constraint()
+        for each in self.known.values():
+            self._check_height(each.regex)
+        return tuple(self.known.values())
 
     def _one(self) -> Query | Statement | Intervals | None:
         """Whatever stands here, up to the next `;`."""
@@ -183,7 +216,7 @@ class _QueryReader(IntervalReader):
         while self.token.kind != "end" and not self.is_op(";"):
             token = self.token
             clause = token.word if token.word in CLAUSES else self.at_selection() or self._odd_clause(start)
-            if token.word in ("QUERY", "EVENT"):
+            if token.word in ("QUERY", "EVENT", "CONSTRAINT"):
                 break
             if clause is None:
                 continue
@@ -223,6 +256,8 @@ class _QueryReader(IntervalReader):
             case "PARTITION":
                 self.expect_word("BY", "after PARTITION")
                 return replace(query, partition=tuple(self._separated(lambda: self.any_word("an attribute name"))))
+            case "UNDER":
+                return self.under(query)
             case "STRATEGY":
                 return replace(query, strategy=self._strategy())
             case "AFTER" | "DISTINCT" | "LIMIT" | "CONSUME" | "CONTINUITY" | "GROUP" | "EVERY":

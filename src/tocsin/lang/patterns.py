@@ -104,7 +104,7 @@ class PatternReader(ExpressionReader):
     def _grouped(self, found: Pattern | _Several, start: Token) -> Pattern | _Several:
         """`(SEQ(A a, B b))+ g`"""
         written = self.text[self.token.span.start :][:1]
-        repeat = None if self.accept_op("?") else self._repeat()
+        repeat = None if self.accept_op("?") else self.repetition()
         name = self._variable() if self._is_name_at(self.at) else None
         if isinstance(found, Leaf) and found.repeat is None and not found.optional:
             hint = f"write {found.type or ANY_WORD}{'{2}' if written == '{' else written} {found.var or ''}".rstrip()
@@ -372,7 +372,7 @@ class PatternReader(ExpressionReader):
         start = self.token
         type = self.type_name()
         optional = self.accept_op("?")
-        repeat = self._repeat()
+        repeat = self.repetition()
         if optional and repeat is not None:
             hint = "B* is none or more, B{0,3} none to three"
             self.note(Problem("? does not combine with a repetition", self.since(start), hint=hint))
@@ -410,7 +410,7 @@ class PatternReader(ExpressionReader):
             return token.text
         return self.name("a variable")
 
-    def _repeat(self) -> Repeat | None:
+    def repetition(self) -> Repeat | None:
         start = self.token
         if self.accept_op("+"):
             return Repeat(1, None)

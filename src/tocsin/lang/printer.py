@@ -60,16 +60,17 @@ def print_query(query: Query) -> str:
     WITHIN 12 h
     """
     hidden = " HIDDEN" if query.hidden else ""
-    lines = [f"QUERY {_name(query.name)}{hidden}"] if query.name is not None else []
+    above = [f"{constraint};\n" for constraint in query.under.constraints] if query.under is not None else []
+    lines = [f"QUERY {print_name(query.name)}{hidden}"] if query.name is not None else []
     lines.append(f"EVENT {print_pattern(query.pattern)}")
     if query.where is not None:
         lines.append(f"WHERE {print_expr(query.where)}")
     if query.within is not None:
-        lines.append(f"WITHIN {_duration(query.within)}{' TIMEOUT' if query.timeout else ''}")
+        lines.append(f"WITHIN {print_duration(query.within)}{' TIMEOUT' if query.timeout else ''}")
     if query.between is not None:
-        lines.append(f"WITHIN ({_duration(query.between.more)}, {_duration(query.between.less)})")
+        lines.append(f"WITHIN ({print_duration(query.between.more)}, {print_duration(query.between.less)})")
     if query.continuity is not None:
-        types = ", ".join(map(_type, query.continuity.types))
+        types = ", ".join(map(print_type, query.continuity.types))
         lines.append(f"CONTINUITY OF ({types})" if types else "CONTINUITY ALL")
     if query.strategy is not None:
         lines.append(f"STRATEGY {query.strategy}")
@@ -79,7 +80,10 @@ def print_query(query: Query) -> str:
         lines.append(f"CONSUME {query.consume.mode}")
     lines += print_selection(query)
     lines += print_counting(query)
-    return "\n".join(lines)
+    if query.under is not None:
+        names = ", ".join(print_name(constraint.name) for constraint in query.under.constraints)
+        lines.append(f"UNDER {names}{' CHECKED' if query.under.checked else ''}")
+    return "\n".join([*above, *lines])
 
 
 def print_counting(query: Query) -> list[str]:
@@ -88,7 +92,7 @@ def print_counting(query: Query) -> list[str]:
     if query.group:
         lines.append(f"GROUP BY {', '.join(map(_grouping, query.group))}")
     if query.every is not None:
-        lines.append(f"EVERY {_duration(query.every)}")
+        lines.append(f"EVERY {print_duration(query.every)}")
     return lines
 
 
@@ -96,7 +100,7 @@ def print_selection(query: Query) -> list[str]:
     """The clauses that choose among matches, each on a line, in the order in which they apply."""
     lines = []
     if query.skip is not None:
-        to, var = query.skip.to, "" if query.skip.var is None else _name(query.skip.var.name)
+        to, var = query.skip.to, "" if query.skip.var is None else print_name(query.skip.var.name)
         where = {"past last": "PAST LAST EVENT", "next": "TO NEXT EVENT"}.get(to, f"TO {to.upper()} {var}")
         lines.append(f"AFTER MATCH SKIP {where}")
     if query.distinct is not None:
@@ -109,11 +113,11 @@ def print_selection(query: Query) -> list[str]:
 
 def _grouping(expr: Expr) -> str:
     """What matches are told apart by: an attribute of the key stands by itself."""
-    return _name(expr.attrs[0]) if isinstance(expr, Same) and len(expr.attrs) == 1 else print_expr(expr)
+    return print_name(expr.attrs[0]) if isinstance(expr, Same) and len(expr.attrs) == 1 else print_expr(expr)
 
 
 def _every(length: Duration | None) -> str:
-    return "" if length is None else f" EVERY {_duration(length)}"
+    return "" if length is None else f" EVERY {print_duration(length)}"
 
 
 # --- patterns ----------------------------------------------------------------------------------------------------
@@ -129,14 +133,14 @@ def print_pattern(pattern: Pattern) -> str:
         case Leaf():
             return _leaf(pattern)
         case Not(inner, lasting):
-            return f"!{print_pattern(inner)}{'' if lasting is None else f' FOR {_duration(lasting)}'}"
+            return f"!{print_pattern(inner)}{'' if lasting is None else f' FOR {print_duration(lasting)}'}"
         case Marked(mark, inner, of):
-            types = f" OF ({', '.join(map(_type, of))})" if of else ""
+            types = f" OF ({', '.join(map(print_type, of))})" if of else ""
             return f"{mark}{types} {print_pattern(inner)}"
         case Maybe(inner):
             return f"MAYBE {print_pattern(inner)}"
         case Grouped(inner, repeat, var):
-            return f"({print_pattern(inner)}){_repeat(repeat)}{'' if var is None else f' {_name(var)}'}"
+            return f"({print_pattern(inner)}){print_repeat(repeat)}{'' if var is None else f' {print_name(var)}'}"
         case Seq(items):
             return f"SEQ({_patterns(items)})"
         case And(items):
@@ -146,7 +150,7 @@ def print_pattern(pattern: Pattern) -> str:
         case Exists(variables, inner):
             return f"EXISTS {_names(variables)} : {print_pattern(inner)}"
         case Iseq(order, leaves, within):
-            window = f"; {_duration(within)}" if within is not None else ""
+            window = f"; {print_duration(within)}" if within is not None else ""
             return f"ISEQ[{_order(order)}]({_patterns(leaves)}{window})"
         case Rel(relations, left, right):
             return f"REL[{', '.join(relations)}]({print_pattern(left)}, {print_pattern(right)})"
@@ -158,9 +162,9 @@ def _patterns(items: tuple[Pattern, ...]) -> str:
 
 
 def _leaf(leaf: Leaf) -> str:
-    text = _type(leaf.type) + ("?" if leaf.optional else "") + _repeat(leaf.repeat)
+    text = print_type(leaf.type) + ("?" if leaf.optional else "") + print_repeat(leaf.repeat)
     if leaf.var is not None:
-        text += f" {_name(leaf.var)}"
+        text += f" {print_name(leaf.var)}"
     if leaf.where is not None:
         text += f" : {print_expr(leaf.where)}"
     if leaf.until is not None:
@@ -172,18 +176,18 @@ def _until(leaf: Leaf, until: Leaf) -> str:
     """What ends a repetition: a condition on its own events, or an event."""
     if (until.type, until.var) == (leaf.type, leaf.var) and until.where is not None:
         return print_expr(until.where)
-    text = _type(until.type) + ("" if until.var is None else f" {_name(until.var)}")
+    text = print_type(until.type) + ("" if until.var is None else f" {print_name(until.var)}")
     return text if until.where is None else f"{text} : {print_expr(until.where)}"
 
 
-def _type(type: str) -> str:
+def print_type(type: str) -> str:
     """A type; one that is called like a mark, or like ANY, stands in back-quotes."""
     if not type:
         return ANY_WORD
     return _quoted(type) if type in MARKS else _dotted(type)
 
 
-def _repeat(repeat: Repeat | None) -> str:
+def print_repeat(repeat: Repeat | None) -> str:
     match repeat:
         case None:
             return ""
@@ -232,9 +236,9 @@ def _expr(expr: Expr) -> tuple[str, int]:
         case Literal():
             return _literal(expr), ATOM
         case Duration():
-            return _duration(expr), ATOM
+            return print_duration(expr), ATOM
         case Name(name):
-            return _name(name), ATOM
+            return print_name(name), ATOM
         case Attr(variable, name):
             return f"{_dotted(variable)}.{_word(name)}", ATOM
         case Call(syntax.MEMBER, (Attr(variable, name), Literal(number))):
@@ -244,7 +248,7 @@ def _expr(expr: Expr) -> tuple[str, int]:
         case Call(syntax.DISTINCT, args):
             return f"count(distinct {_exprs(args)})", ATOM
         case Call(function, args):
-            called = "end" if function == "end" else _name(function)
+            called = "end" if function == "end" else print_name(function)
             return f"{called}({_exprs(args)})", ATOM
         case Same(attrs):
             return f"[{_names(attrs)}]", ATOM
@@ -275,7 +279,7 @@ def _minus(operand: Expr) -> str:
 def _comparison(expr: Expr) -> str:
     match expr:
         case Relates(left, relation, right):
-            return f"{_name(left.name)} {VERB[relation]} {_name(right.name)}"
+            return f"{print_name(left.name)} {VERB[relation]} {print_name(right.name)}"
         case In(operand, options, negated):
             return f"{print_expr(operand, OPERAND)}{' NOT' if negated else ''} IN ({_exprs(options)})"
         case Between(operand, low, high, negated):
@@ -316,25 +320,25 @@ def _number(value: int | Decimal) -> str:
     return f"{text}.0" if isinstance(value, Decimal) and text.lstrip("-").isdigit() else text
 
 
-def _duration(duration: Duration) -> str:
+def print_duration(duration: Duration) -> str:
     amount = _number(duration.amount)
     return amount if duration.unit is None else f"{amount} {duration.unit}"
 
 
 def _select_item(item: SelectItem, groups: Sequence[Expr] = ()) -> str:
     text = _grouping(item.expr) if item.expr in groups else print_expr(item.expr)
-    return text if item.name is None else f"{text} AS {_name(item.name)}"
+    return text if item.name is None else f"{text} AS {print_name(item.name)}"
 
 
 # --- names -------------------------------------------------------------------------------------------------------
 
 
-def _name(name: str) -> str:
+def print_name(name: str) -> str:
     return name if is_plain(name) else _quoted(name)
 
 
 def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(_name(name) for name in names)
+    return ", ".join(print_name(name) for name in names)
 
 
 def _word(name: str) -> str:
@@ -349,10 +353,6 @@ def _dotted(name: str) -> str:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-# What a definition of intervals says in the same way.
-print_duration, print_name, print_type = _duration, _name, _type
 
 
 def print_select(items: tuple[SelectItem, ...]) -> str:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
+from typing import TYPE_CHECKING, TypeAlias
 from typing import Literal as Choice
-from typing import TypeAlias
+
+if TYPE_CHECKING:
+    from tocsin.lang.constraint_syntax import UnderClause
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,6 +405,8 @@ class Query:
 
     `timeout`: beginnings of a SEQ that no next step extended within the window are reported, too.
 
+    `under`: the constraints that its events are known to obey (`lang/constraint_syntax`).
+
     `text` is what it was parsed from, kept only to show places in errors.
     """
 
@@ -422,6 +427,7 @@ class Query:
     continuity: ContinuityClause | None = None
     group: tuple[Expr, ...] = ()
     every: Duration | None = None
+    under: UnderClause | None = None
     span: Span | None = _place()
     text: str = field(default="", compare=False, repr=False, kw_only=True)
 

@@ -24,6 +24,7 @@ MARKS = ("NEXT", "FIRST", "LAST", "EACH", "MAYBE")  # in upper case only, where 
 # Words of clauses that are names everywhere else, with what must follow where a variable could stand, too.
 SELECTING = {
     "AFTER": "MATCH", "DISTINCT": "BY", "LIMIT": "", "CONSUME": "", "CONTINUITY": "", "GROUP": "BY", "EVERY": "",
+    "UNDER": "",
 }  # fmt: skip
 # The first words of what follows in a definition of intervals, and names everywhere else.
 INTERVAL_CLAUSES = ("TO", "SESSION", "MAX", "UNTIL", "NESTED", "QUEUED", "OUTERMOST", "RESTART")
@@ -33,9 +34,9 @@ CONSTRAINTS = ("PARTITION", "TCONS", "VCONS", "WITHIN", "CONTINUITY")
 OPERATORS = ("SEQ", "AND", "OR", "ISEQ", "REL", "EXISTS")
 KEYWORDS = frozenset((
     *CLAUSES, *OPERATORS, "QUERY", "EVENT", "BY", "AS", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL", "TRUE", "FALSE",
-    "CASE", "WHEN", "THEN", "ELSE", "END", "CAST",
+    "CASE", "WHEN", "THEN", "ELSE", "END", "CAST", "CONSTRAINT",
 ))  # fmt: skip
-LATER = frozenset(("INIT", "TERM", "GKEY", "LKEY", "CONSTRAINT", "POLICY", "DETECT", "MATCH_RECOGNIZE"))
+LATER = frozenset(("INIT", "TERM", "GKEY", "LKEY", "POLICY", "DETECT", "MATCH_RECOGNIZE"))
 ANY_WORD = "ANY"  # the leaf type that takes every event, in upper case only
 
 UNIT_NAMES = {

@@ -21,6 +21,7 @@ from tocsin.plan.bind_continuity import with_continuity
 from tocsin.plan.bind_counting import counted, over_matches
 from tocsin.plan.bind_derived import bind_intervals
 from tocsin.plan.bind_staged import bind_statement
+from tocsin.plan.bind_under import bind_under, notes_on, under_constraints, with_traces
 from tocsin.plan.block import Block, Output, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_named, types_read
 from tocsin.plan.closure import Conditions, taken_apart
@@ -52,6 +53,9 @@ def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None 
     """The plan of a query over a schema; a QueryError that lists every problem found."""
     functions = registered() if functions is None else functions
     problems = Problems(query.text)
+    under, whole = bind_under(query, schema, functions, problems), schema
+    problems.raise_any()
+    query, schema = with_traces(query, schema, under)
     full = with_strategy(resolve(query, schema, problems), problems)
     check_types(full.pattern, schema, problems)
     sound = len(problems.found)
@@ -69,7 +73,7 @@ def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None 
     around = dict(around_leaves(full.pattern))
     absent = ways_of_absence(full.pattern)
     context = Context(schema, functions, _by_variable(declared), conditions, problems, around, absent)
-    return _plan(full, tree, context, uses)
+    return under_constraints(_plan(full, tree, context, uses), under, notes_on(under, whole))
 
 
 def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) -> Plan:
@@ -391,7 +395,9 @@ def read_by(query: AnyQuery) -> dict[str, Span | None]:
         return {str(role.type): role.span for role in reversed(StatementPlaces(query).roles)}
     if isinstance(query, Intervals):
         return {each.type: each.span for each in reversed((*query.readings, *query.ends))}
-    return types_read(query.pattern)
+    constrained = () if query.under is None else query.under.constraints
+    named = {type: None for each in constrained for type in (*each.types, *(each.alphabet or each.ends))}
+    return named | types_read(query.pattern)
 
 
 def _unread(query: AnyQuery, later: Sequence[AnyQuery]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from tocsin.plan.consumption import Consumption
 from tocsin.plan.derived_form import DerivedForm
 from tocsin.plan.expr import Bound
 from tocsin.plan.staged_form import StagedForm
+from tocsin.plan.under import UnderForm
 from tocsin.schema import Field, Schema
 
 
@@ -282,6 +283,7 @@ class Plan:
     after: AfterMatch | None = None  # the clauses that choose among its matches
     consume: Consumption | None = None  # how it uses events up
     staged: StagedForm | None = None  # a staged statement: its variable is the complex event itself
+    under: UnderForm | None = None  # what is known of the order in which its events come
     derived: DerivedForm | None = None  # a definition of intervals: the same
 
     @property
@@ -309,4 +311,5 @@ class Plan:
     @property
     def identity(self) -> str:
         """32 hex digits that tell whether a state fits: what is detected, and which matches of that are kept."""
-        return self.fingerprint if self.after is None else self.after.identity(self.fingerprint)
+        mine = self.fingerprint if self.after is None else self.after.identity(self.fingerprint)
+        return mine if self.under is None else self.under.identity(mine)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tocsin.events import ANY
 from tocsin.plan.block import (
     Block,
     Forbidden,
@@ -27,7 +28,13 @@ from tocsin.schema import Kind
 
 
 def types_of(plan: Plan) -> tuple[str, ...]:
-    """Every event type that a plan reads."""
+    """Every event type that a plan reads, for its matches or for its constraints."""
+    constrained = () if plan.under is None else plan.under.types
+    return tuple(dict.fromkeys([*pattern_types(plan), *((ANY,) if constrained is None else constrained)]))
+
+
+def pattern_types(plan: Plan) -> tuple[str, ...]:
+    """Every event type that the pattern of a plan reads."""
     return tuple(dict.fromkeys(alt.type for leaf in all_leaves(plan) for alt in leaf.alts))
 
 
@@ -41,7 +48,7 @@ def reads(plan: Plan) -> dict[str, set[str]]:
 
     Where the type ANY is among them, events of every type are needed.
     """
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = constrained(plan)
     types: dict[tuple[int, str], str] = {}
     for block in all_blocks(plan):
         for leaf in block.leaves:
@@ -63,6 +70,12 @@ def reads(plan: Plan) -> dict[str, set[str]]:
         for type in plan.variables[node.leaf].types:
             found.setdefault(type, set()).add(node.attr)
     return found
+
+
+def constrained(plan: Plan) -> dict[str, set[str]]:
+    """The types that the constraints of a plan see, and what they ask of each."""
+    under = plan.under
+    return {} if under is None else {type: under.attrs(type) for type in types_of(plan)}
 
 
 def key_needs(plans: Iterable[Plan]) -> dict[str, frozenset[str]]:

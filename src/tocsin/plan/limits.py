@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tocsin.events import ANY
 from tocsin.plan.block import Plan
 from tocsin.plan.expr import Bound, Col, Lit, Op
-from tocsin.plan.facts import types_of
+from tocsin.plan.facts import constrained, types_of
 from tocsin.plan.rewrite import all_leaves
 from tocsin.schema import Kind
 
@@ -29,6 +29,9 @@ def limits_of(plans: Iterable[Plan]) -> Limits:
     plans = list(plans)
     ways: dict[str, list[dict[str, Range]]] = {type: [] for plan in plans for type in types_of(plan)}
     for plan in plans:
+        for type in constrained(plan):  # constraints see every event of their types
+            for each in ways if type == ANY else (type,):
+                ways[each].append({})
         for leaf in all_leaves(plan):
             for alt in leaf.alts:
                 mine = _ranges(alt.where)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tocsin.compilers import compiles_first
+from tocsin.constraint.explain import drawn, with_verdict
 from tocsin.encode.checked import readable_texts
 from tocsin.encode.columns import OPTIONAL, Columns, infer_schema
 from tocsin.encode.thread_team import ThreadTeam
@@ -25,9 +26,10 @@ from tocsin.errors import QueryError, TocsinError, TocsinWarning, printable
 from tocsin.events import ANY
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Strings
+from tocsin.lang.constraint_syntax import Constraint, UnderClause
 from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.fluent import FluentPattern, FluentQuery
-from tocsin.lang.parser import parse_file
+from tocsin.lang.parser import parse_constraints, parse_file
 from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import Iseq, Rel, patterns_in
 from tocsin.lang.syntax import Query as DeclarativeQuery
@@ -72,8 +74,13 @@ def query(
     *,
     schema: Schema | Mapping[str, Any] | None = None,
     strict: bool = False,
+    constraint: str | Constraint | Iterable[Constraint] = (),
+    checked: bool = False,
 ) -> Query:
     """A query from its text (several are separated by `;`), from a file (a `Path`), or from the fluent API.
+
+    `constraint`: constraints that all of its queries are under (`CONSTRAINT ...` as text, or made of a graph), beside
+    those that they name themselves; `checked`: nothing is released early, and every violation is found.
 
     A `schema` says which types and attributes there are; with `strict` others are errors, else they are empty.
 
@@ -81,6 +88,8 @@ def query(
     EVENT SEQ(A a, B b)
     WITHIN 10
     """
+    if constraint:
+        return _constrained(query(text, schema=schema, strict=strict), constraint, checked=checked)
     known = declared_schema(schema, strict=strict)
     names = frozenset() if known is None else frozenset(known.types) | known.attributes()
     if isinstance(text, os.PathLike):
@@ -99,6 +108,20 @@ def query(
         )
     parts = [query(each, schema=known) for each in text]
     return Query(tuple(each for part in parts for each in part.queries), known)
+
+
+def _constrained(made: Query, constraint: str | Constraint | Iterable[Constraint], *, checked: bool) -> Query:
+    """A query whose EVENT queries are under further constraints."""
+    given = parse_constraints(constraint) if isinstance(constraint, str) else (constraint,) if isinstance(
+        constraint, Constraint) else tuple(constraint)  # fmt: skip
+    under = []
+    for each in made.queries:
+        if isinstance(each, DeclarativeQuery):
+            known = () if each.under is None else each.under.constraints
+            clause = UnderClause(tuple(dict.fromkeys((*known, *given))), checked)
+            each = replace(each, under=clause)
+        under.append(each)
+    return Query(tuple(under), made.schema, made.operators)
 
 
 def as_schema(schema: Schema | Mapping[str, Any] | None) -> Schema | None:
@@ -124,7 +147,9 @@ def declared_schema(
 def plans_of(queries: tuple[Syntax, ...], schema: Schema, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
     """The queries bound to a schema and optimised. Raises QueryError with every problem found."""
     plans = bind_all(queries, schema)
-    return tuple(plan if plan.has_rows_of_its_own else optimize(plan, off=frozenset(off)) for plan in plans)
+    return tuple(
+        plan if plan.has_rows_of_its_own else with_verdict(optimize(plan, off=frozenset(off))) for plan in plans
+    )
 
 
 class Query:
@@ -437,7 +462,7 @@ def explained(plan: Plan) -> str:
         return f"{explain_staged(plan)}\n{body_of(plan)}"
     if plan.derived is not None:
         return explain_derived(plan)
-    return f"{explain(plan)}\n{describe(plan)}"
+    return "\n".join(part for part in (explain(plan), describe(plan), drawn(plan)) if part)
 
 
 def _shown(_: Input | LargeInput, found: Answers | GrowingTables, time: pa.DataType | None) -> list[pa.Table]:

@@ -107,6 +107,10 @@ class KeyCodes:
         ] if kinds else []  # fmt: skip
         return [*self._saved, *known]
 
+    def words_of(self, codes: Ints) -> Ints:
+        """The words of some keys, in the order of their attributes."""
+        return self._known[codes]
+
     def some(self, codes: Ints) -> list[Key]:
         """The values of some keys."""
         if not self._attrs or self._saved:

@@ -38,21 +38,18 @@ def bits_of(consume: Consumption) -> dict[str, int]:
     return bits | dict.fromkeys(consume.between, 1 << (2 * steps - 1))
 
 
-class StandingColumns:
-    """Gives the bits of the rows of Items; `bits` has those of each variable."""
+class Standings:
+    """Gives the bits of the rows of Items; `by_code`: for the code of each type the bits, and the tests of each."""
 
     def __init__(
-        self, plan: Plan, bits: Mapping[str, int], types: tuple[str, ...], strings: Strings,
-        functions: Mapping[str, Function], *, jit: bool,
-    ) -> None:  # fmt: skip
+        self,
+        by_code: list[list[tuple[int, tuple[Bound, ...]]]],
+        strings: Strings,
+        functions: Mapping[str, Function],
+        *,
+        jit: bool,
+    ) -> None:
         self._strings, self._functions, self._jit = strings, functions, jit
-        known = takers(plan)
-        by_code = []
-        for type in types:
-            mine = known.get(type)
-            if mine is None:
-                mine = [] if type in plan.schema.matches else known.get(ANY, [])
-            by_code.append([(bits[var], tests) for var, tests in mine if var in bits])
         self._text = _Source(by_code)
         self._kernel = self._made()
 
@@ -115,6 +112,23 @@ class StandingColumns:
 
     def _derived(self, derived: Derived, items: Items) -> Column:
         return derived_column(derived, items, self._strings, self._functions)
+
+
+class StandingColumns(Standings):
+    """The bits that the variables of a plan have; `bits` has those of each."""
+
+    def __init__(
+        self, plan: Plan, bits: Mapping[str, int], types: tuple[str, ...], strings: Strings,
+        functions: Mapping[str, Function], *, jit: bool,
+    ) -> None:  # fmt: skip
+        known = takers(plan)
+        by_code = []
+        for type in types:
+            mine = known.get(type)
+            if mine is None:
+                mine = [] if type in plan.schema.matches else known.get(ANY, [])
+            by_code.append([(bits[var], tests) for var, tests in mine if var in bits])
+        super().__init__(by_code, strings, functions, jit=jit)
 
 
 class _Source(Names):

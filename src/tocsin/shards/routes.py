@@ -160,8 +160,8 @@ def _unit(numbers: tuple[int, ...], plans: Sequence[Plan]) -> Unit:
     mine = tuple(plans[number] for number in numbers)
     plain = Unit(numbers, mine)
     divided = tuple(_divided(plan) for plan in mine)
-    if not all(_can_be_divided(plan) for plan in divided):
-        return plain
+    if not all(_can_be_divided(plan) for plan in divided) or any(plan.under is not None for plan in mine):
+        return plain  # traces are seen in one place, whatever the keys of their queries
     ways: dict[str, Way] = {}
     sources = {type: plan for plan in divided for type in plan.emits}
     for plan in divided:
@@ -218,6 +218,8 @@ def _divided(plan: Plan) -> Plan:
 def needs_one_shard(unit: Unit) -> str | None:
     """Why all matches of a unit must be seen in one place, where a clause is the reason."""
     for plan in unit.plans:
+        if plan.under is not None:
+            return "UNDER: a query under constraints runs in one shard: its traces are not divided by their key yet"
         if plan.staged is not None:
             ways = divided_by(plan)
             return ways if isinstance(ways, str) else f"what {unit.name} reads is not divided by its key"

@@ -25,6 +25,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tocsin.constraint.reasoning import reason_about
 from tocsin.engine.kinds import UNENDED
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import BEGINNING, Event, Value
@@ -36,11 +37,13 @@ from tocsin.lang.syntax import UNITS, Expr, Query, Same
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all
+from tocsin.plan.passes import optimize
 from tocsin.schema import Schema
 from tocsin.testing.begins import heard
 from tocsin.testing.harness import schema_of
 from tocsin.testing.notation import Item, Promise, events_of, find, history, spell_begin, times_in, write
 from tocsin.testing.oracle import composite, matches_of_all
+from tocsin.testing.oracle_traces import by_completions, matches_by_traces, told_of
 from tocsin.testing.staged_cases import FoundRow, defined_rows, is_staged, row_differences
 from tocsin.testing.written_times import WrittenTimes
 
@@ -105,6 +108,7 @@ class FoundMatch:
         return [event for _, events in self.binding for event in events]
 
 
+TRACE_KINDS = ("expected", "unconfirmed", "violated")
 MICROSECONDS = "microseconds"  # an option that answers get where times are no ticks
 Answer: TypeAlias = Callable[[Sequence[Any], Sequence[Item], Mapping[str, str]], Iterable[FoundMatch]]
 
@@ -277,7 +281,9 @@ def run_case(case: Case, answer: Answer, *, log: bool = False) -> Verdict:
         found = list(answer(queries, items, options))
         if case.error is not None:
             schema = replace(schema_of(events_of(items)), unit=unit_of(options))
-            bind_all(queries, schema)  # raises: what binding refuses has no answer
+            for plan in bind_all(queries, schema):  # raises: what binding refuses has no answer
+                if plan.under is not None:
+                    reason_about(optimize(plan))
             return Verdict(case, (f"expected an error with {case.error!r}, but {len(found)} matches were found",))
         if is_staged(queries):
             rows = [change.row for change in found if change.row is not None]
@@ -312,6 +318,8 @@ def _written(change: FoundMatch, known: list[Event], times: WrittenTimes) -> str
     if change.kind == UNENDED:
         return f"{UNENDED}: {change.text}"
     events = " ".join(write(event, known, times) for event in change.events)
+    if change.kind in TRACE_KINDS:
+        return " ".join(filter(None, (f"{change.kind}:", change.text, events)))
     return events if change.kind == "match" else f"{change.kind}: {events}"
 
 
@@ -362,6 +370,9 @@ def _normal(line: str, known: list[Event], times: WrittenTimes) -> str:
         return " ".join(words)
     if words[:1] == ["timeout:"]:
         return f"timeout: {_normal(line.partition(':')[2], known, times)}"
+    if words[:1] and words[0].rstrip(":") in TRACE_KINDS:  # a violation names its constraint and the reason
+        fixed = 3 if words[0] == "violated:" else 1
+        return " ".join(filter(None, (*words[:fixed], _normal(" ".join(words[fixed:]), known, times))))
     events = [find(word, known, times) for word in words]
     return " ".join(write(event, known, times) if event else word for event, word in zip(events, words, strict=True))
 
@@ -383,6 +394,12 @@ def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: M
     answers = list(zip(plain, matches_of_all(plain, events, unit=unit_of(options)).values(), strict=True))
     for query, found in answers[:-1]:
         events += [composite(query.name, match) for match in found if query.name is not None]
+    traces: list[FoundMatch] = []
+    if answers and plain[-1].under is not None:
+        found_traces = told_of(plain[-1], events, by_completions(plain[-1]), unit_of(options))
+        traces = [FoundMatch((("", row.events),), kind=row.kind, text=f"{row.constraint} {row.reason}".strip())
+                for row in found_traces.rows]  # fmt: skip
+        answers[-1] = plain[-1], matches_by_traces(plain[-1], found_traces.seen, unit=unit_of(options))
     by_eid = {event.eid: event for event in reversed(events)}
     if answers and any(match.group is not None for match in answers[-1][1]):
         query, rows = answers[-1]
@@ -392,13 +409,17 @@ def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: M
         ]
         return [FoundMatch((), kind="count", text=text) for text in texts]
     unended = [FoundMatch((), kind=UNENDED, text=spell_begin(begin)) for begin in told.unended]
-    return unended + [
-        FoundMatch(
-            tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding),
-            kind="match" if match.step is None else "timeout",
-        )
-        for match in answers[-1][1]
-    ]
+    return (
+        traces
+        + unended
+        + [
+            FoundMatch(
+                tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding),
+                kind="match" if match.step is None else "timeout",
+            )
+            for match in answers[-1][1]
+        ]
+    )
 
 
 def longest_of(options: Mapping[str, str]) -> dict[str, int]:

@@ -1,0 +1,210 @@
+"""The operator of a query under constraints: it follows the traces beside the query, and stops feeding it those that
+are decided.
+
+Events go to the query as before, but for traces that are closed: in every completion their matches are those that they
+have. What is told of traces is read from settled events only (`constraint/tracker`), so it is the same in every order
+of arrival. Where traces are divided, the number of a trace is known only then, and the query stands behind settled
+order itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from tocsin.codec import Part, decode, nested, only_part, pack, unpack, within
+from tocsin.constraint.reasoning import reason_about
+from tocsin.constraint.release import drop_rows, release, rows_kept
+from tocsin.constraint.tracker import TraceCounts, Tracker
+from tocsin.encode.auto_eids import AutoEids
+from tocsin.encode.merge import runs, take
+from tocsin.engine.changes import Changes
+from tocsin.engine.operator import Counters, Operator, Setting
+from tocsin.engine.stream_time import StreamTime
+from tocsin.engine.texts import joined, of_operators, of_rows
+from tocsin.events import ANY, BEGINNING
+from tocsin.items import Bools, Ints, ItemKind, Items, tick
+from tocsin.order.settled import Settled, SettledByEnd
+from tocsin.plan.facts import types_of
+
+ENOUGH = 4096  # released events whose rows are worth dropping
+
+
+def monitored(inner: Operator, setting: Setting, *, jit: bool) -> Monitored:
+    """The operator of a query under constraints, around all that it is made of."""
+    return Monitored(inner, setting, jit=jit)
+
+
+class Monitored:
+    """Follows traces, and tells what is known of them; `query` is the operator around which it stands."""
+
+    def __init__(self, query: Operator, setting: Setting, *, jit: bool) -> None:
+        plan = setting.plan
+        assert plan.under is not None
+        self.query, self._plan, self._setting = query, plan, setting
+        self.reasoning = reason_about(plan)
+        self.divides = plan.under.divides
+        self.tracker = Tracker(setting, self.reasoning, jit=jit, forward=query if self.divides else None)
+        time = self._time(setting.time)
+        behind = SettledByEnd if time.ordered else Settled
+        self.front = behind(self.tracker, time, setting.reader, plan.under.key)
+        self.inner: tuple[Operator, ...] = (self.front,) if self.divides else (query, self.front)
+        self._ordered = time.ordered
+        self._names = AutoEids()
+        self._following = False  # events are replayed: traces were followed before
+        self._released = 0  # events whose rows are still kept
+
+    def _time(self, time: StreamTime) -> StreamTime:
+        mine = types_of(self._plan)
+        if ANY in mine:
+            mine = tuple(type for type in time.types if type not in self._plan.schema.matches)
+        return replace(time, mine=mine, guarantees={})
+
+    @property
+    def counters(self) -> Counters:
+        return self.query.counters
+
+    @property
+    def counts(self) -> TraceCounts:
+        """What was counted of traces."""
+        return self.tracker.counts
+
+    @property
+    def texts_in_use(self) -> Ints:
+        return joined([of_operators(self.inner), of_rows(self.front.held)])
+
+    # --- the one verb ---
+
+    def push(self, items: Items) -> Changes:
+        if items.single:
+            items = items.copy()  # type: ignore[attr-defined]
+        if self.divides:
+            return self.front.push(items)
+        said, late, at = Changes(), list[int](), 0
+        for are_rows, run in runs(items):
+            if are_rows:
+                late += [at + place for place in self._rows(run, said)]
+            else:
+                told = Changes() if self._following else self.front.push(run)
+                self._newly_closed(said)
+                said.add(self.query.push(run))
+                self._say(told, said)
+            at += len(run)
+        said.late = late
+        return said
+
+    def _rows(self, items: Items, said: Changes) -> list[int]:
+        """Feed events to the query, without those of closed traces."""
+        if self._ordered:
+            return self._in_order(items, said)
+        items = self._names.named(items)
+        gone = self.tracker.is_closed(self.tracker.codes_of(items))
+        late = self._feed(items, gone, said)
+        if not self._following:
+            told = self.front.push(take(items, ~gone) if gone.any() else items)
+            self._newly_closed(said)
+            self._say(told, said)
+        return late
+
+    def _in_order(self, items: Items, said: Changes) -> list[int]:
+        """The same where the traces can be followed first: then nothing is stored that is released at once."""
+        tracker = self.tracker
+        codes = tracker.codes_of(items)
+        gone = tracker.is_closed(codes)
+        if self._following:
+            return self._feed(items, gone, said)
+        told = self.front.push(take(items, ~gone) if gone.any() else items)
+        known, times = self._newly_closed(said)
+        if len(known):
+            times = np.where(tracker.is_hopeless(known), BEGINNING, times)
+            at = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+            gone |= (known[at] == codes) & (items.end > times[at])
+        late = self._feed(items, gone, said)
+        if len(known):
+            self._release(known)
+        self._say(told, said)
+        return late
+
+    def _release(self, closed: Ints) -> None:
+        """Forget what is stored of closed traces; the rows, too, once there are as many as others."""
+        released = release(self.query, self._plan, self.tracker.keys, closed)
+        self.tracker.counts.released += released
+        self._released += released
+        if self._released > ENOUGH and 2 * self._released > rows_kept(self.query):
+            drop_rows(self.query)
+            self._released = 0
+
+    def _feed(self, items: Items, gone: Bools, said: Changes) -> list[int]:
+        """Give the query what it has to see; of the others it learns that time goes on."""
+        kept = np.flatnonzero(~gone)
+        self.tracker.counts.skipped += len(items) - len(kept)
+        late: list[int] = []
+        if len(kept):
+            found = self.query.push(items if len(kept) == len(items) else take(items, kept))
+            late = kept[np.array(found.late, np.int64)].tolist() if len(found.late) else []
+            said.add(found)
+        if len(kept) < len(items):
+            clock = int(items.end.max())
+            if not len(kept) or int(items.end[kept].max()) < clock:
+                said.add(self.query.push(tick(clock)))
+        return late
+
+    def _say(self, told: Changes, said: Changes) -> None:
+        said.batches += told.batches
+
+    def _newly_closed(self, said: Changes) -> tuple[Ints, Ints]:
+        """The keys whose traces were closed just now, and when; what the query has of them is released, or taken back.
+
+        In order it has nothing that came later. Otherwise it was given events before they were settled: those of
+        closed traces are withdrawn.
+        """
+        tracker = self.tracker
+        newly, tracker.newly = sorted(dict(tracker.newly).items()), []
+        known, times = (np.array([pair[at] for pair in newly], np.int64) for at in (0, 1))
+        if self._ordered:
+            return known, times
+        back, tracker.passed_over = tracker.passed_over, []
+        if newly:
+            left = []
+            for held in self.front.held:
+                mine = np.isin(tracker.codes_of(held), known)
+                back += [take(held, mine)] if mine.any() else []
+                left += [take(held, ~mine)] if not mine.all() else []
+            self.front.held = left
+        for items in back:
+            items.kinds = np.full(len(items), ItemKind.WITHDRAWAL, np.int8)
+            said.add(self.query.push(items))
+        return known, times
+
+    # --- state ---
+
+    def snapshot(self, since: int = 0) -> list[Part]:
+        mine = nested("traces", self.front.snapshot(since))
+        return mine if self.divides else [*mine, *nested("query", self.query.snapshot(since))]
+
+    def restore(self, parts: Iterable[Part]) -> None:
+        parts = list(parts)
+        self.front.restore(within("traces", parts))
+        if not self.divides:
+            self.query.restore(within("query", parts))
+
+    # --- beside a log of events ---
+
+    @property
+    def memory(self) -> bytes:
+        return pack(self.front.snapshot())
+
+    def follow(self, memory: bytes) -> None:
+        """Before events are replayed: which traces are closed must be known."""
+        if self.divides:
+            return
+        stored = decode(only_part("tracker", within("inner", unpack(memory))).data, "tracker")
+        self.tracker.take_up(stored)
+        self._following = True
+
+    def resume(self, memory: bytes) -> None:
+        """After events were replayed: go on from what was remembered."""
+        self._following = False
+        self.front.restore(unpack(memory))

@@ -1,0 +1,93 @@
+"""Release: the buffers of closed traces are emptied, key by key, without touching any other event."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+from tocsin.engine import runtime as rt
+from tocsin.engine.detector import Detector, detectors_in
+from tocsin.engine.operator import Operator
+from tocsin.engine.partial_state import drop_rows_of_others
+from tocsin.engine.runtime.keys import key_hash
+from tocsin.items import Ints
+from tocsin.plan.block import Plan
+from tocsin.plan.rewrite import all_leaves
+from tocsin.select.key_codes import KeyCodes
+
+KM_SIZE, DENSE, FAR = rt.KM_SIZE, rt.DENSE, rt.FAR
+
+
+def release(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints) -> int:
+    """Forget the events of some traces in the detectors of a query; how many there were."""
+    under = plan.under
+    assert under is not None
+    known = {attrs for _, attrs in plan.key}
+    if not under.key or len(known) != 1 or len(dict(plan.key)) != len(list(all_leaves(plan))):
+        return 0
+    order = next(iter(known))
+    if set(order) != set(under.key):
+        return 0
+    places = [under.key.index(attr) for attr in order]
+    words = keys.words_of(closed)[:, places]
+    return sum(_from(detector, words) for detector in detectors_in(query))
+
+
+def _from(detector: Detector, words: Ints) -> int:
+    """Of one detector; not where answers wait, because these are judged by what is stored."""
+    found = 0
+    for branch in detector.branches:
+        if not branch.is_ready or branch.waiting:
+            continue
+        leaves = len(branch.program.leaf_ids)
+        run = _loop(jit=branch.is_compiled)
+        found += run(words, len(words), words.shape[1], branch.T, branch.KM.reshape(-1), branch.D, branch.N, leaves)
+    return int(found)
+
+
+def rows_kept(query: Operator) -> int:
+    """How many rows the detectors of a query keep."""
+    return sum(detector.payload.count for detector in detectors_in(query))
+
+
+def drop_rows(query: Operator) -> None:
+    """Drop the rows of events that were released."""
+    for detector in detectors_in(query):
+        drop_rows_of_others(detector)
+
+
+@cache
+def _loop(*, jit: bool) -> Any:
+    if not jit:
+        return partial(_empty, key_hash)
+    from numba import njit
+
+    hashed = njit(key_hash)
+
+    return partial(njit(nogil=True)(_empty), hashed)
+
+
+def _empty(hashed: Any, words: Any, count: int, parts: int, T: Any, KM: Any, D: Any, N: Any, leaves: int) -> int:
+    """Empty the buffers of some keys."""
+    found = 0
+    mask = T[KM_SIZE] - 1
+    for i in range(count):
+        code = 0
+        for k in range(parts):
+            value, prefix = words[i, k], code
+            if prefix == 0 and value >= 0 and value < T[DENSE]:
+                code = value + 1
+                continue
+            slot = hashed(prefix, value) & mask
+            while KM[3 * slot + 2] != 0 and (KM[3 * slot + 1] != value or KM[3 * slot] != prefix):
+                slot = (slot + 1) & mask
+            code = KM[3 * slot + 2]
+            if code == 0:
+                break
+        if code == 0:
+            continue
+        for d in range(code * leaves, (code + 1) * leaves):
+            found += D[d, 2] - D[d, 1]
+            D[d, 2] = D[d, 1]
+            N[d] = -FAR
+    return found

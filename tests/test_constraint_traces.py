@@ -1,0 +1,273 @@
+"""Queries under constraints as they run: in every order, over restarts, trace by trace, beside the definition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+import tocsin
+from tests.effort import examples
+from tests.test_constraint_reasoning import drawn_regex, letter_of, reasoning
+from tocsin.constraint.monitor import Monitored
+from tocsin.constraint.reasoning import Flag, verdict_of
+from tocsin.constraint.rows import TraceRows
+from tocsin.errors import QueryError
+from tocsin.events import Event
+from tocsin.lang.parser import parse
+from tocsin.order.strategy import Strategy
+from tocsin.schema import Field, Kind, Schema
+from tocsin.testing.harness import Harness, Running
+from tocsin.testing.oracle_traces import TraceVerdict, matches_by_traces, told_of
+
+SCHEMA = Schema(
+    open_types=True, open_fields=True, intervals=False,
+    common={"id": Field("id", Kind.TEXT), "v": Field("v", Kind.INT)},
+)  # fmt: skip
+PATTERNS = (
+    "SEQ(A a, B b)", "SEQ(A a, !N n, B b)", "SEQ(A a, B b, !N n)", "SEQ(!N n, A a, B b)", "AND(A a, B b)",
+    "SEQ(A a, B+ b, C c)", "SEQ(A a, !SEQ(B x, N n), C c)", "SEQ(A a, OR(B b, C c))", "SEQ(A a, X x)",
+)  # fmt: skip
+SIMPLE = ("A B C?", "A (N B | B) C", "(A | N)+ B+ C", "A (B | C)* N?")
+ORDERS = ("in-order", "slack(3)", "conservative", "conservative(3)", "aggressive", "aggressive(3)", "hybrid")
+
+
+def drawn(random: Random) -> str:
+    tail = random.choice(("", "", "", " ENDS C", " TIMEOUT 3", " ENDS N TIMEOUT 4", " TIES ANY"))
+    mode = " CHECKED" if "TIES" in tail else random.choice(("", "", " CHECKED"))
+    regex = random.choice((drawn_regex(random), *SIMPLE))
+    within = random.choice(("", "", "", " WITHIN 4"))
+    return (
+        f"CONSTRAINT c ON A, B, C, N PARTITION BY id AS {regex}{tail}; "
+        f"EVENT {random.choice(PATTERNS)} WHERE [id]{within} UNDER c{mode}"
+    )
+
+
+def drawn_history(random: Random, query: str, most: int) -> list[Event]:
+    """Traces of three keys that mostly keep to the constraint, some with two events of one time."""
+    known, events = reasoning(query), list[Event]()
+    states, time = {"x": 0, "y": 0, "z": 0}, 0
+    for number in range(most):
+        time += random.choice((0, 1, 1, 1, 2, 5))
+        key = random.choice(list(states))
+        kinds = [("A", {"v": 1}), ("A", {}), ("B", {}), ("C", {}), ("N", {}), ("X", {})]
+        random.shuffle(kinds)
+        for type, attrs in kinds:
+            event = Event(type, time, time, f"{type}{number}", {"id": key, **attrs})
+            if type == "X" and not known.letters.of_type.get("X"):
+                continue
+            there = int(known.moves[states[key], letter_of(known, event)])
+            if not known.flags[there] & Flag.VIOLATED or random.random() < 0.1:
+                states[key] = 0 if type in known.under.ends else there
+                events.append(event)
+                break
+    return events
+
+
+def definition(text: str, events: list[Event]) -> tuple[Counter, Counter]:
+    """The rows and the matches; verdicts are those of the automaton, which has tests of its own."""
+    query, known = parse(text), reasoning(text)
+
+    def judge(word) -> TraceVerdict:
+        state = 0
+        for event in word:
+            state = int(known.moves[state, letter_of(known, event)])
+        flags = int(known.flags[state])
+        return TraceVerdict(verdict_of(flags), bool(flags & Flag.CLOSABLE), bool(flags & Flag.HELD))
+
+    told = told_of(query, events, judge)
+    rows = Counter(
+        (row.kind, row.key, row.trace, row.constraint, row.reason, tuple(event.eid for event in row.events))
+        for row in told.rows
+    )
+    return rows, Counter(match.binding for match in matches_by_traces(query, told.seen))
+
+
+def found(run: Running) -> tuple[Counter, Counter]:
+    rows: Counter = Counter()
+    matches: Counter = Counter()
+    for batch in (batch for step in run.answers for batch in step):
+        if isinstance(batch, TraceRows):
+            for row in batch.traces:
+                named = row.kind == "violated"
+                events = row.events if row.kind == "expected" else () if row.event is None else (row.event,)
+                rows[row.kind, row.key, row.number, row.constraint if named else "",
+                     row.reason if named else "", tuple(events)] += 1  # fmt: skip
+        else:
+            for op, binding in batch.bindings():
+                matches[binding] += op
+    return rows, Counter({binding: count for binding, count in matches.items() if count})
+
+
+def shuffled(random: Random, events: list[Event], most: int) -> list[Event]:
+    """Events up to so many ticks late."""
+    return sorted(events, key=lambda event: event.end + random.uniform(0, most))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_rows_and_matches_are_those_of_the_definition(order: str) -> None:
+    told: Counter = Counter()
+    for seed in range(examples(700)):
+        random = Random(f"{order} {seed}")
+        text = drawn(random)
+        try:
+            events = drawn_history(random, text, random.randint(3, 14))
+        except QueryError:  # no trace can fulfil it
+            continue
+        if " TIES ANY" in text and any(event.type == "X" for event in events):
+            continue
+        expected = definition(text, events)
+        strategy = Strategy("hybrid", 3, held=frozenset("A")) if order == "hybrid" else order
+        run = Harness(parse(text), SCHEMA).start(strategy)
+        listed = events if order == "in-order" else shuffled(random, events, 2.5)
+        size, restart = random.choice((1, 2, 5, 100)), random.random() < 0.3
+        for at in range(0, len(listed), size):
+            run.push(listed[at : at + size])
+            if restart:
+                run.restart()
+        run.end()
+        context = f"seed {seed}: {text}\n{' '.join(f'{e.eid}@{e.end}{dict(e.attrs)}' for e in listed)}"
+        assert found(run) == expected, context
+        told.update(kind for kind, *_ in expected[0])
+    assert told["violated"] > 1
+    assert told["expected"] > 1
+
+
+def test_rows_come_once_and_are_never_retracted() -> None:
+    text = "CONSTRAINT c PARTITION BY id AS A B+; EVENT SEQ(A a, B b) WHERE [id] UNDER c"
+    events = [Event(t, at, at, f"{t}{at}", {"id": "x"}) for at, t in enumerate("ABBBB", 1)]
+    run = Harness(parse(text), SCHEMA).start("aggressive(10)")
+    for event in [events[at] for at in (3, 0, 2, 1, 4)]:
+        run.push([event])
+    run.end()
+    rows = [batch for step in run.answers for batch in step if isinstance(batch, TraceRows)]
+    assert [(batch.kind, batch.op.tolist()) for batch in rows] == [("expected", [1])]
+
+
+# --- release ---------------------------------------------------------------------------------------------------------
+
+
+def feed(text: str, count: int, word: str, *, jit: bool = False) -> tuple[Running, Monitored]:
+    """Traces one after the other, all of one word; the operator of the query."""
+    schema = Schema(open_types=True, intervals=False, common={"id": Field("id", Kind.INT)})
+    run = Harness(parse(text), schema).start("in-order", jit=jit)
+    at = 0
+    events = []
+    for trace in range(count):
+        for type in word:
+            at += 1
+            events.append(Event(type, at, at, f"{type}{at}", {"id": trace}))
+    for begin in range(0, len(events), 50):
+        run.push(events[begin : begin + 50])
+    operator = run.graph.stages[-1].operator
+    assert isinstance(operator, Monitored)
+    return run, operator
+
+
+QUERY = "CONSTRAINT c PARTITION BY id AS A (N B+ | B+); EVENT SEQ(A a, !N n, B b, B c) WHERE [id] UNDER c"
+
+
+def test_closed_traces_are_released_and_skipped() -> None:
+    run, operator = feed(QUERY, 200, "ANBBBB")
+    kept = sum(branch.live for branch in run.detector.branches)
+    assert kept <= 3  # the last trace
+    assert operator.counts.closed == 200
+    assert operator.counts.released > 0
+    assert operator.counts.skipped >= 199 * 3
+    plain = Harness(parse(QUERY.partition(";")[2].replace("UNDER c", "")), run.graph.schema).start("in-order")
+    assert plain.graph.plans[0].under is None
+
+
+def test_checked_traces_are_not_released() -> None:
+    run, operator = feed(QUERY + " CHECKED", 50, "ANBB")
+    assert operator.counts.closed == operator.counts.skipped == operator.counts.released == 0
+    assert sum(branch.live for branch in run.detector.branches) > 50
+
+
+def test_a_trace_takes_eight_bytes_or_twenty_four() -> None:
+    """Without `expected`, TIMEOUT and times a trace is one word; its key is kept beside it, as for every query."""
+    _, plain = feed(QUERY.replace("WHERE [id]", "WHERE [id] WITHIN 50"), 300, "A")
+    _, timed = feed("CONSTRAINT c PARTITION BY id AS A B; EVENT SEQ(A a, B b) WHERE [id] UNDER c", 300, "A")
+    for operator, most in ((plain, 8), (timed, 24)):
+        tracker = operator.tracker
+        held = [array for array in (tracker.words, tracker.last, tracker.head) if len(array) > 1]
+        assert sum(array.nbytes for array in held) <= most * len(tracker.words)
+        assert operator.tracker.bytes_of_a_trace == most
+
+
+def test_static_unsat_stores_nothing() -> None:
+    run, operator = feed("CONSTRAINT c PARTITION BY id AS B A; EVENT SEQ(A a, B b) WHERE [id] UNDER c", 50, "BA")
+    assert sum(branch.live for branch in run.detector.branches) == 0
+    assert operator.counts.skipped == 100
+
+
+# --- bad input, and what is said ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("CONSTRAINT c AS A[v = 1 AND v = 2] B; EVENT A a UNDER c", "a condition on A can never hold"),
+        ("CONSTRAINT c AS A B ENDS A; EVENT A a UNDER c", "no trace can fulfil the constraint c"),
+        ("CONSTRAINT c AS A B; CONSTRAINT d AS B A; EVENT A a UNDER c, d", "no trace can fulfil c and d together"),
+        ("CONSTRAINT c AS A; CONSTRAINT d PARTITION BY v AS A; EVENT A a UNDER c, d", "are about different traces"),
+        ("CONSTRAINT c AS A; EVENT SEQ(A a, B b) CONSUME chronicle UNDER c", "UNDER and CONSUME do not go together"),
+        ("CONSTRAINT c AS A[1 = 2]; EVENT A a UNDER c", "this condition can never hold"),
+        ("CONSTRAINT c AS A[v = 'x']; EVENT A a UNDER c", "v"),
+        ("CONSTRAINT c AS (A|B)* A" + " (A|B)" * 14 + "; EVENT A a UNDER c", "more than 10,000 states"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, said: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        tocsin.query(text).check(SCHEMA)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("CONSTRAINT c AS B A; EVENT SEQ(A a, B b) UNDER c", "no trace reaches its step b"),
+        ("CONSTRAINT c AS A B; EVENT SEQ(A a, B b) UNDER c", "every trace holds a match"),
+        ("CONSTRAINT c PARTITION BY v AS A B; EVENT SEQ(A a, B b) UNDER c", "its key does not have v"),
+        ("CONSTRAINT c PARTITION BY v AS A B; EVENT SEQ(A a, B b) WHERE [v] UNDER c", "kept until the end"),
+        (
+            "CONSTRAINT c AS A* B* C* D* E*; EVENT AND("
+            + ", ".join(f"{each} v{each}" for each in "ABCDEFGHIJKLMN")
+            + ") UNDER c",
+            "more than 10,000 states",
+        ),
+    ],
+)
+def test_notes(text: str, note: str) -> None:
+    assert any(note in each for each in tocsin.query(text).check(SCHEMA))
+
+
+def test_types_that_occur_nowhere_are_noted() -> None:
+    schema = Schema(types={"Shelf": {}, "Exit": {}}, intervals=False)
+    notes = tocsin.query("CONSTRAINT c AS Shlef Exit; EVENT SEQ(Shelf s, Exit e) UNDER c").check(schema)
+    assert any("Shlef" in note and "did you mean Shelf?" in note for note in notes)
+
+
+def test_explain_draws_the_automaton_and_says_why_nothing_is_expected() -> None:
+    text = tocsin.query("CONSTRAINT c AS A B+ C?; EVENT SEQ(A a, B b) WITHIN 5 UNDER c").explain(SCHEMA)
+    assert "(0) -A-> 1" in text
+    assert "((2)) -B-> 2, -C-> 3" in text
+    assert "no `expected` rows: WITHIN" in text
+
+
+def test_threads_change_nothing() -> None:
+    """Events of all keys go through one graph, however many threads there are: types of ON alone are never lost."""
+    query = tocsin.query("CONSTRAINT c PARTITION BY id AS A X B; EVENT SEQ(A a, B b) WHERE [id] UNDER c CHECKED")
+    events = [
+        {"type": type, "time": 3 * trace + at, "id": trace, "v": at}
+        for trace in range(40)
+        for at, type in enumerate("AXB")
+    ]
+    events[4]["type"] = "B"
+    answers = [
+        sorted((row["kind"], row["start"], row["key"]) for row in query.detect(events, jit=False, threads=threads))
+        for threads in (1, 3)
+    ]
+    assert answers[0] == answers[1]
+    assert Counter(kind for kind, *_ in answers[0]) == {"match": 41, "expected": 40, "violated": 1, "unconfirmed": 1}
