@@ -28,7 +28,10 @@ from tocsin.schema import Kind, Schema
 
 
 class SoughtFiller:
-    """Fills the block of one looked-for event. `owned` are the WHERE conjuncts of the block around it."""
+    """Fills the block of one looked-for event. `owned` are the WHERE conjuncts of the block around it.
+
+    `present` are the variables of the alternative, those of its negated parts included; others are null in it.
+    """
 
     def __init__(
         self,
@@ -39,10 +42,12 @@ class SoughtFiller:
         functions: Mapping[str, Function],
         conditions: Conditions,
         problems: Problems,
+        present: frozenset[str] = frozenset(),
     ) -> None:
         assert draft.sought is not None and draft.parent is not None
         self.draft, self.sought, self.parent = draft, draft.sought, draft.parent
         self.schema, self.functions, self.conditions, self.problems = schema, functions, conditions, problems
+        self.present = present
         ((self.spot, self.id),) = draft.leaves.items()
         (self.leaf,) = self.spot.leaves
         self.var, self.stands_for = str(self.leaf.var), self.sought.source(self.leaf)
@@ -154,7 +159,7 @@ class SoughtFiller:
     def _null_equalities(self) -> None:
         """Where an item is absent, what compares it with a variable that is null is null, as in any negated part."""
         dropped = {var for var, how in self.parent.gone.items() if how != "maybe"}
-        nobody = {var for var, seen in self.typer.names.items() if seen is None} - dropped
+        nobody = {var for var, seen in self.typer.names.items() if seen is None} - dropped - self.present
         for group in written_classes(self.conditions):
             compared = {var for member in group for var in member.vars}
             if self.stands_for in compared and compared & nobody:

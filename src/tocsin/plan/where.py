@@ -218,8 +218,10 @@ class _Filler:
             yield given(column)
 
     def equalities(self, classes: list[tuple[list[Member], Span | None]]) -> None:
+        around = {var for outer in self.draft.path() for var, how in outer.gone.items() if how != "maybe"}
+        gone = around | self.draft.gone.keys()  # an optional step that is absent is a negated neighbour, and not null
         for group in written_classes(self.context.conditions):
-            there = [member.vars[0] for member in group if member.vars[0] not in self.draft.gone]
+            there = [member.vars[0] for member in group if member.vars[0] not in gone]
             pairs = combinations(there, 2)
             if any(None in (self.names.get(x), self.names.get(y)) and self._owns({x, y}) for x, y in pairs):
                 self._die("a variable that it compares is null here")
@@ -245,9 +247,11 @@ class _Filler:
     def sought(self, draft: Draft) -> SoughtFiller:
         """Who fills the block of an event that a mark in this block looks for."""
         context = self.context
+        present = frozenset(str(leaf.var) for spot in self.present for leaf in spot.leaves)
         return SoughtFiller(
-            draft, self.names, context.around, context.schema, context.functions, context.conditions, context.problems
-        )
+            draft, self.names, context.around, context.schema, context.functions, context.conditions,
+            context.problems, present,
+        )  # fmt: skip
 
     def _owns(self, mentioned: Collection[str]) -> bool:
         """Is this the innermost part of this alternative whose variables are mentioned?"""
