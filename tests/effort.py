@@ -1,6 +1,6 @@
 """How much the tests try: the one knob `EXAMPLES`, which every drawing loop and Hypothesis test asks.
 
-    for number in range(examples(2000)): ...     all 2,000 when long, 140 when normal, 40 when quick
+    for number in range(examples(2000)): ...     all 2,000 when long, 90 when normal, 40 when quick
 
 `EXAMPLES` is `quick` (`make test-fast`), `normal` (`make test`), `long` (`make test-long`), or a share such as `0.5`.
 Tests say the long number. What is left out of the shorter runs is always the end of the same deterministic list, so a
@@ -16,7 +16,7 @@ from typing import TypeVar
 
 Thing = TypeVar("Thing")
 
-SHARES = {"quick": 0.02, "normal": 0.07, "long": 1.0}
+SHARES = {"quick": 0.02, "normal": 0.045, "long": 1.0}
 
 
 def share(told: str | None = None) -> float:

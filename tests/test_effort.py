@@ -18,7 +18,7 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize(("told", "tried"), [("quick", 4), ("normal", 14), ("long", 200), ("0.5", 100), ("", 14)])
+@pytest.mark.parametrize(("told", "tried"), [("quick", 4), ("normal", 9), ("long", 200), ("0.5", 100), ("", 9)])
 def test_the_knob_says_how_many_examples(monkeypatch: pytest.MonkeyPatch, told: str, tried: int) -> None:
     monkeypatch.setenv("EXAMPLES", told)
     assert examples(200) == tried

@@ -11,6 +11,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,16 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 ON_SPARK = sorted(EXAMPLES.glob("spark_*.py"))
 DAY = sorted((EXAMPLES / "day").glob("step_*.py"))
 PLAIN = sorted(set(EXAMPLES.glob("*.py")) - set(ON_SPARK))
+IN_EVERY_RUN = ("step_1_first_look", "step_3_live")
+
+
+def shorter(path: Path) -> Any:
+    """Steps of the day that short runs leave out."""
+    marks = [] if path.stem in IN_EVERY_RUN else [pytest.mark.long]
+    return pytest.param(path, marks=marks, id=path.stem)
+
+
+EMBEDDED = [shorter(path) for path in DAY if "spark" not in path.stem]
 
 
 @pytest.mark.slow
@@ -31,7 +42,9 @@ def test_every_example_runs(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.jit
-@pytest.mark.parametrize("path", [path for path in DAY if "spark" not in path.stem], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [shorter(path) for path in DAY if "spark" not in path.stem], ids=lambda path: path.stem
+)
 def test_every_step_of_the_day_runs(path: Path, tmp_path: Path) -> None:
     """A day of use, as a newcomer would spend it; each step compares its answers with those of SQL, or of a file."""
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False, cwd=tmp_path)

@@ -356,8 +356,10 @@ def test_what_can_be_registered(scratch: object) -> None:
 def test_the_names_of_the_language_are_not_for_users() -> None:
     from tocsin.lang.syntax import AGGREGATES
     from tocsin.plan.calls import BUILT_IN
+    from tocsin.plan.points_in_time import PARTS, TIMESTAMP
 
-    called = {name for name in (*BUILT_IN, *AGGREGATES) if name.isidentifier()}  # the others are no names
+    names = (*BUILT_IN, *AGGREGATES, *PARTS, TIMESTAMP)
+    called = {name for name in names if name.isidentifier()}  # the others are no names
     assert {*called, "start", "end", "type", "eid"} == OURS
 
 

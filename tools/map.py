@@ -124,6 +124,8 @@ ROOMS = {
     "staged": "operator machine contexts operand_list matcher join bindings mapping",
     "staged/compiled": "choice machine program search columns expressions layout library core saved answers bodies",
     "deriving": "operator state loops words folds kernels",
+    "edge": "reducer device",
+    "constraint": "monitor tracker reasoning letters expressions automaton pattern_language checkers loops rows",
     "graph": "query_graph stages composites tap carry_over texts",
     "run": (
         "query query_file schemas schema_from_query files inputs bad_rows session state matches show plot sinks"

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 
@@ -79,14 +80,20 @@ def all_mutants(root: Path, only: str | None = None) -> list[Mutant]:
     return found
 
 
+@lru_cache(maxsize=1)
+def _texts(folder: Path) -> dict[Path, str]:
+    """The test files."""
+    return {path: path.read_text(encoding="utf-8") for path in sorted(folder.glob("test_*.py"))}
+
+
 def chosen_tests(file: str, root: Path) -> list[str]:
     """Choose the test files that could see a change of a module: those that import it, then those of its package."""
     dotted = "tocsin." + file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     asked = re.compile(rf"\b{re.escape(dotted)}\b")
     parent, _, leaf = dotted.rpartition(".")
     listed = re.compile(rf"from {re.escape(parent)} import [^\n]*\b{leaf}\b")
-    files = sorted((root / "tests").glob("test_*.py"))
-    direct = [path for path in files if asked.search(text := path.read_text(encoding="utf-8")) or listed.search(text)]
+    texts = _texts(root / "tests")
+    direct = [path for path, text in texts.items() if asked.search(text) or listed.search(text)]
     package = file.split("/", 1)[0] if "/" in file else ""
     named = [root / "tests" / f"test_{name}.py" for name in TESTS.get(package, "").split()]
     if package != "spark":  # a JVM takes long to start: only where it is about Spark

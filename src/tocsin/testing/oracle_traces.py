@@ -80,19 +80,27 @@ def behind(regex: Regex, event: Event) -> Regex:
         case Symbol():
             return Concat(()) if takes(regex, event) else NOTHING
         case AnyOf(parts):
-            return AnyOf(tuple(found for part in parts if has_words(found := behind(part, event))))
+            return either(behind(part, event) for part in parts)
         case Concat(()):
             return NOTHING
         case Concat((first, *rest)):
             tail = Concat(tuple(rest))
-            here = Concat((behind(first, event), tail))
-            return AnyOf((here, behind(tail, event))) if may_be_empty(first) else here
+            here = in_turn(behind(first, event), tail)
+            return either((here, behind(tail, event))) if may_be_empty(first) else here
         case Repeated(part, Repeat(least, most)):
             if most == 0:
                 return NOTHING
             again = Repeated(part, Repeat(max(0, least - 1), None if most is None else most - 1))
-            return Concat((behind(part, event), again))
+            return in_turn(behind(part, event), again)
     raise TypeError(regex)
+
+
+def in_turn(first: Regex, then: Regex) -> Regex:
+    """One and then the other, written shortly: what may follow would get longer with every event."""
+    if NOTHING in (first, then):
+        return NOTHING
+    parts = [part for each in (first, then) for part in (each.parts if isinstance(each, Concat) else (each,))]
+    return parts[0] if len(parts) == 1 else Concat(tuple(parts))
 
 
 def after(constraint: Constraint, word: Iterable[Event]) -> Regex:
