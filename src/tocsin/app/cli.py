@@ -112,11 +112,12 @@ def check(
     """
     found = read_query(text, schema, time_unit, strict=strict)
     options: dict[str, Any] = {"time_unit": time_unit, "type": type, "time": time, "end": end, "eid": eid}
-    for note in found.check(_events(input), **options):
+    notes, rules = found.examine(_events(input), **options)
+    for note in notes:
         typer.echo(f"warning: {note}", err=True)
     count = len(found.queries)
     typer.echo(f"ok: {count} {'query' if count == 1 else 'queries'}")
-    typer.echo(found.overview(_events(input), **options))
+    typer.echo(rules)
 
 
 @app.command()

@@ -202,13 +202,19 @@ class Query:
 
     def check(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> tuple[str, ...]:
         """Parse, bind and check kinds against a schema or against events; returns warnings, raises QueryError."""
-        known, notes, _ = self._known(schema, time_unit, columns)
-        return notes_of(self.plans(known)) + notes
+        return self.examine(schema, time_unit=time_unit, **columns)[0]
 
     def overview(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> str:
         """A line for each query: its name, key, window and memory class."""
-        known, _, _ = self._known(schema, time_unit, columns)
-        return overview(self.plans(known))
+        return self.examine(schema, time_unit=time_unit, **columns)[1]
+
+    def examine(
+        self, schema: Any = None, *, time_unit: str | None = None, **columns: Any
+    ) -> tuple[tuple[str, ...], str]:
+        """What `check` and `overview` say, in one reading of the events."""
+        known, notes, _ = self._known(schema, time_unit, columns)
+        plans = self.plans(known)
+        return notes_of(plans) + notes, overview(plans)
 
     def explain(
         self, schema: Any = None, *, time_unit: str | None = None, off: Iterable[str] = (), **columns: Any
