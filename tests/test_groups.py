@@ -41,7 +41,7 @@ SPILLED = (
 def test_drawn_groups_mean_the_same_in_every_mode(chunk: int) -> None:
     members = 0
     for seed in range(chunk * 20, chunk * 20 + 20):
-        random = Random(f"group {seed}")
+        random = Random(f"a group {seed}")
         query, events = grouped_pair(random)
         assert parse(print_query(query)) == query
         found = Bench(query, SCHEMA).disagreement(events, [*random.sample(PLAIN, 2), random.choice(SPILLED)])
@@ -95,6 +95,19 @@ def test_in_python() -> None:
     assert [str(visit.repeated(*given)) for given in ((), (3,), (2, 4))] == [
         f"EVENT (SEQ(Enter a, FIRST Leave b)){often}" for often in ("+", "{3}", "{2,4}")
     ]
+
+
+def test_first_of_a_group_in_python() -> None:
+    visit = seq(event("Enter", "a"), event("Leave", "b").first())
+    built = visit.repeated(2, name="visits").first()
+    assert str(built) == "EVENT FIRST (SEQ(Enter a, FIRST Leave b)){2} visits"
+    found = tocsin.query(built.partition_by("room").within(50)).detect(ROWS, jit=False)
+    assert spans(found) == [[0, 6, 4, 8], [2, 6, 4, 8]]  # it begins at every match of its pattern
+
+
+def test_a_group_at_the_end_of_an_endless_stream_needs_a_window() -> None:
+    with pytest.raises(tocsin.TocsinError, match="could answer only at the end of the stream"):
+        tocsin.query("EVENT SEQ(Open o, (SEQ(Enter a, Leave b))+ g)").stream(endless=True)
 
 
 def test_explain_says_what_is_looked_for_and_in_which_order() -> None:

@@ -90,7 +90,8 @@ class Branch:
     def _repeated(self) -> Iterator[Leaf]:
         """The leaves that hold sets of events, those of groups included."""
         yield from (leaf for leaf in self.leaves() if leaf.repeat is not None)
-        yield from self.block.gathered
+        for each in blocks_below(self.block):
+            yield from each.gathered
 
     @property
     def is_compiled(self) -> bool:

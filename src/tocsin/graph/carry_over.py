@@ -24,7 +24,7 @@ from tocsin.errors import QueryError, StateError
 from tocsin.items import Bools, end
 from tocsin.order.kept import unpacked
 from tocsin.order.release import Release
-from tocsin.plan.block import LastEnd, Plan, Until, WindowHigh
+from tocsin.plan.block import Block, LastEnd, Plan, Scope, Until, WindowHigh
 from tocsin.plan.changed_rule import called, losses, other_key, predecessors
 from tocsin.plan.expr import Col, walk
 from tocsin.plan.facts import reads
@@ -213,10 +213,16 @@ def waiting_in(operator: Operator) -> Words:
         for each in _inside(operator)
         if isinstance(each, Detector)
         for branch in each.branches
-        if any(isinstance(scope.high, WindowHigh | LastEnd | Until) for _, scope in branch.block.scopes)
+        if any(isinstance(scope.high, WindowHigh | LastEnd | Until) for scope in _growing(branch.block))
     ]
     found = [answer_names(batch)[batch.op > 0] for batch in operator.push(end())]
     return np.concatenate([np.zeros(0, np.uint64), *growing, *found])
+
+
+def _growing(block: Block) -> Iterator[Scope]:
+    """The scopes of what may have members still."""
+    yield from (scope for _, scope in block.scopes)
+    yield from (part.scope for part in block.groups)
 
 
 def names_held(operator: Operator) -> Words:

@@ -550,7 +550,9 @@ class FluentPattern(_Whole):
         return FluentPattern(Marked("NEXT", self.node, tuple(_named(type) for type in types)))
 
     def first(self) -> FluentPattern:
-        """`FIRST`: no earlier event could stand in its place."""
+        """`FIRST`: no earlier event could stand in its place; of a group the first members, where more would come."""
+        if isinstance(self.node, Grouped):
+            return FluentPattern(replace(self.node, first=True))
         return FluentPattern(Marked("FIRST", self.node))
 
     def each(self, *, next: bool = False, of: str | Iterable[str] = ()) -> FluentPattern:

@@ -215,6 +215,8 @@ class PatternReader(ExpressionReader):
         self.level -= 1
         if isinstance(inner, (Not, Marked, Maybe)):
             return inner  # that was refused
+        if mark == "FIRST" and isinstance(inner, Grouped):
+            return replace(inner, first=True, span=self.since(start))
         alone = host == "query" and isinstance(inner, Leaf) and inner.repeat is not None
         if host != "SEQ" and not alone and len(self.problems) == known:
             hint = "a mark stands before an item of SEQ, whose other items say where it looks: SEQ(A a, FIRST B b)"

@@ -139,8 +139,9 @@ def print_pattern(pattern: Pattern) -> str:
             return f"{mark}{types} {print_pattern(inner)}"
         case Maybe(inner):
             return f"MAYBE {print_pattern(inner)}"
-        case Grouped(inner, repeat, var):
-            return f"({print_pattern(inner)}){print_repeat(repeat)}{'' if var is None else f' {print_name(var)}'}"
+        case Grouped(inner, repeat, var, first):
+            name = "" if var is None else f" {print_name(var)}"
+            return f"{'FIRST ' if first else ''}({print_pattern(inner)}){print_repeat(repeat)}{name}"
         case Seq(items):
             return f"SEQ({_patterns(items)})"
         case And(items):

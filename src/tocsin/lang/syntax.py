@@ -6,7 +6,7 @@ The parser, the fluent API and the printer all speak in these nodes; so does the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
@@ -241,11 +241,17 @@ class Maybe:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """`(SEQ(A a, B b))+ g`, an item of SEQ: matches of a pattern, one behind the other, each the next to complete."""
+    """`(SEQ(A a, B b))+ g`, an item of SEQ: matches of a pattern, one behind the other, each the next to complete.
+
+    `first`: FIRST before it takes the first `most` members, where more would come. `heads`: what the steps of its first
+    member are called, where the binder gives them leaves of their own.
+    """
 
     pattern: Pattern
     repeat: Repeat
     var: str | None = None
+    first: bool = False
+    heads: tuple[str, ...] = ()
     span: Span | None = _place()
 
 
@@ -477,6 +483,14 @@ def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
     if isinstance(expr, Binary) and expr.op == "AND":
         return conjuncts(expr.left) + conjuncts(expr.right)
     return (expr,)
+
+
+def conjoined(several: Iterable[Expr]) -> Expr | None:
+    """What all of several conditions say; None of none."""
+    whole: Expr | None = None
+    for expr in several:
+        whole = expr if whole is None else Binary("AND", whole, expr)
+    return whole
 
 
 def children(node: object) -> Iterator[object]:

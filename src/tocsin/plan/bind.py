@@ -26,6 +26,7 @@ from tocsin.plan.block import Block, Output, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_named, types_read
 from tocsin.plan.closure import Conditions, taken_apart
 from tocsin.plan.draft import Draft, Drafter
+from tocsin.plan.groups import with_first_members
 from tocsin.plan.kinds import KindError, field_of, ticks
 from tocsin.plan.marks import around_leaves, with_strategy
 from tocsin.plan.names import clash, resolve
@@ -64,6 +65,7 @@ def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None 
     uses = consuming(replace(full, strategy=query.strategy), problems)
     full = with_continuity(full if uses is None else uses.plain, problems)
     check_pattern(full, problems)
+    full = with_first_members(full)
     conditions = taken_apart(conjuncts(full.where), full.partition)
     tree = parts(full.pattern, _mergeable(schema, conditions))
     declared = list(sites(tree))

@@ -13,7 +13,6 @@ from tocsin.events import ANY
 from tocsin.functions import Function
 from tocsin.lang.syntax import (
     And,
-    Binary,
     Expr,
     Leaf,
     Not,
@@ -23,6 +22,7 @@ from tocsin.lang.syntax import (
     Repeat,
     Same,
     Seq,
+    conjoined,
     conjuncts,
     leaves_of,
 )
@@ -127,7 +127,7 @@ def consuming(query: Query, problems: Problems) -> Consuming | None:
     left = [expr for expr in conjuncts(query.where) if expr not in having]
     between = _between(query, shape, len(steps), problems)
     pattern = _with_negated(_single(query.pattern), between)
-    plain = replace(query, pattern=pattern, where=_joined(left), continuity=None)
+    plain = replace(query, pattern=pattern, where=conjoined(left), continuity=None)
     return replace(found, plain=plain, having=having, between=between)
 
 
@@ -293,10 +293,3 @@ def _check_whole(expr: Expr, sets: frozenset[str], absent: frozenset[str], probl
             expr.span,
             hint="a condition on a negated event mentions that event alone",
         )
-
-
-def _joined(exprs: list[Expr]) -> Expr | None:
-    whole: Expr | None = None
-    for expr in exprs:
-        whole = expr if whole is None else Binary("AND", whole, expr)
-    return whole

@@ -165,20 +165,40 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class Gathering:
+    """How many members a group has; `cut`: the first `most` of them, if there are more.
+
+    `heads`: leaves of the block around it that bind its first member, step by step; NOT_HERE for one that is absent.
+    """
+
+    least: int
+    most: int | None
+    cut: bool = False
+    heads: tuple[int, ...] = ()
+
+    def head(self, step: int) -> int:
+        """The leaf that binds a step of the first member, or NOT_HERE."""
+        return self.heads[step] if self.heads else NOT_HERE
+
+
+NOT_HERE = -1
+
+
+@dataclass(frozen=True, slots=True)
 class Forbidden:
     """No match of `block` may lie in `scope`. The ends of scope refer to leaves of the block that holds this.
 
     `breaks`: it forbids nothing, but a repetition (this leaf) ends before the member in front of which a match of it
     lies in the open gap behind the member before. Its scope is that of the repetition.
     `ends`: it forbids nothing, but the gap of this repeated leaf ends where the first match of it starts (UNTIL).
-    `gathers`: it forbids nothing; matches of it are members of a group, one behind the other (so many of them).
+    `gathers`: it forbids nothing; matches of it are members of a group, one behind the other.
     """
 
     block: Block
     scope: Scope
     breaks: int | None = None
     ends: int | None = None
-    gathers: Repeat | None = None
+    gathers: Gathering | None = None
 
     @property
     def forbids(self) -> bool:

@@ -17,11 +17,13 @@ from tocsin.events import ANY, TIME_LIMIT
 from tocsin.lang import syntax
 from tocsin.plan.allen import RELATIONS, Condition, conjunction
 from tocsin.plan.block import (
+    NOT_HERE,
     After,
     Before,
     Enclosing,
     End,
     From,
+    Gathering,
     LastEnd,
     Lasting,
     Leading,
@@ -80,7 +82,7 @@ class Draft:
     breaks: int | None = None  # of those: for what ends a run, the repetition
     takings: dict[int, Taking] = field(default_factory=dict)  # of repetitions with a mark
     gaps: dict[int, Scope] = field(default_factory=dict)  # of those: all that lies between their neighbours
-    gathers: syntax.Repeat | None = None  # of the block of a group: how often it comes
+    gathers: Gathering | None = None  # of the block of a group
     gone: dict[str, str] = field(default_factory=dict)  # variables of items that are absent here, and how
 
     @property
@@ -145,13 +147,15 @@ class Drafter:
         for absent, scope, beside in placer.absences:
             for child in self._children(absent, draft):
                 child.beside = beside
-                child.gathers = absent.gathers if isinstance(absent, Absent) else None
+                if isinstance(absent, Absent) and absent.gathers is not None:
+                    child.gathers = _gathering(absent.gathers, draft)
                 draft.forbidden.append((child, _short(scope, draft.before)))
         for sought, id in placer.breaks:
             for child in self._children(sought, draft):
                 child.breaks = id
                 draft.forbidden.append((child, draft.scopes[id]))
         check_repetitions(draft, self.within, self.problems)
+        _check_groups(draft, self.within, self.problems)
         return draft
 
     def _children(self, absent: Absent | Sought, parent: Draft) -> Iterator[Draft]:
@@ -445,6 +449,27 @@ def check_repetitions(draft: Draft, within: int | None, problems: Problems) -> N
         return
     _evaluation_order(draft, repeated, circular, problems)
     _same_type(draft, repeated, problems)
+
+
+def _check_groups(draft: Draft, within: int | None, problems: Problems) -> None:
+    """Report a group and a repetition that would both decide how far the window reaches."""
+    repeated = {id: spot.leaves[0] for spot, id in draft.leaves.items() if spot.repeat is not None}
+    free = [id for id in repeated if not draft.found_from_left(id)]
+    windowed = [repeated[id] for id in free if _needs_window(draft.scopes[id])]
+    for child, scope in draft.forbidden:
+        if child.gathers is not None and within is not None and windowed and _needs_window(scope):
+            problems.add(
+                f"{windowed[0].var} and a group both reach to the end of the window",
+                windowed[0].span,
+                detail="the window is counted from the other events of the match, so each would decide the other",
+                hint="put an event that is not repeated at one end of the pattern",
+            )
+
+
+def _gathering(group: syntax.Grouped, draft: Draft) -> Gathering:
+    called = {str(leaf.var): id for spot, id in draft.leaves.items() for leaf in spot.leaves}
+    heads = tuple(called.get(var, NOT_HERE) for var in group.heads)
+    return Gathering(group.repeat.least, group.repeat.most, group.first, heads)
 
 
 def _needs_window(scope: Scope) -> bool:

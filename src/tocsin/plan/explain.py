@@ -152,7 +152,8 @@ class _Text:
             return f"ends the run {self.names[part.breaks]} in"
         if part.gathers is not None:
             most = "" if part.gathers.most is None else str(part.gathers.most)
-            return f"{{{part.gathers.least},{most}}} one behind the other in"
+            few = ", the first of them," if part.gathers.cut else ""
+            return f"{{{part.gathers.least},{most}}} one behind the other{few} in"
         return "forbidden in" if part.ends is None else f"ends {self.names[part.ends]} in"
 
     def _leaf(self, leaf: Leaf) -> str:

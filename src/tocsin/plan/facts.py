@@ -115,16 +115,14 @@ def terminals(plan: Plan) -> tuple[int, ...]:
         reaching = {leaf for leaf, scope in block.scopes if isinstance(scope.high, WindowHigh | LastEnd | Until)}
         ends = set(last_leaves(block)) | reaching
         found += [leaf.id for leaf in block.leaves if leaf.id in ends]
+        ahead = [part.block for part in block.groups if isinstance(part.scope.high, WindowHigh)]
+        found += [leaf for inner in ahead for leaf in last_leaves(inner)]
     return tuple(found)
 
 
 def terminal_types(plan: Plan) -> tuple[str, ...]:
     ends = set(terminals(plan))
-    return tuple(
-        dict.fromkeys(
-            alt.type for block in plan.alternatives for leaf in block.leaves if leaf.id in ends for alt in leaf.alts
-        )
-    )
+    return tuple(dict.fromkeys(alt.type for leaf in all_leaves(plan) if leaf.id in ends for alt in leaf.alts))
 
 
 def is_filter(block: Block) -> bool:

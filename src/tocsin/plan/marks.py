@@ -107,6 +107,14 @@ def check_marks(pattern: Pattern, problems: Problems, host: Pattern | None = Non
 def _check_mark(marked: Marked, host: Pattern | None, problems: Problems) -> None:
     mark, inner = marked.mark, marked.pattern
     repeated = isinstance(inner, Leaf) and inner.repeat is not None
+    if isinstance(inner, Grouped):
+        problems.add(
+            f"{mark} cannot stand before a group",
+            marked.span,
+            detail="its members are the next ones to be completed, one behind the other; FIRST takes the first of them",
+            hint="write FIRST (SEQ(A a, B b)){3} g, or marks before the steps inside it",
+        )
+        return
     if repeated and (isinstance(host, Seq) or (host is None and mark != "LAST")):
         return
     if marked.is_each:

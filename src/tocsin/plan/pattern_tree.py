@@ -51,12 +51,15 @@ class Fork:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Absent:
-    """A negated part; `lasting`: absent for so long. `gathers`: it is no negation, but a group that comes so often."""
+    """A negated part; `lasting`: absent for so long.
+
+    `gathers`: it is no negation, but the members of this group.
+    """
 
     part: Part
     span: Span | None
     lasting: syntax.Duration | None = None
-    gathers: syntax.Repeat | None = None
+    gathers: syntax.Grouped | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -188,8 +191,8 @@ def parts(pattern: Pattern, mergeable: Mergeable, *, behind: bool = False) -> Pa
             return gathered(pattern, leaf, leaf.repeat, behind=behind)
         case Not(inner):
             return Absent(_negated(inner, mergeable), pattern.span, pattern.lasting)
-        case syntax.Grouped(inner, repeat):
-            return Absent(parts(inner, mergeable), pattern.span, gathers=repeat)
+        case syntax.Grouped(inner):
+            return Absent(_member(inner, mergeable), pattern.span, gathers=pattern)
         case Exists(_, inner):
             return parts(inner, mergeable, behind=behind)
         case Seq(items):
@@ -220,6 +223,13 @@ def _chain(items: tuple[Pattern, ...], mergeable: Mergeable, behind: bool) -> Ch
         found += _steps(item, mergeable, behind)
         behind = behind or not isinstance(item, Not)
     return Chain(tuple(found))
+
+
+def _member(inner: Pattern, mergeable: Mergeable) -> Part:
+    """The pattern of a group: a repetition in it may be empty, and is no choice then."""
+    items = inner.items if isinstance(inner, Seq) else (inner,)
+    steps = [(Spot((item,)),) if isinstance(item, syntax.Leaf) else _steps(item, mergeable, True) for item in items]
+    return Chain(tuple(step for several in steps for step in several))
 
 
 def _has_marked_repetition(item: Pattern) -> bool:
@@ -384,6 +394,8 @@ def outer_members(part: Part) -> frozenset[str]:
     """The names that the first and last members of repetitions got: nobody wrote them."""
     own = [part.head, part.last] if isinstance(part, Gathered) else []
     names = frozenset(str(leaf.var) for spot in own if spot is not None for leaf in spot.leaves)
+    if isinstance(part, Absent) and part.gathers is not None:
+        names |= frozenset(part.gathers.heads)
     return names.union(*(outer_members(each) for each in below(part)))
 
 

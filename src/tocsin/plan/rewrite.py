@@ -42,10 +42,11 @@ def with_groups_in_order(root: Block) -> Block:
     """The loops of groups in order of completion: the last leaf, the first one, the others as in the text."""
     parts = []
     for part in root.forbidden:
+        block = with_groups_in_order(part.block)
         if part.gathers is not None:
-            first, *middle, last = (leaf.id for leaf in part.block.leaves)
-            part = replace(part, block=replace(part.block, nest=(last, first, *middle)))
-        parts.append(part)
+            first, *middle, last = (leaf.id for leaf in block.fixed)
+            block = replace(block, nest=(last, first, *middle))
+        parts.append(replace(part, block=block))
     return replace(root, forbidden=tuple(parts))
 
 

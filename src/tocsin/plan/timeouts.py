@@ -7,7 +7,7 @@ conditions it has those that mention nothing behind the missing step; equalities
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -25,6 +25,7 @@ from tocsin.lang.syntax import (
     Query,
     Seq,
     Unary,
+    conjoined,
     conjuncts,
     items_of,
     leaves_of,
@@ -146,7 +147,7 @@ def _with_conditions(query: Query, pattern: Pattern, step: Pattern) -> Query:
     pattern = _trimmed(pattern, present, missing, moved, inside=False)
     where = [expr for expr in _closed(query, present) if variables(expr) <= present]
     where += [Unary("NOT", Unary("NOT", expr)) if as_equality(expr) else expr for expr in moved]  # these close nothing
-    return replace(query, pattern=pattern, where=_all(where), timeout=False, select=())
+    return replace(query, pattern=pattern, where=conjoined(where), timeout=False, select=())
 
 
 def _trimmed(
@@ -159,7 +160,7 @@ def _trimmed(
             mentioned = variables(expr)
             if mentioned <= present:
                 (moved if mentioned & missing and pattern.var not in missing and not inside else stay).append(expr)
-        return replace(pattern, where=_all(stay))
+        return replace(pattern, where=conjoined(stay))
     deeper = inside or isinstance(pattern, Not)
     return rebuilt(pattern, [_trimmed(item, present, missing, moved, inside=deeper) for item in items_of(pattern)])
 
@@ -177,10 +178,3 @@ def _closed(query: Query, present: frozenset[str]) -> Iterator[Expr]:
             left = [member for member in members if member.vars[0] in present]
             for one, other in combinations(left, 2):
                 yield Binary("=", Attr(one.vars[0], one.attr), Attr(other.vars[0], other.attr), span=query.span)
-
-
-def _all(several: Sequence[Expr]) -> Expr | None:
-    whole: Expr | None = None
-    for expr in several:
-        whole = expr if whole is None else Binary("AND", whole, expr)
-    return whole

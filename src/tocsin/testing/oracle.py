@@ -50,7 +50,7 @@ from tocsin.testing.oracle_consume import consumed, one_by_one, uses_up
 from tocsin.testing.oracle_copies import seen_by
 from tocsin.testing.oracle_count import counted_rows, counts_matches
 from tocsin.testing.oracle_expr import COMPARE, OracleEvaluator, UndefinedError, related, ticks
-from tocsin.testing.oracle_groups import InnerQuery, apart, with_counts, with_members
+from tocsin.testing.oracle_groups import InnerQuery, apart, members_of, with_counts
 from tocsin.testing.oracle_marks import with_strategy
 from tocsin.testing.oracle_members import chosen_sets
 from tocsin.testing.oracle_optional import NoEvent
@@ -164,17 +164,25 @@ def completed(query: Query, events: list[Event], given: Readings) -> list[Comple
     query = with_counts(query)
     bare, groups = apart(query)
     reader, blocks = given.reader, take_apart(one_by_one(bare))
-    inner = [block for group in groups for block in take_apart(replace(group.query, skip=None))]
+    inner = [block for group in groups.values() for block in take_apart(replace(group.query, skip=None))]
     seen = seen_by(query, [*blocks, *inner], events, reader, given.key)
     judge = Judge(
-        seen, reader, width, given.window, given.order, given.negation, key=key_attributes(query), queries=given.queries
+        seen,
+        reader,
+        width,
+        given.window,
+        given.order,
+        given.negation,
+        key_attributes(query),
+        given.queries,
+        groups,
+        lambda query, events: completed(query, list(events), given),
     )
     found: dict[tuple[Binding, Times], CompletedMatch] = {}
     for block in blocks:
         if not block.fixed:
             raise UndefinedError("a repetition is bounded on neither side", hint="it needs a plain event beside it")
-        alone = judge.found(block, {}, None) if not uses_up(query) else ()
-        for bound in (full for each in alone for full in judge.grouped(each, groups, given)):
+        for bound in judge.found(block, {}, None) if not uses_up(query) else ():
             if not long_enough(query, bound, given.unit) or judge.interrupted(query, bound):
                 continue
             match = as_match(query, block, bound, judge.reader)
@@ -309,6 +317,8 @@ class Judge:
     negation: str
     key: tuple[str, ...] = ()
     queries: frozenset[str] = frozenset()
+    groups: Mapping[str, InnerQuery] = field(default_factory=dict)
+    find: Callable[..., list[CompletedMatch]] | None = None  # the matches of a query over some events
     arranged: dict[Pattern, list[Bound]] = field(default_factory=dict)
 
     def found(self, block: Alternative, above: Bound, scope: Bounds | None) -> Iterator[Bound]:
@@ -320,18 +330,24 @@ class Judge:
             if self.order == "<=" and any(event is other for event in events for other in all_events(above.values())):
                 continue
             for own in self.with_members(block, above, plain, scope or self.root_bounds(events)):
-                if self.holds(block, above, own, scope):
-                    yield own
+                full = self.grouped(block, above, own, scope or self.root_bounds(all_events(own.values())))
+                if full is not None and self.holds(block, above, full, scope):
+                    yield full
 
-    def grouped(self, bound: Bound, groups: Sequence[InnerQuery], given: Readings) -> Iterator[Bound]:
+    def grouped(self, block: Alternative, above: Bound, own: Bound, bounds: Bounds) -> Bound | None:
         """A match with the members of its groups, each a query over the events of its gap and of the match's key."""
-
-        def gap(group: InnerQuery, bound: Bound) -> list[Event]:
-            (before,), (after,) = all_events([bound[group.before]]), all_events([bound[group.after]])
-            low, high = before.end + self.step, after.start - self.step
-            return [event for event in self.events if inside([event], low, high) and self.of_key(event, bound)]
-
-        yield from with_members(bound, groups, gap, lambda query, events: completed(query, events, given))
+        full = dict(own)
+        for place in (negation.place for negation in block.negations):
+            group = self.groups.get(place_name(place.item) or "")
+            if group is None or self.find is None:
+                continue
+            low, high = self.scope(place, own, bounds)
+            gap = [each for each in self.events if inside([each], low, high) and self.of_key(each, above | own)]
+            more = members_of(group, own, gap, self.find)
+            if more is None:
+                return None
+            full |= more
+        return full
 
     def holds(self, block: Alternative, above: Bound, own: Bound, scope: Bounds | None) -> bool:
         """Whether a complete binding is short enough, satisfies the predicates, and nothing forbids it."""
@@ -610,6 +626,11 @@ class Judge:
             if self.all_occur(negations[1:], bound, bounds, reached | {gap: end}):
                 return True
         return False
+
+
+def place_name(item: Pattern) -> str | None:
+    """What the leaf is called that stands for what is negated, if one does."""
+    return var_of(item.pattern) if isinstance(item, Not) and isinstance(item.pattern, Leaf) else None
 
 
 def injective(events: list[Event]) -> bool:

@@ -13,6 +13,7 @@ from tocsin.lang.syntax import (
     And,
     Exists,
     Expr,
+    Grouped,
     Leaf,
     Marked,
     Maybe,
@@ -95,6 +96,8 @@ def _with_marks(pattern: Pattern, mark: str) -> Pattern:
 def check_marks(pattern: Pattern, host: Pattern | None = None) -> None:
     """Where marks may stand."""
     if isinstance(pattern, Marked):
+        if isinstance(pattern.pattern, Grouped):
+            raise UndefinedError(f"{pattern.mark} cannot stand before a group")
         if is_repetition(pattern.pattern) and (isinstance(host, Seq) or (host is None and pattern.mark != "LAST")):
             return
         if pattern.is_each:

@@ -64,7 +64,7 @@ def written(layout: Layout) -> Program:
     groups = Groups(layout, source, levels, forbidden)
     nest = Nest(layout, source, levels, members, forbidden, certainty, groups)
     intake = Intake(layout, source, levels, nest)
-    gathered = [part.block for part in layout.root.groups]
+    gathered = [part.block for each in layout.blocks for part in each.groups]
     for each in layout.blocks[1:][::-1]:
         if each in gathered:
             groups.write_next(each)

@@ -49,9 +49,9 @@ class Certainty:
         return len(block.fixed) == 1 and not block.forbidden
 
     def is_rough(self, block: Block) -> bool:
-        """Sets, FOR, and intervals that overlap, are not searched: their part is open while any of its types is."""
+        """Sets, groups, FOR, overlapping intervals are not searched: their part is open while any of its types is."""
         blocks = list(blocks_below(block))
-        if any(each.repeated for each in blocks) or overhangs(block) != (0, 0):
+        if any(each.repeated or each.groups for each in blocks) or overhangs(block) != (0, 0):
             return True
         overlap = any((o.left.which, o.right.which) != ("end", "start") for each in blocks for o in each.order)
         return (self.layout.shape.intervals and overlap) or any(earlier_first(each) is None for each in blocks)

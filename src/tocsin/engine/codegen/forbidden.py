@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
 from tocsin.engine.codegen.members import MemberSets
@@ -20,6 +22,7 @@ class ForbiddenBlocks:
         self.layout, self.source = layout, source
         self.levels, self.members = levels, members
         members.breaking = self.breaking
+        self.groups: Callable[[Block, str], None] = _no_groups
         self.emit, self.lines = source.emit, source.lines
 
     def write_violated(self, block: Block) -> None:
@@ -71,6 +74,7 @@ class ForbiddenBlocks:
     def _finish_inner(self, block: Block, fail: str) -> None:
         fixed = tuple(leaf.id for leaf in block.fixed)
         self.members.repetitions(block, fixed, root=False, fail=fail)
+        self.groups(block, fail)
         for part in block.negations:
             self.emit(f"if {self.violation(part, 'excl')} != 0:")
             self.emit(f"    {fail}")
@@ -118,3 +122,8 @@ class ForbiddenBlocks:
             case Reach(several):
                 for leaf in several:
                     self._outer_names(Time(leaf, node.which), own, names)
+
+
+def _no_groups(block: Block, fail: str) -> None:
+    """Who looks for the members of groups says so when it is there."""
+    assert not block.groups, fail

@@ -103,6 +103,21 @@ class MemberSets:
         for agg in aggs:
             self._aggregate_end(agg)
 
+    def each_member(self, block: Block, leaf: Leaf, fixed: tuple[int, ...], then: Callable[[], None]) -> None:
+        """A loop over the members of a repetition whose set holds."""
+        id = leaf.id
+        self._nobody_yet(block, leaf, fixed, root=False)
+        self.find(leaf)
+        self.source.loop(id, f"b_{id}")
+        self.source.member = id
+        self.qualify(block, leaf, fixed)
+        taken.choose(self, block, leaf)
+        self.emit(f"n_{id} += 1")
+        then()
+        taken.stop(self, leaf)
+        self.source.member = None
+        self.source.writer.depth -= 1
+
     def _nobody_yet(self, block: Block, leaf: Leaf, fixed: tuple[int, ...], root: bool) -> None:
         """The gap of a repetition, and an empty set."""
         id, taking = leaf.id, leaf.taking or TAKES_ALL

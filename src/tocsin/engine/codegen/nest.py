@@ -98,11 +98,12 @@ class Nest:
             for leaf in root.repeated:
                 self.emit(f"mn = min(mn, rs_{leaf.id})")
                 self.emit(f"mx = max(mx, re_{leaf.id})")
+            self.groups.reach()
             if self.layout.waits:
                 self.emit("if write == 0 and T[ENDED] == 0 and T[IMMEDIATE] == 0 and until >= T[CLOCK]:")
                 self.emit(f"    return {WAITS}, until, total")
             self.members.sets(root, f"return {FAILS}, 0, 0")
-            self.groups.sets(f"return {FAILS}, 0, 0")
+            self.groups.sets(root, f"return {FAILS}, 0, 0")
             for part in root.negations:
                 if self._late(part):
                     self.emit(f"if {self.forbidden.violation(part, 'excl')} != 0:")
@@ -146,8 +147,9 @@ class Nest:
             self.lines("if until > -FAR:", "    T[WATCHED] = -1", f"    return {WAITS}, until, total")
         for leaf in root.repeated:
             self.lines(f"mn = min(mn, rs_{leaf.id})", f"mx = max(mx, re_{leaf.id})")
+        self.groups.reach()
         self.members.sets(root, f"return {FAILS}, 0, 0")
-        self.groups.sets(f"return {FAILS}, 0, 0")
+        self.groups.sets(root, f"return {FAILS}, 0, 0")
         for part in root.negations:
             known = "" if self._late(part) else "known == 0 and "
             self.lines(f"if {known}{self.certainty.will_be_violated(part, 'excl')}:", f"    return {FAILS}, 0, 0")
@@ -185,7 +187,7 @@ class Nest:
         for part in self.layout.root.forbidden if self.layout.shape.intervals else ():
             if part.ends is not None and reaches_ahead(part.scope):
                 self.emit(f"until = max(until, {self.levels.end(part.scope.high, 'high')})")
-        for part in self.layout.root.negations:
+        for part in (*self.layout.root.negations, *self.layout.root.groups):
             if reaches_ahead(part.scope) or overhangs(part.block)[1]:
                 self.emit(f"until = max(until, {self.certainty.last_tick(part)})")
 
