@@ -166,7 +166,7 @@ class ChangeBatch:
         at = self.rows.at(numbers)
         high, low = (each.view(np.uint64)[at] for each in self.rows.names)
         words = mixed(mixed(high + seeds) + low)
-        if not self.plan.timed_ids:
+        if not self.plan.has_timed_ids:
             return words
         start, end = self.rows.start.view(np.uint64)[at], self.rows.end.view(np.uint64)[at]
         return mixed(words + mixed(start * np.uint64(31) + end))
