@@ -511,7 +511,6 @@ class QueryGraph:
         self.keyless = as_number(words.get("keyless", 0))
         self.last = as_number(words.get("last", BEGINNING))
 
-
     def _restore_front(self, parts: Iterable[Part]) -> None:
         """Take up begins, and early answers where both the state and these queries have them."""
         parts = list(parts)

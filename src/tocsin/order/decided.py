@@ -43,7 +43,7 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
 @dataclass(slots=True, eq=False)
-class Known:
+class EventSoFar:
     """An event, or an interval that has begun (`end` is None), with what is known of its attributes."""
 
     number: int
@@ -54,14 +54,14 @@ class Known:
     values: Mapping[str, Any]
 
 
-Held: TypeAlias = dict[int, tuple[str, Known]]  # by leaf the variable and its event
+Held: TypeAlias = dict[int, tuple[str, EventSoFar]]  # by leaf the variable and its event
 Ends: TypeAlias = dict[int, int]  # by leaf the end of its open interval
 Span: TypeAlias = tuple[int, int]
-Candidates: TypeAlias = Callable[[int, tuple[Any, ...]], Iterable[tuple[str, Known]]]  # of a leaf, with a key
+Candidates: TypeAlias = Callable[[int, tuple[Any, ...]], Iterable[tuple[str, EventSoFar]]]  # of a leaf, with a key
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Outlook:
     """`decided`, or the last end known to fail (None: nobody knows); `never`: it fails for the last end, too."""
 
     decided: bool
@@ -69,7 +69,7 @@ class Verdict:
     never: bool = False
 
 
-class Judge:
+class EndsToTry:
     """Judges bindings of one block."""
 
     def __init__(self, block: Block, plan: Plan, functions: Mapping[str, Function], candidates: Candidates) -> None:
@@ -87,27 +87,27 @@ class Judge:
 
     # --- one binding ---------------------------------------------------------------------------------------------
 
-    def verdict(self, held: Held, ranges: Mapping[int, Span]) -> Verdict:
+    def outlook(self, held: Held, ranges: Mapping[int, Span]) -> Outlook:
         """Whether a binding is a match for all ends in the ranges of its open leaves."""
         if any(low > high for low, high in ranges.values()):
-            return Verdict(False, never=True)
+            return Outlook(False, never=True)
         asked = (*self.timed, *(test for leaf in ranges for test in self.ending[leaf, held[leaf][0]]))
         if len(ranges) > MOST_OPEN or self._is_opaque(asked, ranges):
-            return Verdict(False)
+            return Outlook(False)
         points = self._points(asked, held, ranges)
         total = 1
         for several in points.values():
             total *= len(several)
         if total > MOST_POINTS:
-            return Verdict(False)
+            return Outlook(False)
         alone = next(iter(ranges)) if len(ranges) == 1 else None
         for chosen in product(*(sorted(several, reverse=True) for several in points.values())):
             ends = dict(zip(points, chosen, strict=True))
             if not self.holds(held, ends):
                 if alone is None:
-                    return Verdict(False)
-                return Verdict(False, ends[alone], never=ends[alone] == ranges[alone][1])
-        return Verdict(True)
+                    return Outlook(False)
+                return Outlook(False, ends[alone], never=ends[alone] == ranges[alone][1])
+        return Outlook(True)
 
     def holds(self, held: Held, ends: Ends) -> bool:
         """Whether a binding is a match, if its open intervals end so."""
@@ -126,7 +126,7 @@ class Judge:
         return evaluate(_grounded(expr, row), row, self._functions) is True
 
     def fits(self, held: Held) -> bool:
-        """Whether all conditions hold whose leaves are bound and which ask no ends; and no order of starts is broken."""
+        """Whether conditions hold whose leaves are bound and which ask no ends, and no order of starts is broken."""
         row = _Row(held, {})
         bound = held.keys()
         for entry in self.block.order:
@@ -204,6 +204,7 @@ class Judge:
             for _, event in self._candidates(leaf.id, self.key_of(leaf.id, held))
             for time in (event.start, event.end or event.start)
         }
+        times |= {time for _, event in held.values() for time in (event.start, event.end or event.start)}
         return {time + shift for time in times for shift in shifts}
 
     # --- negated parts -------------------------------------------------------------------------------------------
@@ -213,17 +214,18 @@ class Judge:
         return next(self._lying(part.block, held, ends, (low, high)), None) is not None
 
     def _lying(self, block: Block, outer: Held, ends: Ends, scope: Span) -> Iterator[Held]:
-        """The matches of a forbidden block in a scope."""
+        """The matches of a forbidden block in a scope; of open intervals only those of the binding forbid anything."""
+        whole = {held[1].number: replace(held[1], end=ends[leaf]) for leaf, held in outer.items() if leaf in ends}
 
         def fill(place: int, own: Held) -> Iterator[Held]:
             if place == len(block.leaves):
                 yield own
                 return
             id = block.leaves[place].id
-            for var, event in self._candidates(id, self.key_of(id, outer)):
-                assert event.end is not None
+            for var, known in self._candidates(id, self.key_of(id, outer)):
+                event = whole.get(known.number, known)
                 free = not any(event is other for _, other in own.values())
-                if free and scope[0] <= event.start and event.end <= scope[1]:
+                if free and event.end is not None and scope[0] <= event.start and event.end <= scope[1]:
                     yield from fill(place + 1, {**own, id: (var, event)})
 
         for own in fill(0, {}):
@@ -311,7 +313,7 @@ class _Row(Row):
         return event.number if var == ref.var else None
 
 
-def accepts(event: Known, var: str, leaf: int, tests: Iterable[Bound], functions: Mapping[str, Function]) -> bool:
+def accepts(event: EventSoFar, var: str, leaf: int, tests: Iterable[Bound], functions: Mapping[str, Function]) -> bool:
     """Whether an event may stand at a leaf: all conditions on it alone are TRUE, as far as they can be asked."""
     row = _Row({leaf: (var, event)}, {})
     known = (test for test in tests if event.end is not None or not _asks_ends(test))
@@ -342,7 +344,7 @@ def _grounded(expr: Bound, row: _Row) -> Bound:
     if isinstance(expr, Reach):
         times = [_time(row.held, row.ends, leaf, expr.which) for leaf in expr.leaves]
         return Lit(min(times) if expr.which == "start" else max(times), Kind.INT)
-    return replace(expr, args=tuple(_grounded(arg, row) for arg in below(expr)))  # type: ignore[arg-type,call-arg]
+    return replace(expr, args=tuple(_grounded(arg, row) for arg in below(expr)))  # type: ignore[arg-type]
 
 
 def _ends_in(expr: Bound) -> frozenset[int]:

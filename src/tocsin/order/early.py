@@ -27,11 +27,12 @@ from tocsin.engine.changes import Changes
 from tocsin.engine.kinds import EARLY
 from tocsin.engine.operator import Counters
 from tocsin.engine.payload import Payload
-from tocsin.events import BEGINNING, END_OF_TIME, eid_number
+from tocsin.engine.texts import joined, of_rows
+from tocsin.events import BEGINNING, eid_number
 from tocsin.functions import Function
 from tocsin.items import Ints, ItemKind, Items
 from tocsin.order.begins import Begins
-from tocsin.order.decided import Held, Judge, Known, Span, Verdict, accepts
+from tocsin.order.decided import EndsToTry, EventSoFar, Held, Outlook, Span, accepts
 from tocsin.order.early_rows import EarlyRows
 from tocsin.order.keyed_events import KeyedEvents
 from tocsin.order.keyed_process import OWN, kept_rows
@@ -46,7 +47,7 @@ Name: TypeAlias = tuple[int, int]
 Id: TypeAlias = tuple[int, tuple[int, ...]]  # of a binding: its alternative, and the numbers of its events by leaf
 SavedEvents: TypeAlias = list[tuple[int, str, int, int | None, dict[str, Scalar]]]
 Shown: TypeAlias = tuple[tuple[str, Name], ...]  # the visible variables of a binding, with the eids of their events
-MANY = 4096
+MANY, FEW = 4096, 64  # rows, and events of a query, that are not worth a look
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +75,7 @@ class Watch:
         assert plan.within is not None
         self.number, self.plan, self.functions, self.time, self.width = number, plan, functions, time, plan.within
         self._keys = dict(plan.key)
-        self.judges = [Judge(block, plan, functions, self.candidates) for block in plan.alternatives]
+        self.trials = [EndsToTry(block, plan, functions, self.candidates) for block in plan.alternatives]
         self._of_leaf = {leaf.id: leaf for leaf in all_leaves(plan)}
         self._negated = {
             alt.type
@@ -86,23 +87,25 @@ class Watch:
         }
         self.positive = {alt.type for block in plan.alternatives for leaf in block.leaves for alt in leaf.alts}
         self._behind = max((sum(overhangs(block)) for block in plan.alternatives), default=0)
-        self.store: dict[int, dict[tuple[Any, ...], dict[int, tuple[str, Known]]]] = {}
-        self.events: dict[int, Known] = {}
+        self.store: dict[int, dict[tuple[Any, ...], dict[int, tuple[str, EventSoFar]]]] = {}
+        self.events: dict[int, EventSoFar] = {}
         self.names: dict[tuple[Name, str, int, int | None], int] = {}
-        self.open: dict[Name, Known] = {}
+        self.whole: dict[Name, int] = {}
+        self.open: dict[Name, EventSoFar] = {}
         self.bindings: dict[Id, Binding] = {}
         self._of_event: dict[int, set[Id]] = {}
         self._waiting: dict[tuple[str, str], list[tuple[int, Id]]] = {}  # by measure and type: (tick, binding)
         self._standing: dict[Shown, set[Id]] = {}
+        self.enough = FEW
         self.said: list[tuple[int, Binding]] = []  # signed answers, not handed over yet
 
     # --- what is kept --------------------------------------------------------------------------------------------
 
-    def candidates(self, leaf: int, key: tuple[Any, ...]) -> Iterable[tuple[str, Known]]:
+    def candidates(self, leaf: int, key: tuple[Any, ...]) -> Iterable[tuple[str, EventSoFar]]:
         """The events that may stand at a leaf, with a key."""
         return list(self.store.get(leaf, {}).get(key, {}).values())
 
-    def add(self, event: Known) -> bool:
+    def add(self, event: EventSoFar) -> bool:
         """Keep an event, or an interval that has begun; False if it is there."""
         same = (event.name, event.type, event.start, event.end)
         if same in self.names:
@@ -118,10 +121,12 @@ class Watch:
                     wanted = True
         if wanted:
             self.names[same] = event.number
+            if event.end is not None:
+                self.whole[event.name] = event.number
             self.events[event.number] = event
         return wanted
 
-    def _key(self, leaf: Leaf, event: Known) -> tuple[Any, ...] | None:
+    def _key(self, leaf: Leaf, event: EventSoFar) -> tuple[Any, ...] | None:
         """The key of an event at a leaf; None: it lacks a part of it."""
         attrs = self._keys.get(leaf.id, ())
         key = tuple(event.values.get(attr) for attr in (*attrs, *self.plan.needs))
@@ -129,9 +134,11 @@ class Watch:
             return None
         return key[: len(attrs)]
 
-    def drop(self, event: Known) -> None:
+    def drop(self, event: EventSoFar) -> None:
         self.events.pop(event.number, None)
         self.names.pop((event.name, event.type, event.start, event.end), None)
+        if self.whole.get(event.name) == event.number:
+            del self.whole[event.name]
         for leaf in self._of_leaf.values():
             key = self._key(leaf, event)
             if key is not None:
@@ -148,8 +155,10 @@ class Watch:
 
     # --- what happens --------------------------------------------------------------------------------------------
 
-    def came(self, event: Known) -> None:
+    def came(self, event: EventSoFar) -> None:
         """An event came, or an interval has begun."""
+        if event.end is None and event.name in self.whole:  # its interval came before begins were looked at
+            return
         if not self.add(event):
             return
         if event.end is None:
@@ -161,7 +170,7 @@ class Watch:
                 for id in list(several):
                     self._ask(self.bindings[id])
 
-    def closed(self, name: Name, event: Known | None) -> None:
+    def closed(self, name: Name, event: EventSoFar | None) -> None:
         """An interval has ended, as it was announced; `event` None: it was not, comes too late, or never ends."""
         opened = self.open.pop(name, None)
         if opened is None:
@@ -175,13 +184,17 @@ class Watch:
             after = None if event is None else self._ended(binding, opened, event)
             if after is None:
                 self._fall(binding)
-            elif after.open:
+                continue
+            several = self._standing[binding.shown]
+            several.discard(binding.id)
+            if after.open:
                 self._keep(after)
-                self._standing.setdefault(after.shown, set()).add(after.id)
+                several.add(after.id)
                 self._ask(after)
-            self._standing.get(binding.shown, set()).discard(binding.id)
+            elif not several:  # the match follows
+                del self._standing[binding.shown]
 
-    def _ended(self, binding: Binding, opened: Known, event: Known) -> Binding | None:
+    def _ended(self, binding: Binding, opened: EventSoFar, event: EventSoFar) -> Binding | None:
         """A binding in which an open interval has got its end; None if that breaks the window."""
         held = {leaf: (var, event if one is opened else one) for leaf, (var, one) in binding.held.items()}
         assert event.end is not None
@@ -200,7 +213,7 @@ class Watch:
 
     def advance(self) -> None:
         """What is guaranteed has grown: ask those that waited for it."""
-        for (measure, type), heap in self._waiting.items():
+        for (measure, type), heap in list(self._waiting.items()):
             until = self.time.ending(type) if measure == "end" else self.time.relied(type)
             while heap and heap[0][0] <= until:
                 _, id = heappop(heap)
@@ -209,10 +222,10 @@ class Watch:
 
     # --- bindings ------------------------------------------------------------------------------------------------
 
-    def _combine(self, event: Known) -> None:
+    def _combine(self, event: EventSoFar) -> None:
         """All bindings that hold an event and something open."""
-        for at, judge in enumerate(self.judges):
-            fixed = [leaf.id for leaf in judge.block.fixed]
+        for at, trial in enumerate(self.trials):
+            fixed = [leaf.id for leaf in trial.block.fixed]
             for leaf in fixed:
                 var = self._stands(leaf, event)
                 if var is None:
@@ -226,7 +239,7 @@ class Watch:
                         if name is not None:
                             self._fill(at, {leaf: (var, event), other: (name, opened)}, fixed)
 
-    def _stands(self, leaf: int, event: Known) -> str | None:
+    def _stands(self, leaf: int, event: EventSoFar) -> str | None:
         """The variable that an event is at a leaf; None if it cannot stand there."""
         key = self._key(self._of_leaf[leaf], event)
         found = None if key is None else self.store.get(leaf, {}).get(key, {}).get(event.number)
@@ -234,8 +247,8 @@ class Watch:
 
     def _fill(self, at: int, held: Held, fixed: Sequence[int]) -> None:
         """Bind the other leaves in every way that may match."""
-        judge = self.judges[at]
-        if not self._fits(judge, held):
+        trial = self.trials[at]
+        if not self._fits(trial, held):
             return
         rest = [leaf for leaf in fixed if leaf not in held]
         if not rest:
@@ -243,13 +256,13 @@ class Watch:
             return
         covered = any(leaf in self._keys for leaf in held)
         buckets = self.store.get(rest[0], {})
-        chosen = [judge.key_of(rest[0], held)] if covered or rest[0] not in self._keys else list(buckets)
+        chosen = [trial.key_of(rest[0], held)] if covered or rest[0] not in self._keys else list(buckets)
         for key in chosen:
             for var, event in list(buckets.get(key, {}).values()):
                 if not any(event is other for _, other in held.values()):
                     self._fill(at, {**held, rest[0]: (var, event)}, fixed)
 
-    def _fits(self, judge: Judge, held: Held) -> bool:
+    def _fits(self, trial: EndsToTry, held: Held) -> bool:
         keys = {
             tuple(event.values.get(attr) for attr in self._keys[leaf])
             for leaf, (_, event) in held.items()
@@ -257,12 +270,12 @@ class Watch:
         }
         first = min(event.start for _, event in held.values())
         last = max(event.start if event.end is None else event.end for _, event in held.values())
-        return len(keys) <= 1 and last - first <= self.width and judge.fits(held)
+        return len(keys) <= 1 and last - first <= self.width and trial.fits(held)
 
     def _found(self, at: int, held: Held) -> None:
-        judge = self.judges[at]
+        trial = self.trials[at]
         for leaf, (_, event) in held.items():  # what is not known decides nothing
-            if event.end is None and any(event.values.get(attr) is None for attr in judge.mentioned[leaf]):
+            if event.end is None and any(event.values.get(attr) is None for attr in trial.mentioned[leaf]):
                 return
         id = at, tuple(event.number for _, event in held.values())
         if id in self.bindings:
@@ -298,11 +311,11 @@ class Watch:
         return ranges
 
     def _ask(self, binding: Binding) -> None:
-        """Judge a binding; give it, withdraw it, or wait for what it lacks."""
-        judge, ranges = self.judges[binding.id[0]], self._ranges(binding)
-        verdict = judge.verdict(binding.held, ranges)
-        lacking = self._lacking(judge, binding, ranges) if verdict.decided else None
-        if verdict.decided and lacking is None:
+        """EndsToTry a binding; give it, withdraw it, or wait for what it lacks."""
+        trial, ranges = self.trials[binding.id[0]], self._ranges(binding)
+        outlook = trial.outlook(binding.held, ranges)
+        lacking = self._lacking(trial, binding, ranges) if outlook.decided else None
+        if outlook.decided and lacking is None:
             for leaf, (_, high) in ranges.items():  # then its window is broken
                 self._wait("end", binding.held[leaf][1].type, high, binding)
             if not binding.given:
@@ -315,21 +328,21 @@ class Watch:
         if binding.given:
             binding.given = False
             self._fall(binding)
-        if verdict.never:
+        if outlook.never:
             self._forget(binding)
         elif lacking is not None:
             self._wait("gap", *lacking, binding)
         else:
-            self._wait_for_ends(binding, ranges, verdict)
+            self._wait_for_ends(binding, ranges, outlook)
 
-    def _lacking(self, judge: Judge, binding: Binding, ranges: Mapping[int, Span]) -> tuple[str, int] | None:
+    def _lacking(self, trial: EndsToTry, binding: Binding, ranges: Mapping[int, Span]) -> tuple[str, int] | None:
         """A type of a negated part that may still come, and up to when."""
-        owed = judge.owed(binding.held, ranges)
+        owed = trial.owed(binding.held, ranges)
         return next(((type, until) for type, until in owed.items() if self.time.relied(type) < until), None)
 
-    def _wait_for_ends(self, binding: Binding, ranges: Mapping[int, Span], verdict: Verdict) -> None:
+    def _wait_for_ends(self, binding: Binding, ranges: Mapping[int, Span], outlook: Outlook) -> None:
         for leaf, (low, _) in ranges.items():
-            until = low if verdict.fails_at is None else verdict.fails_at
+            until = low if outlook.fails_at is None else outlook.fails_at
             self._wait("end", binding.held[leaf][1].type, until, binding)
 
     def _wait(self, measure: str, type: str, until: int, binding: Binding) -> None:
@@ -349,7 +362,7 @@ class Watch:
             if (each in before) != (each in now):
                 self.said.append((1 if each in now else -1, shown[each]))
 
-    def take_up(self, known: Iterable[Known]) -> None:
+    def take_up(self, known: Iterable[EventSoFar]) -> None:
         """Go on from a state: what is decided by it was given before."""
         for event in known:
             self.add(event)
@@ -361,10 +374,10 @@ class Watch:
 
     def owes(self, binding: Binding) -> dict[str, int]:
         """What is missing until the match of a binding is certain: by type, the last tick to be known."""
-        judge, ranges = self.judges[binding.id[0]], self._ranges(binding)
+        trial, ranges = self.trials[binding.id[0]], self._ranges(binding)
         owed = {
             type: until
-            for type, until in judge.owed(binding.held, ranges).items()
+            for type, until in trial.owed(binding.held, ranges).items()
             if self.time.ending(type) < until
         } if all(low <= high for low, high in ranges.values()) else {}  # fmt: skip
         for leaf, (_, high) in ranges.items():
@@ -426,10 +439,7 @@ class EarlyAnswers:
 
     @property
     def texts_in_use(self) -> Ints:
-        codes = [self._begins.texts_in_use]
-        for items in self._before:
-            codes += [column.values for column in items.columns.values() if column.values.dtype == np.int64]
-        return np.concatenate(codes)
+        return joined([self._begins.texts_in_use, of_rows(self._before)])
 
     def push(self, items: Items) -> Changes:
         items = items.copy() if items.single else items  # type: ignore[attr-defined]  # `single`: it is a LentRow
@@ -465,38 +475,42 @@ class EarlyAnswers:
     def _one(self, one: Items) -> Changes:
         """Let one item pass, and look at what it was."""
         kind = ItemKind.EVENT if one.kinds is None else ItemKind(one.kinds[0])
-        name = (int(one.eid_high[0]), int(one.eid_low[0])) if one.eid_high is not None and one.eid_low is not None else None
+        name = (
+            (int(one.eid_high[0]), int(one.eid_low[0]))
+            if one.eid_high is not None and one.eid_low is not None
+            else None
+        )
         was_open, differing = name in self._begins.open, self._begins.counts["differing_begins"]
         found = self._begins.push(one)
         if self._begins.used and self._before:
             before, self._before = self._before, []
             for items in before:
-                for event in self._known(items):
-                    for watch in self.watches:
-                        watch.came(event)
+                for each in self._known(items):
+                    self._came(each)
+        for unended in self._begins.unended:
+            self._close(eid_number(unended.eid), None)
         match kind:
             case ItemKind.EVENT if int(one.types[0]) >= 0:
                 same = self._begins.counts["differing_begins"] == differing and not found.late
-                event = None if found.late else next(iter(self._known(one)))
+                event = None if found.late else next(self._known(one))
                 if was_open and name is not None:
                     self._close(name, event if same else None)
                 if event is not None:
-                    for watch in self.watches:
-                        watch.came(event)
+                    self._came(event)
             case ItemKind.BEGIN if name in self._begins.open and not was_open:
-                event = next(iter(self._known(one)))
-                for watch in self.watches:
-                    watch.came(event)
+                self._came(next(self._known(one)))
             case ItemKind.WITHDRAWAL if not found.late:
                 self._withdraw(name, one)
-        for each in self._begins.unended:
-            self._close(eid_number(each.eid), None)
         for watch in self.watches:
             watch.advance()
-        found.batches += self._answers()
-        return found
+        gone, told = self._answers()
+        return Changes([*gone, *found.batches, *told], found.frontier, found.late)
 
-    def _close(self, name: Name, event: Known | None) -> None:
+    def _came(self, event: EventSoFar) -> None:
+        for watch in self.watches:
+            watch.came(event)
+
+    def _close(self, name: Name, event: EventSoFar | None) -> None:
         for watch in self.watches:
             watch.closed(name, event)
 
@@ -509,7 +523,7 @@ class EarlyAnswers:
             if gone:
                 watch.again()
 
-    def _known(self, items: Items) -> Iterator[Known]:
+    def _known(self, items: Items) -> Iterator[EventSoFar]:
         """Rows as events that are known; begins have no end."""
         rows = self._names.named(take(items, items.types >= 0))
         if not len(rows):
@@ -522,15 +536,19 @@ class EarlyAnswers:
         names = zip(rows.eid_high.tolist(), rows.eid_low.tolist(), strict=True)
         for (_, event), name, kind in zip(batch.events(self._reader.types), names, kinds, strict=True):
             end = None if kind == ItemKind.BEGIN else event.end
-            yield Known(event.number, name, event.type, event.start, end, event.values)
+            yield EventSoFar(event.number, name, event.type, event.start, end, event.values)
 
     # --- answers -------------------------------------------------------------------------------------------------
 
-    def _answers(self) -> Iterator[EarlyRows]:
+    def _answers(self) -> tuple[list[EarlyRows], list[EarlyRows]]:
+        """What is withdrawn, and what is told; the match of the same item stands between, which has the same id."""
+        found: tuple[list[EarlyRows], list[EarlyRows]] = [], []
         for watch in self.watches:
             said, watch.said = watch.said, []
-            if said:
-                yield self._rows(watch, said)
+            for op, rows in zip((-1, 1), found, strict=True):
+                mine = [each for each in said if each[0] == op]
+                rows += [self._rows(watch, mine)] if mine else []
+        return found
 
     def _rows(self, watch: Watch, said: Sequence[tuple[int, Binding]]) -> EarlyRows:
         plan = watch.plan
@@ -547,18 +565,36 @@ class EarlyAnswers:
             plan, ops, clocks, fixed, {}, self._payload.view([]), watch.functions, EARLY,
             stage=watch.number, owing=[watch.owes(binding) if op > 0 else {} for op, binding in said],
         )  # fmt: skip
-        return rows
 
     # --- what is kept --------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        """Drop events that no binding can hold, whenever there are twice as many as the last time."""
+        """Drop events that no binding can hold, whenever there are twice as many as the last time; and their rows."""
+        for watch in self.watches:
+            if len(watch.events) > watch.enough:
+                watch.purge()
+                watch.enough = max(FEW, 2 * len(watch.events))
         if self._payload.count < self._enough:
             return
-        for watch in self.watches:
-            watch.purge()
         self._payload.keep(self._used)
         self._enough = max(MANY, 2 * self._payload.count)
+
+    @property
+    def kept(self) -> int:
+        """How many events and open intervals are kept."""
+        return self._payload.count + sum(map(len, self._before))
+
+    def debts(self) -> Iterator[tuple[Plan, list[EventSoFar], dict[str, int]]]:
+        """The answers that stand before their match: their events, and what is missing until they are certain."""
+        for watch in self.watches:
+            for binding in watch.standing:
+                yield watch.plan, [event for _, event in binding.held.values()], watch.owes(binding)
+
+    def eids(self, events: Sequence[EventSoFar]) -> list[Any]:
+        """The eids of events as people see them."""
+        numbers = np.array([event.number for event in events], np.int64)
+        rows = self._payload.rows(np.sort(numbers))
+        return list(rows.eids.take(pa.array(rows.at(numbers))).to_pylist()) if len(numbers) else []
 
     @property
     def _used(self) -> Ints:
@@ -584,7 +620,10 @@ class EarlyAnswers:
         arrays: dict[str, Any] = dict(zip(OWN, own, strict=True)) | self._names.saved()
         tables = {"rows": rows.table} if len(used) else {}
         tables |= {f"before {at}": stored_rows(items) for at, items in enumerate(self._before)}
-        return [Part("early", 0, encode("early", words, tables, arrays)), *nested("begins", self._begins.snapshot(since))]
+        return [
+            Part("early", 0, encode("early", words, tables, arrays)),
+            *nested("begins", self._begins.snapshot(since)),
+        ]
 
     def restore(self, parts: Iterable[Part]) -> None:
         parts = list(parts)
@@ -594,7 +633,7 @@ class EarlyAnswers:
             columns = [stored.arrays[name].tolist() for name in ("numbers", "high", "low")]
             names = {number: (high, low) for number, high, low in zip(*columns, strict=True)}
             words = as_shape(SavedEvents, stored.words["known"])
-            known = [Known(number, names[number], *rest) for number, *rest in words]
+            known = [EventSoFar(number, names[number], *rest) for number, *rest in words]
             if not all(map(self._is_read, known)):
                 raise ValueError("early answers need events that are not there")
             if chunk is not None:
@@ -608,7 +647,7 @@ class EarlyAnswers:
         for watch in self.watches:
             watch.take_up(known)
 
-    def _is_read(self, event: Known) -> bool:
+    def _is_read(self, event: EventSoFar) -> bool:
         """Whether a stored event has values of the kinds that the queries know."""
         fields = {attr: self._reader.schema.field(event.type, attr) for attr in event.values}
         kinds = {attr: field.kind for attr, field in fields.items() if field is not None}

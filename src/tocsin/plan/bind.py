@@ -113,7 +113,7 @@ def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) ->
         after, outputs = counted(clauses, after)
     consume = None if uses is None else uses.bound(seen, schema, context.functions, problems, exceeds)
     if query.early:
-        check_blocks(query, blocks, problems)
+        check_blocks(query, blocks, problems, counts=counts)
     _check_size(query, blocks, problems)
     problems.raise_any()
     return Plan(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tocsin.errors import Problem, QueryError
-from tocsin.lang.syntax import Query, Span
+from tocsin.lang.syntax import Marked, Query, patterns_in
 from tocsin.plan.block import Block
 from tocsin.plan.problems import Problems
 from tocsin.plan.rewrite import blocks_below
 
+SETS = "EARLY does not go with repetitions, groups and marks"
+WHY = "which events belong to a set, or come next, is known only when they have ended"
+INSTEAD = "find the set with a query of its own, without EARLY"
 WITHOUT = "leave one of them out; a query beside this one may have the other"
 
 
@@ -31,23 +34,23 @@ def check_early(query: Query, problems: Problems) -> None:
         if clause is not None:
             problems.add(f"EARLY does not go with {word}", clause.span, hint=WITHOUT)
     if query.group or query.every is not None:
-        problems.add("EARLY does not go with GROUP BY and EVERY", query.span, hint="they count matches, not early answers")
+        problems.add(
+            "EARLY does not go with GROUP BY and EVERY", query.span, hint="they count matches, not early answers"
+        )
+    if any(isinstance(part, Marked) for part in patterns_in(query.pattern)):
+        problems.add(SETS, query.pattern.span, detail=WHY, hint=INSTEAD)
     if query.strategy in ("next", "strict"):
         problems.add(f"EARLY does not go with STRATEGY {query.strategy}", query.span, hint=WITHOUT)
 
 
-def check_blocks(query: Query, blocks: Sequence[Block], problems: Problems) -> None:
+def check_blocks(query: Query, blocks: Sequence[Block], problems: Problems, *, counts: bool) -> None:
     """Report repetitions and marks: who belongs to a set, or comes next, is known when everything has ended."""
+    if counts:
+        problems.add("EARLY does not go with SELECT that counts", query.span, hint=WITHOUT)
     for block in blocks:
         for each in blocks_below(block):
             if each.repeated or not all(part.forbids for part in each.forbidden):
-                span: Span | None = query.pattern.span
-                problems.add(
-                    "EARLY does not go with repetitions, groups and marks",
-                    span,
-                    detail="which events belong to a set, or come next, is known only when they have ended",
-                    hint="find the set with a query of its own, without EARLY",
-                )
+                problems.add(SETS, query.pattern.span, detail=WHY, hint=INSTEAD)
                 return
 
 
@@ -57,7 +60,7 @@ def check_sources(query: Query, names: Collection[str]) -> None:
         raise QueryError(
             [
                 Problem(
-                    f"EARLY reads events, and {sorted(names)[0]} is a query",
+                    f"EARLY reads events, and {min(names)} is a query",
                     query.pattern.span,
                     hint="leave EARLY out here, or write the pattern of that query into this one",
                 )

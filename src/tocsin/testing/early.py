@@ -1,7 +1,7 @@
 """What EARLY means (docs/semantics.md, 7): the definition, by trying every end that an open interval may still have.
 
 A binding is decided if it is a match whatever the ends of its open intervals are: each end that the guarantees and the
-window allow is tried, and beside it each event of a negated part that may still come. Told are decided bindings with
+window allow is tried, and beside it each event of a negated part that may still come. ToldEarly are decided bindings with
 something open; what is told goes away where the match comes, and is withdrawn where it turns out otherwise.
 """
 
@@ -16,19 +16,20 @@ from tocsin.events import BEGINNING, Eid, Event
 from tocsin.lang.syntax import Attr, Leaf, Not, Query, children, leaves_of, patterns_in
 from tocsin.order.guarantees import Guarantees
 from tocsin.testing.begins import agrees, heard
-from tocsin.testing.notation import Begin, Item, Promise
+from tocsin.testing.notation import Begin, Item, Promise, spell, spell_begin
 from tocsin.testing.oracle import Binding, matches
 
 MOST_OPEN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldEarly:
     """One change of kind `early`: after which item, its sign, and what is bound."""
 
     at: int
     op: int
     binding: Binding
+    text: str  # its events as histories write them: `a1 h[2,`
 
 
 def early(
@@ -39,31 +40,40 @@ def early(
     held: Collection[str] | None = None,
     longest: Mapping[str, int] | None = None,
     ended: bool = True,
-) -> list[Told]:
+) -> list[ToldEarly]:
     """The early answers of a history, in order; those of one item have no order.
 
     delay  how late items may come, if that is known
     held   the types whose absence needs a guarantee; of the others the clock is enough. None: all
     """
-    told: list[Told] = []
-    standing: set[Binding] = set()
+    told: list[ToldEarly] = []
+    standing: dict[Binding, str] = {}
     opened: frozenset[Eid] = frozenset()
     steps = [*range(1, len(items) + 1), *([len(items)] if ended else [])]
     for number, count in enumerate(steps):
         last = ended and number == len(steps) - 1
         state = _State.of(items[:count], delay, held, longest or {})
-        decided = set() if last else set(_decided(query, state))
+        decided = {} if last else {each: _spelt(each, state) for each in _decided(query, state)}
         wrong = state.differing & opened
         fulfilled = {each.binding for each in matches(query, state.events) if not _eids(each.binding) & wrong}
-        told += [Told(number, -1, each) for each in sorted(standing - decided - fulfilled, key=repr)]
-        told += [Told(number, 1, each) for each in sorted(decided - standing, key=repr)]
+        broken = {each for each in standing if _eids(each) & wrong}
+        gone = sorted((standing.keys() - decided.keys() - fulfilled) | broken, key=repr)
+        told += [ToldEarly(number, -1, each, standing[each]) for each in gone]
+        new = sorted(decided.keys() - (standing.keys() - broken), key=repr)
+        told += [ToldEarly(number, 1, each, decided[each]) for each in new]
         standing, opened = decided, frozenset(begin.name for begin in state.open)
     return told
 
 
+def _spelt(binding: Binding, state: _State) -> str:
+    words = {event.eid: spell(event.type, event.start, event.end) for event in state.events}
+    words |= {begin.name: spell_begin(begin) for begin in state.open}
+    return " ".join(words[eid] for _, eids in binding for eid in eids)
+
+
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What is known after some items: the events, the open intervals, and by type what is guaranteed and relied upon."""
+    """What is known after some items: events, open intervals, and by type what is guaranteed and relied upon."""
 
     events: list[Event]
     open: list[Begin]
@@ -96,7 +106,8 @@ class _State:
             first = min((begin.start - 1 for begin in told.open if begin.type == type), default=until)
             ends.promise(type, None, min(until, first))
         since = BEGINNING if delay is None else clock - delay - 1
-        return _State(events, told.open, ends, since, clock, held, longest, differing)
+        opened = [begin for begin in told.open if begin.name not in came]
+        return _State(events, opened, ends, since, clock, held, longest, differing)
 
     def guaranteed(self, type: str) -> int:
         """Every event of a type that is to come ends after this."""
@@ -149,9 +160,7 @@ def _with_open(
             yield binding
 
 
-def _others(
-    state: _State, negated: Sequence[Leaf], opened: Sequence[Begin], width: int
-) -> Iterator[Event]:
+def _others(state: _State, negated: Sequence[Leaf], opened: Sequence[Begin], width: int) -> Iterator[Event]:
     """Events of negated parts that may still come, around what is there."""
     first = min(begin.start for begin in opened) - width
     last = max(begin.start for begin in opened) + width
