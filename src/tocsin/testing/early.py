@@ -1,7 +1,7 @@
 """What EARLY means (docs/semantics.md, 7): the definition, by trying every end that an open interval may still have.
 
 A binding is decided if it is a match whatever the ends of its open intervals are: each end that the guarantees and the
-window allow is tried, and beside it each event of a negated part that may still come. ToldEarly are decided bindings with
+window allow is tried, and beside it each event of a negated part that may still come. Told are decided bindings with
 something open; what is told goes away where the match comes, and is withdrawn where it turns out otherwise.
 """
 
