@@ -205,10 +205,10 @@ class Arm:
                     self.counted.cascaded += len(stack.events)
                     stack.events, stack.whole, changed = [], {}, True
                 at = self.place[type]
-                if self.kind == "begins" and at and self.which[type] == "start" and stack.begun:
-                    if not self.stacks[self.chain[at - 1][0]].begun:
-                        self.counted.cascaded += len(stack.begun) + len(stack.events)
-                        stack.begun, stack.events, stack.whole, changed = [], [], {}, True
+                follows = self.kind == "begins" and at > 0 and self.which[type] == "start"
+                if follows and stack.begun and not self.stacks[self.chain[at - 1][0]].begun:
+                    self.counted.cascaded += len(stack.begun) + len(stack.events)
+                    stack.begun, stack.events, stack.whole, changed = [], [], {}, True
 
     def _remove(self, stack: Stack, event: Event) -> None:
         stack.events.remove(event)

@@ -55,6 +55,12 @@ class Intervals:
         order = np.argsort(end, kind="stable")
         return types[order], start[order], end[order]
 
+    @property
+    def longest(self) -> int:
+        """More than any interval lasts: how far behind a start another one inside can lie."""
+        _, start, end = self.columns
+        return int((end - start).max()) + 1
+
     def table(self) -> Any:
         """The events as Arrow."""
         import pyarrow as pa

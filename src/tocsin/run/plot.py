@@ -1,4 +1,8 @@
-"""Draw the timeline picture: one row per match, its events as marks and bars."""
+"""Draw the timeline picture: one row per match, its events as marks and bars.
+
+Where events are intervals, each variable has a lane of its own in the row, and behind the last bar stands how each
+stands to the next: `a overlaps b`.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
 from tocsin.engine.tables import EVENT, HEAD, variables
 from tocsin.errors import InputError, TocsinError
+from tocsin.lang.printer import VERB
+from tocsin.plan.allen import relation
 from tocsin.run.atomic import whole_file
 
 COLOURS = ("#2f6db5", "#e07b39", "#3a9d6e", "#b5487a", "#7a62b8", "#c9a227", "#4aa3b8", "#8c6d5a")
 INK, PALE, BAND = "#333333", "#b9c0c7", "#f5f7f9"
+LANES = 0.78  # how much of a row its lanes take
+MOST_RELATIONS = 3  # so many are written beside a match
 LABEL_CHARACTERS = 24  # a longer label is cut
 SHORT_MATCHES = 4.0  # matches so many times shorter than the whole time get a second panel, where each begins at zero
 PLOT_UNITS = (
@@ -46,6 +55,7 @@ class PlottedMatch:
     start: Any
     end: Any
     marks: tuple[Mark, ...]
+    relations: str = ""  # how its intervals stand to each other
 
 
 def timeline(
@@ -95,12 +105,28 @@ def _rows(tables: list[pa.Table], limit: int) -> list[PlottedMatch]:
         for match in table.slice(0, limit - len(rows)).to_pylist():
             if match["start"] is not None and match["end"] is not None:
                 marks = tuple(mark for name in events for mark in _marks(len(rows), name, match[name]))
-                rows.append(PlottedMatch(_label(match, events, len(rows)), match["start"], match["end"], marks))
+                label = _label(match, events, len(rows))
+                rows.append(PlottedMatch(label, match["start"], match["end"], marks, _relations(marks)))
     return rows
 
 
 def _marks(row: int, name: str, value: Any) -> list[Mark]:
     return [Mark(row, name, event["type"], event["start"], event["end"]) for event in _events(value)]
+
+
+def _relations(marks: Sequence[Mark]) -> str:
+    """How each variable stands to the next, where intervals are among them; of a repetition its whole span counts."""
+    spans: dict[str, tuple[Any, Any]] = {}
+    for mark in marks:
+        first, last = spans.get(mark.variable, (mark.start, mark.end))
+        spans[mark.variable] = min(first, mark.start), max(last, mark.end)
+    if all(first == last for first, last in spans.values()):
+        return ""
+    pairs = list(pairwise(spans))
+    told = [
+        f"{one} {VERB[relation(spans[one], spans[other])].lower()} {other}" for one, other in pairs[:MOST_RELATIONS]
+    ]
+    return ", ".join(told + ["…"] * (len(pairs) > MOST_RELATIONS))
 
 
 def _events(value: Any) -> list[dict[str, Any]]:
@@ -149,7 +175,8 @@ def _panel_unit(rows: list[PlottedMatch]) -> tuple[float, str] | None:
 
 def _drawn(pyplot: Any, rows: list[PlottedMatch], title: str) -> Any:
     unit = _panel_unit(rows)
-    height = max(2.4, 1.5 + 0.34 * len(rows))
+    lanes = len(_variables(rows)) if any(row.relations for row in rows) else 1
+    height = max(2.4, 1.5 + (0.34 if lanes == 1 else 0.2 + 0.14 * lanes) * len(rows))
     ratios = {"width_ratios": (1.0, 1.3)} if unit else None
     figure, panels = pyplot.subplots(
         1, 2 if unit else 1, figsize=(11, height), layout="constrained", squeeze=False, gridspec_kw=ratios
@@ -163,6 +190,10 @@ def _drawn(pyplot: Any, rows: list[PlottedMatch], title: str) -> Any:
         _dress(last, rows, f"{name} since the first event")
         last.tick_params(axis="y", labelleft=False)
     when.set_title(title, loc="left", color=INK, fontsize=12, pad=10)
+    if any(row.relations for row in rows):
+        last.margins(x=0.05)
+        low, high = last.get_xlim()
+        last.set_xlim(low, high + (high - low) * min(0.8, 0.014 * max(len(row.relations) for row in rows)))
     _legend(last, rows)
     return figure
 
@@ -176,15 +207,24 @@ def _draw(axes: Any, rows: list[PlottedMatch], place: Callable[[PlottedMatch, An
         width = 2.0 if row.marks else 6.0
         ends = [place(row, row.start), place(row, row.end)]
         axes.plot(ends, [at, at], color=PALE, linewidth=width, zorder=1, solid_capstyle="butt")
+        lanes = list(dict.fromkeys(mark.variable for mark in row.marks)) if row.relations else []
         for mark in row.marks:
             ends = [place(row, mark.start), place(row, mark.end)]
+            lane = at + (LANES * ((lanes.index(mark.variable) + 0.5) / len(lanes) - 0.5) if lanes else 0.0)
             if mark.start != mark.end:
-                axes.plot(ends, [at, at], color=colours[mark.variable], linewidth=7, zorder=2, solid_capstyle="butt")
+                axes.plot(
+                    ends, [lane, lane], color=colours[mark.variable], linewidth=7, zorder=2, solid_capstyle="butt"
+                )
             else:
                 axes.scatter(
-                    ends[:1], [at], color=colours[mark.variable], s=22 if dense else 55, zorder=3, edgecolors="white",
-                    linewidths=0.6,
+                    ends[:1], [lane], color=colours[mark.variable], s=22 if dense or lanes else 55, zorder=3,
+                    edgecolors="white", linewidths=0.6,
                 )  # fmt: skip
+        if row.relations and not dense:
+            axes.annotate(
+                row.relations, (place(row, row.end), at), (7, 0), textcoords="offset points", va="center", fontsize=8,
+                color=INK,
+            )  # fmt: skip
 
 
 def _variables(rows: list[PlottedMatch]) -> dict[str, str]:
