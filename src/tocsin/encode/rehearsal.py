@@ -39,14 +39,16 @@ def _numbers() -> None:
     places: Ints = np.zeros(1, np.int64)
     codes, asked, ends = np.zeros(1, np.int32), np.zeros(1, np.bool_), places.copy()
     loops.places_of(codes, asked, 0, places.copy())
-    loops.read_rows(codes, codes, frozen(ends), 0, places.copy(), codes.copy(), ends)
+    loops.types_and_ends(codes, codes, frozen(ends), places, codes.copy(), ends)
     loops.look_up(codes, codes, codes.copy())
     loops.look_up(places, codes, places.copy())
     for width in WIDTHS:
         loops.look_up_at(places, frozen(np.zeros(1, width)), places, 0, places.copy())
     for values in (np.zeros(1, np.int64), np.zeros(1, np.float64)):
         loops.gather(frozen(values), places, 0, values.copy())
-        loops.keep_within(frozen(values), 0, values, values, asked, places.copy(), codes.copy(), ends)
+        loops.keep_within(frozen(values), 0, values, values, asked, codes, codes, places, places.copy())
+    for width in (np.int32, np.int64):
+        loops.ascend(frozen(np.zeros(1, width)))
     loops.surveyed(frozen(places))
 
 
