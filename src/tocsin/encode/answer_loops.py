@@ -139,9 +139,10 @@ ranks: Any = compiled(_ranks)
 
 
 def _pick(values: Any, places: Any, out: Any) -> None:
-    """The values at some places."""
+    """The values at some places; -1 where the place is negative."""
     for at in range(len(places)):
-        out[at] = values[places[at]]
+        place = places[at]
+        out[at] = values[place] if place >= 0 else -1
 
 
 pick: Any = compiled(_pick)

@@ -120,8 +120,10 @@ class ChangeBatch:
 
     def renumbered(self, numbers: Ints) -> ChangeBatch:
         """The same changes, where event i is called numbers[i]."""
-        fixed = [np.where(column >= 0, numbers[column], -1) for column in self.fixed]
-        repeated = {index: Members(each.offsets, numbers[each.events]) for index, each in self.repeated.items()}
+        fixed = [_looked_up(numbers, column) for column in self.fixed]
+        repeated = {
+            index: Members(each.offsets, _looked_up(numbers, each.events)) for index, each in self.repeated.items()
+        }
         return replace(self, fixed=fixed, repeated=repeated)
 
     @cached_property
@@ -377,6 +379,17 @@ class Changes:
         """Append what was answered after this."""
         self.batches += more.batches
         self.frontier = more.frontier
+
+
+def _looked_up(table: Ints, numbers: Ints) -> Ints:
+    """What a table has for each number; -1 for -1."""
+    if not answer_loops_are_worth(len(numbers)):
+        return np.where(numbers >= 0, table[numbers], -1) if len(table) else np.full(len(numbers), -1)
+    from tocsin.encode import answer_loops as loops
+
+    out = np.empty(len(numbers), np.int64)
+    loops.pick(frozen(table), frozen(numbers), out)
+    return out
 
 
 def named_by(changes: ChangeBatch) -> str:
