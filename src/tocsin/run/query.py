@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tocsin.compilers import compiles_first
 from tocsin.constraint.explain import drawn, with_verdict
+from tocsin.encode.arrow import look_for_pandas
 from tocsin.encode.checked import readable_texts
 from tocsin.encode.columns import OPTIONAL, Columns, infer_schema
 from tocsin.encode.thread_team import ThreadTeam
@@ -293,6 +294,7 @@ class Query:
         `threads`: how many threads may share the work, by default as many as this process has cores. A query with a
         key (`WHERE [user]`) is split by it; of others only the reading is shared. The result does not depend on it.
         """
+        look_for_pandas()
         check_threads(threads)
         check_order(order)
         check_unit(time_unit)
