@@ -16,7 +16,9 @@ from tocsin.engine.like import like
 from tocsin.functions import Function
 from tocsin.lang.syntax import DISTINCT, MEMBER
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User
+from tocsin.plan.points_in_time import ON_THE_WALL
 from tocsin.schema import Kind
+from tocsin.zones import on_the_wall
 
 
 class Row:
@@ -217,6 +219,7 @@ STRICT: dict[str, Callable[..., Any]] = {
     "concat": lambda _, *texts: "".join(texts),
     "starts_with": lambda _, x, y: x.startswith(y),
     "contains": lambda _, x, y: y in x,
+    ON_THE_WALL: lambda _, time, zone: on_the_wall(time, zone),
 }
 
 # --- aggregates --------------------------------------------------------------------------------------------------

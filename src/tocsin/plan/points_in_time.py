@@ -1,7 +1,7 @@
 """Functions of points in time: hour, minute, second, weekday, date; and timestamps that are written in a query.
 
 A point in time is a number of microseconds since 1970, so these are arithmetic on numbers, and every way of running a
-query has them. Times without a zone are taken as they are written, others are UTC.
+query has them. Times without a zone are taken as they are written, others are UTC, unless a zone is named.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from tocsin.lang.syntax import UNITS, Attr, Call, Expr
+from tocsin.lang.zone_default import PARTS
 from tocsin.plan.calls import call
 from tocsin.plan.expr import Bound, Lit, Op
 from tocsin.plan.fold import NULL, is_null
 from tocsin.plan.kinds import KindError, article, computed
 from tocsin.schema import Kind
+from tocsin.zones import ZoneError, zone_named
 
 TIMESTAMP = "timestamp"
-PARTS = ("hour", "minute", "second", "weekday", "date")
+ON_THE_WALL = "on_the_wall"  # the operation: a point in time, and the name of a zone
+__all__ = ["PARTS"]
 POINTS = ("start", "end", "time")  # x.time, start(x): points in time if a tick is a microsecond
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY, HOUR, MINUTE, SECOND = (Lit(UNITS[unit], Kind.INT) for unit in ("d", "h", "min", "s"))
@@ -33,9 +36,23 @@ def written(text: str) -> int:
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(microseconds=1)
 
 
+def in_zone(point: Bound, zone: Bound, name: str) -> Bound:
+    """What the clocks of a named zone show at a point in time; in a kernel it is a column, computed as events come."""
+    match zone:
+        case Lit(str(text), Kind.TEXT):
+            try:
+                zone_named(text)
+            except ZoneError as error:
+                raise KindError(error.message, hint=error.hint) from None
+            return NULL if is_null(point) else Op(ON_THE_WALL, (point, zone), Kind.TIME, nullable=True)
+    raise KindError(f"{name} takes the name of a time zone in quotes", hint=f"{name}(x.time, 'Europe/Berlin')")
+
+
 def timestamp(args: tuple[Bound, ...], unit: str | None, *, is_point: bool) -> Bound:
-    """timestamp('2026-03-01T09:00'); of a point in time: itself, shown as a timestamp."""
+    """timestamp('2026-03-01T09:00'); of a point in time: itself, shown as a timestamp, with a zone as its clocks do."""
     match args:
+        case (arg, zone) if is_point:
+            return in_zone(arg, zone, TIMESTAMP)
         case (arg,) if is_point:
             return Op("+", (arg, _number(0)), Kind.TIME, nullable=True)
         case (Lit(str(text), Kind.TEXT),):
@@ -45,7 +62,7 @@ def timestamp(args: tuple[Bound, ...], unit: str | None, *, is_point: bool) -> B
                 return Lit(written(text), Kind.TIME)
             except (ValueError, OverflowError):
                 raise KindError(f"{text!r} is not a timestamp", hint=FORM) from None
-    raise KindError("timestamp takes one text in quotes, or one point in time", hint=FORM)
+    raise KindError("timestamp takes one text in quotes, or one point in time (and a zone)", hint=FORM)
 
 
 def is_point(arg: Expr, bound: Bound, unit: str | None) -> bool:

@@ -44,7 +44,7 @@ from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, leaves
 from tocsin.plan.expr import walk as walk_bound
 from tocsin.plan.fold import FALSE, NULL, TRUE, fold, is_null, tested
 from tocsin.plan.kinds import KindError, article, kind_of, settled, unified
-from tocsin.plan.points_in_time import PARTS, TIMESTAMP, is_point, part, refused, timestamp
+from tocsin.plan.points_in_time import PARTS, TIMESTAMP, in_zone, is_point, part, refused, timestamp
 from tocsin.plan.problems import Problems, listed, suggestion
 from tocsin.schema import EID, OWN, TYPE, Field, Kind, Schema
 
@@ -358,14 +358,14 @@ class Typer:
     def _point(self, name: str, args: tuple[Expr, ...]) -> Bound:
         """A timestamp, or the hour, the day and the like of a point in time."""
         bound, unit = tuple(self._bound(arg) for arg in args), self.schema.unit
-        point = len(args) == 1 and is_point(args[0], bound[0], unit)
+        point = len(args) in (1, 2) and is_point(args[0], bound[0], unit)
         if name == TIMESTAMP:
             return timestamp(bound, unit, is_point=point)
-        if len(args) != 1:
-            raise KindError(f"{name} takes 1 argument, not {len(args)}")
+        if len(args) not in (1, 2):
+            raise KindError(f"{name} takes a point in time, and perhaps a zone: not {len(args)} arguments")
         if not point and not is_null(bound[0]):
             raise refused(name, bound[0])
-        return part(name, bound[0])
+        return part(name, bound[0] if len(args) == 1 else in_zone(bound[0], bound[1], name))
 
     def _user(self, function: Function, args: tuple[Bound, ...]) -> Bound:
         if len(args) != function.arity:
