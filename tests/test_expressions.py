@@ -384,9 +384,12 @@ def test_every_row_of_the_table_has_two_examples() -> None:
     elsewhere += (
         "hour(t, 'Europe/Berlin'), ...",
         "timestamp(t, 'Europe/Berlin')",
+        "s.* in SELECT",
+        "collect(b.v)",
+        "start(s), end(s), s.time in SELECT",
         "a OVERLAPS b, ...",
         "relation(a, b)",
     )
-    count |= dict.fromkeys(elsewhere, 9)  # tests/test_points_in_time, tests/test_relations
+    count |= dict.fromkeys(elsewhere, 9)  # tests/test_points_in_time, tests/test_relations, tests/test_select
     assert {row: count.get(row, 0) for row in rows if count.get(row, 0) < 2} == {}
     assert count.keys() <= set(rows)

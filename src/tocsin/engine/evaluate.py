@@ -14,7 +14,7 @@ from typing import Any
 from tocsin.engine import runtime
 from tocsin.engine.like import like
 from tocsin.functions import Function
-from tocsin.lang.syntax import DISTINCT, MEMBER
+from tocsin.lang.syntax import COLLECT, DISTINCT, MEMBER
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User
 from tocsin.plan.points_in_time import ON_THE_WALL
 from tocsin.schema import Kind
@@ -234,6 +234,8 @@ def aggregate(agg: Agg, values: list[Any]) -> Any:
     if agg.function == MEMBER:
         at = agg.place - 1 if agg.place > 0 else len(values) + agg.place
         return values[at] if 0 <= at < len(values) else None
+    if agg.function == COLLECT:
+        return values
     known = [value for value in values if value is not None]
     if agg.function == "count":
         return len(known)

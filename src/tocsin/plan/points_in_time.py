@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tocsin.lang.syntax import UNITS, Attr, Call, Expr
+from tocsin.lang.syntax import MEMBER, UNITS, Attr, Call, Expr
 from tocsin.lang.zone_default import PARTS
 from tocsin.plan.calls import call
 from tocsin.plan.expr import Bound, Lit, Op
@@ -54,7 +54,7 @@ def timestamp(args: tuple[Bound, ...], unit: str | None, *, is_point: bool) -> B
         case (arg, zone) if is_point:
             return in_zone(arg, zone, TIMESTAMP)
         case (arg,) if is_point:
-            return Op("+", (arg, _number(0)), Kind.TIME, nullable=True)
+            return as_moment(arg)
         case (Lit(str(text), Kind.TEXT),):
             if unit != "us":
                 raise KindError("the stream counts ticks of its own, so a timestamp has no place among them", hint=FORM)
@@ -65,10 +65,17 @@ def timestamp(args: tuple[Bound, ...], unit: str | None, *, is_point: bool) -> B
     raise KindError("timestamp takes one text in quotes, or one point in time (and a zone)", hint=FORM)
 
 
+def as_moment(point: Bound) -> Bound:
+    """A point in time as a value that is shown as a timestamp."""
+    return Op("+", (point, _number(0)), Kind.TIME, nullable=True)
+
+
 def is_point(arg: Expr, bound: Bound, unit: str | None) -> bool:
     """Whether a value is a point in time: a timestamp, or where an event starts or ends in a stream of timestamps."""
     if bound.kind is Kind.TIME:
         return True
+    if isinstance(arg, Call) and arg.function == MEMBER:
+        return is_point(arg.args[0], bound, unit)
     where = arg.function if isinstance(arg, Call) else arg.name if isinstance(arg, Attr) else ""
     return unit == "us" and bound.kind is Kind.INT and where in POINTS
 

@@ -22,6 +22,7 @@ from tocsin.events import Event, Value
 from tocsin.lang.syntax import (
     AGGREGATES,
     ALLEN,
+    COLLECT,
     DISTINCT,
     MEMBER,
     PREV,
@@ -176,7 +177,8 @@ class OracleEvaluator:
             if function != "count":
                 raise UndefinedError(f"{function} needs an attribute", hint=f"{function}({var}.name)")
             return len(members)
-        return aggregated(function, self.of_members(args[0], var, members, bound))
+        found: Value = aggregated(function, self.of_members(args[0], var, members, bound))
+        return found
 
     def of_members(self, arg: Expr, var: str, members: tuple[Event, ...], bound: Bound) -> list[Value]:
         rest = {name: value for name, value in bound.items() if name != f"prev {var}"}
@@ -505,10 +507,12 @@ def like(text: Any, pattern: Any) -> Value:
 # --- aggregates ----------------------------------------------------------------------------------------------------
 
 
-def aggregated(function: str, values: Sequence[Value]) -> Value:
+def aggregated(function: str, values: Sequence[Value]) -> Any:
     """Of the values of all members, in canonical order."""
     if function in ("first", "last"):
         return (values[0] if function == "first" else values[-1]) if values else None
+    if function == COLLECT:
+        return list(values)
     known: list[Any] = [to_float(v) if isinstance(v, Fraction) else v for v in values if v is not None]
     if function == "count":
         return len(known)
@@ -642,7 +646,7 @@ def part_of(name: str) -> Callable[..., Value]:
             return None
         if name == "date":
             return point(shown.replace(hour=0, minute=0, second=0, microsecond=0).isoformat())
-        return shown.isoweekday() if name == "weekday" else getattr(shown, name)  # type: ignore[no-any-return]
+        return shown.isoweekday() if name == "weekday" else getattr(shown, name)
 
     return apply
 
