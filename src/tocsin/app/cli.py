@@ -53,13 +53,35 @@ def tell_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+
+
+def tell_log(level: LogLevel) -> None:
+    """Write what the logger `tocsin` says to stderr."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log = logging.getLogger("tocsin")
+    log.addHandler(handler)
+    log.setLevel(level.value.upper())
+
+
 @app.callback()
 def options(
+    log: Annotated[
+        LogLevel | None, typer.Option("--log", help="Say on stderr what is done, at this level.", case_sensitive=False)
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=tell_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     del version  # told before anything else is read
+    if log is not None:
+        tell_log(log)
 
 
 class Format(StrEnum):
