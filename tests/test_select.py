@@ -72,10 +72,11 @@ def test_later_queries_read_all_attributes_but_no_lists(seed: int) -> None:
 
 TIMES = [datetime(2026, 3, 1, 9, tzinfo=UTC) + timedelta(minutes=minute) for minute in range(4)]
 LOGINS = [
-    {"type": type, "time": at, "ip": f"10.0.0.{number}"}
+    {"type": type, "time": at, "user": 7, "ip": f"10.0.0.{number}"}
     for number, (type, at) in enumerate(zip("ABBC", TIMES, strict=True))
 ]
-MOMENTS = "EVENT SEQ(A a, B+ b, C c) SELECT a.time AS at, end(c) AS until, b[-1].time AS last, collect(b.time) AS each"
+MOMENTS = "EVENT SEQ(A a, B+ b, C c) WHERE [user] WITHIN 1 h "
+MOMENTS += "SELECT a.time AS at, end(c) AS until, b[-1].time AS last, collect(b.time) AS each"
 
 
 @pytest.mark.parametrize("zone", [UTC, None])
@@ -88,7 +89,7 @@ def test_points_in_time_are_shown_as_start_and_end_are(zone: Any) -> None:
         assert (match["at"], match["until"], match["last"]) == (match["start"], match["end"], times[2])
         assert match["each"] == [time.replace(tzinfo=None) for time in times[1:3]]
     ticks = [{**each, "time": number} for number, each in enumerate(events)]
-    (match,) = tocsin.query(MOMENTS).detect(ticks, jit=False)
+    (match,) = tocsin.query(MOMENTS.replace("1 h", "9")).detect(ticks, jit=False)
     assert (match["at"], match["until"], match["last"], match["each"]) == (0, 3, 2, [1, 2])
     (match,) = tocsin.query(MOMENTS).detect(ticks, jit=False, time_unit="us")
     assert (match["at"], match["until"], match["last"]) == (match["start"], match["end"], 2)

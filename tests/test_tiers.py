@@ -120,7 +120,9 @@ class Recorded:
         monkeypatch.setattr(kernels, "plain", lambda *_: kernels.Kernel(len, len, None, jit=False))
         monkeypatch.setattr(kernels, "is_on_disk", lambda _: False)
 
-        def ask(_: Any, key: tuple[str, bool], work: Any, load: Any, rank: int) -> compilers.Compilation[Any]:
+        def ask(_: Any, key: tuple[str, bool], work: Any, load: Any, *how: Any) -> compilers.Compilation[Any]:
+            rank, rule = how
+            assert rule == "the query"
             self.asked.append((key[1], rank))
             return self.jobs.setdefault(key[1], compilers.Compilation(None, lambda: loaded[key[1]]))
 
