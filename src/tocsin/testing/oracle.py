@@ -118,7 +118,7 @@ def matches(
         raise UndefinedError("CONSUME and STRATEGY do not go together", hint="leave one of them out")
     if query.continuity is not None and any(map(may_be_absent, patterns_in(query.pattern))):
         raise UndefinedError("CONTINUITY and steps that may be absent do not go together")
-    query = with_strategy(with_own(with_names(with_everything(query, listed, queries)), shown))
+    query = with_strategy(with_own(with_everything(with_names(query), listed, queries), shown))
     readings = Readings(functions, unit, shown, queries, key, window, order, negation)
     if counts_matches(query):
         if query.timeout:
@@ -240,7 +240,7 @@ def matches_of_all(queries: Sequence[Query], events: Iterable[Event], **readings
 
 def with_everything(query: Query, history: Sequence[Event], queries: Container[str]) -> Query:
     """`s.*` written out: the attributes that the events show; of a match, those of its query."""
-    types = {var_of(leaf): leaf.type for leaf in leaves_of(query.pattern)}
+    types = {leaf.var or leaf.type: leaf.type for leaf in leaves_of(query.pattern)}
     items: list[SelectItem] = []
     for item in query.select:
         match item.expr:
