@@ -26,11 +26,13 @@ from tocsin.engine.evaluate import Row, evaluate
 from tocsin.engine.kinds import MATCH
 from tocsin.engine.number_set import distinct
 from tocsin.engine.payload import Rows, View, whole
-from tocsin.events import ANY, BEGINNING, MASK64
+from tocsin.engine.tables import moments_marked
+from tocsin.events import ANY, BEGINNING, END_OF_TIME, MASK64
 from tocsin.functions import Function
 from tocsin.items import Ints
 from tocsin.plan.block import Output, Plan, Variable
 from tocsin.plan.expr import Agg, Bound, Col, Ref, Time
+from tocsin.plan.kinds import is_list
 from tocsin.schema import EID, Field, Kind
 
 Ops = npt.NDArray[np.int8]
@@ -159,10 +161,10 @@ class ChangeBatch:
             from tocsin.encode import answer_loops as loops
 
             out = np.empty(len(high), np.uint64)
-            loops.event_words(*map(frozen, (high, low, start, end)), self.plan.timed_ids, seed, out)
+            loops.event_words(*map(frozen, (high, low, start, end)), self.plan.has_timed_ids, seed, out)
             return out
         words = mixed(mixed(high + seed) + low)
-        return mixed(words + mixed(start * np.uint64(31) + end)) if self.plan.timed_ids else words
+        return mixed(words + mixed(start * np.uint64(31) + end)) if self.plan.has_timed_ids else words
 
     def _with_variable(self, index: int, said: Words, lane: Words) -> Words:
         """One lane of the ids with what a variable contributes; `said`: what each event does."""
@@ -289,7 +291,8 @@ class ChangeBatch:
             columns |= {output.name: self.selected(output) for output in self.plan.outputs}
         else:
             columns |= {self.plan.variables[index].name: self._variable(index) for index in self.visible}
-        return pa.table(columns)
+        moments = {output.name for output in self.plan.outputs if output.moment}
+        return moments_marked(pa.table(columns), moments) if moments else pa.table(columns)
 
     def _variable(self, index: int) -> pa.Array:
         variable = self.plan.variables[index]
@@ -339,7 +342,7 @@ class ChangeBatch:
             if expr.attr in known and expr.leaf not in self.repeated:
                 at = pa.array(np.maximum(self.rows.at(numbers), 0), mask=numbers < 0)
                 return whole(table.column(expr.attr)).take(at)
-        return pa.array(self.values(expr), arrow_type(expr.kind, expr.scale))
+        return pa.array(self.values(expr), column_type(expr))
 
     def values(self, expr: Bound) -> list[Any]:
         """The value of an expression for each change; leaf numbers in it are indexes of variables."""
@@ -348,9 +351,19 @@ class ChangeBatch:
         for row.at in range(len(self)):
             value = evaluate(expr, row, self.functions)
             if expr.kind is Kind.DECIMAL and value is not None:
-                value = Decimal(value).scaleb(-expr.scale)
+                value = [_scaled(each, expr) for each in value] if is_list(expr) else _scaled(value, expr)
             values.append(value)
         return values
+
+
+def column_type(expr: Bound) -> pa.DataType:
+    """The Arrow type of a SELECT column."""
+    own = arrow_type(expr.kind, expr.scale)
+    return pa.list_(own) if is_list(expr) else own
+
+
+def _scaled(value: int | None, expr: Bound) -> Decimal | None:
+    return None if value is None else Decimal(value).scaleb(-expr.scale)
 
 
 @dataclass(slots=True)
@@ -475,7 +488,8 @@ class _ChangeRow(Row):
         if not len(numbers):
             return None
         at = changes.rows.at(numbers)
-        return int(changes.rows.start[at].min() if time.which == "start" else changes.rows.end[at].max())
+        found = int(changes.rows.start[at].min() if time.which == "start" else changes.rows.end[at].max())
+        return None if found >= END_OF_TIME else found  # of an open interval
 
     def event(self, ref: Ref) -> int | None:
         number = int(self.changes.fixed[ref.leaf][self.at])

@@ -380,10 +380,10 @@ def _tied(end: Ints, at: Ints) -> npt.NDArray[np.bool_]:
     if answer_loops_are_worth(len(at)):
         from tocsin.encode import answer_loops as loops
 
-        tied = np.empty(len(at), np.bool_)
-        loops.tied(frozen(end), frozen(at), tied)
-        return tied
-    tied = (end[np.maximum(at - 1, 0)] == end[at]) & (at > 0)
+        found = np.empty(len(at), np.bool_)
+        loops.tied(frozen(end), frozen(at), found)
+        return found
+    tied: npt.NDArray[np.bool_] = (end[np.maximum(at - 1, 0)] == end[at]) & (at > 0)
     tied |= (end[np.minimum(at + 1, len(end) - 1)] == end[at]) & (at < len(end) - 1)
     return tied
 
