@@ -200,7 +200,9 @@ def test_tables_of_keys_find_what_they_hold() -> None:
             records[at + 1] = key
             table[slot], held[key] = at, at
             if 2 * len(held) > len(table):
-                table = library.roomier(table, records, 1, 1)
+                more = np.full(2 * len(table), library.NIL, np.int64)
+                library.refill(table, len(table), more, len(more) - 1, records, 1, 1)
+                table = more
     assert sorted(table[table != library.NIL].tolist()) == sorted(held.values())
 
 

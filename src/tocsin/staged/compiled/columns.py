@@ -73,8 +73,8 @@ class SelectWriter:
     def _row(self, start: str) -> None:
         write, width = self.write, self.layout.row
         values = [value(self.layout, column.expr, self._look_up) for column in self.layout.statement.select]
-        with write.block(f"if (P[OUT_N] + 1) * {width} > len(OA):"):
-            write("OA = grown(OA, 0)", "O = pointer(OA)", "OR = reals(OA)")
+        with write.block(f"if (P[OUT_N] + 1) * {width} > ON:"):
+            write.more("O", "0")
         write(f"o = P[OUT_N] * {width}", "P[OUT_N] += 1", "O[o] = now", f"O[o + 1] = {start}", "O[o + 2] = 0")
         write(*(f"O[o + {4 + k}] = D[g + G_KEY + {k}]" for k in range(self.layout.g)))
         for at, (each, kind) in enumerate(zip(values, self.kinds, strict=True)):
@@ -290,8 +290,8 @@ class SelectWriter:
         if known.null == "True":
             return
         with write.block(f"if not {known.null}:"):
-            with write.block("if vn == len(V):"):
-                write("VA = grown(VA, 0)", "V = VA", "VR = VA.view(np.float64)")
+            with write.block("if vn == VN:"):
+                write.more("V", "0")
             write(f"{'VR' if known.kind == 'float' else 'V'}[vn] = {known.text}", "vn += 1")
 
     def _events(self, name: str, push: Pushing) -> None:

@@ -18,7 +18,11 @@ FREED = -1  # the stamp of a node that is in no list
 TOP, FREE_NODE, FREE_LOCAL, FREE_CONTEXT, FREE_PARTITION, FREE_SEEN = 0, 1, 2, 3, 4, 5
 PARTITIONS, LOCALS, SEEN = 6, 7, 8  # entries of the tables
 CREATED, IS_CREATED, CLOCK, TIMERS, STAGE, RUN, NUMBER, UNIVERSAL, KEPT = 9, 10, 11, 12, 13, 14, 15, 16, 17
-OUT_N, UNSORTED, PARAMETERS = 18, 19, 20
+OUT_N, UNSORTED = 18, 19
+ROOM = 20  # from here on, how many words there are of each array that may become longer
+GROWING = ("D", "TG", "TL", "TS", "Q", "M", "W", "O", "V")
+TABLES = ("TG", "TL", "TS")
+PARAMETERS = ROOM + len(GROWING)
 
 # a node: an event in the list of an operand
 NEXT, PREV, STAMP, AT, START, END, NULLS, ATTRS = 0, 1, 2, 3, 4, 5, 6, 7
@@ -29,7 +33,7 @@ ROW = 4
 
 
 def pointer(words: Array) -> Array:
-    """How an array is reached that others may replace: compiled by its address, without a look at its length."""
+    """How an array is reached: compiled it is a number, its address."""
     return words
 
 
@@ -38,11 +42,9 @@ def reals(words: Array) -> Array:
     return words.view(np.float64)
 
 
-def grown(words: Array, need: int) -> Array:
-    """The same words in an array with more room."""
-    more = np.empty(max(2 * len(words), need), np.int64)
-    more[: len(words)] = words
-    return more
+def room(grow: Any, which: int, need: int) -> Array:
+    """An array with more room than before, by a call of the host."""
+    return grow(which, need)
 
 
 # --- tables of keys: T has addresses of records, whose key stands `off` words behind ------------------------------
@@ -70,17 +72,14 @@ def slot_of(table: Array, mask: int, D: Array, off: int, words: Array, at: int, 
     return slot
 
 
-def roomier(table: Array, D: Array, off: int, count: int) -> Array:
-    """The same records in a table of twice the size."""
-    more = np.full(2 * len(table), NIL, np.int64)
-    mask = len(more) - 1
-    for old in range(len(table)):
+def refill(table: Array, size: int, more: Array, mask: int, D: Array, off: int, count: int) -> None:
+    """Put the records of a table into an empty one that has more room."""
+    for old in range(size):
         if table[old] != NIL:
             slot = hash_of(D, table[old] + off, count) & mask
             while more[slot] != NIL:
                 slot = (slot + 1) & mask
             more[slot] = table[old]
-    return more
 
 
 def take_out(table: Array, mask: int, D: Array, off: int, count: int, slot: int) -> None:
@@ -236,7 +235,10 @@ def least(V: Array, count: int) -> Any:
 
 def middle(V: Array, count: int) -> float:
     """The median."""
-    values = np.sort(V[:count])
+    values = np.empty(count, np.float64)
+    for k in range(count):
+        values[k] = V[k]
+    values.sort()
     half = count // 2
     return float(values[half]) if count % 2 else (values[half - 1] + values[half]) / 2
 

@@ -1,7 +1,6 @@
 """The function of a statement: stage by stage in canonical order, as `staged/machine` does it, written out.
 
-It takes rows (type, start, end, Nulls, attributes), works in records, and gives rows of output; what it has to make
-longer on its way it hands back.
+It takes rows (type, start, end, Nulls, attributes), works in records, and gives rows of output.
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ from tocsin.staged.compiled.expressions import (
     truth,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, RowRole, WordLayout
-from tocsin.staged.compiled.library import COUNT, HEAD, LIST, ROW, TAIL
+from tocsin.staged.compiled.library import COUNT, GROWING, HEAD, LIST, ROOM, ROW, TAIL
 from tocsin.staged.compiled.search import Bound, SearchWriter
-from tocsin.staged.compiled.writer import TextWriter
+from tocsin.staged.compiled.writer import REALS, TextWriter
 
-ARRAYS = ("D", "TG", "TL", "TS", "Q", "M", "W", "O", "V")  # that may become longer
-ARGUMENTS = ("n", "until", "XA", "C", "PA", *(f"{name}A" for name in ARRAYS), "KA")  # what is called A is an array
+GIVEN = ("X", "C", "P", "K")  # arrays: events, codes of texts, numbers that outlast a call, a key
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +58,11 @@ class _StageWriter:
         for name, at in (*self.words.items(), ("XW", ROW + len(self.layout.attrs))):
             write(f"{name} = {at}")
         write("", "")
-        with write.block(f"def stages({', '.join(ARGUMENTS)}):"):
-            write(*(f"{name} = pointer({name}A)" for name in ("X", "P", "K", *ARRAYS) if name != "V"))
-            write(
-                *(f"{name}R = reals({name}A)" for name in "XKO"), "R = reals(DA)", "V = VA", "VR = VA.view(np.float64)"
-            )
+        arrays = (*GIVEN, *GROWING)
+        with write.block(f"def stages(n, until, {', '.join(f'{name}A' for name in arrays)}, grow):"):
+            write(*(f"{name} = pointer({name}A)" for name in arrays))
+            write(*(f"{seen} = reals({name})" for name, seen in REALS.items()))
+            write(*(f"{name}N = P[{ROOM + at}]" for at, name in enumerate(GROWING)))
             write("i = 0", "vn = 0", "matched = 0", "c = -1", "loc = 0", "lk = 0", "g = -1")
             for leaf in self.layout.leaves:
                 write(f"x{leaf.number} = -1")
@@ -72,7 +70,6 @@ class _StageWriter:
                 self._next_stage()
                 self._stage()
                 write("i = j")
-            write(f"return {', '.join(f'{name}A' for name in ARRAYS)}")
         return write.text
 
     def _next_stage(self) -> None:
@@ -99,8 +96,8 @@ class _StageWriter:
                 write("P[UNIVERSAL] = g")
         write("P[CLOCK] = now", "P[STAGE] += 1", "stage = P[STAGE]", "first_row = P[OUT_N]", "rough = False")
         most = max(len(roles) for roles in layout.roles.values())
-        with write.block(f"if {3 * most} * (j - i) > len(WA):"):
-            write(f"WA = np.empty({6 * most} * (j - i), np.int64)", "W = pointer(WA)")
+        with write.block(f"if {3 * most} * (j - i) > WN:"):
+            write.more("W", f"{3 * most} * (j - i)")
         write("t = 0", "first_g = -1", "last_g = -1")
         with write.block("for r in range(i, j):"):
             write("kind = X[r * XW + 0]")
@@ -145,8 +142,8 @@ class _StageWriter:
             write(f"P[{free}] = D[{name}]")
         with write.block("else:"):
             write(f"{name} = P[TOP]", f"P[TOP] += {size}")
-            with write.block("if P[TOP] > len(DA):"):
-                write("DA = grown(DA, P[TOP])", "D = pointer(DA)", "R = reals(DA)")
+            with write.block("if P[TOP] > DN:"):
+                write.more("D", "P[TOP]")
 
     def _free(self, name: str, free: str) -> None:
         self.write(f"D[{name}] = P[{free}]", f"P[{free}] = {name}")
@@ -175,8 +172,8 @@ class _StageWriter:
         write("D[g + G_LAST] = c")
         for last in self.layout.lasts:
             if last is not None:
-                with write.block("if 2 * (P[TIMERS] + 1) > len(QA):"):
-                    write("QA = grown(QA, 0)", "Q = pointer(QA)")
+                with write.block("if 2 * (P[TIMERS] + 1) > QN:"):
+                    write.more("Q", "0")
                 write(f"set_timer(Q, P, {time} + {last}, g)")
 
     def _no_list(self, at: str) -> None:
@@ -289,12 +286,12 @@ class _StageWriter:
         if not count:
             write("g = P[UNIVERSAL]")
             return
-        write(f"slot = slot_of(TG, len(TGA) - 1, D, G_KEY, K, 0, {count})", "g = TG[slot]")
+        write(f"slot = slot_of(TG, TGN - 1, D, G_KEY, K, 0, {count})", "g = TG[slot]")
         with write.block("if g == -1:"):
             self._new_partition()
             write(*(f"D[g + G_KEY + {k}] = K[{k}]" for k in range(count)), "TG[slot] = g", "P[PARTITIONS] += 1")
-            with write.block("if 2 * P[PARTITIONS] > len(TGA):"):
-                write(f"TGA = roomier(TGA, D, G_KEY, {count})", "TG = pointer(TGA)")
+            with write.block("if 2 * P[PARTITIONS] > TGN:"):
+                write.refill("TG", "G_KEY", count)
 
     def _touch(self) -> None:
         write = self.write
@@ -358,13 +355,13 @@ class _StageWriter:
                 stack.enter_context(write.block("if is_mine:"))
                 write("K[0] = g")
                 if self._keyed(stack, self.statement.lkeys, role, row, 1):
-                    write(f"slot = slot_of(TS, len(TSA) - 1, D, S_PARTITION, K, 0, {1 + layout.l})")
+                    write(f"slot = slot_of(TS, TSN - 1, D, S_PARTITION, K, 0, {1 + layout.l})")
                     with write.block("if TS[slot] == -1:"):
                         self._allocate("s", "FREE_SEEN", "S_SIZE")
                         write("D[s + S_NEXT] = D[g + G_SEEN]", "D[g + G_SEEN] = s", "TS[slot] = s", "P[SEEN] += 1")
                         write(*(f"D[s + S_PARTITION + {k}] = K[{k}]" for k in range(1 + layout.l)))
-                        with write.block("if 2 * P[SEEN] > len(TSA):"):
-                            write(f"TSA = roomier(TSA, D, S_PARTITION, {1 + layout.l})", "TS = pointer(TSA)")
+                        with write.block("if 2 * P[SEEN] > TSN:"):
+                            write.refill("TS", "S_PARTITION", 1 + layout.l)
 
     # --- contexts ---
 
@@ -503,7 +500,7 @@ class _StageWriter:
         write("s = D[g + G_SEEN]")
         with write.block("while s != -1:"):
             write("K[0] = c", *(f"K[{1 + k}] = D[s + S_KEY + {k}]" for k in range(layout.l)))
-            write(f"loc = TL[slot_of(TL, len(TLA) - 1, D, L_CONTEXT, K, 0, {1 + layout.l})]", "lk = s + S_KEY")
+            write(f"loc = TL[slot_of(TL, TLN - 1, D, L_CONTEXT, K, 0, {1 + layout.l})]", "lk = s + S_KEY")
             with write.block("if loc == -1:"):
                 write("loc = 0")
             self._detect(final=True)
@@ -526,8 +523,8 @@ class _StageWriter:
         """Free an empty local partition, which may still be in a chain."""
         if self.layout.l:
             count = 1 + self.layout.l
-            slot = f"slot_of(TL, len(TLA) - 1, D, L_CONTEXT, D, loc + L_CONTEXT, {count})"
-            self.write(f"take_out(TL, len(TLA) - 1, D, L_CONTEXT, {count}, {slot})")
+            slot = f"slot_of(TL, TLN - 1, D, L_CONTEXT, D, loc + L_CONTEXT, {count})"
+            self.write(f"take_out(TL, TLN - 1, D, L_CONTEXT, {count}, {slot})")
             self.write("P[LOCALS] -= 1")
         self._free("loc", "FREE_LOCAL")
 
@@ -566,8 +563,8 @@ class _StageWriter:
             write("c = D[g + G_FIRST]")
             with write.block("if c != -1:"):
                 self._free("c", "FREE_CONTEXT")
-            slot = f"slot_of(TG, len(TGA) - 1, D, G_KEY, D, g + G_KEY, {layout.g})"
-            write(f"take_out(TG, len(TGA) - 1, D, G_KEY, {layout.g}, {slot})")
+            slot = f"slot_of(TG, TGN - 1, D, G_KEY, D, g + G_KEY, {layout.g})"
+            write(f"take_out(TG, TGN - 1, D, G_KEY, {layout.g}, {slot})")
             write("P[PARTITIONS] -= 1", "D[g + G_ALIVE] = 0")
             self._free("g", "FREE_PARTITION")
 
@@ -606,7 +603,7 @@ class _StageWriter:
     def _find_local(self) -> None:
         write, layout = self.write, self.layout
         if layout.l:
-            write(f"slot = slot_of(TL, len(TLA) - 1, D, L_CONTEXT, K, 0, {1 + layout.l})", "loc = TL[slot]")
+            write(f"slot = slot_of(TL, TLN - 1, D, L_CONTEXT, K, 0, {1 + layout.l})", "loc = TL[slot]")
         else:
             write("loc = D[c + C_ONE]")
         with write.block("if loc == -1:"):
@@ -620,8 +617,8 @@ class _StageWriter:
                 self._no_list(f"loc + L_LISTS + {LIST * at}")
             if layout.l:
                 write("TL[slot] = loc", "P[LOCALS] += 1")
-                with write.block("if 2 * P[LOCALS] > len(TLA):"):
-                    write(f"TLA = roomier(TLA, D, L_CONTEXT, {1 + layout.l})", "TL = pointer(TLA)")
+                with write.block("if 2 * P[LOCALS] > TLN:"):
+                    write.refill("TL", "L_CONTEXT", 1 + layout.l)
             else:
                 write("D[c + C_ONE] = loc")
         with write.block("if D[loc + L_STAMP] != stage:"):
@@ -664,8 +661,8 @@ class _StageWriter:
 
     def _keep(self, bound: Bound) -> str:
         write = self.write
-        with write.block(f"if (matched + 1) * {self.width} > len(MA):"):
-            write("MA = grown(MA, 0)", "M = pointer(MA)")
+        with write.block(f"if (matched + 1) * {self.width} > MN:"):
+            write.more("M", "0")
         for at, leaf in enumerate(self.layout.leaves):
             state = bound.get(leaf.number)
             word = f"x{leaf.number}" if state == "node" else "-2" if state == "absent" else "-1"

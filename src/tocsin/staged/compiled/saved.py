@@ -13,7 +13,7 @@ from tocsin.schema import Kind
 from tocsin.staged.compiled import library
 from tocsin.staged.compiled.core import Core
 from tocsin.staged.compiled.library import AT as NUMBER_OF
-from tocsin.staged.compiled.library import ATTRS, COUNT, HEAD, LIST, NEXT, NIL, NULLS, TAIL
+from tocsin.staged.compiled.library import ATTRS, COUNT, GROWING, HEAD, LIST, NEXT, NIL, NULLS, TAIL
 from tocsin.staged.partition_keys import Role, key_attribute
 
 Words = dict[str, Any]
@@ -168,7 +168,7 @@ class _StateWriter(_Values):
         at = int(self.P[library.TOP])
         self.P[library.TOP] += size
         if at + size > len(self.arrays["D"]):
-            self.arrays["D"] = library.grown(self.arrays["D"], at + size)
+            self.arrays.grow(GROWING.index("D"), at + size)
         return at
 
     def _enter(self, table: str, at: int, off: int, count: int, which: int) -> None:
@@ -177,7 +177,8 @@ class _StateWriter(_Values):
         rows[library.slot_of(rows, len(rows) - 1, D, off, D, at + off, count)] = at
         self.P[which] += 1
         if 2 * self.P[which] > len(rows):
-            self.arrays[table] = library.roomier(rows, D, off, count)
+            more = self.arrays.grow(GROWING.index(table), 0)
+            library.refill(rows, len(rows), more, len(more) - 1, D, off, count)
 
     def _partition(self, key: Any, seen: Any, contexts: Any) -> None:
         names, layout = self.names, self.layout
@@ -216,7 +217,7 @@ class _StateWriter(_Values):
         for length in layout.lasts:
             if length is not None:
                 if 2 * (self.P[library.TIMERS] + 1) > len(self.arrays["Q"]):
-                    self.arrays["Q"] = library.grown(self.arrays["Q"], 0)
+                    self.arrays.grow(GROWING.index("Q"), 0)
                 library.set_timer(self.arrays["Q"], self.P, opened + length, partition)
         for number in openers if layout.shows_openers else ():
             self._append(at + names["C_OPENERS"], number)
