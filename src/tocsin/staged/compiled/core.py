@@ -33,7 +33,8 @@ class Core:
         self.arrays["D"] = np.zeros(max(1024, 2 * int(self.P[library.TOP])), np.int64)
         lists = self.layout.words["L_LISTS"]
         for at in range(len(self.layout.leaves)):  # the local partition that is empty stands first
-            self.arrays["D"][lists + library.LIST * at : lists + library.LIST * at + 2] = library.NIL
+            first = lists + self.layout.list * at
+            self.arrays["D"][first : first + 2] = library.NIL
         self._keys: Ints = np.zeros(16, np.int64)
         self._texts = np.array([strings.code(text) for text in self.layout.texts] or [0], np.int64)
         self.mass = dict.fromkeys(self.layout.sums, 0.0)

@@ -12,7 +12,6 @@ from typing import Any
 from tocsin.lang.staged_syntax import AttrOf, EventsOf, Initiator, LeafOperand, Statement, Terminator, parts
 from tocsin.plan.staged_places import StatementPlaces, mode_of
 from tocsin.schema import Field, Kind
-from tocsin.staged.compiled.library import LIST
 from tocsin.staged.partition_keys import key_attribute
 from tocsin.staged.spots import BLOCK, PatternSpot, spots_of, ticks
 
@@ -68,6 +67,9 @@ class WordLayout:
         self.ranges = [None if leaf.leaf is None or leaf.leaf.range is None else self.ticks(leaf.leaf.range)
                        for leaf in self.leaves]  # fmt: skip
         self.starts = any(init.type is None for init in self.inits)
+        self.timed = any(last is not None for last in self.lasts)
+        self.many = any(init.add for init in self.inits)  # contexts of a partition may be open at once
+        self.counts_ends = any(spot.leaf is not None and spot.leaf.stages is not None for spot in self.leaves)
         self.shows_openers = self._mentioned_outside(self.inits)
         self.roles = self._roles()
         self.types = sorted(self.roles)
@@ -116,21 +118,21 @@ class WordLayout:
         return next((each for each in self.all_roles() if (each.what, each.at) == (what, at)), None)
 
     def _records(self) -> None:
-        """The words of every record, by name, as offsets from its address."""
+        """The words of every record, by name, as offsets from its address; only those that the statement needs."""
         g, l = len(self.statement.gkeys), len(self.statement.lkeys)
         self.node = 7 + len(self.attrs)
+        self.list = 3 + self.counts_ends
         self.words = {
-            # a partition: its key, contexts, local values that were seen, and what the stage has for it
-            "G_ALIVE": 1, "G_FIRST": 2, "G_LAST": 3, "G_SEEN": 4, "G_STAMP": 5, "G_NEXT": 6, "G_ROWS": 7, "G_LATEST": 8,
-            "G_KEY": 9, "G_SIZE": 9 + g,
-            # a context: what opened it, its locals (C_ONE: the only one), and what closes it
-            "C_NEXT": 0, "C_PREV": 1, "C_OPENED": 2, "C_OPENER": 3, "C_OPENERS": 4, "C_LOCALS": 8, "C_CLOSED": 9,
-            "C_ONE": 10, "C_SIZE": 11,
+            # a partition: where its rows of the stage are, its contexts, the local values that it has seen
+            **_record("G", G_AT=1, G_ALIVE=self.timed, G_FIRST=1, G_LAST=self.many, G_SEEN=self.keeps_seen, G_KEY=g),
+            # a context: what opened it, its local partitions, and what closes it
+            **_record("C", C_OPENED=1, C_OPENER=1, C_LOCALS=1, C_NEXT=self.many, C_PREV=self.many,
+                      C_CLOSED=bool(self.terms), C_OPENERS=self.list * self.shows_openers),
             # a local partition: its context and key, and a list for each leaf
-            "L_NEXT": 0, "L_PREV": 1, "L_STAMP": 2, "L_TOUCHED": 3, "L_CONTEXT": 4, "L_KEY": 5, "L_LISTS": 5 + l,
-            "L_SIZE": 5 + l + LIST * len(self.leaves),
+            **_record("L", L_NEXT=l > 0, L_PREV=l > 0, L_STAMP=l > 0, L_TOUCHED=l > 0, L_CONTEXT=l > 0, L_KEY=l,
+                      L_LISTS=self.list * len(self.leaves)),
             # a local value that a partition has seen
-            "S_NEXT": 0, "S_PARTITION": 1, "S_KEY": 2, "S_SIZE": 2 + l,
+            **_record("S", S_NEXT=1, S_PARTITION=1, S_KEY=l),
         }  # fmt: skip
         self.g, self.l = g, l
         self.head = 4 + g  # of a row of output: its end, start, Nulls, place in its partition, and the key of that
@@ -151,3 +153,13 @@ class WordLayout:
 
     def key_attr(self, key: Any, role: RowRole) -> str | None:
         return key_attribute(key, role.role)
+
+
+def _record(name: str, **parts: int) -> dict[str, int]:
+    """Where the parts of a record stand, that have so many words each, and how many it has in all."""
+    found, at = dict[str, int](), 0
+    for part, size in parts.items():
+        if size or part.endswith(("_KEY", "_LISTS")):
+            found[part] = at
+        at += size
+    return {**found, f"{name}_SIZE": max(at, 1)}

@@ -20,14 +20,14 @@ PARTITIONS, LOCALS, SEEN = 6, 7, 8  # entries of the tables
 CREATED, IS_CREATED, CLOCK, TIMERS, STAGE, RUN, NUMBER, UNIVERSAL, KEPT = 9, 10, 11, 12, 13, 14, 15, 16, 17
 OUT_N, UNSORTED = 18, 19
 ROOM = 20  # from here on, how many words there are of each array that may become longer
-GROWING = ("D", "TG", "TL", "TS", "Q", "M", "W", "O", "V")
+GROWING = ("D", "TG", "TL", "TS", "Q", "M", "W", "H", "O", "V")
 TABLES = ("TG", "TL", "TS")
 PARAMETERS = ROOM + len(GROWING)
 
 # a node: an event in the list of an operand
 NEXT, PREV, STAMP, AT, START, END, NULLS, ATTRS = 0, 1, 2, 3, 4, 5, 6, 7
 # a list
-HEAD, TAIL, COUNT, ENDS, LIST = 0, 1, 2, 3, 4
+HEAD, TAIL, COUNT, ENDS = 0, 1, 2, 3  # the last only where a window counts stages: how many ends they have
 # a row of input: the type, then what a node has from its start on
 ROW = 4
 
@@ -98,24 +98,23 @@ def take_out(table: Array, mask: int, D: Array, off: int, count: int, slot: int)
 # --- lists ---------------------------------------------------------------------------------------------------------
 
 
-def append(D: Array, P: Array, at: int, node: int) -> None:
-    """Put a node at the end of the list at an address."""
+def append(D: Array, P: Array, at: int, node: int, ends: bool) -> None:
+    """Put a node at the end of the list at an address; `ends`: those are counted."""
     last = D[at + TAIL]
     D[node + NEXT] = NIL
     D[node + PREV] = last
     if last == NIL:
         D[at + HEAD] = node
-        D[at + ENDS] += 1
     else:
         D[last + NEXT] = node
-        if D[last + END] != D[node + END]:
-            D[at + ENDS] += 1
+    if ends and (last == NIL or D[last + END] != D[node + END]):
+        D[at + ENDS] += 1
     D[at + TAIL] = node
     D[at + COUNT] += 1
     P[KEPT] += 1
 
 
-def remove(D: Array, P: Array, at: int, node: int) -> None:
+def remove(D: Array, P: Array, at: int, node: int, ends: bool) -> None:
     """Take a node out of its list, and free it."""
     after, before = D[node + NEXT], D[node + PREV]
     alone = True  # with its end, which equal ones beside it would share
@@ -129,7 +128,7 @@ def remove(D: Array, P: Array, at: int, node: int) -> None:
     else:
         D[after + PREV] = before
         alone = alone and D[after + END] != D[node + END]
-    if alone:
+    if ends and alone:
         D[at + ENDS] -= 1
     D[at + COUNT] -= 1
     D[node + NEXT] = P[FREE_NODE]
@@ -138,13 +137,13 @@ def remove(D: Array, P: Array, at: int, node: int) -> None:
     P[KEPT] -= 1
 
 
-def expire(D: Array, P: Array, at: int, until: int) -> None:
+def expire(D: Array, P: Array, at: int, until: int, ends: bool) -> None:
     """Free the events of a list that end at `until` or before."""
     while D[at + HEAD] != NIL and D[D[at + HEAD] + END] <= until:
-        remove(D, P, at, D[at + HEAD])
+        remove(D, P, at, D[at + HEAD], ends)
 
 
-def clear(D: Array, P: Array, at: int) -> None:
+def clear(D: Array, P: Array, at: int, ends: bool) -> None:
     """Free all events of a list."""
     if D[at + HEAD] != NIL:
         P[KEPT] -= D[at + COUNT]
@@ -153,7 +152,8 @@ def clear(D: Array, P: Array, at: int) -> None:
         D[at + HEAD] = NIL
         D[at + TAIL] = NIL
         D[at + COUNT] = 0
-        D[at + ENDS] = 0
+        if ends:
+            D[at + ENDS] = 0
 
 
 # --- timers: a heap of times and partitions ------------------------------------------------------------------------

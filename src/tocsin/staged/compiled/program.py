@@ -24,7 +24,7 @@ from tocsin.staged.compiled.expressions import (
     truth,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, RowRole, WordLayout
-from tocsin.staged.compiled.library import COUNT, GROWING, HEAD, LIST, ROOM, ROW, TAIL
+from tocsin.staged.compiled.library import COUNT, ENDS, GROWING, HEAD, ROOM, ROW, TAIL
 from tocsin.staged.compiled.search import Bound, SearchWriter
 from tocsin.staged.compiled.writer import REALS, TextWriter
 
@@ -51,7 +51,6 @@ class _StageWriter:
         self.layout, self.kinds, self.write = layout, kinds, TextWriter()
         self.statement, self.words = layout.statement, layout.words
         self.width = len(layout.leaves)
-        self.timed = any(last is not None for last in layout.lasts)
 
     def text(self) -> str:
         write = self.write
@@ -76,7 +75,7 @@ class _StageWriter:
         write = self.write
         write("j = i")
         header = "if"
-        if self.timed:
+        if self.layout.timed:
             with write.block("if P[TIMERS] > 0 and Q[0] <= until and (i == n or Q[0] < X[i * XW + 2]):"):
                 write("now = Q[0]")
             header = "elif"
@@ -98,25 +97,23 @@ class _StageWriter:
         most = max(len(roles) for roles in layout.roles.values())
         with write.block(f"if {3 * most} * (j - i) > WN:"):
             write.more("W", f"{3 * most} * (j - i)")
-        write("t = 0", "first_g = -1", "last_g = -1")
+        write("t = 0", "hn = 0")
         with write.block("for r in range(i, j):"):
             write("kind = X[r * XW + 0]")
             for at, type in enumerate(layout.types):
                 with write.block(f"if kind == {at}:"):
                     self._touches(layout.roles[type])
-        if self.timed:
+        if self.layout.timed:
             with write.block("while P[TIMERS] > 0 and Q[0] <= now:"):
                 write("g = Q[1]", "drop_timer(Q, P)")
                 with write.block("if D[g + G_ALIVE] == 1:"):
                     self._touch()
-        write("g = first_g")
-        with write.block("while g != -1:"):
-            write("after_g = D[g + G_NEXT]", "first_of_g = P[OUT_N]")
+        with write.block("for h in range(hn):"):
+            write("g = H[3 * h]", "rows_of_g = H[3 * h + 1]", "first_of_g = P[OUT_N]")
             self._partition()
             self._arrange("first_of_g")
             with write.block("for m in range(first_of_g, P[OUT_N]):"):
                 write(f"O[m * {layout.row} + 3] = m - first_of_g")
-            write("g = after_g")
         write("P[NUMBER] += j - i")
         if layout.g:
             with write.block("if not rough:"):
@@ -151,8 +148,9 @@ class _StageWriter:
     def _new_partition(self) -> None:
         write = self.write
         self._allocate("g", "FREE_PARTITION", "G_SIZE")
-        write("D[g + G_ALIVE] = 1", "D[g + G_FIRST] = -1", "D[g + G_LAST] = -1", "D[g + G_SEEN] = -1")
-        write("D[g + G_STAMP] = -1")
+        for name, word in (("G_AT", 0), ("G_ALIVE", 1), ("G_FIRST", -1), ("G_LAST", -1), ("G_SEEN", -1)):
+            if name in self.words:
+                write(f"D[g + {name}] = {word}")
         if self.layout.starts:
             lasts = [last for last in self.layout.lasts if last is not None]
             with write.block(f"if {both(*(f'P[CREATED] + {last} >= now' for last in lasts))}:"):
@@ -162,14 +160,20 @@ class _StageWriter:
         """Open a context in g."""
         write = self.write
         self._allocate("c", "FREE_CONTEXT", "C_SIZE")
-        write("D[c + C_NEXT] = -1", "D[c + C_PREV] = D[g + G_LAST]", f"D[c + C_OPENED] = {time}")
-        write(f"D[c + C_OPENER] = {opener}", "D[c + C_LOCALS] = -1", "D[c + C_CLOSED] = -1", "D[c + C_ONE] = -1")
-        self._no_list("c + C_OPENERS")
-        with write.block("if D[g + G_LAST] == -1:"):
+        write(f"D[c + C_OPENED] = {time}", f"D[c + C_OPENER] = {opener}", "D[c + C_LOCALS] = -1")
+        if self.layout.terms:
+            write("D[c + C_CLOSED] = -1")
+        if self.layout.shows_openers:
+            self._no_list("c + C_OPENERS")
+        if self.layout.many:
+            write("D[c + C_NEXT] = -1", "D[c + C_PREV] = D[g + G_LAST]")
+            with write.block("if D[g + G_LAST] == -1:"):
+                write("D[g + G_FIRST] = c")
+            with write.block("else:"):
+                write("D[D[g + G_LAST] + C_NEXT] = c")
+            write("D[g + G_LAST] = c")
+        else:
             write("D[g + G_FIRST] = c")
-        with write.block("else:"):
-            write("D[D[g + G_LAST] + C_NEXT] = c")
-        write("D[g + G_LAST] = c")
         for last in self.layout.lasts:
             if last is not None:
                 with write.block("if 2 * (P[TIMERS] + 1) > QN:"):
@@ -177,7 +181,9 @@ class _StageWriter:
                 write(f"set_timer(Q, P, {time} + {last}, g)")
 
     def _no_list(self, at: str) -> None:
-        self.write(f"D[{at} + {HEAD}] = -1", f"D[{at} + {TAIL}] = -1", f"D[{at} + {COUNT}] = 0", f"D[{at} + 3] = 0")
+        self.write(f"D[{at} + {HEAD}] = -1", f"D[{at} + {TAIL}] = -1", f"D[{at} + {COUNT}] = 0")
+        if self.layout.counts_ends:
+            self.write(f"D[{at} + {ENDS}] = 0")
 
     def _node(self, name: str, row: str) -> None:
         """A node with the event of a row."""
@@ -294,29 +300,29 @@ class _StageWriter:
                 write.refill("TG", "G_KEY", count)
 
     def _touch(self) -> None:
+        """Have a place h in H for the partition g: its address, its first row of this stage and its last."""
         write = self.write
-        with write.block("if D[g + G_STAMP] != stage:"):
-            write("D[g + G_STAMP] = stage", "D[g + G_NEXT] = -1", "D[g + G_ROWS] = -1", "D[g + G_LATEST] = -1")
-            with write.block("if last_g == -1:"):
-                write("first_g = g")
-            with write.block("else:"):
-                write("D[last_g + G_NEXT] = g")
-            write("last_g = g")
+        write("h = D[g + G_AT]")
+        with write.block("if h >= hn or H[3 * h] != g:"):
+            write("h = hn", "hn += 1")
+            with write.block("if 3 * hn > HN:"):
+                write.more("H", "0")
+            write("H[3 * h] = g", "H[3 * h + 1] = -1", "H[3 * h + 2] = -1", "D[g + G_AT] = h")
 
     def _tell(self, role: RowRole) -> None:
         write = self.write
         write("W[t] = -1", f"W[t + 1] = {role.number}", "W[t + 2] = r")
-        with write.block("if D[g + G_LATEST] == -1:"):
-            write("D[g + G_ROWS] = t")
+        with write.block("if H[3 * h + 2] == -1:"):
+            write("H[3 * h + 1] = t")
         with write.block("else:"):
-            write("W[D[g + G_LATEST]] = t")
-        write("D[g + G_LATEST] = t", "t += 3")
+            write("W[H[3 * h + 2]] = t")
+        write("H[3 * h + 2] = t", "t += 3")
 
     def _for_rows(self, stack: ExitStack, role: RowRole) -> str:
         """Open blocks in which a variable is each row that has a role in g and fulfils its conditions."""
         write = self.write
         at, row = write.fresh("w"), write.fresh("r")
-        write(f"{at} = D[g + G_ROWS]")
+        write(f"{at} = rows_of_g")
         stack.enter_context(write.block(f"while {at} != -1:"))
         write(f"{row} = W[{at} + 2]", f"is_mine = W[{at} + 1] == {role.number}", f"{at} = W[{at}]")
         stack.enter_context(write.block(f"if {both('is_mine', self._takes(role.role.conditions, row))}:"))
@@ -333,7 +339,7 @@ class _StageWriter:
         write("c = D[g + G_FIRST]")
         with write.block("while c != -1:"):
             self._collect()
-            write("c = D[c + C_NEXT]")
+            write(f"c = {self._next_context}")
         for at, init in enumerate(layout.inits):
             role = layout.role("init", at)
             if role is not None:
@@ -349,7 +355,7 @@ class _StageWriter:
                 continue
             with ExitStack() as stack:
                 at, row = write.fresh("w"), write.fresh("r")
-                write(f"{at} = D[g + G_ROWS]")
+                write(f"{at} = rows_of_g")
                 stack.enter_context(write.block(f"while {at} != -1:"))
                 write(f"{row} = W[{at} + 2]", f"is_mine = W[{at} + 1] == {role.number}", f"{at} = W[{at}]")
                 stack.enter_context(write.block("if is_mine:"))
@@ -374,13 +380,13 @@ class _StageWriter:
                 with self._open_contexts():
                     with write.block(f"if now >= D[c + C_OPENED] + {last}:"):
                         write(f"D[c + C_CLOSED] = {at}", "closed += 1")
-                    write("c = D[c + C_NEXT]")
+                    write(f"c = {self._next_context}")
             elif role is not None:
                 self._closed_by(at, term.which, role)
         with write.block("if closed > 0:"):
             write("c = D[g + G_FIRST]")
             with write.block("while c != -1:"):
-                write("after_c = D[c + C_NEXT]")
+                write(f"after_c = {self._next_context}")
                 with write.block("if D[c + C_CLOSED] >= 0:"):
                     self._unlink()
                     giving = [f"D[c + C_CLOSED] == {at}" for at, term in enumerate(layout.terms) if not term.discard]
@@ -390,13 +396,17 @@ class _StageWriter:
                     self._free_context()
                 write("c = after_c")
 
+    @property
+    def _next_context(self) -> str:
+        return "D[c + C_NEXT]" if self.layout.many else "-1"
+
     def _open_contexts(self) -> ExitStack:
         """A block for each context that is still open; it must end with the step to the next."""
         stack = ExitStack()
         self.write("c = D[g + G_FIRST]")
         stack.enter_context(self.write.block("while c != -1:"))
         with self.write.block("if D[c + C_CLOSED] >= 0:"):
-            self.write("c = D[c + C_NEXT]", "continue")
+            self.write(f"c = {self._next_context}", "continue")
         return stack
 
     def _closed_by(self, at: int, which: str, role: RowRole) -> None:
@@ -418,14 +428,14 @@ class _StageWriter:
                     write("youngest = c")
                     if which == "each-matching":
                         write(f"D[c + C_CLOSED] = {at}", "closed += 1")
-                write("c = D[c + C_NEXT]")
+                write(f"c = {self._next_context}")
             if which in ("new", "old"):
                 chosen = "youngest" if which == "new" else "oldest"
                 with write.block(f"if {chosen} != -1:"):
                     write(f"D[{chosen} + C_CLOSED] = {at}", "closed += 1")
             elif which == "each":
                 with write.block("if oldest != -1:"), self._open_contexts():
-                    write(f"D[c + C_CLOSED] = {at}", "closed += 1", "c = D[c + C_NEXT]")
+                    write(f"D[c + C_CLOSED] = {at}", "closed += 1", f"c = {self._next_context}")
 
     def _across(self, term: RowRole) -> Any:
         """An aggregate over the events that opened the context c, or would close it."""
@@ -482,6 +492,9 @@ class _StageWriter:
 
     def _unlink(self) -> None:
         write = self.write
+        if not self.layout.many:
+            write("D[g + G_FIRST] = -1")
+            return
         for here, there, end in (("C_PREV", "C_NEXT", "G_FIRST"), ("C_NEXT", "C_PREV", "G_LAST")):
             with write.block(f"if D[c + {here}] == -1:"):
                 write(f"D[g + {end}] = D[c + {there}]")
@@ -492,7 +505,7 @@ class _StageWriter:
         """The final runs of a context that ends."""
         write, layout = self.write, self.layout
         if not layout.l:
-            write("loc = D[c + C_ONE]")
+            write("loc = D[c + C_LOCALS]")
             with write.block("if loc == -1:"):
                 write("loc = 0")
             self._detect(final=True)
@@ -510,13 +523,13 @@ class _StageWriter:
         write = self.write
         write("loc = D[c + C_LOCALS]")
         with write.block("while loc != -1:"):
-            write("after = D[loc + L_NEXT]")
+            write("after = D[loc + L_NEXT]" if self.layout.l else "after = -1")
             for at in range(self.width):
-                write(f"clear(D, P, loc + L_LISTS + {LIST * at})")
+                write(f"clear(D, P, {self._list(at)}, {self.layout.counts_ends})")
             self._free_local()
             write("loc = after")
         if self.layout.shows_openers:
-            write("clear(D, P, c + C_OPENERS)")
+            write(f"clear(D, P, c + C_OPENERS, {self.layout.counts_ends})")
         self._free("c", "FREE_CONTEXT")
 
     def _free_local(self) -> None:
@@ -542,16 +555,16 @@ class _StageWriter:
                 with ExitStack() as stack:
                     row = self._for_rows(stack, role)
                     self._node("y", row)
-                    write("append(D, P, c + C_OPENERS, y)")
+                    write(f"append(D, P, c + C_OPENERS, y, {self.layout.counts_ends})")
 
     def _forget(self) -> None:
         """Forget a partition in which nothing is left: the next event would make the same one."""
         write, layout = self.write, self.layout
         nothing = "D[g + G_FIRST] == -1"
         if layout.starts:
-            one = "D[g + G_FIRST] != -1 and D[g + G_FIRST] == D[g + G_LAST]"
+            one = "D[g + G_FIRST] != -1" + (" and D[g + G_FIRST] == D[g + G_LAST]" if layout.many else "")
             as_new = f"{one} and D[D[g + G_FIRST] + C_OPENER] == -1 and D[D[g + G_FIRST] + C_LOCALS] == -1"
-            if self.timed:
+            if self.layout.timed:
                 lasts = [last for last in layout.lasts if last is not None]
                 is_over = either(*(f"P[CREATED] + {last} < now + 1" for last in lasts))
                 nothing = f"{is_over} and {nothing}"
@@ -565,7 +578,9 @@ class _StageWriter:
                 self._free("c", "FREE_CONTEXT")
             slot = f"slot_of(TG, TGN - 1, D, G_KEY, D, g + G_KEY, {layout.g})"
             write(f"take_out(TG, TGN - 1, D, G_KEY, {layout.g}, {slot})")
-            write("P[PARTITIONS] -= 1", "D[g + G_ALIVE] = 0")
+            write("P[PARTITIONS] -= 1")
+            if layout.timed:
+                write("D[g + G_ALIVE] = 0")
             self._free("g", "FREE_PARTITION")
 
     # --- collection and detection ---
@@ -586,41 +601,53 @@ class _StageWriter:
             return
         write("loc = first_loc")
         with write.block("while loc != -1:"):
-            write("after_loc = D[loc + L_TOUCHED]", "lk = loc + L_KEY")
+            write(*(("after_loc = D[loc + L_TOUCHED]", "lk = loc + L_KEY") if layout.l else ("after_loc = -1",)))
             self._detect(final=False)
-            empty = both(*(f"D[loc + L_LISTS + {LIST * at + COUNT}] == 0" for at in range(self.width)))
+            empty = both(*(f"D[{self._list(at)} + {COUNT}] == 0" for at in range(self.width)))
             with write.block(f"if {empty}:"):
-                with write.block("if D[loc + L_PREV] == -1:"):
-                    write("D[c + C_LOCALS] = D[loc + L_NEXT]")
-                with write.block("else:"):
-                    write("D[D[loc + L_PREV] + L_NEXT] = D[loc + L_NEXT]")
-                with write.block("if D[loc + L_NEXT] != -1:"):
-                    write("D[D[loc + L_NEXT] + L_PREV] = D[loc + L_PREV]")
-                write("D[c + C_ONE] = -1")
+                if layout.l:
+                    self._unlink_local()
+                else:
+                    write("D[c + C_LOCALS] = -1")
                 self._free_local()
             write("loc = after_loc")
+
+    def _unlink_local(self) -> None:
+        write = self.write
+        with write.block("if D[loc + L_PREV] == -1:"):
+            write("D[c + C_LOCALS] = D[loc + L_NEXT]")
+        with write.block("else:"):
+            write("D[D[loc + L_PREV] + L_NEXT] = D[loc + L_NEXT]")
+        with write.block("if D[loc + L_NEXT] != -1:"):
+            write("D[D[loc + L_NEXT] + L_PREV] = D[loc + L_PREV]")
+
+    def _list(self, at: int) -> str:
+        """Where the list of a leaf is, in loc."""
+        return f"loc + L_LISTS + {self.layout.list * at}"
 
     def _find_local(self) -> None:
         write, layout = self.write, self.layout
         if layout.l:
             write(f"slot = slot_of(TL, TLN - 1, D, L_CONTEXT, K, 0, {1 + layout.l})", "loc = TL[slot]")
         else:
-            write("loc = D[c + C_ONE]")
+            write("loc = D[c + C_LOCALS]")
         with write.block("if loc == -1:"):
             self._allocate("loc", "FREE_LOCAL", "L_SIZE")
-            write("D[loc + L_PREV] = -1", "D[loc + L_NEXT] = D[c + C_LOCALS]", "D[loc + L_STAMP] = -1")
-            write("D[loc + L_CONTEXT] = c", *(f"D[loc + L_KEY + {k}] = K[{1 + k}]" for k in range(layout.l)))
-            with write.block("if D[c + C_LOCALS] != -1:"):
-                write("D[D[c + C_LOCALS] + L_PREV] = loc")
-            write("D[c + C_LOCALS] = loc")
             for at in range(self.width):
-                self._no_list(f"loc + L_LISTS + {LIST * at}")
+                self._no_list(self._list(at))
+            if layout.l:
+                write("D[loc + L_PREV] = -1", "D[loc + L_NEXT] = D[c + C_LOCALS]", "D[loc + L_STAMP] = -1")
+                write("D[loc + L_CONTEXT] = c", *(f"D[loc + L_KEY + {k}] = K[{1 + k}]" for k in range(layout.l)))
+                with write.block("if D[c + C_LOCALS] != -1:"):
+                    write("D[D[c + C_LOCALS] + L_PREV] = loc")
+            write("D[c + C_LOCALS] = loc")
             if layout.l:
                 write("TL[slot] = loc", "P[LOCALS] += 1")
                 with write.block("if 2 * P[LOCALS] > TLN:"):
                     write.refill("TL", "L_CONTEXT", 1 + layout.l)
-            else:
-                write("D[c + C_ONE] = loc")
+        if not layout.l:
+            write("first_loc = loc")
+            return
         with write.block("if D[loc + L_STAMP] != stage:"):
             write("D[loc + L_STAMP] = stage", "D[loc + L_TOUCHED] = -1")
             with write.block("if last_loc == -1:"):
@@ -631,25 +658,26 @@ class _StageWriter:
 
     def _add(self, at: int, row: str) -> None:
         """Put the event of a row into the list of a leaf; what no longer fits into its windows goes."""
-        write, leaf, here = self.write, self.layout.leaves[at].leaf, f"loc + L_LISTS + {LIST * at}"
+        write, leaf, here = self.write, self.layout.leaves[at].leaf, self._list(at)
         assert leaf is not None
         self._node("y", row)
-        write(f"append(D, P, {here}, y)")
+        ends = self.layout.counts_ends
+        write(f"append(D, P, {here}, y, {ends})")
         if leaf.rows is not None:
             with write.block(f"if D[{here} + {COUNT}] > {leaf.rows}:"):
-                write(f"remove(D, P, {here}, D[{here} + {HEAD}])")
+                write(f"remove(D, P, {here}, D[{here} + {HEAD}], {ends})")
         if leaf.stages is not None:
-            with write.block(f"while D[{here} + 3] > {leaf.stages}:"):
-                write(f"remove(D, P, {here}, D[{here} + {HEAD}])")
+            with write.block(f"while D[{here} + {ENDS}] > {leaf.stages}:"):
+                write(f"remove(D, P, {here}, D[{here} + {HEAD}], {ends})")
         if (length := self.layout.ranges[at]) is not None:
-            write(f"expire(D, P, {here}, now - {length})")
+            write(f"expire(D, P, {here}, now - {length}, {ends})")
 
     def _detect(self, *, final: bool) -> None:
         """Find all matches of the lists at hand, give their rows, and consume their events."""
         write, layout = self.write, self.layout
         for at, length in enumerate(layout.ranges):
             if length is not None:
-                write(f"expire(D, P, loc + L_LISTS + {LIST * at}, now - {length})")
+                write(f"expire(D, P, {self._list(at)}, now - {length}, {layout.counts_ends})")
         search = SearchWriter(layout, write, final=final)
         write("matched = 0")
         search.matches(self._keep)
@@ -680,7 +708,7 @@ class _StageWriter:
                 for at in used:
                     write(f"y = M[m * {self.width} + {at}]")
                     with write.block("if y >= 0 and D[y + 2] != -1:"):
-                        write(f"remove(D, P, loc + L_LISTS + {LIST * at}, y)")
+                        write(f"remove(D, P, {self._list(at)}, y, {self.layout.counts_ends})")
 
 
 def _without(role: Any, conditions: Sequence[Any]) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from tocsin.items import Ints
 from tocsin.staged.compiled.library import GROWING, NIL, ROOM, TABLES
 
-LARGE = 1 << 16  # words from which on an array becomes longer by a quarter, and no longer by half of what it will have
+LARGE = 1 << 16  # words from which on an array becomes longer by a quarter instead of twice as long
 Growing = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 

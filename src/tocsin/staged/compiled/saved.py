@@ -13,7 +13,7 @@ from tocsin.schema import Kind
 from tocsin.staged.compiled import library
 from tocsin.staged.compiled.core import Core
 from tocsin.staged.compiled.library import AT as NUMBER_OF
-from tocsin.staged.compiled.library import ATTRS, COUNT, GROWING, HEAD, LIST, NEXT, NIL, NULLS, TAIL
+from tocsin.staged.compiled.library import ATTRS, COUNT, ENDS, GROWING, HEAD, NEXT, NIL, NULLS, TAIL
 from tocsin.staged.partition_keys import Role, key_attribute
 
 Words = dict[str, Any]
@@ -98,7 +98,7 @@ class _StateReader(_Values):
         first = at + names["G_KEY"]
         key = self.key(statement.gkeys, D[first : first + self.layout.g].tolist())
         seen: list[Any] = [] if self.layout.l else [[]]
-        place = int(D[at + names["G_SEEN"]])
+        place = int(D[at + names["G_SEEN"]]) if self.layout.keeps_seen else NIL
         while place != NIL:
             words = D[place + names["S_KEY"] : place + names["S_KEY"] + self.layout.l]
             seen.append(self.key(statement.lkeys, words.tolist()))
@@ -107,25 +107,26 @@ class _StateReader(_Values):
         place = int(D[at + names["G_FIRST"]])
         while place != NIL:
             contexts.append(self._context(place))
-            place = int(D[place + names["C_NEXT"]])
+            place = int(D[place + names["C_NEXT"]]) if self.layout.many else NIL
         return [key, seen, contexts]
 
     def _context(self, at: int) -> list[Any]:
         names, D, layout = self.names, self.D, self.layout
         opener = int(D[at + names["C_OPENER"]])
         type = None if opener < 0 else layout.inits[opener].type
-        openers = [self._event(node, str(type)) for node in self._nodes(at + names["C_OPENERS"])]
+        nodes = self._nodes(at + names["C_OPENERS"]) if layout.shows_openers else ()
+        openers = [self._event(node, str(type)) for node in nodes]
         locals_ = []
         place = int(D[at + names["C_LOCALS"]])
         while place != NIL:
             words = D[place + names["L_KEY"] : place + names["L_KEY"] + layout.l]
             lists = []
             for number, spot in enumerate(layout.leaves):
-                nodes = self._nodes(place + names["L_LISTS"] + LIST * number)
+                nodes = self._nodes(place + names["L_LISTS"] + layout.list * number)
                 assert spot.leaf is not None
                 lists.append([spot.number, [self._event(node, spot.leaf.type) for node in nodes]])
             locals_.append([self.key(layout.statement.lkeys, words.tolist()), lists, []])
-            place = int(D[place + names["L_NEXT"]])
+            place = int(D[place + names["L_NEXT"]]) if layout.l else NIL
         return [int(D[at + names["C_OPENED"]]), None if opener < 0 else opener, openers, locals_, []]
 
     def _nodes(self, at: int) -> Iterator[int]:
@@ -184,11 +185,11 @@ class _StateWriter(_Values):
         names, layout = self.names, self.layout
         at = self._record(names["G_SIZE"])
         D = self.arrays["D"]
-        D[at + names["G_ALIVE"]] = 1
-        for name in ("G_FIRST", "G_LAST", "G_SEEN", "G_STAMP"):
-            D[at + names[name]] = NIL
+        for name, word in (("G_AT", 0), ("G_ALIVE", 1), ("G_FIRST", NIL), ("G_LAST", NIL), ("G_SEEN", NIL)):
+            if name in names:
+                D[at + names[name]] = word
         if layout.g:
-            D[at + names["G_KEY"] : at + names["G_SIZE"]] = self.key_words(layout.statement.gkeys, key)
+            D[at + names["G_KEY"] : at + names["G_KEY"] + layout.g] = self.key_words(layout.statement.gkeys, key)
             self._enter("TG", at, names["G_KEY"], layout.g, library.PARTITIONS)
         else:
             self.P[library.UNIVERSAL] = at
@@ -197,7 +198,8 @@ class _StateWriter(_Values):
             D = self.arrays["D"]
             D[place + names["S_NEXT"]], D[at + names["G_SEEN"]] = D[at + names["G_SEEN"]], place
             D[place + names["S_PARTITION"]] = at
-            D[place + names["S_KEY"] : place + names["S_SIZE"]] = self.key_words(layout.statement.lkeys, local)
+            first = place + names["S_KEY"]
+            D[first : first + layout.l] = self.key_words(layout.statement.lkeys, local)
             self._enter("TS", place, names["S_PARTITION"], 1 + layout.l, library.SEEN)
         for context in contexts:
             self._context(at, *context)
@@ -206,14 +208,17 @@ class _StateWriter(_Values):
         names, layout = self.names, self.layout
         at = self._record(names["C_SIZE"])
         D = self.arrays["D"]
-        last = int(D[partition + names["G_LAST"]])
+        last = int(D[partition + names["G_LAST"]]) if layout.many else NIL
         given = {"C_NEXT": NIL, "C_PREV": last, "C_OPENED": opened, "C_OPENER": NIL if opener is None else opener,
-                 "C_LOCALS": NIL, "C_CLOSED": NIL, "C_ONE": NIL}  # fmt: skip
+                 "C_LOCALS": NIL, "C_CLOSED": NIL}  # fmt: skip
         for name, word in given.items():
-            D[at + names[name]] = word
-        self._no_list(at + names["C_OPENERS"])
+            if name in names:
+                D[at + names[name]] = word
         D[(partition + names["G_FIRST"]) if last == NIL else (last + names["C_NEXT"])] = at
-        D[partition + names["G_LAST"]] = at
+        if layout.many:
+            D[partition + names["G_LAST"]] = at
+        if layout.shows_openers:
+            self._no_list(at + names["C_OPENERS"])
         for length in layout.lasts:
             if length is not None:
                 if 2 * (self.P[library.TIMERS] + 1) > len(self.arrays["Q"]):
@@ -229,24 +234,25 @@ class _StateWriter(_Values):
         at = self._record(names["L_SIZE"])
         D = self.arrays["D"]
         first = int(D[context + names["C_LOCALS"]])
-        D[at + names["L_NEXT"]], D[at + names["L_PREV"]] = first, NIL
-        if first != NIL:
-            D[first + names["L_PREV"]] = at
-        D[at + names["L_STAMP"]], D[at + names["L_CONTEXT"]], D[context + names["C_LOCALS"]] = NIL, context, at
+        D[context + names["C_LOCALS"]] = at
         for place in range(len(layout.leaves)):
-            self._no_list(at + names["L_LISTS"] + LIST * place)
+            self._no_list(at + names["L_LISTS"] + layout.list * place)
         if layout.l:
-            D[at + names["L_KEY"] : at + names["L_LISTS"]] = self.key_words(layout.statement.lkeys, key)
+            D[at + names["L_NEXT"]], D[at + names["L_PREV"]], D[at + names["L_STAMP"]] = first, NIL, NIL
+            if first != NIL:
+                D[first + names["L_PREV"]] = at
+            D[at + names["L_CONTEXT"]] = context
+            D[at + names["L_KEY"] : at + names["L_KEY"] + layout.l] = self.key_words(layout.statement.lkeys, key)
             self._enter("TL", at, names["L_CONTEXT"], 1 + layout.l, library.LOCALS)
-        else:
-            D[context + names["C_ONE"]] = at
         for spot, numbers in lists:
             for number in numbers:
-                self._append(at + names["L_LISTS"] + LIST * layout.index[spot], number)
+                self._append(at + names["L_LISTS"] + layout.list * layout.index[spot], number)
 
     def _no_list(self, at: int) -> None:
         D = self.arrays["D"]
-        D[at + HEAD], D[at + TAIL], D[at + COUNT], D[at + 3] = NIL, NIL, 0, 0
+        D[at + HEAD], D[at + TAIL], D[at + COUNT] = NIL, NIL, 0
+        if self.layout.counts_ends:
+            D[at + ENDS] = 0
 
     def _append(self, at: int, number: int) -> None:
         layout, node = self.layout, self._record(self.layout.node)
@@ -261,4 +267,4 @@ class _StateWriter(_Values):
                 D[node + ATTRS + place] = 0
             else:
                 D[node + ATTRS + place] = self.word(value, layout.fields[attr].kind)
-        library.append(D, self.P, at, node)
+        library.append(D, self.P, at, node, layout.counts_ends)

@@ -31,7 +31,7 @@ from tocsin.staged.compiled.expressions import (
     holding,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
-from tocsin.staged.compiled.library import COUNT, END, HEAD, LIST, NEXT, PREV, START, TAIL
+from tocsin.staged.compiled.library import COUNT, END, HEAD, NEXT, PREV, START, TAIL
 from tocsin.staged.compiled.writer import TextWriter
 from tocsin.staged.join import NewJoin, Step, new_join
 from tocsin.staged.spots import PatternSpot
@@ -144,7 +144,7 @@ class SearchWriter:
     # --- what can be told without a search ---
 
     def list_of(self, number: int) -> str:
-        return f"loc + {self.layout.words['L_LISTS'] + LIST * self.layout.index[number]}"
+        return f"loc + {self.layout.words['L_LISTS'] + self.layout.list * self.layout.index[number]}"
 
     def _possible(self, spot: PatternSpot) -> str:
         if spot.deferred and not self.final:
