@@ -170,7 +170,7 @@ def test_numbers_that_words_cannot_add_are_left_to_python() -> None:
 
 def test_what_is_not_compiled_says_why() -> None:
     reasons = {
-        "CreateCE X Select A.k as k Event After(A, 5)": "After is a timer",
+        "CreateCE X Select A.k as k Event {Init B Event A Term C}": "a block has contexts and keys of its own",
         "CreateCE X Select A.k as k Event And(A, B)<delayed>": "delayed",
         "CreateCE X Select A.k as k Event And(A<all>, B)": "many events at once",
     }
@@ -179,7 +179,7 @@ def test_what_is_not_compiled_says_why() -> None:
         assert isinstance(statement, Statement)
         with pytest.raises(NotCompiledError, match=reason):
             function_of(statement)
-        assert reason in tocsin.query(text).explain({"A": {"k": "int"}, "B": {"k": "int"}})
+        assert reason in tocsin.query(text).explain({type: {"k": "int"} for type in "ABC"})
 
 
 # --- the parts -----------------------------------------------------------------------------------------------------

@@ -77,8 +77,8 @@ def called(context, address, which, need):
 
 
 @inner
-def room(grow, which, need):
-    found = called(grow, which, need)
+def room(host, which, need):
+    found = called(host, which, need)
     if found == 0:
         raise MemoryError
     return found
@@ -100,7 +100,7 @@ def plain(source: str) -> Body:
 def _library() -> str:
     """The text of the library, each function compiled where it is called."""
     text = Path(library.__file__).read_text(encoding="utf-8")
-    text = re.sub(r"^def (pointer|reals|room)\b.*?(?=^def )", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^def (pointer|reals|called|room)\b.*?(?=^def )", "", text, flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"^def ", "@inner\ndef ", text, flags=re.MULTILINE)
 
 

@@ -29,10 +29,12 @@ class Core:
         self.P[list(FREE)] = library.NIL
         self.P[library.CLOCK] = BEGINNING
         self.P[library.TOP] = self.layout.words["L_SIZE"]
-        self.arrays = Room(self.P)
+        self.arrays = Room(self.P, self.layout.calendars())
         self.arrays["D"] = np.zeros(max(1024, 2 * int(self.P[library.TOP])), np.int64)
         lists = self.layout.words["L_LISTS"]
-        for at in range(len(self.layout.leaves)):  # the local partition that is empty stands first
+        for at in range(
+            len(self.layout.leaves) + len(self.layout.waiting)
+        ):  # the local partition that is empty stands first
             first = lists + self.layout.list * at
             self.arrays["D"][first : first + 2] = library.NIL
         self._keys: Ints = np.zeros(16, np.int64)

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Array: TypeAlias = Any
-NIL, ABSENT = -1, -2
+NIL, ABSENT, WHOLE = -1, -2, -3  # in a match: nothing, an operand that an Or leaves out, all that a list has
+TICKS = 0  # in a match: an At or Every that happens
 FREED = -1  # the stamp of a node that is in no list
 
 # what P has: numbers that outlast a call
@@ -42,9 +43,14 @@ def reals(words: Array) -> Array:
     return words.view(np.float64)
 
 
-def room(grow: Any, which: int, need: int) -> Array:
-    """An array with more room than before, by a call of the host."""
-    return grow(which, need)
+def called(host: Any, which: int, need: int) -> Any:
+    """What the host does for a function: it makes array `which` longer, or behind those asks a calendar."""
+    return host(which, need)
+
+
+def room(host: Any, which: int, need: int) -> Array:
+    """An array with more room than before."""
+    return called(host, which, need)
 
 
 # --- tables of keys: T has addresses of records, whose key stands `off` words behind ------------------------------
@@ -154,6 +160,31 @@ def clear(D: Array, P: Array, at: int, ends: bool) -> None:
         D[at + COUNT] = 0
         if ends:
             D[at + ENDS] = 0
+
+
+def pass_on(D: Array, at: int, other: int, ends: bool) -> None:
+    """Put the first node of a list at the end of another one."""
+    node = D[at + HEAD]
+    after = D[node + NEXT]
+    D[at + HEAD] = after
+    D[at + COUNT] -= 1
+    if after == NIL:
+        D[at + TAIL] = NIL
+    else:
+        D[after + PREV] = NIL
+    if ends and (after == NIL or D[after + END] != D[node + END]):
+        D[at + ENDS] -= 1
+    last = D[other + TAIL]
+    D[node + NEXT] = NIL
+    D[node + PREV] = last
+    if last == NIL:
+        D[other + HEAD] = node
+    else:
+        D[last + NEXT] = node
+    if ends and (last == NIL or D[last + END] != D[node + END]):
+        D[other + ENDS] += 1
+    D[other + TAIL] = node
+    D[other + COUNT] += 1
 
 
 # --- timers: a heap of times and partitions ------------------------------------------------------------------------

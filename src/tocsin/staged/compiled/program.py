@@ -24,10 +24,12 @@ from tocsin.staged.compiled.expressions import (
     truth,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, RowRole, WordLayout
-from tocsin.staged.compiled.library import COUNT, ENDS, GROWING, HEAD, ROOM, ROW, TAIL
+from tocsin.staged.compiled.library import ABSENT, COUNT, END, ENDS, GROWING, HEAD, ROOM, ROW, TAIL, TICKS, WHOLE
 from tocsin.staged.compiled.search import Bound, SearchWriter
 from tocsin.staged.compiled.writer import REALS, TextWriter
+from tocsin.staged.spots import PatternSpot
 
+WORDS = {"tick": str(TICKS), "absent": str(ABSENT), "whole": str(WHOLE)}  # what stands in a match
 GIVEN = ("X", "C", "P", "K")  # arrays: events, codes of texts, numbers that outlast a call, a key
 
 
@@ -50,7 +52,7 @@ class _StageWriter:
     def __init__(self, layout: WordLayout, kinds: Sequence[Kind]) -> None:
         self.layout, self.kinds, self.write = layout, kinds, TextWriter()
         self.statement, self.words = layout.statement, layout.words
-        self.width = len(layout.leaves)
+        self.width = len(layout.places_of)
 
     def text(self) -> str:
         write = self.write
@@ -58,13 +60,16 @@ class _StageWriter:
             write(f"{name} = {at}")
         write("", "")
         arrays = (*GIVEN, *GROWING)
-        with write.block(f"def stages(n, until, {', '.join(f'{name}A' for name in arrays)}, grow):"):
+        with write.block(f"def stages(n, until, {', '.join(f'{name}A' for name in arrays)}, host):"):
             write(*(f"{name} = pointer({name}A)" for name in arrays))
             write(*(f"{seen} = reals({name})" for name, seen in REALS.items()))
             write(*(f"{name}N = P[{ROOM + at}]" for at, name in enumerate(GROWING)))
             write("i = 0", "vn = 0", "matched = 0", "c = -1", "loc = 0", "lk = 0", "g = -1")
-            for leaf in self.layout.leaves:
-                write(f"x{leaf.number} = -1")
+            for number in self.layout.places_of:
+                write(f"x{number} = -1")
+            for spot in self.layout.ticking:
+                if spot.operator == "At":
+                    write(f"at_{spot.number} = P[CLOCK]")
             with write.block("while True:"):
                 self._next_stage()
                 self._stage()
@@ -176,9 +181,21 @@ class _StageWriter:
             write("D[g + G_FIRST] = c")
         for last in self.layout.lasts:
             if last is not None:
-                with write.block("if 2 * (P[TIMERS] + 1) > QN:"):
-                    write.more("Q", "0")
-                write(f"set_timer(Q, P, {time} + {last}, g)")
+                self._set_timer(f"{time} + {last}")
+        for spot in self.layout.ticking:
+            self._set_timer(self._next_tick(spot, time, f"max(now - 1, {time})"))
+
+    def _next_tick(self, spot: PatternSpot, opened: str, after: str) -> str:
+        """The first time after another at which a tick happens in a context that is open by then."""
+        length = self.layout.lengths[spot.number]
+        if not length:
+            return f"called(host, {self.layout.calendar(spot)}, {after})"
+        return f"{opened} + (({after} - {opened}) // {length} + 1) * {length}"
+
+    def _set_timer(self, due: str) -> None:
+        with self.write.block("if 2 * (P[TIMERS] + 1) > QN:"):
+            self.write.more("Q", "0")
+        self.write(f"set_timer(Q, P, {due}, g)")
 
     def _no_list(self, at: str) -> None:
         self.write(f"D[{at} + {HEAD}] = -1", f"D[{at} + {TAIL}] = -1", f"D[{at} + {COUNT}] = 0")
@@ -524,7 +541,9 @@ class _StageWriter:
         write("loc = D[c + C_LOCALS]")
         with write.block("while loc != -1:"):
             write("after = D[loc + L_NEXT]" if self.layout.l else "after = -1")
-            for at in range(self.width):
+            for at in range(len(self.layout.leaves)):
+                if self.layout.leaves[at].number in self.layout.sources:
+                    write(f"P[KEPT] += D[{self._list(at)} + {COUNT}]")  # they are not in the count
                 write(f"clear(D, P, {self._list(at)}, {self.layout.counts_ends})")
             self._free_local()
             write("loc = after")
@@ -564,10 +583,12 @@ class _StageWriter:
         if layout.starts:
             one = "D[g + G_FIRST] != -1" + (" and D[g + G_FIRST] == D[g + G_LAST]" if layout.many else "")
             as_new = f"{one} and D[D[g + G_FIRST] + C_OPENER] == -1 and D[D[g + G_FIRST] + C_LOCALS] == -1"
-            if self.layout.timed:
+            if layout.limited:
                 lasts = [last for last in layout.lasts if last is not None]
                 is_over = either(*(f"P[CREATED] + {last} < now + 1" for last in lasts))
                 nothing = f"{is_over} and {nothing}"
+            elif layout.ticking:
+                return
             else:
                 nothing = as_new
         if layout.keeps_seen:
@@ -588,6 +609,9 @@ class _StageWriter:
     def _collect(self) -> None:
         write, layout = self.write, self.layout
         write("first_loc = -1", "last_loc = -1")
+        self._tick()
+        for spot in layout.waiting:
+            self._fire(spot)
         for role in layout.all_roles():
             if role.what == "leaf":
                 with ExitStack() as stack:
@@ -595,15 +619,22 @@ class _StageWriter:
                     if layout.l:
                         write("K[0] = c")
                     if self._keyed(stack, self.statement.lkeys, role, row, 1):
-                        self._find_local()
-                        self._add(role.at, row)
+                        if layout.leaves[role.at].number in layout.sources:
+                            self._find_local(touch=False)
+                            self._wait(role.at, row)
+                        else:
+                            self._find_local()
+                            self._add(role.at, row)
         if layout.mode == "deferred":
             return
         write("loc = first_loc")
         with write.block("while loc != -1:"):
             write(*(("after_loc = D[loc + L_TOUCHED]", "lk = loc + L_KEY") if layout.l else ("after_loc = -1",)))
             self._detect(final=False)
-            empty = both(*(f"D[{self._list(at)} + {COUNT}] == 0" for at in range(self.width)))
+            for spot in layout.waiting:
+                due = self._due(spot)
+                write(f"P[KEPT] += D[{due} + {COUNT}]", f"clear(D, P, {due}, {layout.counts_ends})")
+            empty = both(*(f"D[{self._list(at)} + {COUNT}] == 0" for at in range(len(layout.leaves))))
             with write.block(f"if {empty}:"):
                 if layout.l:
                     self._unlink_local()
@@ -623,9 +654,77 @@ class _StageWriter:
 
     def _list(self, at: int) -> str:
         """Where the list of a leaf is, in loc."""
-        return f"loc + L_LISTS + {self.layout.list * at}"
+        return f"loc + {self.layout.lists_at(self.layout.leaves[at].number)}"
 
-    def _find_local(self) -> None:
+    # --- timers of the pattern ---
+
+    def _tick(self) -> None:
+        """Say for each At and Every whether it happens in the context c now; then every local partition has its run."""
+        write, layout = self.write, self.layout
+        for spot in layout.ticking:
+            n, length = spot.number, layout.lengths[spot.number]
+            if not length:
+                with write.block(f"if at_{n} < now:"):
+                    write(f"at_{n} = called(host, {layout.calendar(spot)}, now - 1)")
+            happens = f"(now - D[c + C_OPENED]) % {length} == 0" if length else f"at_{n} == now"
+            write(f"tick_{n} = now > D[c + C_OPENED] and {happens}")
+            with write.block(f"if tick_{n}:"):
+                self._set_timer(self._next_tick(spot, "D[c + C_OPENED]", "now"))
+        if layout.ticking:
+            with write.block(f"if {either(*(f'tick_{spot.number}' for spot in layout.ticking))}:"):
+                if not layout.l:
+                    self._find_local()
+                    return
+                write("s = D[g + G_SEEN]")
+                with write.block("while s != -1:"):
+                    write("K[0] = c", *(f"K[{1 + k}] = D[s + S_KEY + {k}]" for k in range(layout.l)))
+                    self._find_local()
+                    write("s = D[s + S_NEXT]")
+
+    def _due(self, spot: PatternSpot) -> str:
+        return f"loc + {self.layout.lists_at(spot.spots[0].number, due=True)}"
+
+    def _fire(self, spot: PatternSpot) -> None:
+        """After: the sources whose time has come stand apart, for the runs of this stage."""
+        write, layout = self.write, self.layout
+        wait, pending = layout.lengths[spot.number], f"loc + {layout.lists_at(spot.spots[0].number)}"
+        write("loc = D[c + C_LOCALS]")
+        with write.block("while loc != -1:"):
+            is_due = f"D[{pending} + {HEAD}] != -1 and D[D[{pending} + {HEAD}] + {END}] + {wait} <= now"
+            with write.block(f"if {is_due}:"):
+                with write.block(f"while {is_due}:"):
+                    write(f"pass_on(D, {pending}, {self._due(spot)}, {layout.counts_ends})")
+                self._touch_local()
+            write("loc = D[loc + L_NEXT]" if layout.l else "loc = -1")
+
+    def _wait(self, at: int, row: str) -> None:
+        """After: the event of a row waits, if there is room for it."""
+        write, layout, here = self.write, self.layout, self._list(at)
+        spot = layout.sources[layout.leaves[at].number]
+        size, ends = spot.call.size, layout.counts_ends
+        full = "False"
+        if size is not None and size.unit == "rows":
+            full = f"D[{here} + {COUNT}] >= {size.most}"
+        elif size is not None:
+            full = f"D[{here} + {ENDS}] >= {size.most} and D[D[{here} + {TAIL}] + {END}] != now"
+        write(f"takes = not ({full})")
+        if size is not None and size.add:
+            with write.block("if not takes:"):
+                write("takes = True", f"oldest = D[D[{here} + {HEAD}] + {END}]")
+                header = "if True:" if size.unit == "rows" else f"while D[D[{here} + {HEAD}] + {END}] == oldest:"
+                with write.block(header):
+                    write("P[KEPT] += 1", f"remove(D, P, {here}, D[{here} + {HEAD}], {ends})")
+                    if size.unit != "rows":
+                        with write.block(f"if D[{here} + {HEAD}] == -1:"):
+                            write("break")
+        with write.block("if takes:"):
+            with write.block(f"if D[{here} + {HEAD}] == -1 or D[D[{here} + {TAIL}] + {END}] != now:"):
+                self._set_timer(f"now + {layout.lengths[spot.number]}")
+            self._node("y", row)
+            write(f"append(D, P, {here}, y, {ends})", "P[KEPT] -= 1")
+
+    def _find_local(self, *, touch: bool = True) -> None:
+        """Have the local partition loc of a key, which is to have its run if it is touched."""
         write, layout = self.write, self.layout
         if layout.l:
             write(f"slot = slot_of(TL, TLN - 1, D, L_CONTEXT, K, 0, {1 + layout.l})", "loc = TL[slot]")
@@ -633,8 +732,8 @@ class _StageWriter:
             write("loc = D[c + C_LOCALS]")
         with write.block("if loc == -1:"):
             self._allocate("loc", "FREE_LOCAL", "L_SIZE")
-            for at in range(self.width):
-                self._no_list(self._list(at))
+            for at in range(len(layout.leaves) + len(layout.waiting)):
+                self._no_list(f"loc + L_LISTS + {layout.list * at}")
             if layout.l:
                 write("D[loc + L_PREV] = -1", "D[loc + L_NEXT] = D[c + C_LOCALS]", "D[loc + L_STAMP] = -1")
                 write("D[loc + L_CONTEXT] = c", *(f"D[loc + L_KEY + {k}] = K[{1 + k}]" for k in range(layout.l)))
@@ -645,7 +744,12 @@ class _StageWriter:
                 write("TL[slot] = loc", "P[LOCALS] += 1")
                 with write.block("if 2 * P[LOCALS] > TLN:"):
                     write.refill("TL", "L_CONTEXT", 1 + layout.l)
-        if not layout.l:
+        if touch:
+            self._touch_local()
+
+    def _touch_local(self) -> None:
+        write = self.write
+        if not self.layout.l:
             write("first_loc = loc")
             return
         with write.block("if D[loc + L_STAMP] != stage:"):
@@ -691,22 +795,25 @@ class _StageWriter:
         write = self.write
         with write.block(f"if (matched + 1) * {self.width} > MN:"):
             write.more("M", "0")
-        for at, leaf in enumerate(self.layout.leaves):
-            state = bound.get(leaf.number)
-            word = f"x{leaf.number}" if state == "node" else "-2" if state == "absent" else "-1"
+        for number, at in self.layout.places_of.items():
+            state = bound.get(number)
+            word = f"x{number}" if state == "node" else WORDS.get(str(state), "-1")
             write(f"M[matched * {self.width} + {at}] = {word}")
         write("matched += 1")
         return "True"
 
     def _consume(self, search: SearchWriter) -> None:
         write = self.write
-        bindable = set(search.constituents(self.layout.root))
+        bindable = {*search.constituents(self.layout.root)} - {*self.layout.sources}  # sources are gone when they fire
         used = [at for at, leaf in enumerate(self.layout.leaves)
                 if leaf.leaf is not None and leaf.leaf.consume and leaf.number in bindable]  # fmt: skip
         if used:
             with write.block("for m in range(matched):"):
                 for at in used:
                     write(f"y = M[m * {self.width} + {at}]")
+                    if self.layout.leaves[at].number in search.whole:
+                        with write.block(f"if y == {WHOLE}:"):
+                            write(f"clear(D, P, {self._list(at)}, {self.layout.counts_ends})")
                     with write.block("if y >= 0 and D[y + 2] != -1:"):
                         write(f"remove(D, P, {self._list(at)}, y, {self.layout.counts_ends})")
 

@@ -7,7 +7,7 @@ every branch of every stage: that took most of its time.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,17 @@ from tocsin.items import Ints
 from tocsin.staged.compiled.library import GROWING, NIL, ROOM, TABLES
 
 LARGE = 1 << 16  # words from which on an array becomes longer by a quarter instead of twice as long
-Growing = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+Host = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
 class Room:
-    """The arrays by name. `P` is told how many words each has."""
+    """The arrays by name. `P` is told how many words each has.
 
-    def __init__(self, P: Ints) -> None:
-        self._P = P
+    calendars  by their number, what gives the first time after another
+    """
+
+    def __init__(self, P: Ints, calendars: Sequence[Callable[[int], int]] = ()) -> None:
+        self._P, self._calendars = P, calendars
         self._arrays: dict[str, Ints] = {}
         self._addresses: dict[str, int] = {}
         self._before: Ints | None = None
@@ -50,19 +53,26 @@ class Room:
             self[name] = more
         return self._arrays[name]
 
+    def _asked(self, which: int, need: int) -> Any:
+        """What a function is given that has the arrays themselves."""
+        late = which - len(GROWING)
+        return self.grow(which, need) if late < 0 else self._calendars[late](need)
+
     def run(self, body: Callable[..., Any], *given: Any, by_address: bool) -> None:
         """Call a function with these arrays."""
         if not by_address:
-            body(*given, *self._arrays.values(), self.grow)
+            body(*given, *self._arrays.values(), self._asked)
             return
         numbers = (each.ctypes.data if isinstance(each, np.ndarray) else each for each in given)
-        growing = Growing(self._grown)
-        address = ctypes.cast(growing, ctypes.c_void_p).value
+        host = Host(self._asked_by_address)
+        address = ctypes.cast(host, ctypes.c_void_p).value
         body(*numbers, *self._addresses.values(), address)
         self._before = None
 
-    def _grown(self, which: int, need: int) -> int:
+    def _asked_by_address(self, which: int, need: int) -> int:
         """What a function by addresses is given: 0 if there is no more memory, which it says by an error."""
+        if which >= len(GROWING):
+            return self._calendars[which - len(GROWING)](need)
         try:
             self.grow(which, need)
         except MemoryError:

@@ -120,12 +120,14 @@ class _StateReader(_Values):
         place = int(D[at + names["C_LOCALS"]])
         while place != NIL:
             words = D[place + names["L_KEY"] : place + names["L_KEY"] + layout.l]
-            lists = []
-            for number, spot in enumerate(layout.leaves):
-                nodes = self._nodes(place + names["L_LISTS"] + layout.list * number)
+            lists, pending = [], []
+            for spot in layout.leaves:
                 assert spot.leaf is not None
-                lists.append([spot.number, [self._event(node, spot.leaf.type) for node in nodes]])
-            locals_.append([self.key(layout.statement.lkeys, words.tolist()), lists, []])
+                nodes = self._nodes(place + layout.lists_at(spot.number))
+                events = [self._event(node, spot.leaf.type) for node in nodes]
+                after = layout.sources.get(spot.number)
+                (lists if after is None else pending).append([(after or spot).number, events])
+            locals_.append([self.key(layout.statement.lkeys, words.tolist()), lists, pending])
             place = int(D[place + names["L_NEXT"]]) if layout.l else NIL
         return [int(D[at + names["C_OPENED"]]), None if opener < 0 else opener, openers, locals_, []]
 
@@ -221,13 +223,21 @@ class _StateWriter(_Values):
             self._no_list(at + names["C_OPENERS"])
         for length in layout.lasts:
             if length is not None:
-                if 2 * (self.P[library.TIMERS] + 1) > len(self.arrays["Q"]):
-                    self.arrays.grow(GROWING.index("Q"), 0)
-                library.set_timer(self.arrays["Q"], self.P, opened + length, partition)
+                self._set_timer(opened + length, partition)
         for number in openers if layout.shows_openers else ():
             self._append(at + names["C_OPENERS"], number)
-        for key, lists, _pending in locals_:
-            self._local(at, key, lists)
+        for spot in layout.ticking:
+            self._set_timer(layout.next_tick(spot, opened, int(self.P[library.CLOCK])), partition)
+        for key, lists, pending in locals_:
+            sources = {spot.number: spot.spots[0].number for spot in layout.waiting}
+            self._local(at, key, [*lists, *([sources[after], numbers] for after, numbers in pending)])
+            for after, number in ((after, number) for after, numbers in pending for number in numbers):
+                self._set_timer(self.events[number][3] + layout.lengths[after], partition)
+
+    def _set_timer(self, due: int, partition: int) -> None:
+        if 2 * (self.P[library.TIMERS] + 1) > len(self.arrays["Q"]):
+            self.arrays.grow(GROWING.index("Q"), 0)
+        library.set_timer(self.arrays["Q"], self.P, due, partition)
 
     def _local(self, context: int, key: Any, lists: Any) -> None:
         names, layout = self.names, self.layout
@@ -235,7 +245,7 @@ class _StateWriter(_Values):
         D = self.arrays["D"]
         first = int(D[context + names["C_LOCALS"]])
         D[context + names["C_LOCALS"]] = at
-        for place in range(len(layout.leaves)):
+        for place in range(len(layout.leaves) + len(layout.waiting)):
             self._no_list(at + names["L_LISTS"] + layout.list * place)
         if layout.l:
             D[at + names["L_NEXT"]], D[at + names["L_PREV"]], D[at + names["L_STAMP"]] = first, NIL, NIL
@@ -246,7 +256,9 @@ class _StateWriter(_Values):
             self._enter("TL", at, names["L_CONTEXT"], 1 + layout.l, library.LOCALS)
         for spot, numbers in lists:
             for number in numbers:
-                self._append(at + names["L_LISTS"] + layout.list * layout.index[spot], number)
+                self._append(at + layout.lists_at(spot), number)
+            if spot in layout.sources:
+                self.P[library.KEPT] -= len(numbers)
 
     def _no_list(self, at: int) -> None:
         D = self.arrays["D"]

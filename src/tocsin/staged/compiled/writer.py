@@ -35,7 +35,7 @@ class TextWriter:
     def more(self, name: str, need: str) -> None:
         """Make an array longer."""
         at = GROWING.index(name)
-        self(f"{name} = pointer(room(grow, {at}, {need}))", f"{name}N = P[{ROOM + at}]")
+        self(f"{name} = pointer(room(host, {at}, {need}))", f"{name}N = P[{ROOM + at}]")
         if name in REALS:
             self(f"{REALS[name]} = reals({name})")
 
