@@ -228,3 +228,26 @@ def test_equal_values_are_kept_once() -> None:
     assert library.once(words, reals, True, 7) == 5
     assert [str(each) for each in reals[:5].tolist()] == ["1.0", "0.0", "nan", "nan", "2.0"]
     assert library.middle(reals, 2) == 0.5
+
+
+@pytest.mark.usefixtures("as_text")
+@pytest.mark.parametrize("text", [
+    'CreateCE X Select Count(A) as n, Max(A.x) as m Event And(A<range 100>, At("****/**/**/**:**:00.000")) GKey *.k',
+    "CreateCE X Select Group Count(Bag A) as n, K.labels as k Event And(A<rows 3>, Every(60)) LKey *.k as K",
+    "CreateCE X Select A.x as x Event Unless(After(A[rows 2, add], 30), B<range 250>) Where B.x = A.x GKey *.k",
+    "CreateCE X Select Count(A.x) as n, Avg(A.x) as m Event AtLeast(3, A<rows 5, consume>) LKey *.k",
+])  # fmt: skip
+def test_timers_and_whole_lists(text: str) -> None:
+    """As a function, in parts and whole, they give what the machine gives: calendars are asked of the host."""
+    random, time, given = Random(4), 0, []
+    for _ in range(100):
+        time += random.randint(0, 300)
+        given.append({"type": random.choice("AB"), "time": time, "k": random.randint(1, 3), "x": random.randint(0, 3)})
+    query = tocsin.query(text)
+    assert "body      compiled" in query.explain(given, time_unit="s")
+    (found,), (wanted,) = (query.detect(given, time_unit="s", jit=jit).tables() for jit in (True, False))
+    assert found.num_rows > 1
+    assert found.equals(wanted)
+    with query.stream(time_unit="s") as session:
+        pushed = [match for row in given for match in session.push(row)] + [*session.close()]
+    assert len(pushed) == wanted.num_rows

@@ -40,9 +40,10 @@ def rows_at(base: pa.RecordBatch | pa.Table, places: Ints) -> pa.RecordBatch:
 
 
 def replaced(items: Items, **changes: Any) -> Items:
-    """Items of which something is other; rows in another order (Rearranged) become plain Items."""
-    if isinstance(items, Rearranged):
-        items = Items(**_picked(items, slice(None)), payload=items.payload)
+    """Items of which something is other; rows in another order (Rearranged), or a single one, become plain Items."""
+    if type(items) is not Items:
+        payload = changes["payload"] if "payload" in changes else items.payload
+        items = Items(**_picked(items, slice(None)), payload=payload)
     return replace(items, **changes)
 
 

@@ -120,7 +120,8 @@ class _StateReader(_Values):
         place = int(D[at + names["C_LOCALS"]])
         while place != NIL:
             words = D[place + names["L_KEY"] : place + names["L_KEY"] + layout.l]
-            lists, pending = [], []
+            lists: list[Any] = []
+            pending: list[Any] = []
             for spot in layout.leaves:
                 assert spot.leaf is not None
                 nodes = self._nodes(place + layout.lists_at(spot.number))
