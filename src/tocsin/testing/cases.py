@@ -45,7 +45,7 @@ from tocsin.testing.notation import Item, Promise, events_of, find, history, spe
 from tocsin.testing.oracle import composite, matches_of_all
 from tocsin.testing.oracle_traces import by_completions, matches_by_traces, told_of
 from tocsin.testing.staged_cases import FoundRow, defined_rows, is_staged, row_differences
-from tocsin.testing.written_times import WrittenTimes
+from tocsin.testing.written_times import TICKS, WrittenTimes
 
 AnyQuery: TypeAlias = Query | Statement | Intervals
 Bound: TypeAlias = tuple[tuple[str, tuple[Event, ...]], ...]
@@ -301,7 +301,7 @@ def _differences(
     case: Case, events: list[Event], found: list[FoundMatch], times: WrittenTimes, *, log: bool
 ) -> list[str]:
     known = events + [event for change in found for event in change.events if event not in events]
-    actual = [(change.op, _written(change, known, times)) for change in found]
+    actual = [(change.op, written(change, known, times)) for change in found]
     wanted = case.log or tuple((1, line) for line in case.expected)
     expected = [(op, _normal(line, known, times)) for op, line in wanted]
     if log and (case.log is not None or case.options.get("end") == "no"):
@@ -334,7 +334,8 @@ def _members_together(binding: Bound, groups: Iterable[set[str]]) -> Bound:
     return binding
 
 
-def _written(change: FoundMatch, known: list[Event], times: WrittenTimes) -> str:
+def written(change: FoundMatch, known: Sequence[Event], times: WrittenTimes = TICKS) -> str:
+    """A match or another row as a case file writes it, without its sign."""
     if change.kind == "count":
         return change.text
     if change.kind == UNENDED:
