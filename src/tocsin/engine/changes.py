@@ -22,7 +22,7 @@ from tocsin.engine.debt import owed_by
 from tocsin.engine.evaluate import Row, evaluate
 from tocsin.engine.kinds import MATCH
 from tocsin.engine.payload import Rows, View, distinct, whole
-from tocsin.events import BEGINNING, MASK64
+from tocsin.events import BEGINNING, END_OF_TIME, MASK64
 from tocsin.functions import Function
 from tocsin.items import Ints
 from tocsin.plan.block import Output, Plan, Variable
@@ -166,7 +166,7 @@ class ChangeBatch:
         at = self.rows.at(numbers)
         high, low = (each.view(np.uint64)[at] for each in self.rows.names)
         words = mixed(mixed(high + seeds) + low)
-        if not self.plan.timed_ids:
+        if not self.plan.has_timed_ids:
             return words
         start, end = self.rows.start.view(np.uint64)[at], self.rows.end.view(np.uint64)[at]
         return mixed(words + mixed(start * np.uint64(31) + end))
@@ -424,7 +424,8 @@ class _ChangeRow(Row):
         if not len(numbers):
             return None
         at = changes.rows.at(numbers)
-        return int(changes.rows.start[at].min() if time.which == "start" else changes.rows.end[at].max())
+        found = int(changes.rows.start[at].min() if time.which == "start" else changes.rows.end[at].max())
+        return None if found >= END_OF_TIME else found  # of an open interval
 
     def event(self, ref: Ref) -> int | None:
         number = int(self.changes.fixed[ref.leaf][self.at])

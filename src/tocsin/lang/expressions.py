@@ -67,7 +67,7 @@ CASE_WORDS = ("WHEN", "THEN", "ELSE", "END")
 RELATES = "OVERLAPS"  # stands for all verbs between two variables
 INFIX_WORDS = ("AND", "OR", "IN", "BETWEEN", "LIKE", "IS", "NOT")
 VALUES = ("name", "quoted", "number", "text")  # kinds of tokens with which a value begins
-NO_UNITS = {*SELECTING, *INTERVAL_CLAUSES, "SKIP", "EVERY", "FOR", "UNTIL", "TIMEOUT"}
+NO_UNITS = {*SELECTING, *INTERVAL_CLAUSES, "SKIP", "EVERY", "FOR", "UNTIL", "TIMEOUT", "EARLY"}
 MOST_COPIES = 20_000  # nodes that CASE x WHEN ... may add by repeating x
 
 

@@ -406,13 +406,15 @@ class _Whole:
         hours: float = 0,
         days: float = 0,
         timeout: bool = False,
+        early: bool = False,
     ) -> FluentQuery:
         """`within(10)` counts ticks; `within("12 h")`, `within(hours=12)` and a timedelta are lengths of time.
 
         `timeout`: rows of kind "timeout" say which beginnings no next step extended in that time.
+        `early`: rows of kind "early" tell matches that are certain before their intervals have ended.
         """
         given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
-        return FluentQuery(replace(self._query(), within=_window(window, given), timeout=timeout))
+        return FluentQuery(replace(self._query(), within=_window(window, given), timeout=timeout, early=early))
 
     def strategy(self, name: str) -> FluentQuery:
         """Mark every step that has no mark of its own: "next" is FIRST, "strict" is NEXT, "any" is none."""

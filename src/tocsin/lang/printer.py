@@ -66,7 +66,8 @@ def print_query(query: Query) -> str:
     if query.where is not None:
         lines.append(f"WHERE {print_expr(query.where)}")
     if query.within is not None:
-        lines.append(f"WITHIN {print_duration(query.within)}{' TIMEOUT' if query.timeout else ''}")
+        behind = f"{' TIMEOUT' if query.timeout else ''}{' EARLY' if query.early else ''}"
+        lines.append(f"WITHIN {print_duration(query.within)}{behind}")
     if query.between is not None:
         lines.append(f"WITHIN ({print_duration(query.between.more)}, {print_duration(query.between.less)})")
     if query.continuity is not None:

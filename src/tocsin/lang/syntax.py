@@ -411,6 +411,8 @@ class Query:
 
     `timeout`: beginnings of a SEQ that no next step extended within the window are reported, too.
 
+    `early`: matches are told as soon as they are certain, before their intervals have ended.
+
     `under`: the constraints that its events are known to obey (`lang/constraint_syntax`).
 
     `text` is what it was parsed from, kept only to show places in errors.
@@ -429,6 +431,7 @@ class Query:
     limit: LimitClause | None = None
     consume: ConsumeClause | None = None
     timeout: bool = False
+    early: bool = False
     between: OpenWindow | None = None
     continuity: ContinuityClause | None = None
     group: tuple[Expr, ...] = ()

@@ -26,6 +26,7 @@ from tocsin.plan.block import Block, Output, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_named, types_read
 from tocsin.plan.closure import Conditions, taken_apart
 from tocsin.plan.draft import Draft, Drafter
+from tocsin.plan.early import check_blocks, check_early, check_sources
 from tocsin.plan.groups import with_first_members
 from tocsin.plan.kinds import KindError, field_of, ticks
 from tocsin.plan.marks import around_leaves, with_strategy
@@ -62,6 +63,8 @@ def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None 
     sound = len(problems.found)
     if query.timeout:
         check_clauses(query, problems)
+    if query.early:
+        check_early(query, problems)
     uses = consuming(replace(full, strategy=query.strategy), problems)
     full = with_continuity(full if uses is None else uses.plain, problems)
     check_pattern(full, problems)
@@ -109,6 +112,8 @@ def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) ->
     if counts and after is not None:
         after, outputs = counted(clauses, after)
     consume = None if uses is None else uses.bound(seen, schema, context.functions, problems, exceeds)
+    if query.early:
+        check_blocks(query, blocks, problems, counts=counts)
     _check_size(query, blocks, problems)
     problems.raise_any()
     return Plan(
@@ -126,6 +131,7 @@ def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) ->
         hidden=query.hidden,
         after=after,
         consume=consume,
+        early=query.early,
     )
 
 
@@ -357,6 +363,8 @@ def bind_all(
             _refuse_two_names(query, reads, [each for each in queries[:number] if isinstance(each, Intervals)])
             extended = _extended(schema, derived, reads)
             plan = _bound(query, extended, functions)
+            if plan.early and isinstance(query, Query):
+                check_sources(query, reads.keys() & derived.keys())
         except QueryError as error:
             errors.append(error)
             broken |= {query.name} if query.name else set()

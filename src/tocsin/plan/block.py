@@ -305,11 +305,17 @@ class Plan:
     staged: StagedForm | None = None  # a staged statement: its variable is the complex event itself
     under: UnderForm | None = None  # what is known of the order in which its events come
     derived: DerivedForm | None = None  # a definition of intervals: the same
+    early: bool = False  # matches are told before their intervals have ended, as rows of kind `early`
 
     @property
     def has_rows_of_its_own(self) -> bool:
         """Whether its answers show no events of the input but what it has made of them."""
         return self.staged is not None or self.derived is not None
+
+    @property
+    def has_timed_ids(self) -> bool:
+        """Whether match ids cover the times of events; those of early answers cannot, whose ends are not known."""
+        return self.timed_ids and not self.early
 
     @property
     def emits(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tocsin.constraint.reasoning import reason_about
-from tocsin.engine.kinds import UNENDED
+from tocsin.engine.kinds import EARLY, UNENDED
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import BEGINNING, Event, Value
 from tocsin.lang.derived_syntax import Intervals
@@ -40,6 +40,7 @@ from tocsin.plan.bind import bind_all
 from tocsin.plan.passes import optimize
 from tocsin.schema import Schema
 from tocsin.testing.begins import heard
+from tocsin.testing.early import early
 from tocsin.testing.harness import schema_of
 from tocsin.testing.notation import Item, Promise, events_of, find, history, spell_begin, times_in, write
 from tocsin.testing.oracle import composite, matches_of_all
@@ -338,8 +339,8 @@ def written(change: FoundMatch, known: Sequence[Event], times: WrittenTimes = TI
     """A match or another row as a case file writes it, without its sign."""
     if change.kind == "count":
         return change.text
-    if change.kind == UNENDED:
-        return f"{UNENDED}: {change.text}"
+    if change.kind in (UNENDED, EARLY):
+        return f"{change.kind}: {change.text}"
     events = " ".join(write(event, known, times) for event in change.events)
     if change.kind in TRACE_KINDS:
         return " ".join(filter(None, (f"{change.kind}:", change.text, events)))
@@ -389,7 +390,7 @@ def _normal(line: str, known: list[Event], times: WrittenTimes) -> str:
     if is_count(line):
         return " ".join(line.split())
     words = line.replace("{", " ").replace("}", " ").split()
-    if words[:1] == [f"{UNENDED}:"]:
+    if words[:1] in ([f"{UNENDED}:"], [f"{EARLY}:"]):
         return " ".join(words)
     if words[:1] == ["timeout:"]:
         return f"timeout: {_normal(line.partition(':')[2], known, times)}"
@@ -435,6 +436,7 @@ def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: M
     return (
         traces
         + unended
+        + (_told_early(plain[-1], items, options) if plain and plain[-1].early else [])
         + [
             FoundMatch(
                 tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding),
@@ -443,6 +445,17 @@ def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: M
             for match in answers[-1][1]
         ]
     )
+
+
+def _told_early(query: Query, items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
+    """The early answers that were given and not withdrawn."""
+    order = parse_strategy(options.get("order", "aggressive"), Schema(unit=unit_of(options)))
+    types = {item.type for item in items if item.type is not None}
+    told = early(
+        query, items, delay=_delay(options), held=None if order.sorts else order.held_types(types),
+        longest=longest_of(options), ended=options.get("end") != "no",
+    )  # fmt: skip
+    return [FoundMatch((), each.op, EARLY, text=each.text) for each in told]
 
 
 def longest_of(options: Mapping[str, str]) -> dict[str, int]:
