@@ -266,10 +266,14 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One SELECT column. Its expression uses leaf ids of *variables*: Col.leaf is the index in Plan.variables."""
+    """One SELECT column. Its expression uses leaf ids of *variables*: Col.leaf is the index in Plan.variables.
+
+    `moment`: it is where an event starts or ends, and is shown as results show their own start and end.
+    """
 
     name: str
     expr: Bound
+    moment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
