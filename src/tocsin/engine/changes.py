@@ -22,11 +22,13 @@ from tocsin.engine.debt import owed_by
 from tocsin.engine.evaluate import Row, evaluate
 from tocsin.engine.kinds import MATCH
 from tocsin.engine.payload import Rows, View, distinct, whole
+from tocsin.engine.tables import moments_marked
 from tocsin.events import BEGINNING, END_OF_TIME, MASK64
 from tocsin.functions import Function
 from tocsin.items import Ints
 from tocsin.plan.block import Output, Plan, Variable
 from tocsin.plan.expr import Agg, Bound, Col, Ref, Time
+from tocsin.plan.kinds import is_list
 from tocsin.schema import EID, Field, Kind
 
 Ops = npt.NDArray[np.int8]
@@ -260,7 +262,8 @@ class ChangeBatch:
             columns |= {output.name: self.selected(output) for output in self.plan.outputs}
         else:
             columns |= {self.plan.variables[index].name: self._variable(index) for index in self.visible}
-        return pa.table(columns)
+        moments = {output.name for output in self.plan.outputs if output.moment}
+        return moments_marked(pa.table(columns), moments) if moments else pa.table(columns)
 
     def _variable(self, index: int) -> pa.Array:
         variable = self.plan.variables[index]
@@ -298,7 +301,7 @@ class ChangeBatch:
             if expr.attr in known and expr.leaf not in self.repeated:
                 at = pa.array(np.maximum(self.rows.at(numbers), 0), mask=numbers < 0)
                 return whole(table.column(expr.attr)).take(at)
-        return pa.array(self.values(expr), arrow_type(expr.kind, expr.scale))
+        return pa.array(self.values(expr), column_type(expr))
 
     def values(self, expr: Bound) -> list[Any]:
         """The value of an expression for each change; leaf numbers in it are indexes of variables."""
@@ -307,9 +310,19 @@ class ChangeBatch:
         for row.at in range(len(self)):
             value = evaluate(expr, row, self.functions)
             if expr.kind is Kind.DECIMAL and value is not None:
-                value = Decimal(value).scaleb(-expr.scale)
+                value = [_scaled(each, expr) for each in value] if is_list(expr) else _scaled(value, expr)
             values.append(value)
         return values
+
+
+def column_type(expr: Bound) -> pa.DataType:
+    """The Arrow type of a SELECT column."""
+    own = arrow_type(expr.kind, expr.scale)
+    return pa.list_(own) if is_list(expr) else own
+
+
+def _scaled(value: int | None, expr: Bound) -> Decimal | None:
+    return None if value is None else Decimal(value).scaleb(-expr.scale)
 
 
 @dataclass(slots=True)

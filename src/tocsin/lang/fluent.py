@@ -28,6 +28,7 @@ from tocsin.events import ANY
 from tocsin.lang.parser import parse, parse_duration, parse_expr, parse_order
 from tocsin.lang.printer import print_expr, print_pattern, print_query
 from tocsin.lang.syntax import (
+    COLLECT,
     DISTINCT,
     MEMBER,
     MODES,
@@ -319,6 +320,11 @@ def max_(what: str | FluentExpr) -> FluentExpr:
 
 def first(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("first", what)
+
+
+def collect(what: str | FluentExpr) -> FluentExpr:
+    """The values of all members of a repetition as a list: a column of `select`."""
+    return _aggregate(COLLECT, what)
 
 
 def last(what: str | FluentExpr) -> FluentExpr:

@@ -33,6 +33,7 @@ from tocsin.lang.parser import parse_constraints, parse_file
 from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import Iseq, Rel, patterns_in
 from tocsin.lang.syntax import Query as DeclarativeQuery
+from tocsin.lang.zone_default import in_zone
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all, labels_of, read_by
 from tocsin.plan.block import Plan, WindowHigh
@@ -62,6 +63,7 @@ from tocsin.run.split import Split, check_threads, thread_count
 from tocsin.run.stream_rows import StreamRows
 from tocsin.schema import OWN, Field, Kind, Schema
 from tocsin.staged.compiled.choice import body_of
+from tocsin.zones import zone_named
 
 Order = str | Strategy
 Syntax: TypeAlias = DeclarativeQuery | Statement | Intervals
@@ -76,11 +78,14 @@ def query(
     strict: bool = False,
     constraint: str | Constraint | Iterable[Constraint] = (),
     checked: bool = False,
+    zone: str | None = None,
 ) -> Query:
     """A query from its text (several are separated by `;`), from a file (a `Path`), or from the fluent API.
 
     `constraint`: constraints that all of its queries are under (`CONSTRAINT ...` as text, or made of a graph), beside
     those that they name themselves; `checked`: nothing is released early, and every violation is found.
+
+    `zone` is the time zone of hour(t), date(t) and the like where they name none, such as "Europe/Berlin".
 
     A `schema` says which types and attributes there are; with `strict` others are errors, else they are empty.
 
@@ -88,6 +93,10 @@ def query(
     EVENT SEQ(A a, B b)
     WITHIN 10
     """
+    if zone is not None:
+        made = query(text, schema=schema, strict=strict, constraint=constraint, checked=checked)
+        zone_named(zone)
+        return Query(tuple(in_zone(each, zone) for each in made.queries), made.schema, made.operators)
     if constraint:
         return _constrained(query(text, schema=schema, strict=strict), constraint, checked=checked)
     known = declared_schema(schema, strict=strict)
