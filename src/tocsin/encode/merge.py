@@ -40,9 +40,11 @@ def rows_at(base: pa.RecordBatch | pa.Table, places: Ints) -> pa.RecordBatch:
 
 
 def replaced(items: Items, **changes: Any) -> Items:
-    """Items of which something is other; rows in another order (Rearranged) become plain Items."""
-    if isinstance(items, Rearranged):
-        items = Items(**_picked(items, slice(None)), payload=items.payload)
+    """Items of which something is other; rows in another order (Rearranged), or a single one, become plain Items."""
+    if type(items) is not Items:
+        if "payload" not in changes:  # it is made only where somebody asks for it
+            changes["payload"] = items.payload
+        return Items(**{**_picked(items, slice(None)), **changes})
     return replace(items, **changes)
 
 
