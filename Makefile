@@ -120,6 +120,9 @@ bench-staged: $(READY) ## the five staged statements of the paper, beside Esper;
 bench-disorder: $(READY) ## the papers' experiments on late events, and ours; BENCH=--quick for a short run; docs/experiments
 	$(PY) -m benchmarks.disorder.run $(BENCH)
 
+bench-constraints: $(READY) ## detection under constraints beside plain detection, after the paper; BENCH=--quick for a short run; docs/experiments
+	$(PY) -m benchmarks.constraints.run $(BENCH)
+
 soak: $(READY) ## MINUTES=10 of late, heavy-tailed, duplicated events, and of names that never repeat: memory stays flat
 	$(PY) -m benchmarks.soak --minutes $(MINUTES)
 	$(PY) -m benchmarks.soak_names --minutes $(MINUTES)

@@ -1,8 +1,8 @@
 """Traces of a supply-chain workflow, and what is asked of them.
 
-The workflow has twenty types, of which twelve are optional or exclusive (60 %, as in the source). Its second event is an
-exclusive choice, as in the source's example of a supply chain: a query about one branch survives in so many percent of
-the traces as take that branch. All numbers here were fixed before anything was measured.
+The workflow has twenty types, of which twelve are optional or exclusive (60 %, as in the source). Its second event is
+an exclusive choice, as in the source's example of a supply chain: a query about one branch survives in so many percent
+of the traces as take that branch. All numbers here were fixed before anything was measured.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ WORKFLOW = (
 CONSTRAINT = f"CONSTRAINT workflow PARTITION BY id AS {WORKFLOW}"
 SELECTIVITIES = (0, 20, 40, 60, 80, 100)
 ALIVE = 10_000  # traces at once
+TRACES = 100_000
 GRADES = 100
 
 TYPES = (

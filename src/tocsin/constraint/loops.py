@@ -22,6 +22,8 @@ CLOSED = 1 << 27  # it is not looked at any more
 TOUCHED, TIED = 1 << 28, 1 << 29  # it has one event at this time; it has several
 JUST = 1 << 30  # it was closed in this push: in place of its state is its place among those that were
 NUMBER = 32
+# a step is the next state, and above it what else happens: something in any trace, or only before its verdict SAT
+ALWAYS, BEFORE_SAT = 1 << 24, 1 << 25
 
 # what a record says: (kind, key code, row, word, when the trace began, where its events end in `members`, when)
 TELL_EXPECTED, TELL_UNEXPECTED, TELL_TIE, TELL_ENDED = range(1, 5)
@@ -99,13 +101,14 @@ def freed_all(codes: Array, count: int, head: Array, links: Array, pool: Array) 
 
 
 def follow(
-    i: int, n: int, codes: Array, letters: Array, ends: Array, moves: Array, width: int, flags: Array, dead: Array,
-    open: Array, ender: Array, seen: Array, wanted: Array, words: Array, last: Array, begun: Array, head: Array,
-    links: Array, pool: Array, first: int, divides: int, timeout: int, trusted: int, numbers: Array, skipped: Array,
-    marks: Array, records: Array, members: Array, shut: Array, c: int, sums: Array,
+    i: int, n: int, codes: Array, letters: Array, ends: Array, moves: Array, steps: Array, width: int, flags: Array,
+    dead: Array, open: Array, ender: Array, seen: Array, wanted: Array, words: Array, last: Array, begun: Array,
+    head: Array, links: Array, pool: Array, first: int, divides: int, timeout: int, trusted: int, numbers: Array,
+    skipped: Array, marks: Array, records: Array, members: Array, shut: Array, c: int, sums: Array,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """Follow rows i to n, all of one end together; stops behind a time at which a trace has several events.
 
+    steps    moves that say whether there is more to do than to go to the next state
     codes    the key of each row, -1 where it has none; letters: -1 where nobody asks
     numbers  of each row the number of its trace, where traces are divided; skipped: whether it was closed before
     marks    rows that are linked or told of; shut: traces that are closed (code, state, when), c of them before
@@ -114,12 +117,17 @@ def follow(
     r = m = 0
     timed = len(begun) > 1
     most, room, gates = len(records) // RECORD, len(links) // 2, len(shut) // 3
+    safe = i  # up to this row there is room for all that may happen
     while i < n:
         j = i + 1
         while j < n and ends[j] == ends[i]:
             j += 1
-        if r + AT_ONCE * (j - i) > most or c + 2 * (j - i) > gates or (timed and pool[USED] + j - i > room):
-            return i, r, m, c
+        if j > safe:
+            safe = i + min((most - r) // AT_ONCE, (gates - c) // 2)
+            if timed:
+                safe = min(safe, i + room - pool[USED])
+            if j > safe:
+                return i, r, m, c
         tied = 0
         if j > i + 1:
             for k in range(i, j):
@@ -145,6 +153,11 @@ def follow(
                 continue
             if j > i + 1:
                 word &= ~TOUCHED
+            if word & (BEGUN | CLOSED) == BEGUN and not divides:
+                step = steps[(word & STATE) * width + letter]
+                if not step & ALWAYS and (word & SAT_SEEN or not step & BEFORE_SAT):
+                    words[code] = word & ~STATE | step & STATE
+                    continue
             if word & CLOSED and timeout < 0 and not divides:
                 skipped[k] = 1
                 sums[SKIPPED] += 1
@@ -285,7 +298,7 @@ def _compiled(name: str) -> Callable[..., Any]:
     marks, times = types.int8[::1], build.Array(types.int64, 1, "C", readonly=True)
     arguments = {
         "follow": (
-            number, number, words, words, times, small, number, words, words, words, marks, marks, marks,
+            number, number, words, words, times, small, small, number, words, words, words, marks, marks, marks,
             *[words] * 6, *[number] * 4, words, marks, marks, words, words, words, number, words,
         ),
         "sift": (number, number, words, times, words, words, types.boolean[::1]),

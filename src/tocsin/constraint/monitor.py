@@ -16,7 +16,7 @@ import numpy as np
 
 from tocsin.codec import Part, decode, nested, only_part, pack, unpack, within
 from tocsin.constraint.reasoning import reason_about
-from tocsin.constraint.release import drop_rows, release, rows_kept
+from tocsin.constraint.release import drop_rows, events_kept, release, rows_kept
 from tocsin.constraint.telling import TraceCounts
 from tocsin.constraint.tracker import CODE, Tracker
 from tocsin.encode.auto_eids import AutoEids
@@ -32,7 +32,8 @@ from tocsin.plan.facts import types_of
 from tocsin.schema import Kind
 
 FEW = 2  # rows that are kept are few if the batch has so many times more
-ENOUGH = 1 << 17  # released events whose rows are worth dropping
+ENOUGH = 1 << 18  # rows that are worth dropping
+MOST = 3  # times as many rows may be kept as events are stored
 
 
 def monitored(inner: Operator, setting: Setting, *, jit: bool) -> Monitored:
@@ -136,7 +137,7 @@ class Monitored:
         released = release(self.query, self._plan, self.tracker.keys, closed)
         self.tracker.counts.released += released
         self._released += released
-        if self._released > ENOUGH and 2 * self._released > rows_kept(self.query):
+        if self._released > ENOUGH and rows_kept(self.query) > ENOUGH + MOST * events_kept(self.query):
             drop_rows(self.query)
             self._released = 0
 

@@ -107,7 +107,8 @@ def joined(pieces: list[TraceColumns]) -> TraceColumns:
         return pieces[0]
     counts = np.concatenate([np.diff(piece.members.offsets) for piece in pieces])
     events = np.concatenate([piece.members.events for piece in pieces])
-    before, at = {}, 0
+    before: dict[int, tuple[str, ...]] = {}
+    at = 0
     for piece in pieces:
         before |= {at + row: eids for row, eids in piece.before.items()}
         at += len(piece)

@@ -11,7 +11,9 @@ from itertools import permutations
 
 import numpy as np
 
+from tocsin.constraint.loops import ALWAYS, BEFORE_SAT
 from tocsin.constraint.reasoning import DEAD, Flag, Reasoning
+from tocsin.items import Bools, Codes
 
 MOST_TIED = 6  # events of one time whose orders are all looked at
 
@@ -23,10 +25,25 @@ class StateTables:
         self._known, self.width = known, len(known.letters)
         self.moves = np.ascontiguousarray(known.moves.reshape(-1), np.int32)
         self.flags, self.dead, self.open = known.flags, known.dead, known.open
+        self._steps: Codes = np.zeros(0, np.int32)
         self.sets: dict[tuple[int, ...], int] = {}  # states of which a trace may be in any
         self._members: dict[int, tuple[int, ...]] = {}
         self._plain: dict[int, tuple[int, ...]] = {}  # states in which the query is not looked at, and their names
         self.of_plain: dict[tuple[int, ...], int] = {}
+
+    def steps(self, wanted: Bools, ends: Bools, *, trusted: bool) -> Codes:
+        """The moves, each with what else happens (`loops.ALWAYS`, BEFORE_SAT), for letters that are wanted, or end."""
+        if len(self._steps) < len(self.moves):
+            there = self.moves.reshape(-1, self.width)
+            flags, dead = self.flags[there], self.dead[there]
+            always = (dead != self.dead[:, None]) | ends[None, :]
+            always |= (flags & Flag.UNSAT != 0) & (self.flags[:, None] & Flag.UNSAT == 0)
+            if trusted:
+                always |= flags & Flag.CLOSABLE != 0
+            before = (flags & Flag.SAT != 0) | wanted[None, :]
+            found = there | np.where(always, ALWAYS, 0) | np.where(before, BEFORE_SAT, 0)
+            self._steps = np.ascontiguousarray(found.reshape(-1), np.int32)
+        return self._steps
 
     def behind(self, state: int, letters: Iterable[int]) -> int:
         """The state behind some letters."""

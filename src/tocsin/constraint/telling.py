@@ -25,7 +25,7 @@ class TraceCounts:
     """What was counted, over all traces: for metrics and the summary of a run.
 
     traces    that have ended
-    decided   that had a verdict; `latency`: the time from first event to verdict, summed over those whose times are known
+    decided   that had a verdict; `latency`: the time from first event to verdict, summed where times are known
     skipped   events that the query was not given; `released`: events that were stored and forgotten early
     """
 

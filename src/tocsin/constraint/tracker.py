@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tocsin.codec import Part, decode, encode, nested, only_part, reading, within
 from tocsin.constraint import loops
-from tocsin.constraint.loops import BEGUN, CLOSED, EXPECTED, NUMBER, SAT_SEEN, STATE, loop
+from tocsin.constraint.loops import BEGUN, CLOSED, NUMBER, SAT_SEEN, STATE, loop
 from tocsin.constraint.pattern_language import Abstracted
 from tocsin.constraint.pattern_language import LetterSetting as Asked
 from tocsin.constraint.reasoning import Flag, Reasoning
@@ -134,11 +134,10 @@ class Tracker(RemembersAll):
         known = items.columns.get(CODE)
         if known is not None and known.valid is None:
             return known.values  # type: ignore[return-value]
-        found = has_key(items, self.under.key) if self.under.key else np.ones(len(items), np.bool_)
-        if found.all():
+        if _all_have(items, self.under.key):
             codes = self.keys.of(items, np.arange(len(items)))
         else:
-            rows = np.flatnonzero(found)
+            rows = np.flatnonzero(has_key(items, self.under.key))
             codes = np.full(len(items), -1, np.int64)
             codes[rows] = self.keys.of(items, rows)
         self.room_for(self.keys.count)
@@ -206,14 +205,16 @@ class Tracker(RemembersAll):
         telling = self.telling()
         at = 0
         while at < count:
-            arrays = (codes, letters, ends, self.tables.moves, self.tables.flags, self.tables.dead, self.tables.open,
-                      self.ender, self.seen, self.wanted, self.words, self.last, self.begun, self.head, self.links,
+            known = self.tables
+            steps = known.steps(self.wanted != 0, self.ender != 0, trusted=self.trusted)
+            arrays = (codes, letters, ends, known.moves, steps, known.flags, known.dead, known.open, self.ender,
+                      self.seen, self.wanted, self.words, self.last, self.begun, self.head, self.links,
                       self.pool, numbers, skipped, marks, records, members, self.shut, self._sums)  # fmt: skip
             views: tuple[Any, ...] = arrays if self.jit else tuple(each.data for each in arrays)
             before = at
             at, told, _, self.shut_count = loop("follow", jit=self.jit)(
-                at, count, *views[:4], self.tables.width, *views[4:16], first, int(self.under.divides), timeout,
-                int(self.trusted), *views[16:22], self.shut_count, views[22],
+                at, count, *views[:5], self.tables.width, *views[5:17], first, int(self.under.divides), timeout,
+                int(self.trusted), *views[17:23], self.shut_count, views[23],
             )  # fmt: skip
             noted = records[: loops.RECORD * told]
             if told:
@@ -454,6 +455,16 @@ class Tracker(RemembersAll):
             self.tables.silent(each)
         for each in sets:
             self.tables.set_state(each)
+
+
+def _all_have(items: Items, key: tuple[str, ...]) -> bool:
+    """Whether it is plain that no row lacks an attribute of the key."""
+    columns = [items.columns.get(attr) for attr in key]
+    return all(
+        column is not None and column.valid is None and column.kind is not Kind.FLOAT
+        and (column.kind is not Kind.TEXT or int(column.values.min(initial=0)) >= 0)
+        for column in columns
+    )  # fmt: skip
 
 
 def _numbered(rows: pa.RecordBatch, numbers: Ints) -> pa.RecordBatch:
