@@ -98,7 +98,8 @@ class Basic:
             for mine, before in zip(grown, self.states, strict=True):
                 mine[: len(before)] = before
             self.states = grown
-        self.round = compiled()(codes, letters, *self.moves, *self.states, self.stack, self.met, self.round)
+        run = compiled() if self._tracker.jit else follow
+        self.round = run(codes, letters, *self.moves, *self.states, self.stack, self.met, self.round)
         return self._follow(items, codes, letters, said)
 
     def count(self, verdict: str) -> int:

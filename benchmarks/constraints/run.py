@@ -54,7 +54,7 @@ def everything(count: int, repeat: int) -> dict[str, Any]:
             said = ", ".join(f"{row['arm']} {row['seconds']:.3f} s" if "arm" in row else row["error"] for row in found)
             print(f"{name:11} {selectivity:3} %  {said}", file=sys.stderr)
     facts["load_after"] = os.getloadavg()[0]
-    return {"machine": facts, "repeat": repeat, "traces": count, "rows": rows}
+    return {"machine": facts, "quick": count < TRACES, "repeat": repeat, "traces": count, "rows": rows}
 
 
 def main() -> int:
