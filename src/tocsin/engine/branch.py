@@ -200,7 +200,9 @@ class Branch:
             self.program = self._generate(eids=bool(self.detector.eids))
             self._nullable = [name for name in self.program.marks if name != WITHDRAWN]
             if self._is_tiered:
-                self._tiers = Tiers(self.program, self.detector.functions, self.detector.strings)
+                about = self.detector
+                rule = about.plan.title or "the query"
+                self._tiers = Tiers(self.program, about.functions, about.strings, rule)
                 kernel = self._kernel = self._tiers.plain
             else:
                 kernel = self._kernel = self._compile(self.program)

@@ -30,6 +30,7 @@ from tocsin.engine.changes import QUIET, ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
 from tocsin.engine.stream_time import StreamTime
+from tocsin.engine.texts import of_operators
 from tocsin.errors import InputError, StateError
 from tocsin.events import ANY, BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
@@ -42,6 +43,7 @@ from tocsin.graph.texts import TextMemory
 from tocsin.items import NO_SOURCE, ROWS, Ints, ItemKind, Items, Strings, control, guarantee
 from tocsin.order.auto import Auto
 from tocsin.order.begins import Begins
+from tocsin.order.early import EarlyAnswers
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
@@ -120,6 +122,10 @@ class QueryGraph:
         self.intake = self._intake(frozenset(sources))
         needed = {type: frozenset(attr for attr, mine in needs.items() if type in mine) for type in self.types}
         self.begins = Begins(self.intake, self.intake.guarantees.types, schema.longest, needed)
+        self.early: EarlyAnswers | None = None
+        if any(plan.early for plan in self.plans):
+            self.early = EarlyAnswers(self.begins, self.plans, order, self._reader, self.functions, schema.longest)
+        self._front: Begins | EarlyAnswers = self.early or self.begins
         self._texts = TextMemory(self.strings, self.encoder)
         if strings is not None:  # others use them, too
             self._texts.enough = NEVER
@@ -243,11 +249,17 @@ class QueryGraph:
         refuse_limit(plan, self._limit)
         return staged_operator(setting, self.order, jit=self._jit)
 
+    @cached_property
+    def _reader(self) -> RowReader:
+        """Reads events that are held back before all queries."""
+        wanted = tuple(self.encoder.wanted)
+        return RowReader(self.schema, self.types, self.strings, self.encoder.sources, wanted)
+
     def _intake(self, sources: frozenset[str]) -> Lateness:
         """What stands before all queries: late events are set aside, copies found; slack sorts between."""
         order, operator = self.order, self.queries
         composite = {type for plan in self.plans for type in plan.emits}
-        reader = RowReader(self.schema, self.types, self.strings, self.encoder.sources, tuple(self.encoder.wanted))
+        reader = self._reader
         self.copies = Copies(
             operator, reader, self.functions, ordered=order.sorts, late=order.late, jit=self._jit,
             plain=(code for code, type in enumerate(self.types) if type not in composite),
@@ -312,7 +324,7 @@ class QueryGraph:
         Then an event that nobody reads changes nothing but the clock, and events are numbered as they are pushed.
         """
         alone = not self.queries.chained and all(isinstance(stage.operator, Detector) for stage in self.stages)
-        return alone and self.order.kind == "in-order"
+        return alone and self.order.kind == "in-order" and self.early is None
 
     def push(self, items: Items) -> Changes:
         """Feed all queries. Items that do not fit together are refused, and nothing has changed."""
@@ -329,7 +341,7 @@ class QueryGraph:
             if items.has_rows:
                 self._see(items)
         before = self._last_timers(items) if self._timed else QUIET
-        changes = self.begins.push(items)
+        changes = self._front.push(items)
         if before.batches:
             changes = Changes([*before.batches, *changes.batches], changes.frontier, changes.late)
         if self.strings.added > self._texts.enough:
@@ -397,11 +409,11 @@ class QueryGraph:
 
     @property
     def inner(self) -> tuple[Operator, ...]:
-        return (self.begins,)
+        return (self._front,)
 
     @property
     def texts_in_use(self) -> Ints:
-        return self.intake.texts_in_use
+        return of_operators(self.inner)
 
     @property
     def stages(self) -> list[Stage]:
@@ -412,7 +424,7 @@ class QueryGraph:
         """Whether an event that nobody reads changes nothing but the clock."""
         first = self.plans[0]
         alone = len(self.plans) == 1 and not self._around and first.after is None and first.consume is None
-        plain = not first.has_rows_of_its_own and first.under is None
+        plain = not first.has_rows_of_its_own and first.under is None and not first.early
         return alone and plain and not self.waits and self.order.kind == "in-order"
 
     @property
@@ -458,7 +470,7 @@ class QueryGraph:
         words = {"order": self._described, "seen": self.seen, "relevant": self.relevant, "keyless": self.keyless}
         words["last"] = self.last
         words["copies"] = True  # a state of 0.2 does not say which events may still come again
-        return [Part("graph", 0, encode("graph", words)), *nested("intake", self.begins.snapshot(since))]
+        return [Part("graph", 0, encode("graph", words)), *nested("intake", self._front.snapshot(since))]
 
     def carry_over(self, parts: Iterable[Part], plans: Sequence[Plan], *, accept_loss: bool) -> CarryOver:
         """Restore a state that other queries have saved: what fits of it goes on, the rest is named, or refused."""
@@ -494,10 +506,20 @@ class QueryGraph:
                 hint="restore it with the order that saved it",
             )
         self.copies.saved = bool(words.get("copies"))
-        self.begins.restore(within("intake", parts))
+        self._restore_front(within("intake", parts))
         self.seen, self.relevant = as_number(words["seen"]), as_number(words["relevant"])
         self.keyless = as_number(words.get("keyless", 0))
         self.last = as_number(words.get("last", BEGINNING))
+
+    def _restore_front(self, parts: Iterable[Part]) -> None:
+        """Take up begins, and early answers where both the state and these queries have them."""
+        parts = list(parts)
+        if not any(part.id == "early" for part in parts):
+            self.begins.restore(parts)
+        elif self.early is None:
+            self.begins.restore(within("begins", parts))
+        else:
+            self.early.restore(parts)
 
 
 def time_of(detector: Detector) -> StreamTime:

@@ -28,6 +28,7 @@ from tocsin.events import ANY
 from tocsin.lang.parser import parse, parse_duration, parse_expr, parse_order
 from tocsin.lang.printer import print_expr, print_pattern, print_query
 from tocsin.lang.syntax import (
+    COLLECT,
     DISTINCT,
     MEMBER,
     MODES,
@@ -321,6 +322,11 @@ def first(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("first", what)
 
 
+def collect(what: str | FluentExpr) -> FluentExpr:
+    """The values of all members of a repetition as a list: a column of `select`."""
+    return _aggregate(COLLECT, what)
+
+
 def last(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("last", what)
 
@@ -406,13 +412,15 @@ class _Whole:
         hours: float = 0,
         days: float = 0,
         timeout: bool = False,
+        early: bool = False,
     ) -> FluentQuery:
         """`within(10)` counts ticks; `within("12 h")`, `within(hours=12)` and a timedelta are lengths of time.
 
         `timeout`: rows of kind "timeout" say which beginnings no next step extended in that time.
+        `early`: rows of kind "early" tell matches that are certain before their intervals have ended.
         """
         given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
-        return FluentQuery(replace(self._query(), within=_window(window, given), timeout=timeout))
+        return FluentQuery(replace(self._query(), within=_window(window, given), timeout=timeout, early=early))
 
     def strategy(self, name: str) -> FluentQuery:
         """Mark every step that has no mark of its own: "next" is FIRST, "strict" is NEXT, "any" is none."""

@@ -26,8 +26,9 @@ from tocsin.plan.block import Block, Output, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_named, types_read
 from tocsin.plan.closure import Conditions, taken_apart
 from tocsin.plan.draft import Draft, Drafter
+from tocsin.plan.early import check_blocks, check_early, check_sources
 from tocsin.plan.groups import with_first_members
-from tocsin.plan.kinds import KindError, field_of, ticks
+from tocsin.plan.kinds import KindError, field_of, is_list, ticks
 from tocsin.plan.marks import around_leaves, with_strategy
 from tocsin.plan.names import clash, resolve
 from tocsin.plan.optional import ways_of_absence
@@ -62,6 +63,8 @@ def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None 
     sound = len(problems.found)
     if query.timeout:
         check_clauses(query, problems)
+    if query.early:
+        check_early(query, problems)
     uses = consuming(replace(full, strategy=query.strategy), problems)
     full = with_continuity(full if uses is None else uses.plain, problems)
     check_pattern(full, problems)
@@ -109,6 +112,8 @@ def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) ->
     if counts and after is not None:
         after, outputs = counted(clauses, after)
     consume = None if uses is None else uses.bound(seen, schema, context.functions, problems, exceeds)
+    if query.early:
+        check_blocks(query, blocks, problems, counts=counts)
     _check_size(query, blocks, problems)
     problems.raise_any()
     return Plan(
@@ -126,6 +131,7 @@ def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) ->
         hidden=query.hidden,
         after=after,
         consume=consume,
+        early=query.early,
     )
 
 
@@ -327,7 +333,7 @@ def _mentioned(var: str, context: Context) -> bool:
 
 def schema_of(plan: Plan) -> dict[str, Field]:
     """The attributes that the matches of a query have as events: its SELECT columns."""
-    return {output.name: field_of(output.name, output.expr) for output in plan.outputs}
+    return {output.name: field_of(output.name, output.expr) for output in plan.outputs if not is_list(output.expr)}
 
 
 def bind_all(
@@ -338,6 +344,7 @@ def bind_all(
     Of several queries, one without a name is called by its place: `query 1`, `query 2`.
     """
     derived: dict[str, Mapping[str, Field]] = {}
+    lists: dict[str, dict[str, str]] = {}  # columns of each query that no expression can read
     titles = {place: f"query {place + 1}" for place, query in enumerate(queries) if query.name is None}
     taken = dict.fromkeys(titles.values(), "what a query without a name is called")
     taken |= dict.fromkeys(schema.types, "an event type")
@@ -355,8 +362,10 @@ def bind_all(
                 continue
             _refuse_counts(query, reads, counting)
             _refuse_two_names(query, reads, [each for each in queries[:number] if isinstance(each, Intervals)])
-            extended = _extended(schema, derived, reads)
+            extended = _extended(schema, derived, lists, reads)
             plan = _bound(query, extended, functions)
+            if plan.early and isinstance(query, Query):
+                check_sources(query, reads.keys() & derived.keys())
         except QueryError as error:
             errors.append(error)
             broken |= {query.name} if query.name else set()
@@ -369,6 +378,7 @@ def bind_all(
         plans.append(replace(plan, title=title, notes=plan.notes + _unread(query, queries[number + 1 :])))
         if query.name is not None:
             derived |= dict.fromkeys(plan.emits, schema_of(plan))
+            lists[query.name] = {each.name: "lists" for each in plan.outputs if is_list(each.expr)}
             if plan.counts is not None:
                 counting.add(query.name)
     if errors:
@@ -410,12 +420,20 @@ def _unread(query: AnyQuery, later: Sequence[AnyQuery]) -> tuple[str, ...]:
     return (f"query {query.name} is HIDDEN and no later query reads it, so nobody sees its matches",)
 
 
-def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads: Collection[str]) -> Schema:
+def _extended(
+    schema: Schema,
+    derived: Mapping[str, Mapping[str, Field]],
+    lists: Mapping[str, Mapping[str, str]],
+    reads: Collection[str],
+) -> Schema:
     """The schema with the matches of earlier queries; they are intervals, and beside them every eid is a text."""
     if not derived:
         return schema
     mine = {name: fields for name, fields in derived.items() if name in reads}  # others may have x of another kind
-    schema = replace(schema, types={**schema.types, **mine}, matches=schema.matches | derived.keys())
+    made = {attr: kind for name, several in lists.items() if name in reads for attr, kind in several.items()}
+    unreadable = {**schema.unreadable, **made}
+    types = {**schema.types, **mine}
+    schema = replace(schema, types=types, matches=schema.matches | derived.keys(), unreadable=unreadable)
     return replace(schema, intervals=True, eid=Kind.TEXT) if derived.keys() & set(reads) else schema
 
 

@@ -62,6 +62,8 @@ def _value(value: Any) -> str:
             return value.isoformat(" ").replace("+00:00", "Z")
         case bool():
             return "true" if value else "false"
+        case list():
+            return f"[{', '.join(map(_value, value))}]"
     return _plain(str(value))
 
 
