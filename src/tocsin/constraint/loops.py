@@ -104,7 +104,7 @@ def follow(
     i: int, n: int, codes: Array, letters: Array, ends: Array, moves: Array, steps: Array, width: int, flags: Array,
     dead: Array, open: Array, ender: Array, seen: Array, wanted: Array, words: Array, last: Array, begun: Array,
     head: Array, links: Array, pool: Array, first: int, divides: int, timeout: int, trusted: int, numbers: Array,
-    skipped: Array, marks: Array, records: Array, members: Array, shut: Array, c: int, sums: Array,
+    skipped: Array, marks: Array, records: Array, members: Array, shut: Array, c: int, fresh: int, sums: Array,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """Follow rows i to n, all of one end together; stops behind a time at which a trace has several events.
 
@@ -112,6 +112,7 @@ def follow(
     codes    the key of each row, -1 where it has none; letters: -1 where nobody asks
     numbers  of each row the number of its trace, where traces are divided; skipped: whether it was closed before
     marks    rows that are linked or told of; shut: traces that are closed (code, state, when), c of them before
+    fresh    keys from this code on have no events in the query yet
     Returns the row where to go on, and how many records, members and shut traces there are.
     """
     r = m = 0
@@ -235,7 +236,7 @@ def follow(
                     shut[3 * c] = code
                     shut[3 * c + 1] = t
                     shut[3 * c + 2] = ends[k]
-                    if f & F_UNSAT and not f & F_MATCHED:  # no match will have any of its events
+                    if f & F_UNSAT and not f & F_MATCHED and code >= fresh:  # no match will have any of its events
                         sums[HOPELESS] += 1
                         shut[3 * c + 2] = BEGINNING
                     word |= CLOSED
@@ -299,7 +300,7 @@ def _compiled(name: str) -> Callable[..., Any]:
     arguments = {
         "follow": (
             number, number, words, words, times, small, small, number, words, words, words, marks, marks, marks,
-            *[words] * 6, *[number] * 4, words, marks, marks, words, words, words, number, words,
+            *[words] * 6, *[number] * 4, words, marks, marks, words, words, words, number, number, words,
         ),
         "sift": (number, number, words, times, words, words, types.boolean[::1]),
         "settle": (number, words, words),

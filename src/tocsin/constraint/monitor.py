@@ -117,7 +117,7 @@ class Monitored:
     def _in_order(self, items: Items, said: Changes) -> list[int]:
         """The same where the traces can be followed first: then nothing is stored that is released at once."""
         tracker = self.tracker
-        known = tracker.keys.count  # traces that the query may have events of
+        tracker.fresh = known = tracker.keys.count
         codes = tracker.codes_of(items)
         if self._following:
             return self._feed(items, tracker.is_closed(codes), said)

@@ -10,9 +10,9 @@ import numpy as np
 from tocsin.engine import runtime as rt
 from tocsin.engine.branch import Branch
 from tocsin.engine.detector import Detector, detectors_in
+from tocsin.engine.number_set import distinct
 from tocsin.engine.operator import Operator
 from tocsin.engine.partial_state import drop_rows_of_others
-from tocsin.engine.payload import distinct
 from tocsin.engine.runtime.keys import key_hash
 from tocsin.items import Ints
 from tocsin.plan.block import Plan

@@ -15,7 +15,8 @@ import pyarrow as pa
 from tocsin.encode.content import Words
 from tocsin.engine.changes import ChangeBatch, Members, arrow_type
 from tocsin.engine.kinds import EXPECTED_MATCH, UNCONFIRMED, VIOLATED
-from tocsin.engine.payload import Rows, View, distinct
+from tocsin.engine.number_set import distinct
+from tocsin.engine.payload import Rows, View
 from tocsin.functions import Function
 from tocsin.items import Ints
 from tocsin.plan.block import Plan

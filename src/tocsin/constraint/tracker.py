@@ -214,7 +214,7 @@ class Tracker(RemembersAll):
             before = at
             at, told, _, self.shut_count = loop("follow", jit=self.jit)(
                 at, count, *views[:5], self.tables.width, *views[5:17], first, int(self.under.divides), timeout,
-                int(self.trusted), *views[17:23], self.shut_count, views[23],
+                int(self.trusted), *views[17:23], self.shut_count, self.fresh, views[23],
             )  # fmt: skip
             noted = records[: loops.RECORD * told]
             if told:
@@ -264,6 +264,7 @@ class Tracker(RemembersAll):
         self.hopeless_now += int(sums[loops.HOPELESS])
         sums[:] = 0
 
+    fresh = 0  # keys from this code on have no events in the query yet
     skipped_now = hopeless_now = 0  # in this push: events of closed traces, and traces closed without any match
 
     # --- closed traces -------------------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ class Tracker(RemembersAll):
         state = word & STATE
         flags = int(self.tables.flags[state])
         self.counts.closed += 1
-        if when != BEGINNING and flags & Flag.UNSAT and not flags & Flag.MATCHED:
+        if code >= self.fresh and flags & Flag.UNSAT and not flags & Flag.MATCHED:
             when = BEGINNING
         self.hopeless_now += when == BEGINNING
         if 3 * (self.shut_count + 1) > len(self.shut):
@@ -287,6 +288,8 @@ class Tracker(RemembersAll):
 
     def sift(self, items: Items, codes: Ints) -> Bools:
         """Which rows the query need not see: those behind the closing of their trace, or all of a hopeless one."""
+        if self.trusted and self.tables.flags[0] & Flag.CLOSABLE:  # every trace is closed before it begins
+            return codes >= 0
         gone = np.zeros(len(items), np.bool_)
         begin = 0 if self.skipped_now or self.hopeless_now else int(np.searchsorted(items.end, self.passed, "right"))
         arrays = (codes, np.ascontiguousarray(items.end), self.words, self.shut, gone)

@@ -18,7 +18,7 @@ from tocsin.engine import kernels
 from tocsin.engine import runtime as rt
 from tocsin.engine.codegen import WITHDRAWN, Program, Shape, generate
 from tocsin.engine.derive import derived_column
-from tocsin.engine.payload import distinct
+from tocsin.engine.number_set import distinct
 from tocsin.engine.purge import Purger
 from tocsin.engine.runtime import CLOCK, DONE, HORIZON, MARKED, MEM_N, NULLS, OUT_N, RELEVANT, WAITING
 from tocsin.engine.tiers import FEW_ROWS, Tiers
