@@ -40,7 +40,7 @@ class _NoPandas:
 
 
 def leave_pandas_out() -> None:
-    """Have Arrow find no pandas: with the first array it imports it where it is installed, and a rule takes no longer.
+    """Have Arrow find no pandas: with the first array it imports it where it is installed, for half as long as a rule takes.
 
     Only its looks at what it is given are meant; `to_pandas` looks again.
     """

@@ -129,10 +129,17 @@ def joined(tables: list[pa.Table]) -> pa.Table:
 
 
 def _types(tables: list[pa.Table], name: str) -> list[pa.DataType]:
-    """The types of a column; where it is all null its type means nothing, if another table knows better."""
+    """The types of a column; where it shows nothing its type means nothing, if another table knows better."""
     having = [table.column(name) for table in tables if name in table.schema.names]
-    telling = [column.type for column in having if column.null_count < len(column)]
+    telling = [column.type for column in having if _shows(column)]
     return telling or [column.type for column in having]
+
+
+def _shows(column: pa.ChunkedArray) -> bool:
+    """Whether there is any value, or any member of a repetition."""
+    return column.null_count < len(column) and not (
+        is_events(column.type) and not pc.sum(pc.list_value_length(column)).as_py()
+    )
 
 
 def _common(types: list[pa.DataType]) -> pa.DataType:

@@ -165,7 +165,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
+class Membership:
     """How many members a group has; `cut`: the first `most` of them, if there are more.
 
     `heads`: leaves of the block around it that bind its first member, step by step; NOT_HERE for one that is absent.
@@ -198,7 +198,7 @@ class Forbidden:
     scope: Scope
     breaks: int | None = None
     ends: int | None = None
-    gathers: Gathering | None = None
+    gathers: Membership | None = None
 
     @property
     def forbids(self) -> bool:
