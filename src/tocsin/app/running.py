@@ -40,7 +40,7 @@ class _NoPandas:
 
 
 def leave_pandas_out() -> None:
-    """Have Arrow find no pandas: with the first array it imports it where it is installed, for half as long as a rule takes.
+    """Have Arrow find no pandas, which it imports with the first array where it is installed: a third of the time.
 
     Only its looks at what it is given are meant; `to_pandas` looks again.
     """
