@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.arrow import one_array
+from tocsin.encode.gather import all_taken
 from tocsin.encode.late import with_values
 from tocsin.encode.values import encode_column, nothing
 from tocsin.items import NO_SOURCE, ROWS, Bools, Column, Ints, ItemKind, Items, Strings, is_sorted
@@ -32,10 +33,9 @@ def payload_at(items: Items, places: Ints) -> pa.RecordBatch:
 
 def rows_at(base: pa.RecordBatch | pa.Table, places: Ints) -> pa.RecordBatch:
     """Some rows of a batch, or of a table in whatever pieces, as one batch."""
-    found = base.take(pa.array(places))
-    if isinstance(found, pa.RecordBatch):
-        return found
-    found = with_values(found)
+    if isinstance(base, pa.RecordBatch):
+        return pa.RecordBatch.from_arrays(all_taken(base.columns, places), schema=base.schema)
+    found = with_values(pa.table(all_taken(base.columns, places), schema=base.schema))
     return pa.RecordBatch.from_arrays([one_array(column) for column in found.columns], schema=found.schema)
 
 

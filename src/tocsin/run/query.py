@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tocsin.compilers import compiles_first
 from tocsin.constraint.explain import drawn, with_verdict
+from tocsin.encode.arrow import look_for_pandas
 from tocsin.encode.checked import readable_texts
 from tocsin.encode.columns import OPTIONAL, Columns, infer_schema
 from tocsin.encode.thread_team import ThreadTeam
@@ -24,6 +25,7 @@ from tocsin.engine.operator import Around
 from tocsin.engine.tables import first_rows
 from tocsin.errors import QueryError, TocsinError, TocsinWarning, printable
 from tocsin.events import ANY
+from tocsin.functions import registered
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Strings
 from tocsin.lang.constraint_syntax import Constraint, UnderClause
@@ -175,6 +177,10 @@ class Query:
         self.queries = queries
         self.schema = schema
         self.operators = operators
+        self._planned: tuple[tuple[Any, ...], tuple[Plan, ...]] | None = None  # for which schema, and the plans
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planned": None}
 
     def around(self, *operators: Around) -> Query:
         """This query with operators that stand around it and see its matches (docs/adding-an-operator.md)."""
@@ -211,6 +217,14 @@ class Query:
     def plans(self, schema: Schema | Mapping[str, Any] | None = None, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
         """The bound and optimised plans. Without a schema, attributes have the kinds that the query suggests."""
         return plans_of(self.queries, as_schema(schema) or self.schema or guessed_schema(self.queries), off=off)
+
+    def _plans_for(self, schema: Schema) -> tuple[Plan, ...]:
+        """The plans for a schema; the last ones are remembered, and what was generated for them is with them."""
+        asked = (schema, list(schema.types), list(schema.common), dict(registered()))
+        known = self._planned
+        if known is None or known[0] != asked:
+            self._planned = known = asked, plans_of(self.queries, schema)
+        return known[1]
 
     def check(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> tuple[str, ...]:
         """Parse, bind and check kinds against a schema or against events; returns warnings, raises QueryError."""
@@ -305,6 +319,7 @@ class Query:
         `threads`: how many threads may share the work, by default as many as this process has cores. A query with a
         key (`WHERE [user]`) is split by it; of others only the reading is shared. The result does not depend on it.
         """
+        look_for_pandas()
         check_threads(threads)
         check_order(order)
         check_unit(time_unit)
@@ -326,7 +341,7 @@ class Query:
                 with ThreadTeam(thread_count(threads, len(given), jit=jit)) as team:
                     given.types(team)
         known = known_of(given, self.queries) if declared is None else with_unit(declared, given)
-        plans = plans_of(self.queries, known)
+        plans = self._plans_for(known)
         strategy = parse_strategy(order, known)
 
         def make(strings: Strings | None = None) -> QueryGraph:
