@@ -31,6 +31,7 @@ from tocsin.lang.constraint_syntax import Constraint, UnderClause
 from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.fluent import FluentPattern, FluentQuery
 from tocsin.lang.parser import parse_constraints, parse_file
+from tocsin.lang.staged_fluent import FluentStatement
 from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import Iseq, Rel, patterns_in
 from tocsin.lang.syntax import Query as DeclarativeQuery
@@ -70,7 +71,7 @@ FINAL = ("in-order", "slack", "conservative")  # orders whose matches are never 
 
 
 def query(
-    text: str | os.PathLike[str] | FluentPattern | FluentQuery | Syntax | Iterable[Any],
+    text: str | os.PathLike[str] | FluentPattern | FluentQuery | FluentStatement | Syntax | Iterable[Any],
     *,
     schema: Schema | Mapping[str, Any] | None = None,
     strict: bool = False,
@@ -106,6 +107,8 @@ def query(
         return Query(parse_file(text, names=names), known)
     if isinstance(text, (FluentPattern, FluentQuery)):
         return Query((text.query,), known)
+    if isinstance(text, FluentStatement):
+        return Query((text.statement,), known)
     if isinstance(text, DeclarativeQuery | Statement | Intervals):
         return Query((text,), known)
     if isinstance(text, bytes) or not isinstance(text, Iterable):
