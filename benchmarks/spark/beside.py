@@ -86,6 +86,8 @@ def rounds(sides: list[Side], number: int) -> dict[str, list[dict[str, Any]]]:
         for side in sides if turn % 2 == 0 else reversed(sides):
             side.ask()
             runs[side.name].append(side.answer())
+        told = ", ".join(f"{name} {each[-1]['cpu_s']:.2f} s" for name, each in runs.items())
+        print(f"  round {turn + 1}: {told}", file=sys.stderr, flush=True)
     found |= {(run["matches"], run["checksum"]) for told in runs.values() for run in told}
     if len(found) > 1:
         raise SystemExit(f"the sides found different things: {sorted(found)}")
