@@ -126,9 +126,7 @@ def main() -> int:
                 connect = f"connect-{arm.removeprefix('tocsin-')}"
                 if connect in CONNECT_ARMS:
                     asked["connect"] = (ROOT, connect)
-                sides = [
-                    started(stack, name, tree, its, job, loud=options.loud) for name, (tree, its) in asked.items()
-                ]
+                sides = [started(stack, name, tree, its, job, loud=options.loud) for name, (tree, its) in asked.items()]
                 print(line(arm, rounds(sides, options.rounds)), flush=True)
     return 0
 

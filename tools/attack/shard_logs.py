@@ -27,6 +27,8 @@ QUERIES = (
     "EVENT SEQ(A a, B b) WHERE [id] WITHIN 9 LIMIT 2 PER id",
     "EVENT SEQ(A a, FIRST B b, C? c, A d) WHERE [id] WITHIN 30 TIMEOUT",
     "EVENT SEQ(A a, (SEQ(B x, C y))+ g, A z) WHERE [id] WITHIN 40",
+    "INTERVALS Up FROM A, B BY id AS High WHEN v > 9, Low WHEN v <= 9 END LAST SELECT count(*) AS n",
+    "INTERVALS Visit FROM A BY id SESSION GAP 9; EVENT SEQ(Visit x, C c) WHERE [id] WITHIN 40",
 )
 
 
