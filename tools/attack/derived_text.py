@@ -1,4 +1,4 @@
-"""The text of definitions of intervals: drawn ones, garbled ones, large ones, and queries that read what they derive."""
+"""The text of definitions of intervals: drawn, garbled and large ones, and queries that read what they derive."""
 
 from __future__ import annotations
 

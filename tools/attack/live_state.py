@@ -1,4 +1,4 @@
-"""The file of `tocsin run --state`: damaged, or of another rule; it is refused and left as it is, or the run goes on."""
+"""The file of `tocsin run --state`, damaged or of another rule: it is refused and left as it is, or goes on."""
 
 from __future__ import annotations
 

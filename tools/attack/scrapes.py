@@ -22,7 +22,8 @@ REQUESTS = (
     b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\nx", b"GET /../../etc/passwd HTTP/1.1\r\n\r\n",
     b"GET /metrics?x=%00%ff HTTP/1.1\r\nAccept: */*\r\n\r\n", b"GET " + b"/" * 70_000 + b" HTTP/1.1\r\n\r\n",
     b"GET /metrics HTTP/1.1\r\n" + b"a: b\r\n" * 300 + b"\r\n", b"GET /metrics HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02",
-    b"GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n", b"\r\n\r\n", b"", b"PRI * HTTP/2.0\r\n",
+    b"GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n", b"\r\n\r\n", b"",
+    b"PRI * HTTP/2.0\r\n",
 )  # fmt: skip
 
 

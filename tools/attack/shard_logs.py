@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tests.shard_support import Memory, Stream, ask, frame_of
 from tocsin.codec import decode, encode, stamp
-from tocsin.lang.parser import parse_all
+from tocsin.lang.parser import parse_file
 from tocsin.shards import shard as shards
 from tocsin.shards.watermark import Slack
 from tools.attack.core import Input, Surface, WrongAnswerError
@@ -48,7 +48,7 @@ def rows(first: int, count: int) -> list[dict[str, Any]]:
 
 @cache
 def asked(text: str) -> Any:
-    return ask(tuple(parse_all(text)), frame_of(pa.int64()))
+    return ask(tuple(parse_file(text)), frame_of(pa.int64()))
 
 
 def begun(text: str) -> Stream:

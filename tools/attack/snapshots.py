@@ -21,7 +21,7 @@ DERIVED = (
     "INTERVALS Pair FROM A TO B : v > 0 BY s OUTERMOST SELECT min(v) AS m",
 )
 TRACED = (
-    "CONSTRAINT c ON A, B, C PARTITION BY k AS (A | B | C)* ENDS C TIMEOUT 9; EVENT SEQ(A a, !C n, B b) WHERE [k] UNDER c",
+    "CONSTRAINT c PARTITION BY k AS (A | B | C)* ENDS C TIMEOUT 9; EVENT SEQ(A a, !C n, B b) WHERE [k] UNDER c",
     "CONSTRAINT c PARTITION BY s AS A (B | C)+ A?; EVENT SEQ(A a, B b) WHERE [s] UNDER c CHECKED",
 )
 SETTLED = (*STAGED, *DERIVED)  # those that take only what is settled

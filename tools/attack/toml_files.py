@@ -18,7 +18,8 @@ VALUES = (
     '"${HOME}"', '"${NOT_SET_AT_ALL}"', '"secret.txt"', '"/dev/null"', '"."', '"../x"', '"\\u0000/x"',
     '"' + "x" * 5000 + '"',
     "9" * 30, "[" * 200 + "]" * 200, '"kafka"', '"slack(10 min)"', '"slack(-1)"', '"EVENT SEQ(A a, B b) WITHIN 5"',
-    '"30 s"', '["match", "timeout", "count"]', '["nothing"]', '"CreateCE X Event A"', '"INTERVALS v FROM A SESSION GAP 3"',
+    '"30 s"', '["match", "timeout", "count"]', '["nothing"]', '"CreateCE X Event A"',
+    '"INTERVALS v FROM A SESSION GAP 3"',
     '"CONSTRAINT c AS A B; EVENT SEQ(A a, B b) UNDER c"', "{ H = 10 }", '{ H = "10 min" }',
 )  # fmt: skip
 WORDS = (

@@ -1,4 +1,4 @@
-"""The text of constraints and of queries under them: drawn ones, garbled ones, and regular expressions that are large."""
+"""The text of constraints and of queries under them: drawn, garbled, and with large regular expressions."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ PATIENCE = 10.0  # seconds for a request, so that silent connections do not keep
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, *_: Any) -> None:
         """Pass over a client that went away; whatever else went wrong is one line, not a traceback."""
         problem = sys.exception()
         if not isinstance(problem, OSError):
