@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from collections.abc import Callable
@@ -11,9 +12,8 @@ from typing import Any, Self
 from tocsin.errors import InputError, TocsinError
 from tocsin.run.metrics import CONTENT_TYPE
 
+LOG = logging.getLogger("tocsin")
 LOOPBACK = "127.0.0.1"
-
-
 PATIENCE = 10.0  # seconds for a request, so that silent connections do not keep their threads
 
 
@@ -24,8 +24,7 @@ class _Server(ThreadingHTTPServer):
         """Pass over a client that went away; whatever else went wrong is one line, not a traceback."""
         problem = sys.exception()
         if not isinstance(problem, OSError):
-            said = " ".join(f"{type(problem).__name__}: {problem}".split())
-            sys.stderr.write(f"metrics: a request could not be answered ({said[:300]})\n")
+            LOG.warning("metrics: a request could not be answered (%s: %s)", type(problem).__name__, problem)
 
 
 class MetricsServer:
@@ -43,6 +42,7 @@ class MetricsServer:
             ) from problem
         self._thread = threading.Thread(target=self._server.serve_forever, name="tocsin-metrics", daemon=True)
         self._thread.start()
+        LOG.info("metrics are served at %s", self.url)
 
     @property
     def url(self) -> str:
