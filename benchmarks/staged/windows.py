@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import pairwise
 from types import FrameType
 from typing import Any
 
@@ -82,7 +83,7 @@ def problems(found: list[dict[str, Any]]) -> list[str]:
         lines = list(each["lines"].values())
         if len(each["answers"]) > 1:
             wrong.append(f"{each['what']}: the answers change with the window, {each['answers']}")
-        if any(later > 2.02 * one for one, later in zip(lines, lines[1:], strict=False)):
+        if any(later > 2.02 * one for one, later in pairwise(lines)):
             wrong.append(f"{each['what']}: work grows faster than the window, {lines}")
     return wrong
 
