@@ -7,6 +7,8 @@ import pytest
 
 import tocsin
 from benchmarks import hand, rivals
+from benchmarks.constraints import load as constraint_load
+from benchmarks.constraints.measure import measured
 from benchmarks.disorder.baselines.arms import SOUND
 from benchmarks.disorder.baselines.engine import log, net
 from benchmarks.disorder.workload import Load
@@ -66,6 +68,18 @@ def test_the_arms_of_the_selection_benchmark_agree() -> None:
         if ask.polars is not None:
             assert selection_rivals.polars(ask.polars, 20, made)() == found[name], name
     assert found["CONSUME first"] < found["all combinations"]
+
+
+def test_the_arms_of_the_constraint_benchmark_agree() -> None:
+    """Equal matches, verdicts of both checkers equal for every trace, and less stored wherever a trace is decided."""
+    for name, selectivity in (("patterns", 40), ("predicates", 60)):
+        ask = constraint_load.ASKS[name]
+        made = constraint_load.traces(30, ask.branch(selectivity), seed=2)
+        naive, _, lightweight = measured(ask, selectivity, made, 0, jit=False)
+        assert 0 < naive["found"]["match"] == lightweight["counts"]["expected"] < 30
+        assert lightweight["counts"]["unsat"] == 30 - naive["found"]["match"]
+        assert lightweight["accumulated"] < naive["accumulated"]
+        assert lightweight["ticks"] < naive["ticks"]
 
 
 def test_the_arms_of_the_staged_benchmark_agree(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tocsin.compilers import compiles_first
-from tocsin.constraint.explain import drawn, with_verdict
 from tocsin.encode.arrow import look_for_pandas
 from tocsin.encode.checked import readable_texts
 from tocsin.encode.columns import OPTIONAL, Columns, infer_schema
@@ -41,8 +40,6 @@ from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all, labels_of, read_by
 from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.explain import explain
-from tocsin.plan.explain_derived import explain_derived
-from tocsin.plan.explain_staged import explain_staged
 from tocsin.plan.facts import horizon, waits_for_time
 from tocsin.plan.marks import reads_every_type
 from tocsin.plan.passes import optimize
@@ -65,7 +62,6 @@ from tocsin.run.session import Session, shown_counters
 from tocsin.run.split import Split, check_threads, thread_count
 from tocsin.run.stream_rows import StreamRows
 from tocsin.schema import OWN, Field, Kind, Schema
-from tocsin.staged.compiled.choice import body_of
 from tocsin.zones import zone_named
 
 Order = str | Strategy
@@ -161,9 +157,17 @@ def declared_schema(
 def plans_of(queries: tuple[Syntax, ...], schema: Schema, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
     """The queries bound to a schema and optimised. Raises QueryError with every problem found."""
     plans = bind_all(queries, schema)
-    return tuple(
-        plan if plan.has_rows_of_its_own else with_verdict(optimize(plan, off=frozenset(off))) for plan in plans
-    )
+    return tuple(plan if plan.has_rows_of_its_own else _optimized(plan, frozenset(off)) for plan in plans)
+
+
+def _optimized(plan: Plan, off: frozenset[str]) -> Plan:
+    """An optimised plan, with what its constraints say of it."""
+    found = optimize(plan, off=off)
+    if found.under is None:
+        return found
+    from tocsin.constraint.explain import with_verdict
+
+    return with_verdict(found)
 
 
 class Query:
@@ -492,9 +496,16 @@ def expecting(queries: tuple[Syntax, ...], seen: Schema) -> tuple[Schema, tuple[
 def explained(plan: Plan) -> str:
     """What a plan does, and how it will run."""
     if plan.staged is not None:
+        from tocsin.plan.explain_staged import explain_staged
+        from tocsin.staged.compiled.choice import body_of
+
         return f"{explain_staged(plan)}\n{body_of(plan)}"
     if plan.derived is not None:
+        from tocsin.plan.explain_derived import explain_derived
+
         return explain_derived(plan)
+    from tocsin.constraint.explain import drawn
+
     return "\n".join(part for part in (explain(plan), describe(plan), drawn(plan)) if part)
 
 
