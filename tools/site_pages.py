@@ -127,14 +127,10 @@ def copy_pages() -> None:
 
 def boost(page: Path) -> float:
     """How much a page counts in the search: who looks for a word wants to do something, not to know why it is so."""
-    folder = page.parent.name
-    return (
-        8
-        if folder == "howto"
-        else 0.3
-        if folder in ("decisions", "experiments") or page.name in ("MAP.md", "CHANGELOG.md")
-        else 1
-    )
+    if page.parent.name == "howto":
+        return 8
+    aside = page.parent.name in ("decisions", "experiments") or page.name in ("MAP.md", "CHANGELOG.md")
+    return 0.3 if aside else 1
 
 
 def copy(path: Path) -> None:
