@@ -26,7 +26,7 @@ Hash: TypeAlias = Callable[[Ints], Words]  # the keys of some rows as hashes
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NeededStep:
     """A step of which every match has an event: its types, and how far before and behind it all others may end."""
 
     types: frozenset[str]
@@ -39,7 +39,7 @@ class Near:
     """What a query says of events that can matter to one match: they have equal values in these attributes."""
 
     keys: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[NeededStep, ...]
 
 
 class NearRows:
@@ -50,13 +50,13 @@ class NearRows:
     ) -> None:
         """`lookup` has for each of the `codes` of rows the type as kernels number it, negative if nobody reads it."""
         self._end, self._codes, self._keep, self._hash = frozen(end), codes, keep, hash
-        self._step: Step | None = self._rarest(near, lookup, types)
+        self._step: NeededStep | None = self._rarest(near, lookup, types)
         mine = () if self._step is None else self._step.types
         self._rare: Bools = np.isin(lookup, [at for at, type in enumerate(types) if type in mine])
         self._others: Bools = (lookup >= 0) & ~self._rare
         self._seen = self._kept = 0
 
-    def _rarest(self, near: Near, lookup: Codes, types: Sequence[str]) -> Step | None:
+    def _rarest(self, near: Near, lookup: Codes, types: Sequence[str]) -> NeededStep | None:
         """The step with the fewest rows, as far as a sample shows; None: it is not rare enough."""
         every = np.arange(0, len(self._codes), max(1, len(self._codes) // SAMPLE))
         sample = self._keep(every[lookup[self._codes[every]] >= 0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.encode.near_rows import Near, Step
+from tocsin.encode.near_rows import Near, NeededStep
 from tocsin.events import ANY
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.plan.facts import last_leaves, types_of
@@ -23,7 +23,9 @@ def near_of(graph: QueryGraph) -> Near | None:
     back, ahead = around
     last = last_leaves(block) if not block.repeated and not block.groups else ()
     steps = [
-        Step(frozenset(alt.type for alt in leaf.alts), back + ahead, ahead if last == (leaf.id,) else back + ahead)
+        NeededStep(
+            frozenset(alt.type for alt in leaf.alts), back + ahead, ahead if last == (leaf.id,) else back + ahead
+        )
         for leaf in block.fixed
     ]
     steps = [step for step in steps if ANY not in step.types]
