@@ -18,6 +18,7 @@ from tocsin.engine import kernels
 from tocsin.engine import runtime as rt
 from tocsin.engine.codegen import WITHDRAWN, Program, Shape, generate
 from tocsin.engine.derive import derived_column
+from tocsin.engine.number_set import distinct
 from tocsin.engine.purge import Purger
 from tocsin.engine.runtime import CLOCK, DONE, HORIZON, MARKED, MEM_N, NULLS, OUT_N, RELEVANT, WAITING
 from tocsin.engine.tiers import FEW_ROWS, Tiers
@@ -767,7 +768,7 @@ class Branch:
 
     def live_numbers(self) -> Ints:
         """Numbers of all events in the state, ascending, each once."""
-        return np.unique(self.H[self._places(self.H, self.D), 1]) if self._ready else NOBODY
+        return distinct([self.H[self._places(self.H, self.D), 1]]) if self._ready else NOBODY
 
     def stored(self) -> Iterator[tuple[Leaf, Ints]]:
         """Each leaf with the numbers of the events that an answer may still need there."""

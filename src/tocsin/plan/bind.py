@@ -19,8 +19,6 @@ from tocsin.plan.bind_after_match import ClauseBinder
 from tocsin.plan.bind_consumption import Consuming, consuming
 from tocsin.plan.bind_continuity import with_continuity
 from tocsin.plan.bind_counting import counted, over_matches
-from tocsin.plan.bind_derived import bind_intervals
-from tocsin.plan.bind_staged import bind_statement
 from tocsin.plan.bind_under import bind_under, notes_on, under_constraints, with_traces
 from tocsin.plan.block import Block, Output, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_named, types_read
@@ -36,7 +34,6 @@ from tocsin.plan.outputs import check_step, check_variables, outputs_of, variabl
 from tocsin.plan.pattern_tree import Part, Site, Woven, outer_members, parts, sites
 from tocsin.plan.problems import Problems
 from tocsin.plan.rewrite import blocks_below
-from tocsin.plan.staged_check import check_together
 from tocsin.plan.staged_places import StatementPlaces
 from tocsin.plan.timeouts import beginnings, check_clauses, check_timeout
 from tocsin.plan.typer import unknown_attribute, variables
@@ -352,7 +349,10 @@ def bind_all(
     counting: set[str] = set()
     plans: list[Plan] = []
     errors: list[QueryError] = []
-    check_together([each for each in queries if isinstance(each, Statement)])
+    if statements := [each for each in queries if isinstance(each, Statement)]:
+        from tocsin.plan.staged_check import check_together
+
+        check_together(statements)
     for number, query in enumerate(queries):
         reads = read_by(query)
         later = {name for other in queries[number:] for name in (other.name, *labels_of(other)) if name is not None}
@@ -390,8 +390,12 @@ def bind_all(
 def _bound(query: AnyQuery, schema: Schema, functions: Mapping[str, Function] | None) -> Plan:
     match query:
         case Statement():
+            from tocsin.plan.bind_staged import bind_statement  # late: most files have none
+
             return bind_statement(query, schema)
         case Intervals():
+            from tocsin.plan.bind_derived import bind_intervals
+
             return bind_intervals(query, schema, functions)
     return bind(query, schema, functions)
 
