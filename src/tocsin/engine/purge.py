@@ -72,9 +72,9 @@ class Rules:
             shared = _bounds(around, inside[0], positions)
             bounds |= {(id, at): shared[inside[0], at] for id in inside for at in positions}
         judged = _judged(root)
-        for leaf, owner in shared:
-            bounds |= {(owner, at): _weaker(bounds[owner, at], bounds[leaf, at]) for at in positions}
-            judged |= {owner} if leaf in judged else set()
+        for sharer, owner in shared:
+            bounds |= {(owner, at): _weaker(bounds[owner, at], bounds[sharer, at]) for at in positions}
+            judged |= {owner} if sharer in judged else set()
         scopes = [part.scope for part in root.forbidden] + [scope for _, scope in root.scopes]
         back = any(isinstance(scope.low, WindowLow) for scope in scopes)
         back = back or (intervals and any(isinstance(scope.low, From) for scope in scopes))  # it starts before its end
