@@ -69,8 +69,8 @@ class Rules:
             inside = [leaf.id for each in blocks_below(part.block) for leaf in each.leaves]
             edges = _inside(inside[0], part.scope) if overhangs(part.block) == (0, 0) else spans([inside[0]])
             around = Graph([*known, *edges]).closure()
-            shared = _bounds(around, inside[0], positions)
-            bounds |= {(id, at): shared[inside[0], at] for id in inside for at in positions}
+            there = _bounds(around, inside[0], positions)
+            bounds |= {(id, at): there[inside[0], at] for id in inside for at in positions}
         judged = _judged(root)
         for sharer, owner in shared:
             bounds |= {(owner, at): _weaker(bounds[owner, at], bounds[sharer, at]) for at in positions}
