@@ -27,6 +27,8 @@ BENCH ?=
 MINUTES ?= 10
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# else every process that a test starts would compile all of our modules anew
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-threads bench-selection bench-staged bench-disorder bench-constraints soak fuzz attack mutate demo site dist first-steps docs accept clean
 
