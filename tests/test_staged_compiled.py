@@ -320,8 +320,8 @@ JOINS = (
 
 def test_operands_that_are_found_by_value() -> None:
     """Joins for what is new find the others by an equality, whatever windows, consumption and contexts take away."""
-    answered = 0
-    for seed in range(examples(1500, least=60)):
+    answered, count = 0, examples(1500, least=60)
+    for seed in range(count):
         random = Random(seed)
         bounds = random.choice(["", " Init D<add>"])
         ends = random.choice(["", " Term 6", " Term D<old>"])
@@ -335,4 +335,4 @@ def test_operands_that_are_found_by_value() -> None:
         for restarts in (False, True):
             assert function_rows(statement, items, restarts=restarts) == wanted, f"seed {seed}\n{statement}\n{items}"
         answered += bool(wanted)
-    assert answered > 10
+    assert answered > count / 25
