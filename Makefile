@@ -27,8 +27,10 @@ BENCH ?=
 MINUTES ?= 10
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# else every process that a test starts would compile all of our modules anew
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-selection bench-staged bench-disorder bench-interval soak fuzz attack mutate demo site dist first-steps docs accept clean
+.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-threads bench-selection bench-staged bench-disorder bench-interval bench-constraints soak fuzz attack mutate demo site dist first-steps docs accept clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,7 +93,7 @@ cluster-test: $(READY) ## a real Spark master with two workers on loopback, one 
 kafka-test: $(READY) ## topic to topic through a real Kafka broker on loopback (Maven brings it), the driver killed on the way
 	$(PY) -m pytest -q -m kafka tests/test_kafka.py
 
-bench bench-latency bench-spark bench-table bench-disorder bench-interval soak fuzz attack: export TOCSIN_COMPILE_FIRST = 1 # measure what is compiled
+bench bench-latency bench-spark bench-table bench-threads bench-disorder bench-interval bench-constraints soak fuzz attack: export TOCSIN_COMPILE_FIRST = 1 # measure what is compiled
 
 bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks/results/latest.json and docs/benchmarks.md
 	$(PY) -m benchmarks.run $(BENCH)
@@ -109,6 +111,10 @@ bench-table: $(READY) ## from a table to matches, beside DuckDB and Polars; BENC
 	$(PY) -m benchmarks.table.run $(BENCH)
 	$(PY) -m benchmarks.paste
 
+bench-threads: $(READY) ## from a table to matches over 1, 2, 4 and 8 threads: the clock, and what each thread had to do
+	$(PY) -m benchmarks.table.threads $(BENCH)
+	$(PY) -m benchmarks.paste
+
 bench-selection: $(READY) ## marks, clauses after a match and consumption modes, beside Polars and Flink CEP; BENCH=--quick for a short run; docs/benchmarks.md
 	$(PY) -m benchmarks.selection.run $(BENCH)
 	$(PY) -m benchmarks.paste
@@ -122,6 +128,9 @@ bench-disorder: $(READY) ## the papers' experiments on late events, and ours; BE
 
 bench-interval: $(READY) ## the paper's experiments on intervals, and 10 million beside DuckDB and Polars; BENCH=--quick for a short run; docs/experiments
 	$(PY) -m benchmarks.interval.run $(BENCH)
+
+bench-constraints: $(READY) ## detection under constraints beside plain detection, after the paper; BENCH=--quick for a short run; docs/experiments
+	$(PY) -m benchmarks.constraints.run $(BENCH)
 
 soak: $(READY) ## MINUTES=10 of late, heavy-tailed, duplicated events, and of names that never repeat: memory stays flat
 	$(PY) -m benchmarks.soak --minutes $(MINUTES)

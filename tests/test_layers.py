@@ -14,6 +14,7 @@ LAYERS = (
     "events",
     "schema",
     "functions",
+    "zones",
     "compilers",
     "compiler_process",
     "items",

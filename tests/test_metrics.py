@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import struct
 import subprocess
 import sys
 import urllib.error
@@ -16,8 +17,10 @@ from typing import Any
 import pytest
 
 import tocsin
+from tocsin.engine.weight import bytes_kept
 from tocsin.errors import InputError
 from tocsin.run.metrics import BOUNDS, CONTENT_TYPE, METRICS
+from tocsin.run.metrics_server import serve_metrics
 
 RULES = "QUERY pairs EVENT SEQ(A a, B b) WHERE [id] WITHIN 10 s; QUERY alone EVENT SEQ(A a, !B b) WHERE [id] WITHIN 5 s"
 NOON = datetime(2026, 3, 1, 12)  # noqa: DTZ001 - no zone is meant
@@ -74,6 +77,37 @@ def test_metrics_are_what_was_counted() -> None:
     assert found["tocsin_newest_event_seconds", ()] == (NOON - datetime(1970, 1, 1)).total_seconds() + 20  # noqa: DTZ001
     assert found["tocsin_watermark_lag_seconds", ()] == 3
     assert found["tocsin_state_bytes", ()] > 0
+
+
+KEEPING = (
+    ("EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 1 d", {}),
+    ("EVENT SEQ(A a, B b) WITHIN 1 d", {"order": "slack(1 d)"}),
+    ("EVENT SEQ(A a, B b) WHERE [id] WITHIN 1 d CONSUME chronicle", {}),
+    ("EVENT SEQ(A a, B b) WHERE [id] WITHIN 1 d AFTER MATCH SKIP PAST LAST EVENT", {}),
+    ("EVENT SEQ(A a, B b) WHERE [id] WITHIN 1 d SELECT count(*) EVERY 1 d", {}),
+    ("INTERVALS busy FROM A BY id AS HIGH WHEN id > 5", {}),
+    ("CONSTRAINT c PARTITION BY id AS (A | B)*; EVENT SEQ(A a, B b) WHERE [id] WITHIN 1 d UNDER c", {}),
+    ("CreateCE both Select A.id as id Event And(A<old max 900, consume>, B<old max 3, consume>)", {}),
+)
+
+
+@pytest.mark.parametrize(("text", "options"), KEEPING, ids=lambda given: str(given)[:40])
+def test_the_bytes_of_all_that_is_kept_are_counted(text: str, options: dict[str, str]) -> None:
+    """Of a hundred times more events, many times more bytes, whatever keeps them."""
+    session, sizes = tocsin.query(text).stream(jit=False, **options), []
+    for count in (10, 990):
+        session.push([event("A", 0, id) for id in range(count)])
+        sizes.append(parsed(session.metrics())["tocsin_state_bytes", ()])
+    assert sizes[1] - sizes[0] > 20 * 980
+    assert sizes[1] < 50_000_000
+
+
+def test_large_collections_are_weighed_by_a_sample() -> None:
+    rows = [{"id": number, "text": f"text {number}"} for number in range(1000)]
+    each = sum(sys.getsizeof(part) for part in (rows[500], *rows[500].values()))
+    assert bytes_kept(rows) == pytest.approx(1000 * each, rel=0.2)
+    assert bytes_kept({"a": rows, "b": rows}) == pytest.approx(bytes_kept(rows), rel=0.01)  # what is there once
+    assert bytes_kept(rows, apart=[rows]) == 0
 
 
 def test_every_metric_that_is_listed_is_given() -> None:
@@ -176,3 +210,30 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
     names = {name for text in asked for name in re.findall(r"tocsin_[a-z_]+", text)}
     known = {name + after for name in METRICS for after in ("", "_total", "_bucket", "_count", "_sum")}
     assert names and names <= known
+
+
+def test_clients_that_leave_and_answers_that_fail_make_no_traceback(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = iter(["# EOF\n", KeyError("lost"), "# EOF\n"])
+
+    def text() -> str:
+        told = next(texts)
+        if isinstance(told, str):
+            return told
+        raise told
+
+    with serve_metrics(text) as server:
+        host, port = server.url.removeprefix("http://").removesuffix("/metrics").split(":")
+        for raw in (b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /metr"):
+            with socket.create_connection((host, int(port)), timeout=10) as connection:
+                # it resets the connection when it is closed
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.sendall(raw)
+                if raw.endswith(b"\r\n\r\n"):
+                    connection.recv(1)
+        with urllib.request.urlopen(server.url, timeout=10) as answer:
+            assert answer.read() == b"# EOF\n"
+    assert capfd.readouterr().err == ""
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said == "metrics: a request could not be answered (KeyError: 'lost')"

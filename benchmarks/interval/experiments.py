@@ -89,7 +89,7 @@ def spread(memory: Curves, length: float) -> tuple[bool, str]:
 def profiles(scale: Scale) -> Figure:
     shares = scale.places([share / 10 for share in range(10, -1, -1)])
     names = [f"{round(share * 100)}t-{round(100 - share * 100)}s" for share in shares]
-    cases = [(chain(10, share), Intervals(events(scale, 500), 0.1, 200)) for share in shares]
+    cases = [(chain(10, share), Intervals(events(scale, 300), 0.1, 200)) for share in shares]
     shown, memory, seconds = panels("profile", names, cases, scale.repeat)
     indexed, begins = saved(seconds, "indexed"), saved(seconds, "begins")
     fits, said = spread(memory, 0.1)
@@ -111,7 +111,7 @@ def seconds_of(seconds: Curves) -> tuple[list[float], list[float], list[float]]:
 
 def lengths_of_queries(scale: Scale) -> Figure:
     lengths = scale.places([2, 4, 6, 8, 10, 12, 14, 16, 18])
-    cases = [(chain(length, 0.5), Intervals(events(scale, 400), 0.1, 120)) for length in lengths]
+    cases = [(chain(length, 0.5), Intervals(events(scale, 240), 0.1, 120)) for length in lengths]
     shown, memory, seconds = panels("endpoints in the chain", lengths, cases, scale.repeat)
     begins = saved(seconds, "begins")
     over = saved(seconds, "begins", "indexed")
@@ -130,7 +130,7 @@ def lengths_of_queries(scale: Scale) -> Figure:
 
 def lengths_of_intervals(scale: Scale) -> Figure:
     lengths = scale.places([0.01, 0.02, 0.05, 0.1, 0.2])
-    cases = [(chain(10, 0.5), Intervals(events(scale, 500), length, 160)) for length in lengths]
+    cases = [(chain(10, 0.5), Intervals(events(scale, 300), length, 160)) for length in lengths]
     shown, memory, seconds = panels("average length, in windows", lengths, cases, scale.repeat)
     begins = saved(seconds, "begins")
     ratios = [mine / theirs for mine, theirs in zip(memory["begins"], memory["naive"], strict=True)]

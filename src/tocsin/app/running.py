@@ -29,6 +29,31 @@ from tocsin.run.sinks import write_file, write_matches
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
+class _NoPandas:
+    """An import hook that finds no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        del path, target
+        if name == "pandas":
+            raise ImportError(name)
+
+
+def leave_pandas_out() -> None:
+    """Have Arrow find no pandas, which it imports with the first array where it is installed: a third of the time.
+
+    Only its looks at what it is given are meant; `to_pandas` looks again.
+    """
+    import pyarrow as pa
+
+    if "pandas" not in sys.modules:
+        sys.meta_path.insert(0, _NoPandas)
+        try:
+            pa.array([None])
+        finally:
+            sys.meta_path.remove(_NoPandas)
+
+
 @dataclass(slots=True)
 class RunOptions:
     """The options of `tocsin run`, and the run itself."""
@@ -65,6 +90,8 @@ class RunOptions:
                     hint=f"leave it out; or read what comes: tail -f {input} | tocsin run ... --input - {option} ...",
                 )
         self._check_places()
+        if self.engine == "embedded":
+            leave_pandas_out()
         began = time.perf_counter()
         matches = self._on_spark(input) if self.engine == "spark" else self._embedded(input)
         self._write(matches, self._format("table"))
@@ -112,6 +139,7 @@ class RunOptions:
                 hint="give a file or a directory; a stream is described in a file: tocsin pipeline run FILE.toml",
             )
         self._check_places()
+        leave_pandas_out()
         began = time.perf_counter()
         state = KeptState(self.state)
         session = self._session(state)
@@ -141,7 +169,7 @@ class RunOptions:
     def _session(self, state: KeptState) -> Session:
         """A session for lines as they come, with the state of the last run if there is one."""
         columns, saved = self.columns, state.read()
-        with warnings.catch_warnings(record=True) as noted:
+        with warnings.catch_warnings(record=True) as noted, state.named():
             warnings.simplefilter("always", TocsinWarning)
             session = self.query.stream(
                 type=columns.type,
@@ -191,10 +219,8 @@ class RunOptions:
     def _finish(self, matches: Matches, counters: dict[str, int], seconds: float) -> None:
         if self.plot is not None:
             matches.plot(self.plot)
-        for example in self.bad.examples:
-            sys.stderr.write(f"skipped: {example}\n")
-        if self.bad.count > len(self.bad.examples):
-            sys.stderr.write(f"skipped: and {self.bad.count - len(self.bad.examples):,} more\n")
+        for line in self.bad.told():
+            sys.stderr.write(f"{line}\n")
         if not self.quiet:
             for note in matches.notes:
                 sys.stderr.write(f"note: {note}\n")

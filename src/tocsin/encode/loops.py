@@ -17,7 +17,7 @@ FEW_SLOTS = 256  # of the small table
 ROW, COUNT, SIZE = 0, 1, 2  # what the words of its state say: the next row, how many texts, how many bytes of them
 FIRST_FACTOR, SECOND_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 EIGHT, TWENTY_NINE, THIRTY_TWO, FORTY = np.uint64(8), np.uint64(29), np.uint64(32), np.uint64(40)
-FIFTY_SIX = np.uint64(56)
+FIFTY_SIX, SIX, SIXTY_THREE = np.uint64(56), np.uint64(6), np.uint64(63)
 NOTHING, ONE, LOWER = np.uint64(0), np.uint64(1), np.uint64(0xFFFFFFFF)
 
 compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
@@ -163,15 +163,17 @@ def _number_few(offsets: Any, data: Any, out: Any, heads: Any, lengths: Any, num
     heads, lengths, numbers  by slot: the first two words of a name, its length (-1: free), and its number
     masks                    for each length up to 16 which bits of the two words belong to the text
     """
+    last = np.int64(offsets[row])
     for at in range(row, len(out)):
-        first, last = np.int64(offsets[at]), np.int64(offsets[at + 1])
+        first, last = last, np.int64(offsets[at + 1])
         if first < 0 or last < first or last > len(data):
             return at, LIES
         length = last - first
         if length > 16 or first + 16 > len(data):
             return at, NEW
-        head = eight_bytes(data, first) & masks[2 * length]
-        next_head = eight_bytes(data, first + 8) & masks[2 * length + 1]
+        head, next_head = eight_bytes(data, first) & masks[2 * length], NOTHING
+        if length > 8:
+            next_head = eight_bytes(data, first + 8) & masks[2 * length + 1]
         slot = few_slot(head, next_head, length)
         if heads[2 * slot] != head or heads[2 * slot + 1] != next_head or lengths[slot] != length:
             return at, NEW
@@ -181,7 +183,7 @@ def _number_few(offsets: Any, data: Any, out: Any, heads: Any, lengths: Any, num
 
 def _few_slot(head: Any, next_head: Any, length: Any) -> Any:
     """The place of a name in the small table."""
-    return np.int64((((head + np.uint64(length)) ^ (next_head * SECOND_FACTOR)) * FIRST_FACTOR) >> FIFTY_SIX)
+    return np.int64(((head + (np.uint64(length) ^ next_head)) * FIRST_FACTOR) >> FIFTY_SIX)
 
 
 few_slot: Any = inlined(_few_slot)
@@ -216,37 +218,33 @@ def _places_of(codes: Any, wanted: Any, first: Any, out: Any) -> Any:
 places_of: Any = compiled(_places_of)
 
 
-def _read_rows(codes: Any, lookup: Any, end: Any, first: Any, places: Any, types: Any, ends: Any) -> Any:
-    """Write the rows whose type is read: their places (counted from `first`), types and ends; how many there are.
-
-    `lookup` has for each code the type as kernels number it, negative where nobody reads it; the last one is for -1.
-    """
-    count = 0
-    for at in range(len(codes)):
-        code = lookup[codes[at]]
-        places[count], types[count], ends[count] = first + at, code, end[at]
-        count += code >= 0
-    return count
-
-
-read_rows: Any = compiled(_read_rows)
-
-
-def _keep_within(values: Any, shift: Any, low: Any, high: Any, asked: Any, places: Any, types: Any, ends: Any) -> Any:
+def _keep_within(
+    values: Any, shift: Any, low: Any, high: Any, asked: Any, codes: Any, lookup: Any, places: Any, out: Any
+) -> Any:
     """Of some rows keep those whose value lies between the bounds for their type, if their type is asked for one.
 
-    The value of a row is values[place - shift]. The rows that stay move to the front; how many there are.
+    The value of a row is values[place - shift], its type lookup[codes[place]]. How many are kept.
     """
     count = 0
     for at in range(len(places)):
-        place, type = places[at], types[at]
-        value = values[place - shift]
-        places[count], types[count], ends[count] = place, type, ends[at]
+        place = places[at]
+        type, value = lookup[codes[place]], values[place - shift]
+        out[count] = place
         count += (not asked[type]) | ((low[type] <= value) & (value <= high[type]))
     return count
 
 
 keep_within: Any = compiled(_keep_within)
+
+
+def _types_and_ends(codes: Any, lookup: Any, end: Any, places: Any, types: Any, ends: Any) -> None:
+    """The types, as kernels number them, and the ends of some rows."""
+    for at in range(len(places)):
+        place = places[at]
+        types[at], ends[at] = lookup[codes[place]], end[place]
+
+
+types_and_ends: Any = compiled(_types_and_ends)
 
 
 def _gather(values: Any, places: Any, shift: Any, out: Any) -> None:
@@ -278,6 +276,76 @@ def _look_up_at(table: Any, indices: Any, places: Any, shift: Any, out: Any) -> 
 
 
 look_up_at: Any = compiled(_look_up_at)
+
+
+def _hash_texts(offsets: Any, data: Any, places: Any, shift: Any, out: Any) -> None:
+    """Take the texts at some places, which are counted from `shift`, into hashes."""
+    for at in range(len(places)):
+        row = places[at] - shift
+        first, last = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        head = word_at(data, first, last - first)
+        next_head = word_at(data, first + 8, last - first - 8) if last - first > 8 else NOTHING
+        out[at] = mixed(out[at], text_hash(head, next_head, data, first, last))
+
+
+hash_texts: Any = compiled(_hash_texts)
+
+
+def _hash_words(words: Any, out: Any) -> None:
+    """Take words into hashes."""
+    for at in range(len(words)):
+        out[at] = mixed(out[at], words[at] * SECOND_FACTOR)
+
+
+hash_words: Any = compiled(_hash_words)
+
+
+def _cell(value: Any, stretch: Any, count: Any) -> Any:
+    """The bit of a key in a stretch of time, of so many bits (a power of two)."""
+    value = mixed(value + np.uint64(stretch) * SECOND_FACTOR, NOTHING)
+    return (value >> EIGHT) & np.uint64(count - 1)
+
+
+cell: Any = inlined(_cell)
+
+
+def _mark_near(
+    hashes: Any, places: Any, end: Any, origin: Any, width: Any, before: Any, behind: Any, bits: Any
+) -> None:
+    """Mark the keys of some rows in the stretches of time that reach so far before and behind their ends."""
+    count = 64 * len(bits)
+    for at in range(len(places)):
+        time = end[places[at]] - origin
+        for stretch in range((time - before) // width, (time + behind) // width + 1):
+            bit = cell(hashes[at], stretch, count)
+            bits[bit >> SIX] |= ONE << (bit & SIXTY_THREE)
+
+
+mark_near: Any = compiled(_mark_near)
+
+
+def _keep_near(hashes: Any, places: Any, end: Any, origin: Any, width: Any, bits: Any, out: Any) -> Any:
+    """Keep the rows whose key is marked in the stretch of time in which they end; how many there are."""
+    count, kept = 64 * len(bits), np.int64(0)
+    for at in range(len(places)):
+        bit = cell(hashes[at], (end[places[at]] - origin) // width, count)
+        out[kept] = places[at]
+        kept += np.int64((bits[bit >> SIX] >> (bit & SIXTY_THREE)) & ONE)
+    return kept
+
+
+keep_near: Any = compiled(_keep_near)
+
+
+def _ascend(values: Any) -> Any:
+    """Whether no value is smaller than the one before it."""
+    wrong = False
+    for at in range(1, len(values)):
+        wrong |= values[at] < values[at - 1]
+    return not wrong
+
+
+ascend: Any = compiled(_ascend)
 
 
 def _surveyed(values: Any) -> Any:

@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.codec import Part, as_number, decode, encode, nested, only_part, within
-from tocsin.constraint.monitor import monitored
-from tocsin.deriving.operator import deriving
 from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
 from tocsin.encode.eids import prepare_hashing
 from tocsin.encode.keyless import KeyCheck
 from tocsin.encode.merge import Rearranged, replaced, take
+from tocsin.encode.near_rows import Near
 from tocsin.encode.row_pieces import RowPieces
 from tocsin.encode.stored import RowReader
 from tocsin.encode.thread_team import ALONE, ThreadTeam
@@ -56,12 +55,6 @@ from tocsin.plan.limits import Limits, limits_of
 from tocsin.plan.prefix_chain import PrefixChain, prefix_chain
 from tocsin.plan.under import TRACE
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
-from tocsin.select.after_match import clause_operators
-from tocsin.select.consuming import consuming
-from tocsin.select.counting import MatchCounting
-from tocsin.select.prefix_counting import prefix_counting
-from tocsin.spill.detector import Spilling
-from tocsin.staged.operator import refuse_limit, staged_operator
 
 MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, where memory is limited
 NEVER = 1 << 62
@@ -87,7 +80,7 @@ class QueryGraph:
         memory_limit: int | None = None,
         functions: Mapping[str, Function] | None = None,
         around: Sequence[Around] = (),
-        spill: Callable[[Detector, int], Operator] = Spilling,
+        spill: Callable[[Detector, int], Operator] | None = None,
         strings: Strings | None = None,
         soon: bool = False,
         live: bool = False,
@@ -184,6 +177,8 @@ class QueryGraph:
         operator = self._operator(number, detector, reader)
         return Stage(plan, operator, composites, reader, tap=self._taps.get(number))
 
+    # Rooms that few queries need are imported where one does: a rule in a shell waits for all that is imported.
+
     def _operator(self, number: int, detector: Detector, reader: RowReader) -> Operator:
         """What a query is made of: its detector, what the strategy puts around it, and around that what users put."""
         plan, order = self.plans[number], self.order
@@ -193,10 +188,14 @@ class QueryGraph:
             self.remembering.append(cast("Remembering", operator))
         elif plan.consume is not None:
             setting = Setting(plan, self.functions, order.corrects, time_of(detector), reader)
+            from tocsin.select.consuming import consuming
+
             operator = consuming(setting, jit=self._jit)
             self.remembering.append(operator)
         elif (chain := counted_by(plan, order)) is not None:
             setting = Setting(plan, self.functions, False, time_of(detector), reader)
+            from tocsin.select.prefix_counting import prefix_counting
+
             operator = prefix_counting(chain, setting, live=self._live)
             self.remembering.append(operator)
         elif order.kind == "auto":
@@ -206,11 +205,13 @@ class QueryGraph:
             self.remembering.append(auto)
             operator = auto
         elif self._limit is not None and not order.sorts:  # in order, only a window is kept
-            operator = self._spill(detector, self._limit)
+            operator = self._spilling(detector, self._limit)
         if order.ordered and counted_by(plan, order) is None:
             operator = Release(operator, plan, self.functions)
         is_read = number in self._read
         if plan.after is not None and counted_by(plan, order) is None:
+            from tocsin.select.after_match import clause_operators
+
             reach = replay_reach(self.plans) if is_read else 0
             for clause in clause_operators(
                 operator, plan, self.functions, corrects=order.corrects, reach=reach, jit=self._jit
@@ -218,14 +219,24 @@ class QueryGraph:
                 self.remembering.append(clause)
                 operator = clause
         if plan.counts is not None and counted_by(plan, order) is None:
+            from tocsin.select.counting import MatchCounting
+
             operator = MatchCounting(operator, plan, self.functions, at_once=order.corrects, live=self._live)
             self.remembering.append(operator)
         if plan.under is not None:
             operator = self._monitored(operator, plan, detector, reader)
         return operator if plan.hidden else self._reported(number, operator, detector, reader)
 
+    def _spilling(self, detector: Detector, limit: int) -> Operator:
+        """What keeps a memory limit."""
+        from tocsin.spill.detector import Spilling
+
+        return (self._spill or Spilling)(detector, limit)
+
     def _monitored(self, operator: Operator, plan: Plan, detector: Detector, reader: RowReader) -> Operator:
         """What follows the traces of a query under constraints."""
+        from tocsin.constraint.monitor import monitored
+
         time = replace(detector.time, guarantees={})
         found = monitored(operator, Setting(plan, self.functions, self.order.corrects, time, reader), jit=self._jit)
         self.remembering.append(found)
@@ -245,7 +256,11 @@ class QueryGraph:
     def _process(self, plan: Plan, setting: Setting) -> Operator:
         """What stands in place of a detector where answers are rows of their own, made of settled events."""
         if plan.derived is not None:
+            from tocsin.deriving.operator import deriving
+
             return deriving(setting, jit=self._jit)
+        from tocsin.staged.operator import refuse_limit, staged_operator
+
         refuse_limit(plan, self._limit)
         return staged_operator(setting, self.order, jit=self._jit)
 
@@ -289,13 +304,13 @@ class QueryGraph:
         self._texts.enough = NEVER
         return encode_whole(self.encoder, rows, drop=self.is_plain, workers=workers)
 
-    def row_pieces(self, rows: UsableRows, base: pa.Table) -> RowPieces:
+    def row_pieces(self, rows: UsableRows, base: pa.Table, near: Near | None) -> RowPieces:
         """The rows of a finite input in order of time, to be encoded and pushed piece by piece, without all others.
 
         Only for a plain graph, and input without eids. No text is forgotten from now on.
         """
         self._texts.enough = NEVER
-        return RowPieces(self.encoder, rows, base, {} if self.key_attributes else self.limits)
+        return RowPieces(self.encoder, rows, base, self.limits, self.key_attributes, near)
 
     @property
     def limits(self) -> Limits:

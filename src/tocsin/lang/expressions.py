@@ -14,6 +14,7 @@ from tocsin.errors import Problem
 from tocsin.lang.cursor import Cursor, GiveUpError, shown, similar
 from tocsin.lang.syntax import (
     DISTINCT,
+    EVERYTHING,
     MEMBER,
     Attr,
     Between,
@@ -301,6 +302,9 @@ class ExpressionReader(Cursor):
         start = self.token
         parts = [self.name("a name")]
         while self.accept_op("."):
+            if self.accept_op("*"):
+                variable = Name(".".join(parts), span=start.span)
+                return Call(EVERYTHING, (variable,), span=self.since(start))
             parts.append(self.any_word("an attribute name"))
         if self.is_op("["):
             return self._member(".".join(parts), start)

@@ -159,7 +159,9 @@ Expr: TypeAlias = (
 
 MEMBER = "[]"  # `b[2].v` is Call(MEMBER, (b.v, 2)): the second member, from the end if the number is negative
 DISTINCT = "count distinct"  # `count(distinct b.v)`: how many values that differ
-AGGREGATES = ("count", "sum", "avg", "min", "max", "first", "last", MEMBER, DISTINCT)
+COLLECT = "collect"  # `collect(b.v)`: the values of all members, as a list; only as a column of SELECT
+EVERYTHING = "*"  # `s.*` is Call(EVERYTHING, (s,)): all attributes of one event; only as an item of SELECT
+AGGREGATES = ("count", "sum", "avg", "min", "max", "first", "last", MEMBER, DISTINCT, COLLECT)
 ENDS = ("start", "end")  # of a repetition, `start(b)` and `end(b)` ask the whole set
 RELATION = "relation"  # `relation(a, b)`: the name of the relation in which a stands to b
 PREV = "prev"  # `prev(b.v)`: of the member before; a conjunct with it is asked of the set

@@ -15,12 +15,10 @@ from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.printer import print_pattern, print_query
 from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import Duration, OpenWindow, Query, Span, conjuncts
-from tocsin.plan.bind_after_match import ClauseBinder
+from tocsin.plan.bind_after_match import ClauseBinder, shows_nothing
 from tocsin.plan.bind_consumption import Consuming, consuming
 from tocsin.plan.bind_continuity import with_continuity
 from tocsin.plan.bind_counting import counted, over_matches
-from tocsin.plan.bind_derived import bind_intervals
-from tocsin.plan.bind_staged import bind_statement
 from tocsin.plan.bind_under import bind_under, notes_on, under_constraints, with_traces
 from tocsin.plan.block import Block, Output, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_named, types_read
@@ -28,7 +26,7 @@ from tocsin.plan.closure import Conditions, taken_apart
 from tocsin.plan.draft import Draft, Drafter
 from tocsin.plan.early import check_blocks, check_early, check_sources
 from tocsin.plan.groups import with_first_members
-from tocsin.plan.kinds import KindError, field_of, ticks
+from tocsin.plan.kinds import KindError, field_of, is_list, ticks
 from tocsin.plan.marks import around_leaves, with_strategy
 from tocsin.plan.names import clash, resolve
 from tocsin.plan.optional import ways_of_absence
@@ -36,7 +34,6 @@ from tocsin.plan.outputs import check_step, check_variables, outputs_of, variabl
 from tocsin.plan.pattern_tree import Part, Site, Woven, outer_members, parts, sites
 from tocsin.plan.problems import Problems
 from tocsin.plan.rewrite import blocks_below
-from tocsin.plan.staged_check import check_together
 from tocsin.plan.staged_places import StatementPlaces
 from tocsin.plan.timeouts import beginnings, check_clauses, check_timeout
 from tocsin.plan.typer import unknown_attribute, variables
@@ -333,7 +330,7 @@ def _mentioned(var: str, context: Context) -> bool:
 
 def schema_of(plan: Plan) -> dict[str, Field]:
     """The attributes that the matches of a query have as events: its SELECT columns."""
-    return {output.name: field_of(output.name, output.expr) for output in plan.outputs}
+    return {output.name: field_of(output.name, output.expr) for output in plan.outputs if not is_list(output.expr)}
 
 
 def bind_all(
@@ -344,14 +341,18 @@ def bind_all(
     Of several queries, one without a name is called by its place: `query 1`, `query 2`.
     """
     derived: dict[str, Mapping[str, Field]] = {}
+    lists: dict[str, dict[str, str]] = {}  # columns of each query that no expression can read
     titles = {place: f"query {place + 1}" for place, query in enumerate(queries) if query.name is None}
     taken = dict.fromkeys(titles.values(), "what a query without a name is called")
     taken |= dict.fromkeys(schema.types, "an event type")
     broken: set[str] = set()
-    counting: set[str] = set()
+    unreadable: dict[str, tuple[str, str]] = {}  # queries that no other can read: why, and what to do instead
     plans: list[Plan] = []
     errors: list[QueryError] = []
-    check_together([each for each in queries if isinstance(each, Statement)])
+    if statements := [each for each in queries if isinstance(each, Statement)]:
+        from tocsin.plan.staged_check import check_together
+
+        check_together(statements)
     for number, query in enumerate(queries):
         reads = read_by(query)
         later = {name for other in queries[number:] for name in (other.name, *labels_of(other)) if name is not None}
@@ -359,9 +360,9 @@ def bind_all(
             _check_names(query, later - schema.types.keys() - derived.keys(), taken)
             if reads.keys() & broken:
                 continue
-            _refuse_counts(query, reads, counting)
+            _refuse_unreadable(query, reads, unreadable)
             _refuse_two_names(query, reads, [each for each in queries[:number] if isinstance(each, Intervals)])
-            extended = _extended(schema, derived, reads)
+            extended = _extended(schema, derived, lists, reads)
             plan = _bound(query, extended, functions)
             if plan.early and isinstance(query, Query):
                 check_sources(query, reads.keys() & derived.keys())
@@ -377,8 +378,9 @@ def bind_all(
         plans.append(replace(plan, title=title, notes=plan.notes + _unread(query, queries[number + 1 :])))
         if query.name is not None:
             derived |= dict.fromkeys(plan.emits, schema_of(plan))
-            if plan.counts is not None:
-                counting.add(query.name)
+            lists[query.name] = {each.name: "lists" for each in plan.outputs if is_list(each.expr)}
+            if (why := _why_unreadable(query, plan)) is not None:
+                unreadable[query.name] = why
     if errors:
         raise QueryError([problem for error in errors if error.text == errors[0].text for problem in error.problems],
                          errors[0].text)  # fmt: skip
@@ -388,8 +390,12 @@ def bind_all(
 def _bound(query: AnyQuery, schema: Schema, functions: Mapping[str, Function] | None) -> Plan:
     match query:
         case Statement():
+            from tocsin.plan.bind_staged import bind_statement  # late: most files have none
+
             return bind_statement(query, schema)
         case Intervals():
+            from tocsin.plan.bind_derived import bind_intervals
+
             return bind_intervals(query, schema, functions)
     return bind(query, schema, functions)
 
@@ -418,23 +424,43 @@ def _unread(query: AnyQuery, later: Sequence[AnyQuery]) -> tuple[str, ...]:
     return (f"query {query.name} is HIDDEN and no later query reads it, so nobody sees its matches",)
 
 
-def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads: Collection[str]) -> Schema:
+def _extended(
+    schema: Schema,
+    derived: Mapping[str, Mapping[str, Field]],
+    lists: Mapping[str, Mapping[str, str]],
+    reads: Collection[str],
+) -> Schema:
     """The schema with the matches of earlier queries; they are intervals, and beside them every eid is a text."""
     if not derived:
         return schema
     mine = {name: fields for name, fields in derived.items() if name in reads}  # others may have x of another kind
-    schema = replace(schema, types={**schema.types, **mine}, matches=schema.matches | derived.keys())
+    made = {attr: kind for name, several in lists.items() if name in reads for attr, kind in several.items()}
+    unreadable = {**schema.unreadable, **made}
+    types = {**schema.types, **mine}
+    schema = replace(schema, types=types, matches=schema.matches | derived.keys(), unreadable=unreadable)
     return replace(schema, intervals=True, eid=Kind.TEXT) if derived.keys() & set(reads) else schema
 
 
-def _refuse_counts(query: AnyQuery, reads: Mapping[str, Span | None], counting: Collection[str]) -> None:
-    """Rows of kind `count` are no events."""
+def _why_unreadable(query: AnyQuery, plan: Plan) -> tuple[str, str] | None:
+    """Why no other query can read the answers of one, and what to do instead: not all of them are events."""
+    if plan.counts is not None:
+        return (
+            "counts its matches",
+            f"give {query.name} no aggregates in SELECT, and count in another query that reads it",
+        )
+    hidden = {variable.name for variable in plan.variables if variable.hidden}
+    if isinstance(query, Query) and shows_nothing(query.pattern, hidden):
+        return "has matches that show no event, and so have no time", "leave a variable out of EXISTS"
+    return None
+
+
+def _refuse_unreadable(
+    query: AnyQuery, reads: Mapping[str, Span | None], unreadable: Mapping[str, tuple[str, str]]
+) -> None:
     for type, span in reads.items():
-        if type in counting:
-            hint = f"give {type} no aggregates in SELECT, and count in another query that reads it"
-            raise QueryError(
-                [Problem(f"{type} counts its matches, so no query can read them", span, None, hint)], query.text
-            )
+        if type in unreadable:
+            why, hint = unreadable[type]
+            raise QueryError([Problem(f"{type} {why}, so no query can read them", span, None, hint)], query.text)
 
 
 def _refuse_two_names(query: AnyQuery, reads: Mapping[str, Span | None], above: Iterable[Intervals]) -> None:

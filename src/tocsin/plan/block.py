@@ -165,7 +165,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
+class Membership:
     """How many members a group has; `cut`: the first `most` of them, if there are more.
 
     `heads`: leaves of the block around it that bind its first member, step by step; NOT_HERE for one that is absent.
@@ -198,7 +198,7 @@ class Forbidden:
     scope: Scope
     breaks: int | None = None
     ends: int | None = None
-    gathers: Gathering | None = None
+    gathers: Membership | None = None
 
     @property
     def forbids(self) -> bool:
@@ -266,10 +266,14 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One SELECT column. Its expression uses leaf ids of *variables*: Col.leaf is the index in Plan.variables."""
+    """One SELECT column. Its expression uses leaf ids of *variables*: Col.leaf is the index in Plan.variables.
+
+    `moment`: it is where an event starts or ends, and is shown as results show their own start and end.
+    """
 
     name: str
     expr: Bound
+    moment: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tocsin.encode.objects import from_dicts
 from tocsin.encode.row_types import RowTypes
 from tocsin.encode.survey import Survey
 from tocsin.encode.thread_team import ALONE, ThreadTeam
-from tocsin.encode.times import read_texts
+from tocsin.encode.times import read_texts, zone_differs
 from tocsin.encode.values import encode_column, is_exact
 from tocsin.encode.whole import UsableRows
 from tocsin.errors import InputError, printable
@@ -191,9 +191,17 @@ def with_times_read(part: FilePiece, columns: Columns) -> FilePiece:
     for name in (columns.time, columns.end):
         place = table.schema.get_field_index(name) if name is not None else -1
         if place >= 0 and is_text(table.schema.types[place]):
-            times, unreadable = read_texts(one_array(table.column(place)))
+            texts = one_array(table.column(place))
+            times, unreadable = read_texts(texts)
             if unreadable.any():
-                problems.append((unreadable, f"the {_role(name, columns)} is neither a whole number nor a timestamp"))
+                role, odd = _role(name, columns), unreadable & False
+                if pa.types.is_timestamp(times.type):
+                    odd = zone_differs(texts, unreadable)
+                    have, others = ("no zone", "one") if times.type.tz is not None else ("a zone", "none")
+                    problems.append(
+                        (odd, f"the {role} has {have}, and those before have {others}: say it for all or none")
+                    )
+                problems.append((unreadable & ~odd, f"the {role} is neither a whole number nor a timestamp"))
             table = table.set_column(place, name, times)
     if columns.eid is not None and columns.eid in table.schema.names:  # shown in results, and read nowhere before
         refuse_unreadable(table.column(columns.eid), columns.eid)
@@ -215,6 +223,18 @@ def usable(given: Input, wanted: Mapping[str, Field]) -> pa.Table:
     return together([_with_missing(part.table, given.columns) for part, _, _, _ in _judged(given, wanted)])
 
 
+def unusable(given: Input, wanted: Mapping[str, Field]) -> tuple[str, ...]:
+    """What is to be said before a run of rows that cannot be used; nothing if there are none."""
+    if not len(given):
+        return ()
+    usable(given, wanted)
+    if not given.bad.count:
+        return ()
+    rows, them = ("1 row", "it") if given.bad.count == 1 else (f"{given.bad.count:,} rows", "them")
+    said = f"{rows} cannot be used: a run ends at {them}, or leaves {them} out (--bad-rows skip)"
+    return (f"{said}; the first is {given.bad.examples[0]}",)
+
+
 def usable_rows(given: Input, wanted: Mapping[str, Field], workers: ThreadTeam = ALONE) -> UsableRows:
     """The same, with what had to be read of every row to know that."""
     survey = Survey(workers)
@@ -225,7 +245,8 @@ def usable_rows(given: Input, wanted: Mapping[str, Field], workers: ThreadTeam =
     end = start if columns.end is None else _joined([end for _, _, end, _ in parts])
     types = given.types() if table.num_columns else RowTypes((), np.zeros(0, np.int32))
     if len(types.codes) != len(end):
-        types = types.only(_joined([good for _, _, _, good in parts]))
+        used = [np.ones(len(first), np.bool_) if good is None else good for _, first, _, good in parts]
+        types = types.only(_joined(used))
     return UsableRows(table, start, end, types, columns, survey.in_order(end))
 
 
@@ -237,15 +258,15 @@ def _joined(arrays: list[Any]) -> Any:
 
 def _judged(
     given: Input, wanted: Mapping[str, Field], survey: Survey | None = None
-) -> Iterator[tuple[FilePiece, Ints, Ints, Bools]]:
-    """Each part with its usable rows alone, their starts and ends, and which rows of the part they are."""
+) -> Iterator[tuple[FilePiece, Ints, Ints, Bools | None]]:
+    """Each part with its usable rows alone, their starts and ends, and which rows of the part they are; None: all."""
     for part in given.parts:
         for role in ("type", "time"):
             if getattr(given.columns, role) not in part.table.schema.names:
                 name = getattr(given.columns, role)
                 raise InputError(f"{part.place(0).rpartition(',')[0]} has no {role} column {name!r}")
         start, end, problems = _problems(part, given.columns, wanted, survey)
-        good: Bools = np.ones(len(start), np.bool_)
+        good: Bools | None = None
         if problems:
             bad: Bools = np.logical_or.reduce([mask for mask, _ in problems])
             _report(part, given, problems, bad)

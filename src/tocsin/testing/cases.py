@@ -33,7 +33,7 @@ from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.parser import parse_file
 from tocsin.lang.printer import print_expr
 from tocsin.lang.staged_syntax import Statement
-from tocsin.lang.syntax import UNITS, Expr, Query, Same
+from tocsin.lang.syntax import UNITS, Expr, Grouped, Query, Same, leaves_of, named, patterns_in
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all
@@ -46,9 +46,10 @@ from tocsin.testing.notation import Item, Promise, events_of, find, history, spe
 from tocsin.testing.oracle import composite, matches_of_all
 from tocsin.testing.oracle_traces import by_completions, matches_by_traces, told_of
 from tocsin.testing.staged_cases import FoundRow, defined_rows, is_staged, row_differences
-from tocsin.testing.written_times import WrittenTimes
+from tocsin.testing.written_times import TICKS, WrittenTimes
 
 AnyQuery: TypeAlias = Query | Statement | Intervals
+Bound: TypeAlias = tuple[tuple[str, tuple[Event, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class FoundMatch:
     A row of another kind is written with it: `timeout: a1 b2`. A row that counts is `text`: `count(*)=20`.
     """
 
-    binding: tuple[tuple[str, tuple[Event, ...]], ...]
+    binding: Bound
     op: int = 1
     kind: str = "match"
     row: FoundRow | None = None  # where statements are asked, instead of a binding
@@ -289,7 +290,7 @@ def run_case(case: Case, answer: Answer, *, log: bool = False) -> Verdict:
         if is_staged(queries):
             rows = [change.row for change in found if change.row is not None]
             return Verdict(case, tuple(row_differences(case.expected, rows, times)))
-        problems = _differences(case, events_of(items), found, times, log=log)
+        problems = _differences(case, events_of(items), flat(queries, found), times, log=log)
         return Verdict(case, tuple(problems + _state_differences(case, getattr(answer, "state", None))))
     except TocsinError as error:
         if case.error is not None and case.error.lower() in str(error).lower():
@@ -301,7 +302,7 @@ def _differences(
     case: Case, events: list[Event], found: list[FoundMatch], times: WrittenTimes, *, log: bool
 ) -> list[str]:
     known = events + [event for change in found for event in change.events if event not in events]
-    actual = [(change.op, _written(change, known, times)) for change in found]
+    actual = [(change.op, written(change, known, times)) for change in found]
     wanted = case.log or tuple((1, line) for line in case.expected)
     expected = [(op, _normal(line, known, times)) for op, line in wanted]
     if log and (case.log is not None or case.options.get("end") == "no"):
@@ -313,7 +314,29 @@ def _differences(
     ]
 
 
-def _written(change: FoundMatch, known: list[Event], times: WrittenTimes) -> str:
+def flat(queries: Sequence[AnyQuery], found: Iterable[FoundMatch]) -> list[FoundMatch]:
+    """The matches with the members of each group one behind the other, in canonical order: a1 b2 a3 b4."""
+    pattern = named(queries[-1]).pattern if isinstance(queries[-1], Query) else None
+    groups = [
+        {str(leaf.var) for leaf in leaves_of(node)}
+        for node in (() if pattern is None else patterns_in(pattern))
+        if isinstance(node, Grouped)
+    ]
+    return [replace(match, binding=_members_together(match.binding, groups)) for match in found] if groups else [*found]
+
+
+def _members_together(binding: Bound, groups: Iterable[set[str]]) -> Bound:
+    for mine in groups:
+        places = [at for at, (var, _) in enumerate(binding) if var in mine]
+        if places:
+            events = sorted((event for at in places for event in binding[at][1]), key=Event.order)
+            rest = [pair for pair in binding[places[0] :] if pair[0] not in mine]
+            binding = (*binding[: places[0]], (binding[places[0]][0], tuple(events)), *rest)
+    return binding
+
+
+def written(change: FoundMatch, known: Sequence[Event], times: WrittenTimes = TICKS) -> str:
+    """A match or another row as a case file writes it, without its sign."""
     if change.kind == "count":
         return change.text
     if change.kind in (UNENDED, EARLY):

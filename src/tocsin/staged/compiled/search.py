@@ -23,6 +23,7 @@ from tocsin.plan.staged_places import conjuncts_of
 from tocsin.staged.bindings import PatternNames
 from tocsin.staged.compiled.expressions import (
     ABSENT,
+    KINDS,
     Absence,
     Known,
     Value,
@@ -31,7 +32,7 @@ from tocsin.staged.compiled.expressions import (
     holding,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
-from tocsin.staged.compiled.library import COUNT, END, HEAD, LIST, NEXT, PREV, START, TAIL
+from tocsin.staged.compiled.library import BEFORE, COUNT, END, HEAD, LAST, NEXT, OF_LIST, PREV, START, TAIL
 from tocsin.staged.compiled.writer import TextWriter
 from tocsin.staged.join import NewJoin, Step, new_join
 from tocsin.staged.spots import PatternSpot
@@ -61,6 +62,7 @@ class SearchWriter:
     final: bool = False
     stop: str | None = None  # a text: enough has been counted
     names: PatternNames = field(init=False)
+    whole: set[int] = field(default_factory=set)  # leaves of which a match has all that was collected
 
     def __post_init__(self) -> None:
         self.names = PatternNames(self.layout.root)
@@ -94,7 +96,7 @@ class SearchWriter:
                 case StableTime():
                     return Value("now", attr="time")
                 case TimeOf(which="sst"):
-                    raise NotCompiledError("sst asks what may still come")
+                    return Value("now", attr="time")  # of settled events; nobody says more about those to come
                 case TimeOf():
                     return self._time(self.names.spots[node.name], node.which, bound)
                 case AttrOf():
@@ -115,14 +117,14 @@ class SearchWriter:
     def _time(self, spot: PatternSpot, which: str, bound: Bound) -> Known:
         if bound.get(spot.number) == "absent":
             return ABSENT
-        leaves = self.constituents(spot)
-        if any(bound.get(leaf) == "counted" for leaf in leaves):
+        constituents = self.timed(spot)
+        if any(bound.get(number) in ("counted", "whole") for number, _ in constituents):
             raise NotCompiledError("a time of counted events")
-        there = [leaf for leaf in leaves if bound.get(leaf) == "node"]
+        there = [(number, what) for number, what in constituents if bound.get(number) in ("node", "tick")]
         start = which == "start-ts"
         if not there:
             return Value("D[c + C_OPENED]" if start else "now", attr="time")
-        times = [f"D[x{leaf} + {START if start else END}]" for leaf in there]
+        times = [time_of(f"x{number}", what, start=start) for number, what in there]
         text = times[0]
         for each in times[1:]:
             text = f"{'min' if start else 'max'}({text}, {each})"
@@ -137,6 +139,15 @@ class SearchWriter:
         below = spot.spots[:1] if spot.operator == "Unless" else spot.spots
         return [leaf for each in below for leaf in self.constituents(each)]
 
+    def timed(self, spot: PatternSpot) -> list[tuple[int, str]]:
+        """What gives a match its times, at a spot: leaves, ticks, and sources that have waited."""
+        if spot.operator in (None, "At", "Every"):
+            return [(spot.number, "leaf" if spot.operator is None else "tick")]
+        if spot.operator == "After":
+            return [(spot.spots[0].number, "source")]
+        below = () if spot.operator == "Not" else spot.spots[:1] if spot.operator == "Unless" else spot.spots
+        return [each for one in below for each in self.timed(one)]
+
     def _holds(self, homes: Iterable[int], bound: Bound) -> str:
         asked = [each for home in homes for each in self._homes.get(home, ())]
         return holding(self.layout, asked, self.look_up(bound))
@@ -144,7 +155,7 @@ class SearchWriter:
     # --- what can be told without a search ---
 
     def list_of(self, number: int) -> str:
-        return f"loc + {self.layout.words['L_LISTS'] + LIST * self.layout.index[number]}"
+        return f"loc + {self.layout.lists_at(number)}"
 
     def _possible(self, spot: PatternSpot) -> str:
         if spot.deferred and not self.final:
@@ -158,6 +169,10 @@ class SearchWriter:
                 return "True" if "True" in ways else f"({' or '.join(ways)})" if ways else "False"
             case "Unless":
                 return inner[0]
+            case "At" | "Every":
+                return "False" if self.final else f"tick_{spot.number}"
+            case "After":
+                return "False" if self.final else f"D[{self._due(spot)} + {COUNT}] > 0"
             case "Not" | "Nth" | "AtLeast" | "AtMost":
                 return "True"
         return both(*inner)
@@ -186,6 +201,12 @@ class SearchWriter:
                 self._unless(spot, rest, bound, found, once)
             case "Nth" | "AtLeast" | "AtMost":
                 self._counting(spot, rest, bound, found)
+            case "At" | "Every" | "After" if self.final:
+                pass
+            case "At" | "Every":
+                self._tick(spot, rest, bound, found)
+            case "After":
+                self._after(spot, rest, bound, found, once)
             case _:
                 self._chain(spot, 0, rest, bound, found, once)
         return found
@@ -251,9 +272,9 @@ class SearchWriter:
         elif count is not None:
             self.write(f"{count} += 1")
 
-    def _within(self, x: str, low: str, high: str, *, newest: bool) -> None:
+    def _within(self, x: str, low: str, high: str, *, newest: bool, before: int = PREV) -> None:
         """Leave out events that end too early or too late; the list is in order of ends."""
-        step = f"{x} = D[{x} + {PREV if newest else NEXT}]"
+        step = f"{x} = D[{x} + {before if newest else NEXT}]"
         for bound, op, first in ((low, "<", newest), (high, ">", not newest)):
             if bound:
                 with self.write.block(f"if D[{x} + {END}] {op} {bound}:"):
@@ -379,11 +400,29 @@ class SearchWriter:
         one = self._solve(first, after, bound, once=once)
         self.write(f"{found} = {one}")
 
+    def _tick(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str) -> None:
+        with self.write.block(f"if tick_{spot.number}:"):
+            done = rest({**bound, spot.number: "tick"})
+            self.write(f"{found} = {done}")
+
+    def _due(self, spot: PatternSpot) -> str:
+        return f"loc + {self.layout.lists_at(spot.spots[0].number, due=True)}"
+
+    def _after(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str, once: bool) -> None:
+        """After binds its leaf to each source that is due now."""
+        write, n = self.write, spot.spots[0].number
+        there = {**bound, spot.number: "tick", n: "node"}
+        write(f"x{n} = D[{self._due(spot)} + {TAIL}]")
+        with write.block(f"while x{n} != -1:"):
+            done = self._if(self._holds([n], there), lambda: rest(there))
+            with write.block(f"if {done}:"):
+                write(f"{found} = True", *(["break"] if once else []))
+            write(f"x{n} = D[x{n} + {PREV}]")
+
     def _counting(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str) -> None:
         """Count the matches of each operand by themselves, weighted."""
         write, wanted = self.write, spot.call.count or 0
-        if spot.number in self._shown():
-            raise NotCompiledError("counted events are part of the answer")
+        is_shown = spot.number in self._shown()
         total = write.fresh("total")
         write(f"{total} = 0")
         enough = wanted + (spot.operator == "Nth")
@@ -393,7 +432,11 @@ class SearchWriter:
             how = None if leaf is None else leaf.quantifier
             if how is not None and operand.number not in self._homes and not how.strict and how.most is None:
                 write(f"{total} += {weight} * D[{self.list_of(operand.number)} + {COUNT}]")
+                if is_shown:
+                    self.whole.add(operand.number)
                 continue
+            if is_shown:
+                raise NotCompiledError("events that are counted under a condition are part of the answer")
 
             def count(_: Bound, weight: int = weight) -> str:
                 write(f"{total} += {weight}")
@@ -401,7 +444,8 @@ class SearchWriter:
 
             self.stop = f"{total} >= {enough}" if how is not None and weight > 0 else None
             self._solve(operand, count, bound)
-        counted = {each.number: "counted" for each in spot.all() if each is not spot}
+        kind = "whole" if is_shown else "counted"
+        counted = {each.number: kind for each in spot.all() if each is not spot}
         fits = {"Nth": "==", "AtLeast": ">=", "AtMost": "<"}[str(spot.operator)]
         with write.block(f"if {total} {fits} {wanted}:"):
             done = rest({**bound, **counted})
@@ -445,11 +489,42 @@ class SearchWriter:
             if text:
                 write(f"{names[-1]} = {text}")
         there = {**bound, n: "node"}
-        if step.equal is not None:
-            raise NotCompiledError("operands are looked up by the value of an attribute")
-        write(f"{x} = D[{self.list_of(n)} + {TAIL}]")
+        before = PREV
+        if step.equal is None:
+            write(f"{x} = D[{self.list_of(n)} + {TAIL}]")
+        else:
+            before = self._by_value(n, *step.equal) + BEFORE
         with write.block(f"while {x} != -1:"):
-            self._within(x, names[0], names[1], newest=True)
+            self._within(x, names[0], names[1], newest=True, before=before)
             with write.block(f"if {holding(self.layout, step.asked, self.look_up(there))}:"):
                 self._walk(steps, at + 1, there, keep)
-            write(f"{x} = D[{x} + {PREV}]")
+            write(f"{x} = D[{x} + {before}]")
+
+    def _by_value(self, number: int, attr: str, other: int, theirs: str) -> int:
+        """Have the last event of a leaf with the value that a bound one has; where nodes have their words for that."""
+        write, layout, x = self.write, self.layout, f"x{number}"
+        mine, wanted = layout.field(attr), self._attribute_of(other, theirs)
+        found = None if mine is None else KINDS[mine.kind]
+        if wanted.null == "True" or found != wanted.kind:
+            raise NotCompiledError(f"{attr} and {theirs} are equal, and of different kinds")
+        ((at, off),) = [(at, off) for at, (name, off) in enumerate(layout.by_value(number)) if name == attr]
+        write(f"{x} = -1")
+        with write.block(f"if not {wanted.null}:"):
+            write(f"K[0] = {self.list_of(number)}", f"K[1] = {at}")
+            write(f"KR[2] = {wanted.text} + 0.0" if found == "float" else f"K[2] = {wanted.text}")
+            home = write.fresh("h")
+            write(f"{home} = TV[slot_of(TV, TVN - 1, D, {OF_LIST}, K, 0, 3)]")
+            with write.block(f"if {home} != -1:"):
+                write(f"{x} = D[{home} + {LAST}]")
+        return off
+
+    def _attribute_of(self, number: int, attr: str) -> Value:
+        x = f"x{number}"
+        return attribute(self.layout, attr, f"D[{x} + 7 + {{}}]", f"R[{x} + 7 + {{}}]", f"D[{x} + 6]")
+
+
+def time_of(word: str, what: str, *, start: bool) -> str:
+    """The text of the start or end of what a match has: of a leaf, a tick, or a source that has waited until now."""
+    if what == "tick" or (what == "source" and not start):
+        return "now"
+    return f"D[{word} + {START if start else END}]"
