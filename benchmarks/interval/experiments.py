@@ -168,7 +168,7 @@ def product_memory(scale: Scale) -> Figure:
     asked = chain(4, 0.5)
     memory: Curves = {"without begins": [], "with begins and their guarantees": []}
     for length in lengths:
-        made = Intervals(events(scale, 1500), length, 200)
+        made = Intervals(events(scale, 6000), length, 200)
         for name, announced in zip(memory, (False, True), strict=True):
             memory[name].append(kept(asked, made, announced=announced))
     plain, begun = memory.values()
@@ -178,8 +178,11 @@ def product_memory(scale: Scale) -> Figure:
         "intervals-product-memory", "ours", "What the product keeps",
         "4 endpoints, 50t-50s, density 200; events, open begins and remembered eids, averaged over the items, in order",
         "entries with begins at most W / (W - L) of those without",
-        f"Entries with begins are {ratios[0]:.3f} of those without at W/{1 / lengths[0]:.0f} and {ratios[-1]:.3f} at"
-        f" W/{1 / lengths[-1]:.0f}",
+        "Entries with begins, as a share of those without, and W / (W - L): "
+        + ", ".join(
+            f"{ratio:.4f} and {1 / (1 - length):.4f} at W/{1 / length:.0f}"
+            for ratio, length in zip(ratios, lengths, strict=True)
+        ),
         fits, [Panel("memory", "average length, in windows", "stored entries, average", lengths, memory)],
     )  # fmt: skip
 
@@ -196,13 +199,14 @@ def kept(asked: Chain, made: Intervals, *, announced: bool) -> float:
     items += [(first, 0, number) for _, _, number in items for first in (start[number],)] if announced else []
     run = Harness(query(asked, made.window)).start("in-order", eager=True)
     held = 0
-    for time_, whole, number in sorted(items):
+    for now, whole, number in sorted(items):
         name = f"T{types[number]}"
         if whole:
             run.push([Event(name, start[number], end[number], str(number))])
         else:
             run.begin(Begin(name, start[number], str(number)))
-            run.promise_begins(None, time_ - 1)
+        if announced:  # the source has told all that began before now
+            run.promise_begins(None, now - 1)
         held += run.counters.live + len(run.graph.begins.open) + len(run.graph.begins.known)
     return held / len(items)
 
