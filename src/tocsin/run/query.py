@@ -49,6 +49,7 @@ from tocsin.run.clock import Clock, as_clock
 from tocsin.run.declared import check_unit, declare
 from tocsin.run.finite import run_as_it_comes, run_finite
 from tocsin.run.inputs import Input, open_input, unusable, usable, usable_rows
+from tocsin.run.keywords import known_options, names_of, refuse_options
 from tocsin.run.large_input import LargeInput, is_large
 from tocsin.run.large_run import run_large
 from tocsin.run.matches import Matches
@@ -70,6 +71,7 @@ EARLY = frozenset((*OWN, "time", *OPTIONAL))  # columns that may have a role
 FINAL = ("in-order", "slack", "conservative")  # orders whose matches are never withdrawn
 
 
+@known_options
 def query(
     text: str | os.PathLike[str] | FluentPattern | FluentQuery | FluentStatement | Syntax | Iterable[Any],
     *,
@@ -282,6 +284,7 @@ class Query:
     ) -> tuple[Schema, tuple[str, ...], Input | None]:
         """The schema to bind to, given as such or by events; what is to be said of how events were read; the events."""
         check_unit(time_unit)
+        refuse_options("check (or explain)", columns, [name for name in names_of(Columns.__init__) if name != "unit"])
         declared = given if isinstance(given, (Schema, Mapping)) else self.schema if given is None else None
         known = as_schema(declared)
         if known is not None:
@@ -291,6 +294,7 @@ class Query:
         opened = open_input(given, Columns(unit=time_unit, **columns), bad=BadRows("skip"))
         return known_of(opened, self.queries), opened.notes(self._read), opened
 
+    @known_options
     @readable_texts()
     def detect(
         self,
@@ -389,6 +393,7 @@ class Query:
             return Matches(first_rows(matches.tables(), limit), matches.counters, notes)
         return matches
 
+    @known_options
     def stream(
         self,
         *,
