@@ -425,7 +425,7 @@ OWN_ROWS = (
 def test_rules_with_rows_of_their_own_go_on_where_nothing_was_changed(text: str) -> None:
     rows = [
         {"type": event.type, "time": event.end, "eid": event.eid, **event.attrs}
-        for event in drawn(random.Random(text), "in-order", length=30)  # noqa: S311 - not for secrets
+        for event in drawn(random.Random(text), "in-order", length=30)
     ]
     whole = opened(text, "in-order")
     expected = [*whole.push(rows), *whole.close()]
@@ -448,7 +448,7 @@ def test_rules_with_rows_of_their_own_go_on_where_nothing_was_changed(text: str)
     ],
 )
 def test_a_changed_statement_starts_afresh_if_that_is_accepted(old: str, new: str) -> None:
-    events = drawn(random.Random(old + new), "in-order", length=40)  # noqa: S311 - not for secrets
+    events = drawn(random.Random(old + new), "in-order", length=40)
     rows = [{"type": event.type, "time": event.end, "eid": event.eid, **event.attrs} for event in events]
     cut = next(at for at in range(20, 40) if rows[at]["time"] > rows[at - 1]["time"])
     first = opened(old, "in-order")
