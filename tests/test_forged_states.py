@@ -111,14 +111,10 @@ def test_answers_that_wait_show_only_events_that_are_there() -> None:
     query = tocsin.query(text)
     options: dict[str, Any] = {"order": "conservative(6)", "jit": False, "endless": False, "eid": "eid"}
     parts = list(unpack(snapshots.saved(text, "conservative(6)", 40, None)))
-    for at, part in enumerate(parts):
-        if not part.id.endswith("per_key") or (around := decode(part.data, "per_key")).blobs.keys() != {"open"}:
-            continue
-        held = decode(around.blobs["open"], "changes")
-        if held.words["count"]:
-            break
-    else:
-        raise AssertionError("no answer waits")
+    choosing = {at: decode(part.data, "per_key") for at, part in enumerate(parts) if part.id.endswith("per_key")}
+    waiting = {at: decode(each.blobs["open"], "changes") for at, each in choosing.items() if "open" in each.blobs}
+    at, held = next((at, each) for at, each in waiting.items() if each.words["count"])
+    part, around = parts[at], choosing[at]
 
     def state(tables: Any, arrays: Any) -> bytes:
         blobs = {"open": encode("changes", held.words, tables, arrays, held.blobs)}
