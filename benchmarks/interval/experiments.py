@@ -101,7 +101,8 @@ def profiles(scale: Scale) -> Figure:
         "begins cheapest for every profile; indexing by ends saves 60 % at 100t-0s and loses 3 to 12 % where starts"
         " prevail; memory of the three within 5 %",
         f"Indexing by ends saves {indexed[0]:.0%} at {names[0]} and {indexed[-1]:.0%} at {names[-1]}, begins"
-        f" {begins[0]:.0%} and {begins[-1]:.0%}; {said}. A stream this short begins with empty stacks, where much is dropped",
+        f" {begins[0]:.0%} and {begins[-1]:.0%}; {said}. A stream this short begins with empty"
+        " stacks, where much is dropped",
         best and indexed[0] > 0.4 and indexed[-1] < 0.05 and fits and alike, shown,
     )  # fmt: skip
 
