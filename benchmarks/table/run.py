@@ -142,6 +142,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, action="append", default=[], help="default: one, and all cores")
     parser.add_argument("--query", action="append", default=[], choices=ASKS)
     parser.add_argument("--source", action="append", default=[], choices=SOURCES)
+    parser.add_argument("--without", action="append", default=[], choices=RIVALS, help="leave a rival out")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--add", action="store_true", help="keep what the results have of other queries and sources")
     parser.add_argument("--arm", help=argparse.SUPPRESS)
@@ -155,6 +156,7 @@ def main() -> int:
     events = options.events // 50 if options.quick else options.events
     facts = machine()
     todo = arms(options.threads or sorted({1, cores()}), options.query or list(ASKS), options.source or list(SOURCES))
+    todo = [arm for arm in todo if arm[0] not in options.without]
     with tempfile.TemporaryDirectory() as folder:
         rows = everything(todo, events, 1 if options.quick else options.rounds, options.repeat, Path(folder))
     facts["load_after"] = os.getloadavg()[0]
