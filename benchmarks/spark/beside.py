@@ -114,6 +114,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--load", default=Job().load.name, choices=WORKLOADS)
     parser.add_argument("--only", action="append", default=[], choices=OURS, help="only this arm (repeatable)")
+    parser.add_argument("--no-connect", action="store_true", help="leave Spark Connect out")
     parser.add_argument("--loud", action="store_true", help="show what the processes say")
     options = parser.parse_args()
     job = Job(WORKLOADS[options.load], options.rows)
@@ -124,7 +125,7 @@ def main() -> int:
             with ExitStack() as stack:
                 asked = {"before": (old, arm), "now": (ROOT, arm)}
                 connect = f"connect-{arm.removeprefix('tocsin-')}"
-                if connect in CONNECT_ARMS:
+                if connect in CONNECT_ARMS and not options.no_connect:
                     asked["connect"] = (ROOT, connect)
                 sides = [started(stack, name, tree, its, job, loud=options.loud) for name, (tree, its) in asked.items()]
                 print(line(arm, rounds(sides, options.rounds)), flush=True)
