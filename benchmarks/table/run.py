@@ -111,7 +111,10 @@ def everything(todo: list[Arm], events: int, rounds: int, repeat: int, folder: P
             old = best.setdefault(arm, row)
             if "error" not in row and "error" not in old:
                 best[arm] = {**row, "clock": min(old["clock"], row["clock"]), "cpu": min(old["cpu"], row["cpu"])}
-    return [{"who": a[0], "query": a[1], "source": a[2], "threads": a[3], **row} for a, row in best.items()]
+    return [
+        {"who": a[0], "query": a[1], "source": a[2], "threads": a[3], "repeat": rounds * repeat, **row}
+        for a, row in best.items()
+    ]
 
 
 def others(rows: list[dict[str, Any]], path: Path, events: int) -> list[dict[str, Any]]:
