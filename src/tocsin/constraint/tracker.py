@@ -325,7 +325,7 @@ class Tracker(RemembersAll):
         telling = self.telling()
         timeout, count = self.under.timeout, self.keys.count
         words = self.words[:count]
-        if timeout is not None and not self.time.ended:
+        if timeout is not None:  # at the end of the stream, too: nothing comes before the pause is over
             due = np.flatnonzero((words & BEGUN != 0) & (self.last[:count] < until - timeout))
             due = due[np.argsort(self.last[due], kind="stable")]
             self._end(telling, due, self.last[due] + timeout)
