@@ -421,21 +421,25 @@ def bad_policy(text: str) -> str:
 
 
 def joined_options(args: list[str]) -> list[str]:
-    """`--bad-rows file PATH` as one value.
+    """`--bad-rows file PATH` as one value, and `--log LEVEL` before the command, wherever it was written.
 
-    >>> joined_options(["--bad-rows", "file", "bad.jsonl"])
-    ['--bad-rows', 'file:bad.jsonl']
+    >>> joined_options(["run", "--log", "info", "--bad-rows", "file", "bad.jsonl"])
+    ['--log', 'info', 'run', '--bad-rows', 'file:bad.jsonl']
     """
+    first: list[str] = []
     found: list[str] = []
     rest = list(args)
     while rest:
         word = rest.pop(0)
+        if word == "--log" and rest:
+            first += [word, rest.pop(0)]
+            continue
         if word == "file" and found[-1:] == ["--bad-rows"] and rest:
             word = f"file:{rest.pop(0)}"
         elif word == "--bad-rows=file" and rest:
             word = f"--bad-rows=file:{rest.pop(0)}"
         found.append(word)
-    return found
+    return first + found
 
 
 def main(args: list[str] | None = None) -> None:

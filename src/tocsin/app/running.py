@@ -169,7 +169,7 @@ class RunOptions:
     def _session(self, state: KeptState) -> Session:
         """A session for lines as they come, with the state of the last run if there is one."""
         columns, saved = self.columns, state.read()
-        with warnings.catch_warnings(record=True) as noted:
+        with warnings.catch_warnings(record=True) as noted, state.named():
             warnings.simplefilter("always", TocsinWarning)
             session = self.query.stream(
                 type=columns.type,

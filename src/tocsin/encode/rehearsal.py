@@ -47,6 +47,13 @@ def _numbers() -> None:
     for values in (np.zeros(1, np.int64), np.zeros(1, np.float64)):
         loops.gather(frozen(values), places, 0, values.copy())
         loops.keep_within(frozen(values), 0, values, values, asked, codes, codes, places, places.copy())
+    words = np.zeros(1, np.uint64)
+    for layout in (pa.string(), pa.large_string()):
+        offsets, data, _ = text_buffers(pa.array(["text"], layout))
+        loops.hash_texts(offsets, data, places, 0, words.copy())
+    loops.hash_words(words, words.copy())
+    loops.mark_near(words, places, frozen(ends), 0, 1, words.copy())
+    loops.keep_near(words, places, frozen(ends), 0, 1, words.copy(), places.copy())
     for width in (np.int32, np.int64):
         loops.ascend(frozen(np.zeros(1, width)))
     loops.surveyed(frozen(places))

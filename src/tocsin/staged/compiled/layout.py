@@ -17,6 +17,7 @@ from tocsin.lang.time_patterns import next_time
 from tocsin.plan.staged_places import StatementPlaces, mode_of
 from tocsin.schema import Field, Kind
 from tocsin.staged.compiled.library import GROWING
+from tocsin.staged.compiled.running import running_aggregates
 from tocsin.staged.partition_keys import key_attribute
 from tocsin.staged.spots import BLOCK, PatternSpot, spots_of, ticks
 
@@ -86,6 +87,7 @@ class WordLayout:
             or any(size is not None and size.unit == "stages" for size in sizes)
         )  # fmt: skip
         self.shows_openers = self._mentioned_outside(self.inits)
+        self.running = running_aggregates(self.places, self.root)
         self.roles = self._roles()
         self.types = sorted(self.roles)
         self._records()
@@ -180,7 +182,8 @@ class WordLayout:
                       C_CLOSED=bool(self.terms), C_OPENERS=self.list * self.shows_openers),
             # a local partition: its context and key, and a list for each leaf
             **_record("L", L_NEXT=l > 0, L_PREV=l > 0, L_STAMP=l > 0, L_TOUCHED=l > 0, L_CONTEXT=l > 0, L_KEY=l,
-                      L_LISTS=self.list * (len(self.leaves) + len(self.waiting))),
+                      L_LISTS=self.list * (len(self.leaves) + len(self.waiting)),
+                      L_RUNNING=0 if self.running is None else self.running.size),
             # a local value that a partition has seen
             **_record("S", S_NEXT=1, S_PARTITION=1, S_KEY=l),
         }  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 from tocsin.lang.staged_syntax import AggregateOf, AttrOf, EventsOf, KeyRange, PartitionKey, StableTime, TimeOf, parts
 from tocsin.schema import Field, Kind
-from tocsin.staged.compiled.columns import Pushing, SelectWriter
+from tocsin.staged.compiled.columns import Pushing, RunningSelectWriter, SelectWriter
 from tocsin.staged.compiled.expressions import (
     Known,
     Truth,
@@ -22,9 +22,11 @@ from tocsin.staged.compiled.expressions import (
     both,
     either,
     truth,
+    value,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, RowRole, WordLayout
-from tocsin.staged.compiled.library import ABSENT, COUNT, END, ENDS, GROWING, HEAD, ROOM, ROW, TAIL, TICKS, WHOLE
+from tocsin.staged.compiled.library import ABSENT, COUNT, END, ENDS, GROWING, HEAD, ROOM, ROW, START, TAIL, TICKS, WHOLE
+from tocsin.staged.compiled.running import LATEST_START, RunningAggregates
 from tocsin.staged.compiled.search import Bound, SearchWriter
 from tocsin.staged.compiled.writer import REALS, TextWriter
 from tocsin.staged.spots import PatternSpot
@@ -734,6 +736,10 @@ class _StageWriter:
             self._allocate("loc", "FREE_LOCAL", "L_SIZE")
             for at in range(len(layout.leaves) + len(layout.waiting)):
                 self._no_list(f"loc + L_LISTS + {layout.list * at}")
+            if layout.running is not None:
+                operands = len(layout.running.leaves)
+                for at in range(layout.running.size):
+                    write(f"D[loc + L_RUNNING + {at}] = {LATEST_START if at < operands else 0}")
             if layout.l:
                 write("D[loc + L_PREV] = -1", "D[loc + L_NEXT] = D[c + C_LOCALS]", "D[loc + L_STAMP] = -1")
                 write("D[loc + L_CONTEXT] = c", *(f"D[loc + L_KEY + {k}] = K[{1 + k}]" for k in range(layout.l)))
@@ -767,6 +773,8 @@ class _StageWriter:
         self._node("y", row)
         ends = self.layout.counts_ends
         write(f"append(D, P, {here}, y, {ends})")
+        if self.layout.running is not None:
+            self._go_on(self.layout.running, at)
         if leaf.rows is not None:
             with write.block(f"if D[{here} + {COUNT}] > {leaf.rows}:"):
                 write(f"remove(D, P, {here}, D[{here} + {HEAD}], {ends})")
@@ -776,9 +784,34 @@ class _StageWriter:
         if (length := self.layout.ranges[at]) is not None:
             write(f"expire(D, P, {here}, now - {length}, {ends})")
 
+    def _go_on(self, running: RunningAggregates, at: int) -> None:
+        """Add the event of the node y to the aggregates over its operand."""
+        write, layout, number = self.write, self.layout, self.layout.leaves[at].number
+        place = running.leaves.index(number)
+        write(f"D[loc + L_RUNNING + {place}] = min(D[loc + L_RUNNING + {place}], D[y + {START}])")
+        for each in running.of_leaf(number):
+            read = lambda part: attribute(layout, part.attr, "D[y + 7 + {}]", "R[y + 7 + {}]", "D[y + 6]")  # noqa: E731
+            known = value(layout, each.of, read)
+            assert isinstance(known, Value)
+            if known.null == "True":
+                continue
+            count = f"D[loc + L_RUNNING + {each.at}]"
+            total = f"{'R' if known.kind == 'float' else 'D'}[loc + L_RUNNING + {each.at + 1}]"
+            with write.block(f"if not {known.null}:"):
+                if each.function in ("Sum", "Avg"):
+                    write(f"{total} = {total} + {known.text} if {count} > 0 else {known.text} + 0")
+                elif each.function != "Count":
+                    pick = "max" if each.function == "Max" else "min"
+                    write(f"{total} = {pick}({total}, {known.text}) if {count} > 0 else {known.text}")
+                write(f"{count} += 1")
+
     def _detect(self, *, final: bool) -> None:
         """Find all matches of the lists at hand, give their rows, and consume their events."""
         write, layout = self.write, self.layout
+        if layout.running is not None:
+            with write.block(f"if {both(*(f'D[{self._list(at)} + {COUNT}] > 0' for at in range(self.width)))}:"):
+                RunningSelectWriter(layout, write, SearchWriter(layout, write), self.kinds).rows()
+            return
         for at, length in enumerate(layout.ranges):
             if length is not None:
                 write(f"expire(D, P, {self._list(at)}, now - {length}, {layout.counts_ends})")

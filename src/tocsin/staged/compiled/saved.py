@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from tocsin.lang.staged_printer import key_range
-from tocsin.lang.staged_syntax import PartitionKey
+from tocsin.lang.staged_syntax import IfNull, PartitionKey
 from tocsin.schema import Kind
 from tocsin.staged.compiled import library
 from tocsin.staged.compiled.core import Core
 from tocsin.staged.compiled.library import AT as NUMBER_OF
 from tocsin.staged.compiled.library import ATTRS, COUNT, ENDS, GROWING, HEAD, NEXT, NIL, NULLS, TAIL
+from tocsin.staged.compiled.running import LATEST_START, RunningAggregates, folded
 from tocsin.staged.partition_keys import Role, key_attribute
 
 Words = dict[str, Any]
@@ -260,6 +262,26 @@ class _StateWriter(_Values):
                 self._append(at + layout.lists_at(spot), number)
             if spot in layout.sources:
                 self.P[library.KEPT] -= len(numbers)
+        if layout.running is not None:
+            self._run_again(layout.running, at + names["L_RUNNING"], dict(lists))
+
+    def _run_again(self, running: RunningAggregates, at: int, lists: Mapping[int, Sequence[int]]) -> None:
+        """The words of aggregates that go on, made of the events of their operands."""
+        D = self.arrays["D"]
+        for place, spot in enumerate(running.leaves):
+            D[at + place] = min((self.events[number][2] for number in lists.get(spot, ())), default=LATEST_START)
+            for each in running.of_leaf(spot):
+                shown = each.of.of if isinstance(each.of, IfNull) else each.of
+                instead = each.of.instead.value if isinstance(each.of, IfNull) else None
+                given = (self.events[number][4].get(shown.attr) for number in lists.get(spot, ()))
+                values = [value for one in given if (value := instead if one is None else one) is not None]
+                total: Any = 0
+                for count, value in enumerate(values):
+                    total = folded(each.function, count, total, value)
+                D[at + each.at] = len(values)
+                if each.function != "Count":
+                    is_real = any(isinstance(value, float | Decimal) for value in values)
+                    D[at + each.at + 1] = np.float64(total).view(np.int64) if is_real else int(total)
 
     def _no_list(self, at: int) -> None:
         D = self.arrays["D"]
