@@ -110,7 +110,7 @@ def test_a_query_may_be_under_constraints(tmp_path):
     (tmp_path / "path.tocsin").write_text(f"{constraint}; {THEFT} UNDER path")
     assert read_pipeline(written(tmp_path, query='[[query]]\nfile = "path.tocsin"\n')).query().queries[0].under
     with pytest.raises(QueryError, match=r"p.toml, \[\[query\]\] 1"):
-        read_pipeline(written(tmp_path, query=beside.replace("Exit\"", "Exit |\""))).query()
+        read_pipeline(written(tmp_path, query=beside.replace('Exit"', 'Exit |"'))).query()
 
 
 @pytest.mark.parametrize(

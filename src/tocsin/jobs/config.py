@@ -23,7 +23,9 @@ from tocsin.zones import ZoneError, zone_named
 WRITTEN = ("csv", "json")  # texts whose columns have no types of their own
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 SERVERS = "kafka.bootstrap.servers"
-BEGINNING_OF_A_QUERY = re.compile(r"(\s|--[^\n]*\n)*(CONSTRAINT|QUERY|EVENT|SEQ|AND|OR|ISEQ|REL|EXISTS)\b", re.IGNORECASE)
+BEGINNING_OF_A_QUERY = re.compile(
+    r"(\s|--[^\n]*\n)*(CONSTRAINT|QUERY|EVENT|SEQ|AND|OR|ISEQ|REL|EXISTS)\b", re.IGNORECASE
+)
 URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:")
 DURING_BATCH = ("format", "path", "options", "schema", "value_format")
 

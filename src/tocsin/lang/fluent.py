@@ -20,8 +20,8 @@ from datetime import timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from math import isfinite
-from typing import Literal as Choice
 from typing import TYPE_CHECKING, TypeAlias
+from typing import Literal as Choice
 
 from tocsin.errors import TocsinError
 from tocsin.events import ANY
