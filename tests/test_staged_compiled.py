@@ -308,3 +308,31 @@ def test_aggregates_of_fractions_go_on_exactly() -> None:
     for row, value in zip(found.to_pylist(), values, strict=True):  # one after the other, as words are added
         so_far += value or 0.0
         assert row["s"] == so_far
+
+
+JOINS = (
+    "And(A, B) Where A.x = B.x AND (end-ts(A) = stable-time OR end-ts(B) = stable-time)",
+    "And(A<rows 2, consume>, B<range 4>) Where B.y = A.x AND (end-ts(A) = stable-time OR end-ts(B) = stable-time)",
+    "Sequence(A<stages 2>, B, C<consume>) Where A.x = C.x AND B.y = C.y AND end-ts(C) = stable-time",
+    "Concurrent(A as a, A as b<range 3>) Where a.x = b.y AND (end-ts(a) = stable-time OR end-ts(b) = stable-time)",
+)
+
+
+def test_operands_that_are_found_by_value() -> None:
+    """Joins for what is new find the others by an equality, whatever windows, consumption and contexts take away."""
+    answered, count = 0, examples(1500, least=60)
+    for seed in range(count):
+        random = Random(seed)
+        bounds = random.choice(["", " Init D<add>"])
+        ends = random.choice(["", " Term 6", " Term D<old>"])
+        keys = random.choice(["", " LKey *.k"])
+        pattern, where = random.choice(JOINS).split(" Where ")
+        (statement,) = parse_file(f"CreateCE X{bounds} Event {pattern} Where {where}{ends}{keys}")
+        assert isinstance(statement, Statement)
+        assert function_of(statement)[0].layout.looked_up
+        items = drawn_history(random)
+        wanted = machine_rows(statement, items, restarts=False)
+        for restarts in (False, True):
+            assert function_rows(statement, items, restarts=restarts) == wanted, f"seed {seed}\n{statement}\n{items}"
+        answered += bool(wanted)
+    assert answered > count / 25

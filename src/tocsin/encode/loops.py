@@ -309,13 +309,15 @@ def _cell(value: Any, stretch: Any, count: Any) -> Any:
 cell: Any = inlined(_cell)
 
 
-def _mark_near(hashes: Any, places: Any, end: Any, origin: Any, width: Any, bits: Any) -> None:
-    """Mark the keys of some rows in the stretch of time in which they end, and in the ones beside it."""
+def _mark_near(
+    hashes: Any, places: Any, end: Any, origin: Any, width: Any, before: Any, behind: Any, bits: Any
+) -> None:
+    """Mark the keys of some rows in the stretches of time that reach so far before and behind their ends."""
     count = 64 * len(bits)
     for at in range(len(places)):
-        stretch = (end[places[at]] - origin) // width
-        for near in range(stretch - 1, stretch + 2):
-            bit = cell(hashes[at], near, count)
+        time = end[places[at]] - origin
+        for stretch in range((time - before) // width, (time + behind) // width + 1):
+            bit = cell(hashes[at], stretch, count)
             bits[bit >> SIX] |= ONE << (bit & SIXTY_THREE)
 
 

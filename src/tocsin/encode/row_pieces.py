@@ -75,11 +75,7 @@ class RowPieces:
         from tocsin.encode import loops
 
         rows = self._rows
-        places = np.empty(last - first, np.int64)
-        read = loops.places_of(rows.types.codes[first:last], self._wanted, first, places)
-        places = self._within(places[:read])
-        if self._near is not None and self._near.is_worth_it:
-            places = self._near.near(places, first, last)
+        places, read = self._places(first, last)
         types, ends = np.empty(len(places), np.int32), np.empty(len(places), np.int64)
         loops.types_and_ends(rows.types.codes, self._lookup, frozen(rows.end), places, types, ends)
         start = ends if rows.start is rows.end else _gathered(rows.start, places, 0)
@@ -87,6 +83,18 @@ class RowPieces:
         items = Items(types, start, ends, None, None, columns, NO_ROWS)
         items.checked = True
         return Rearranged.of(items, self._base, places), read
+
+    def _places(self, first: int, last: int) -> tuple[Ints, int]:
+        """The rows of a stretch that matter, and how many are of a type that somebody reads."""
+        from tocsin.encode import loops
+
+        if first < last and self._near is not None and self._near.is_worth_it:
+            found = self._near.rows(first, last)
+            if found is not None:
+                return found
+        places = np.empty(last - first, np.int64)
+        read = loops.places_of(self._rows.types.codes[first:last], self._wanted, first, places)
+        return self._within(places[:read]), read
 
 
 # --- columns in pieces ---------------------------------------------------------------------------------------------

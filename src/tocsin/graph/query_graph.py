@@ -511,7 +511,11 @@ class QueryGraph:
             soon=self._soon,
         )  # fmt: skip
         old.restore(parts)
-        before.waiting = {stage.plan.identity: waiting_in(stage.operator) for stage in old.stages}
+        before.waiting = {
+            stage.plan.identity: waiting_in(stage.operator)
+            for stage in old.stages
+            if not stage.plan.has_rows_of_its_own  # they start afresh, or are restored as they are
+        }
         self.queries.carry_over = before
         self.restore(parts)
         said = [

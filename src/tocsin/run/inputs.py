@@ -223,6 +223,18 @@ def usable(given: Input, wanted: Mapping[str, Field]) -> pa.Table:
     return together([_with_missing(part.table, given.columns) for part, _, _, _ in _judged(given, wanted)])
 
 
+def unusable(given: Input, wanted: Mapping[str, Field]) -> tuple[str, ...]:
+    """What is to be said before a run of rows that cannot be used; nothing if there are none."""
+    if not len(given):
+        return ()
+    usable(given, wanted)
+    if not given.bad.count:
+        return ()
+    rows, them = ("1 row", "it") if given.bad.count == 1 else (f"{given.bad.count:,} rows", "them")
+    said = f"{rows} cannot be used: a run ends at {them}, or leaves {them} out (--bad-rows skip)"
+    return (f"{said}; the first is {given.bad.examples[0]}",)
+
+
 def usable_rows(given: Input, wanted: Mapping[str, Field], workers: ThreadTeam = ALONE) -> UsableRows:
     """The same, with what had to be read of every row to know that."""
     survey = Survey(workers)

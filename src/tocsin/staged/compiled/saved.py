@@ -228,7 +228,7 @@ class _StateWriter(_Values):
             if length is not None:
                 self._set_timer(opened + length, partition)
         for number in openers if layout.shows_openers else ():
-            self._append(at + names["C_OPENERS"], number)
+            self._append(at + names["C_OPENERS"], number, None)
         for spot in layout.ticking:
             self._set_timer(layout.next_tick(spot, opened, int(self.P[library.CLOCK])), partition)
         for key, lists, pending in locals_:
@@ -259,7 +259,7 @@ class _StateWriter(_Values):
             self._enter("TL", at, names["L_CONTEXT"], 1 + layout.l, library.LOCALS)
         for spot, numbers in lists:
             for number in numbers:
-                self._append(at + layout.lists_at(spot), number)
+                self._append(at + layout.lists_at(spot), number, spot)
             if spot in layout.sources:
                 self.P[library.KEPT] -= len(numbers)
         if layout.running is not None:
@@ -289,7 +289,7 @@ class _StateWriter(_Values):
         if self.layout.counts_ends:
             D[at + ENDS] = 0
 
-    def _append(self, at: int, number: int) -> None:
+    def _append(self, at: int, number: int, spot: int | None) -> None:
         layout, node = self.layout, self._record(self.layout.node)
         D = self.arrays["D"]
         _, _, start, end, values = self.events[number]
@@ -303,3 +303,21 @@ class _StateWriter(_Values):
             else:
                 D[node + ATTRS + place] = self.word(value, layout.fields[attr].kind)
         library.append(D, self.P, at, node, layout.counts_ends)
+        for place, (attr, off) in enumerate(layout.by_value(spot) if spot is not None else ()):
+            value = values.get(attr)
+            D[node + off + library.HOME] = NIL
+            if value is not None and value == value:
+                self._enter_value(at, place, self.word(value + 0.0 if isinstance(value, float) else value,
+                                                       layout.fields[attr].kind), node, off)  # fmt: skip
+                D = self.arrays["D"]
+
+    def _enter_value(self, at: int, place: int, word: int, node: int, off: int) -> None:
+        key, rows = np.array([at, place, word], np.int64), self.arrays["TV"]
+        home = int(rows[library.slot_of(rows, len(rows) - 1, self.arrays["D"], library.OF_LIST, key, 0, 3)])
+        if home == NIL:
+            home = self._record(library.VALUE_SIZE)
+            D = self.arrays["D"]
+            D[home + library.FIRST] = D[home + library.LAST] = NIL
+            D[home + library.OF_LIST : home + library.OF_LIST + 3] = key
+            self._enter("TV", home, library.OF_LIST, 3, library.VALUES)
+        library.enter(self.arrays["D"], node, off, home)
