@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tocsin.engine import kernels
+from tocsin.engine import bounds, kernels
 from tocsin.engine import runtime as rt
 from tocsin.engine.codegen import WITHDRAWN, Program, Shape, generate
 from tocsin.engine.derive import derived_column
@@ -300,9 +300,14 @@ class Branch:
             self.LF,
             self.RK,
         )
-        self.state: tuple[Any, ...] = self.views(*arrays)
+        flat = self.views(*arrays)
         if not self._jit:
-            self.state = (*self.state[:-1], self.detector.strings.texts)  # texts are their own rank
+            self.state: Any = (*flat[:-1], self.detector.strings.texts)  # texts are their own rank
+        elif bounds.ON:
+            self.state = flat
+        else:  # one argument costs less than eleven
+            self._arrays = flat
+            self.state = np.array([each.__array_interface__["data"][0] for each in flat], np.int64)
 
     def views(self, *arrays: npt.NDArray[Any]) -> tuple[Any, ...]:
         """Flat views of the memory; the plain body takes memoryviews, which give Python's own numbers."""
@@ -398,10 +403,10 @@ class Branch:
         run, lent = self._one.run, self._lent
         if one.nulls or words[NULLS]:
             run, lent = self._one.careful, self._mark_one()
-            status = run(0, 1, number, *lent, *self.state)
+            status = run(0, 1, number, *lent, self.state)
         else:
             if self._args is None:
-                self._args = (*lent, *self.state)
+                self._args = (*lent, self.state)
             status = run(0, 1, number, *self._args)
         if status != DONE:
             self._run(run, words[rt.ROW], 1, number, lent)
@@ -460,7 +465,7 @@ class Branch:
     def _run(self, run: Callable[..., int], at: int, end: int, first: int, batch: tuple[Any, ...]) -> None:
         stuck = -1
         while True:
-            status = run(at, end, first, *batch, *self.state)
+            status = run(at, end, first, *batch, self.state)
             if status == DONE:
                 return
             at = self.words[rt.ROW]
@@ -475,7 +480,7 @@ class Branch:
     def _settle(self, kernel: kernels.Kernel) -> None:
         if kernel.settle is None or not (self.words[WAITING] or self.words[rt.ASIDE]):
             return
-        while kernel.settle(*self.state) == rt.OUT_FULL:
+        while kernel.settle(self.state) == rt.OUT_FULL:
             self._drain()
 
     def _drain(self) -> None:
@@ -627,7 +632,7 @@ class Branch:
     def reset(self) -> None:
         """Forget everything but the kernel; all arrays are made anew when the next event comes."""
         self._ready, self._ranked = False, -1
-        self._drained, self._args, self.state = [], None, ()
+        self._drained, self._args, self.state = [], None, None
         self.H = np.zeros((0, 0), np.int64)  # the largest of the arrays
         self.purger = Purger(self)
 
