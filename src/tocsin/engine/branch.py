@@ -322,47 +322,44 @@ class Branch:
     def push(self, items: Items, first: int) -> Answers | None:
         """Feed a batch; its answers, if there are any."""
         kernel, columns = self.prepare(), self._columns(items)
-        run = self._runner(kernel, items, columns, first) if self._tiers is None else None
-        words, count = self.words, len(items)
+        tiered, judged = self._tiers is not None, kernel.settle is not None or not self.detector.ordered
+        if not tiered:
+            run, batch = self._run_with(kernel, items, columns)
+            self._rank()
+        words, count, begin = self.words, len(items.types), 0
         before = words[RELEVANT]
-        for begin in range(0, count, CHUNK):
-            if kernel.settle is not None or not self.detector.ordered:  # else the kernel does it
+        while begin < count:
+            if judged:  # else the kernel does it
                 self._set_horizon()
-            stop = min(begin + CHUNK, count)
-            if run is not None:
-                run(begin, stop)
-            else:
+            stop = count if count - begin <= CHUNK else begin + CHUNK
+            if tiered:
                 self._run_in_tiers(items, columns, first, begin, stop)
+            else:
+                self._run(run, begin, stop, first, batch)
             if words[WAITING] or words[rt.ASIDE]:
                 self._settle(self.prepare())
-            if begin + CHUNK < count and withdrawals(items) is None:
+            if stop < count and withdrawals(items) is None:
                 self.tidy()
+            begin = stop
         self.accepted = words[RELEVANT] - before
-        return self._answers()
-
-    def _runner(
-        self, kernel: kernels.Kernel, items: Items, columns: dict[str, Column], first: int
-    ) -> Callable[[int, int], None]:
-        """Feeds rows of a batch to a body, from one row to another."""
-        run, batch = self._run_with(kernel, items, columns)
-        self._rank()
-        return lambda begin, stop: self._run(run, begin, stop, first, batch)
+        return self._answers() if words[OUT_N] or self._drained else None
 
     def _run_in_tiers(self, items: Items, columns: dict[str, Column], first: int, begin: int, stop: int) -> None:
         """Feed rows of a batch to the best body that there is, few at once until that is compiled."""
         tiers, careful = self._tiers, withdrawals(items) is not None or self._has_nulls(columns)
         used: kernels.Kernel | None = None
-        run: Callable[[int, int], None] | None = None
         while begin < stop:
             kernel = self._kernel if tiers is None else self._choose(tiers, stop - begin, careful=careful)
             assert kernel is not None
-            if run is None or kernel is not used:
-                used, run = kernel, self._runner(kernel, items, columns, first)
+            if kernel is not used:
+                used = kernel
+                run, batch = self._run_with(kernel, items, columns)
+                self._rank()
             if kernel.jit:
-                run(begin, stop)
+                self._run(run, begin, stop, first, batch)
                 return
             upto, began = min(begin + FEW_ROWS, stop), perf_counter()
-            run(begin, upto)
+            self._run(run, begin, upto, first, batch)
             if tiers is not None:
                 tiers.worked(upto - begin, perf_counter() - began)
             begin = upto
@@ -654,9 +651,9 @@ class Branch:
 
     def _columns(self, items: Items) -> dict[str, Column]:
         """The attributes of a batch, derived ones included."""
-        columns = items.columns
-        if self.program.derived:
-            columns = dict(columns)
+        if not self.program.derived:
+            return items.columns
+        columns = dict(items.columns)
         for derived in self.program.derived:
             columns[derived.name] = derived_column(derived, items, self.detector.strings, self.detector.functions)
         return columns
