@@ -141,7 +141,7 @@ class Branch:
         return int((self.D[:, 2] - self.D[:, 1]).sum()) if self._ready else 0
 
     def count(self, word: int) -> int:
-        return int(self.T[word]) if self._ready else 0
+        return self.words[word] if self._ready else 0
 
     def _assign(self, names: list[str]) -> None:
         """Which column of OUT belongs to which variable of the plan; the events of a union are told apart by type."""

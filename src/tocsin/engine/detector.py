@@ -137,10 +137,8 @@ class Detector:
         raw, accepted, clock = [], 0, time.clock
         for branch in self.branches:
             raw.append(branch.push(given, first))
-            if branch.accepted > accepted:
-                accepted = branch.accepted
-            if branch.clock > clock:
-                clock = branch.clock
+            accepted = max(accepted, branch.accepted)
+            clock = max(clock, branch.clock)
         time.clock = clock if raw else max(clock, int(items.end.max(initial=BEGINNING)))
         if accepted:
             self._keep(items, first, accepted)

@@ -404,7 +404,7 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 def distinct(several: Sequence[Ints]) -> Ints:
     """The event numbers in some columns, ascending, each once, without -1."""
     if sum(map(len, several)) <= MANY:
-        return np.array(sorted({number for each in several for number in each.tolist() if number >= 0}), np.int64)
+        return np.array(_few(several), np.int64)
     whole = np.concatenate([*several, np.zeros(0, np.int64)])
     whole = whole[whole >= 0]
     if not len(whole):
@@ -415,6 +415,15 @@ def distinct(several: Sequence[Ints]) -> Ints:
     there = np.zeros(high - low + 1, np.bool_)
     there[whole - low] = True
     return np.flatnonzero(there) + low
+
+
+def _few(several: Sequence[Ints]) -> list[int]:
+    return sorted({number for each in several for number in each.tolist() if number >= 0})
+
+
+def _listed(several: Sequence[Ints]) -> list[int]:
+    """`distinct` as a list, which is quicker for the answers of one event."""
+    return _few(several) if sum(map(len, several)) <= MANY else distinct(several).tolist()
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
@@ -593,27 +602,27 @@ class Payload:
         """What is needed to show some events, whatever is forgotten later."""
         if not self.has_singles:
             return View(list(self.chunks))
-        numbers = distinct(asked)
+        numbers = _listed(asked)
         singles = self._asked(numbers)
         if not singles:
             return View(list(self.chunks))
         alone = self._all_single(numbers)
         return View([] if alone else list(self.chunks), singles, self.source, alone=alone)
 
-    def _all_single(self, numbers: Ints) -> bool:
+    def _all_single(self, numbers: list[int]) -> bool:
         """Whether events are single rows, and all that may be equal to them."""
         tail, head = self.tail, self.head
-        if not self.chunks or not len(numbers):
-            return bool(len(numbers))
+        if not self.chunks or not numbers:
+            return bool(numbers)
         if numbers[0] < tail[head][0]:
             return False
         last = self.chunks[-1].last_end
-        return bool(self.has_eid) or all(tail[bisect_left(tail, (n,), head)][1] > last for n in numbers.tolist())
+        return bool(self.has_eid) or all(tail[bisect_left(tail, (n,), head)][1] > last for n in numbers)
 
-    def _asked(self, numbers: Ints) -> list[Single]:
+    def _asked(self, numbers: list[int]) -> list[Single]:
         """The single rows with these numbers; without eids also those that may be equal to them."""
         tail, head = self.tail, self.head
-        mine = numbers[numbers >= tail[head][0]].tolist()
+        mine = numbers[bisect_left(numbers, tail[head][0]) :]
         if 8 * len(mine) > len(tail) - head:
             return tail[head:]
         places = {bisect_left(tail, (number,), head) for number in mine}
