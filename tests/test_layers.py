@@ -14,6 +14,7 @@ LAYERS = (
     "events",
     "schema",
     "functions",
+    "quick_analysis",
     "compilers",
     "compiler_process",
     "items",

@@ -17,6 +17,7 @@ from typing import Any
 
 from tocsin.engine import bounds, runtime
 from tocsin.engine.codegen import Program
+from tocsin.engine.drafts import drafts
 from tocsin.engine.evaluate import STRICT
 from tocsin.engine.module_cache import (
     COMPILING,
@@ -140,7 +141,10 @@ def _paired_code(function: Function, kinds: Sequence[Kind]) -> Any:
             return (0.0, False) if real else (0, False)
         return (float(value), True) if real else (int(value), True)
 
-    return numba.njit(asked, error_model="python")
+    made = numba.njit(asked, error_model="python")
+    made.compile(given)
+    made.disable_compile()
+    return made
 
 
 def _check_result(function: Function, result: Any) -> None:
@@ -310,8 +314,9 @@ def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False, c
             "b": types.boolean,
             "S": build.Tuple([*map(_address, _arrays()), types.int64]),
         }
-        for name, arguments in program.functions:
-            _compile(space[name], [letters[letter] for letter in arguments])
+        with drafts():
+            for name, arguments in program.functions:
+                _compile(space[name], [letters[letter] for letter in arguments])
     kernel = _kernel(space, jit=True)
     _compile(kernel.run, signature(program))
     if kernel.settle is not None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from tocsin.engine import bounds
+from tocsin.engine.drafts import drafts
 from tocsin.engine.module_cache import (
     COMPILING,
     cache_folder,
@@ -225,12 +227,13 @@ def declare(name: str) -> None:
             declare(called)
     kinds = plain.__annotations__
     arguments = plain.__code__.co_varnames[: plain.__code__.co_argcount]
-    function.compile(
-        tuple(
-            scalars.get(kinds[argument]) or address(getattr(types, words.STATE.get(argument, "int64")))
-            for argument in arguments
+    with nullcontext() if name in ENTRIES else drafts():
+        function.compile(
+            tuple(
+                scalars.get(kinds[argument]) or address(getattr(types, words.STATE.get(argument, "int64")))
+                for argument in arguments
+            )
         )
-    )
     function.disable_compile()
 
 
