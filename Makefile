@@ -28,7 +28,7 @@ MINUTES ?= 10
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-selection bench-staged bench-disorder soak fuzz attack mutate demo site dist first-steps docs accept clean
+.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-selection bench-staged bench-disorder bench-constraints soak fuzz attack mutate demo site dist first-steps docs accept clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,7 +91,7 @@ cluster-test: $(READY) ## a real Spark master with two workers on loopback, one 
 kafka-test: $(READY) ## topic to topic through a real Kafka broker on loopback (Maven brings it), the driver killed on the way
 	$(PY) -m pytest -q -m kafka tests/test_kafka.py
 
-bench bench-latency bench-spark bench-table bench-disorder soak fuzz attack: export TOCSIN_COMPILE_FIRST = 1 # measure what is compiled
+bench bench-latency bench-spark bench-table bench-disorder bench-constraints soak fuzz attack: export TOCSIN_COMPILE_FIRST = 1 # measure what is compiled
 
 bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks/results/latest.json and docs/benchmarks.md
 	$(PY) -m benchmarks.run $(BENCH)
@@ -119,6 +119,9 @@ bench-staged: $(READY) ## the five staged statements of the paper, beside Esper;
 
 bench-disorder: $(READY) ## the papers' experiments on late events, and ours; BENCH=--quick for a short run; docs/experiments
 	$(PY) -m benchmarks.disorder.run $(BENCH)
+
+bench-constraints: $(READY) ## detection under constraints beside plain detection, after the paper; BENCH=--quick for a short run; docs/experiments
+	$(PY) -m benchmarks.constraints.run $(BENCH)
 
 soak: $(READY) ## MINUTES=10 of late, heavy-tailed, duplicated events, and of names that never repeat: memory stays flat
 	$(PY) -m benchmarks.soak --minutes $(MINUTES)

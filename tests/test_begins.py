@@ -84,7 +84,9 @@ def pushed(run: Running, items: list[Item], random: Random, *, restarts: bool) -
     return run
 
 
-CASES = read_cases(Path(__file__).parent / "begin_cases" / "begins.case")
+CASES = [
+    case for file in ("begins", "early") for case in read_cases(Path(__file__).parent / "begin_cases" / f"{file}.case")
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pytest
+
 import tocsin
 from benchmarks import hand, rivals
+from benchmarks.constraints import load as constraint_load
+from benchmarks.constraints.measure import measured
 from benchmarks.disorder.baselines.arms import SOUND
 from benchmarks.disorder.baselines.engine import log, net
 from benchmarks.disorder.workload import Load
 from benchmarks.selection import load as selection_load
 from benchmarks.selection import rivals as selection_rivals
 from benchmarks.spark import data
+from benchmarks.staged import load as staged_load
+from benchmarks.staged import run as staged_run
 from benchmarks.table import rivals as table_rivals
 from benchmarks.table.load import ASKS
 from benchmarks.table.run import tocsin as from_table
 from benchmarks.table.run import wrong
 from benchmarks.workloads import WORKLOADS, small, stream
+from tocsin.events import Event
+from tocsin.lang.parser import parse_file
+from tocsin.staged.compiled import bodies, choice
+from tocsin.testing.staged_oracle import staged_events
 from tocsin.testing.streams import Arrivals
 
 
@@ -56,3 +67,43 @@ def test_the_arms_of_the_selection_benchmark_agree() -> None:
         if ask.polars is not None:
             assert selection_rivals.polars(ask.polars, 20, made)() == found[name], name
     assert found["CONSUME first"] < found["all combinations"]
+
+
+def test_the_arms_of_the_constraint_benchmark_agree() -> None:
+    """Equal matches, verdicts of both checkers equal for every trace, and less stored wherever a trace is decided."""
+    for name, selectivity in (("patterns", 40), ("predicates", 60)):
+        ask = constraint_load.ASKS[name]
+        made = constraint_load.traces(30, ask.branch(selectivity), seed=2)
+        naive, _, lightweight = measured(ask, selectivity, made, 0, jit=False)
+        assert 0 < naive["found"]["match"] == lightweight["counts"]["expected"] < 30
+        assert lightweight["counts"]["unsat"] == 30 - naive["found"]["match"]
+        assert lightweight["accumulated"] < naive["accumulated"]
+        assert lightweight["ticks"] < naive["ticks"]
+
+
+def test_the_arms_of_the_staged_benchmark_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function, as text, and the plain body, beside the definition; Esper is beside them in `make bench-staged`."""
+    for name, few in (("GATES", 3), ("DAY", 60), ("CARS", 3), ("PATIENTS", 2)):
+        monkeypatch.setattr(staged_load, name, few)
+    monkeypatch.setattr(bodies, "compiled", bodies.plain)
+    monkeypatch.setattr(choice, "WORTH", 0)
+    rows = []
+    for name, load in staged_load.LOADS.items():
+        rows += [{"ask": name, "who": who, "events": 90, **staged_run.ours(name, 90, 0, jit=who == "tocsin")}
+                 for who in ("tocsin", "plain")]  # fmt: skip
+        wanted = [event for event in staged_events(parse_file(load.text), _events(load.events(90, 1)), unit="s")
+                  if event.type == load.answers]  # fmt: skip
+        assert rows[-1]["rows"] == len(wanted) > 0, name
+        answers = pa.Table.from_pylist([dict(event.attrs) for event in wanted])
+        assert rows[-1]["checksum"] == staged_run.checksum(name, answers), name
+    assert staged_run.problems(rows) == []
+    assert staged_run.problems([*rows, {**rows[0], "rows": 0}]) != []
+
+
+def _events(table: pa.Table) -> list[Event]:
+    found = []
+    for eid, row in enumerate(table.to_pylist()):
+        start = row.pop("start") if "start" in row else row.pop("time")
+        attrs = {attr: value for attr, value in row.items() if value is not None and attr not in ("type", "end")}
+        found.append(Event(row["type"], start, row.get("end", start), eid, attrs))
+    return found

@@ -271,3 +271,19 @@ def test_threads_change_nothing() -> None:
     ]
     assert answers[0] == answers[1]
     assert Counter(kind for kind, *_ in answers[0]) == {"match": 41, "expected": 40, "violated": 1, "unconfirmed": 1}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "types"),
+    [("A (B | C)* N?", "ABN"), ("A B N", "ABN")],  # decided by the N, or before anything happens
+)
+def test_what_refutes_an_answer_is_seen_though_it_closes_the_trace(constraint: str, types: str) -> None:
+    """The answer waits in the query, which was given its events before: it must not stay because nobody refutes it."""
+    text = f"CONSTRAINT c PARTITION BY id AS {constraint}; EVENT SEQ(A a, B b, !N n) WHERE [id] UNDER c"
+    events = [Event(type, at, at, f"{type}{at}", {"id": "x"}) for at, type in enumerate(types)]
+    for size in (1, 2, 3):
+        run = Harness(parse(text), SCHEMA).start("in-order")
+        for at in range(0, len(events), size):
+            run.push(events[at : at + size])
+        run.end()
+        assert found(run)[1] == Counter()

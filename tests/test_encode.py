@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import signal
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.encode import BadRowError, Columns, Encoder, from_dicts, hash_texts, infer_schema
+from tocsin.encode import BadRowError, Columns, Encoder, arrow, from_dicts, hash_texts, infer_schema
 from tocsin.encode.columns import field_of
 from tocsin.encode.keyless import keyless_rows
 from tocsin.encode.row import RowEncoder
@@ -556,3 +558,17 @@ def test_a_row_without_the_column_of_a_key_lacks_the_key():
     rows = pa.RecordBatch.from_pylist([{"type": "A"}, {"type": "B"}])
     assert keyless_rows(rows, "type", {"k": frozenset("A")}).tolist() == [True, False]
     assert keyless_rows(rows.slice(0, 0), "type", {"k": frozenset("A")}).tolist() == []
+
+
+def test_an_interrupt_is_not_lost_while_pandas_is_imported(monkeypatch):
+    """Arrow swallows one that comes then."""
+
+    def swallows(*_):
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(arrow.pa, "array", swallows)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        arrow.look_for_pandas.__wrapped__()
+    assert signal.getsignal(signal.SIGINT) is before

@@ -381,7 +381,15 @@ def test_every_row_of_the_table_has_two_examples() -> None:
         count[row] = count.get(row, 0) + 1
     count["durations in expressions"] += 1  # test_durations_in_expressions
     elsewhere = ("timestamp('2026-03-01T09:00'), TIMESTAMP '...'", "hour(t), minute(t), second(t), weekday(t), date(t)")
-    elsewhere += ("a OVERLAPS b, ...", "relation(a, b)")
-    count |= dict.fromkeys(elsewhere, 9)  # tests/test_points_in_time, tests/test_relations
+    elsewhere += (
+        "hour(t, 'Europe/Berlin'), ...",
+        "timestamp(t, 'Europe/Berlin')",
+        "s.* in SELECT",
+        "collect(b.v)",
+        "start(s), end(s), s.time in SELECT",
+        "a OVERLAPS b, ...",
+        "relation(a, b)",
+    )
+    count |= dict.fromkeys(elsewhere, 9)  # tests/test_points_in_time, tests/test_relations, tests/test_select
     assert {row: count.get(row, 0) for row in rows if count.get(row, 0) < 2} == {}
     assert count.keys() <= set(rows)

@@ -289,13 +289,18 @@ def test_nothing_is_left_on_disk(tmp_path, monkeypatch):
 INTERRUPTED = """
 import sys, tempfile, threading
 import tocsin
+from tocsin.run.large_input import LargeInput
 tempfile.tempdir = sys.argv[2]
 begun = []
 def watch(rows, matches):
     if not begun and rows:
         begun.append(print("begun", flush=True))
 query = tocsin.query("EVENT SEQ(A a, B b, A c, B d) WHERE a.k + b.k + c.k + d.k < 0 WITHIN 50")
-print("opening", flush=True)
+survey = LargeInput._survey
+def opening(given):
+    print("opening", flush=True)
+    return survey(given)
+LargeInput._survey = opening
 try:
     query.detect(sys.argv[1], time_unit="us", memory_limit=10_000, threads=2, watch=watch, jit=False)
 except KeyboardInterrupt as stop:

@@ -14,6 +14,7 @@ LAYERS = (
     "events",
     "schema",
     "functions",
+    "zones",
     "quick_analysis",
     "compilers",
     "compiler_process",

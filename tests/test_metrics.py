@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import tocsin
+from tocsin.engine.weight import bytes_kept
 from tocsin.errors import InputError
 from tocsin.run.metrics import BOUNDS, CONTENT_TYPE, METRICS
 
@@ -74,6 +75,37 @@ def test_metrics_are_what_was_counted() -> None:
     assert found["tocsin_newest_event_seconds", ()] == (NOON - datetime(1970, 1, 1)).total_seconds() + 20  # noqa: DTZ001
     assert found["tocsin_watermark_lag_seconds", ()] == 3
     assert found["tocsin_state_bytes", ()] > 0
+
+
+KEEPING = (
+    ("EVENT SEQ(A a, !C c, B b) WHERE [id] WITHIN 1 d", {}),
+    ("EVENT SEQ(A a, B b) WITHIN 1 d", {"order": "slack(1 d)"}),
+    ("EVENT SEQ(A a, B b) WHERE [id] WITHIN 1 d CONSUME chronicle", {}),
+    ("EVENT SEQ(A a, B b) WHERE [id] WITHIN 1 d AFTER MATCH SKIP PAST LAST EVENT", {}),
+    ("EVENT SEQ(A a, B b) WHERE [id] WITHIN 1 d SELECT count(*) EVERY 1 d", {}),
+    ("INTERVALS busy FROM A BY id AS HIGH WHEN id > 5", {}),
+    ("CONSTRAINT c PARTITION BY id AS (A | B)*; EVENT SEQ(A a, B b) WHERE [id] WITHIN 1 d UNDER c", {}),
+    ("CreateCE both Select A.id as id Event And(A<old max 900, consume>, B<old max 3, consume>)", {}),
+)
+
+
+@pytest.mark.parametrize(("text", "options"), KEEPING, ids=lambda given: str(given)[:40])
+def test_the_bytes_of_all_that_is_kept_are_counted(text: str, options: dict[str, str]) -> None:
+    """Of a hundred times more events, many times more bytes, whatever keeps them."""
+    session, sizes = tocsin.query(text).stream(jit=False, **options), []
+    for count in (10, 990):
+        session.push([event("A", 0, id) for id in range(count)])
+        sizes.append(parsed(session.metrics())["tocsin_state_bytes", ()])
+    assert sizes[1] - sizes[0] > 20 * 980
+    assert sizes[1] < 50_000_000
+
+
+def test_large_collections_are_weighed_by_a_sample() -> None:
+    rows = [{"id": number, "text": f"text {number}"} for number in range(1000)]
+    each = sum(sys.getsizeof(part) for part in (rows[500], *rows[500].values()))
+    assert bytes_kept(rows) == pytest.approx(1000 * each, rel=0.2)
+    assert bytes_kept({"a": rows, "b": rows}) == pytest.approx(bytes_kept(rows), rel=0.01)  # what is there once
+    assert bytes_kept(rows, apart=[rows]) == 0
 
 
 def test_every_metric_that_is_listed_is_given() -> None:

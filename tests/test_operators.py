@@ -34,6 +34,7 @@ from tocsin.graph.tap import Tap
 from tocsin.items import EVERY, NO_SOURCE, Ints, ItemKind, Items, Strings, control, end, guarantee, tick
 from tocsin.order.auto import Auto
 from tocsin.order.begins import Begins
+from tocsin.order.early import EarlyAnswers
 from tocsin.order.keyed_process import KeyedProcess
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
@@ -57,6 +58,8 @@ CONTRACT = {"push", "snapshot", "restore"}
 MORE = {
     Lateness: {"admits"},  # the short way of an event that nobody reads
     Auto: {"follow", "resume"},  # Remembering: for hosts that replay a log
+    Begins: {"guaranteed"},  # early answers ask it
+    EarlyAnswers: {"debts", "eids"},
     Settled: {"follow", "resume"},
     KeyedProcess: {"follow", "resume"},
     PerKey: {"follow", "resume"},
@@ -96,6 +99,7 @@ MORE = {
         Copies,
         Stages,
         Begins,
+        EarlyAnswers,
         QueryGraph,
     ],
 )

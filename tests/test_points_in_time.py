@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise, product
 from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
 
 import tocsin
 from tests.effort import examples
-from tocsin.errors import QueryError
+from tocsin.errors import QueryError, TocsinError
 from tocsin.events import Event
 from tocsin.lang.parser import parse
 from tocsin.schema import Field, Kind, Schema
@@ -60,6 +64,79 @@ def test_parts_are_those_of_python(of: str, mode: Mode | None) -> None:
     assert holds(f"{of} <= TIMESTAMP '1970-01-01T00:00:00'", events, mode) == expected
 
 
+ZONES = ("Europe/Berlin", "America/St_Johns", "Africa/Monrovia", "Pacific/Apia", "Asia/Kathmandu", "UTC")
+
+
+def clock(moment: datetime, zone: str) -> datetime | None:
+    """What a clock on the wall shows, as Python says it."""
+    try:
+        return moment.replace(tzinfo=UTC).astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    except OverflowError:
+        return None
+
+
+def zoned_moments(count: int, zone: str) -> list[datetime]:
+    """Moments of any time, and those around the hours at which clocks are set."""
+    days = [datetime(year, 1, 1) + timedelta(days=day) for year in (1972, 2011, 2026) for day in range(365)]  # noqa: DTZ001
+    ahead = [(clock(day, zone) or day) - day for day in days]
+    set_on = [day for day, (one, two) in zip(days, pairwise(ahead), strict=False) if one != two]
+    halves = [timedelta(minutes=30 * step, microseconds=-(step % 2)) for step in range(48)]
+    return moments(count) + [day + later for day in set_on for later in halves]
+
+
+COMPILED = pytest.param(ZONES[0], Mode(jit=True), marks=pytest.mark.jit)  # one: zones differ before the kernel
+
+
+@pytest.mark.parametrize(("zone", "mode"), [*product(ZONES, (None, Mode())), COMPILED], ids=str)
+def test_parts_in_a_zone_are_those_of_python(zone: str, mode: Mode | None) -> None:
+    times = zoned_moments(examples(200, least=20), zone)
+    events = [Event("A", at, at, number, {"at": at}) for number, at in enumerate(map(micros, times))]
+    walls = [clock(moment, zone) for moment in times]
+    for of in ("a.at", "a.time"):
+        tests = " AND ".join(
+            f"{name}({of}, '{zone}') <> {at}" for name, at in (("hour", 2), ("minute", 30), ("weekday", 7))
+        )
+        expected = {
+            number
+            for number, wall in enumerate(walls)
+            if wall is not None and wall.hour != 2 and wall.minute != 30 and wall.isoweekday() != 7
+        }
+        assert holds(tests, events, mode) == expected
+    day = datetime(2026, 3, 29)  # noqa: DTZ001
+    expected = {number for number, wall in enumerate(walls) if wall is not None and wall.date() == day.date()}
+    assert holds(f"date(a.time, '{zone}') = timestamp('2026-03-29')", events, mode) == expected
+    unknown = {number for number, wall in enumerate(walls) if wall is None}
+    assert holds(f"hour(a.time, '{zone}') IS NULL", events, mode) == unknown
+
+
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.jit)])
+def test_zones_of_several_events(jit: bool) -> None:
+    """Of each event it is a column; of an aggregate only plain Python can ask it."""
+    asked = "SEQ(A a, B+ b, C c) WHERE date(a.time, 'Asia/Tokyo') = date(c.time, 'Asia/Tokyo')"
+    asked += " AND hour(first(b.at), 'Asia/Tokyo') = 23"
+    query = parse(f"EVENT {asked} WITHIN 2 d")
+    starts = [datetime(2026, 1, 1, 13), datetime(2026, 1, 2, 13, 30), datetime(2026, 1, 3, 14, 1)]  # noqa: DTZ001
+    events = []
+    for first in map(micros, starts):
+        hour = 3_600_000_000
+        for type, later in (("A", 0), ("B", hour), ("C", hour + hour // 2)):
+            events.append(Event(type, first + later, first + later, len(events), {"at": first + later}))
+    expected = {match.binding for match in matches(query, events, unit="us")}
+    schema = replace(SCHEMA, types={"A": {}, "B": {}, "C": {}})
+    assert run(query, events, Mode(jit=jit), schema=schema) == Counter(expected)
+    assert expected
+
+
+def test_a_zone_is_said_once() -> None:
+    where = "hour(a.at) < 6 AND date(b.at, 'UTC') = date(c.at)"
+    text = f"EVENT SEQ(A a, !B b, C c) WHERE {where} WITHIN 5 SELECT weekday(a.at)"
+    asked = tocsin.query(text, zone="Europe/Berlin")
+    assert str(asked).count("'Europe/Berlin'") == 3
+    assert tocsin.query(str(asked)) == asked
+    with pytest.raises(TocsinError, match="did you mean Europe/Berlin"):
+        tocsin.query(text, zone="Europe/Berlinn")
+
+
 @pytest.mark.parametrize("mode", [None, Mode()], ids=str)
 def test_of_null_is_null(mode: Mode | None) -> None:
     events = [Event("A", 1, 1, 1, {"at": None})]
@@ -96,7 +173,12 @@ def test_both_spellings_are_one_syntax() -> None:
         ("a.time > timestamp('2026-03-01')", "s", "ticks of its own"),
         ("hour(a.time) = 9", "s", "hour needs a point in time"),
         ("hour(a.v) = 9", "us", "hour needs a point in time, not a whole number"),
-        ("hour() = 9", "us", "hour takes 1 argument, not 0"),
+        ("hour() = 9", "us", "hour takes a point in time, and perhaps a zone: not 0 arguments"),
+        ("hour(a.time, 'Europe/Berlinn') = 9", "us", "did you mean Europe/Berlin?"),
+        ("hour(a.time, 'berlin') = 9", "us", "did you mean Europe/Berlin?"),
+        ("hour(a.time, '../../etc/passwd') = 9", "us", "there is no time zone"),
+        ("hour(a.time, a.v) = 9", "us", "the name of a time zone in quotes"),
+        ("hour(a.time, 'UTC') = 9", "s", "hour needs a point in time"),
         ("a.time > '2026-03-01'", "us", "write timestamp('2026-03-01')"),
     ],
 )

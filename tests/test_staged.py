@@ -179,9 +179,10 @@ def streamed(query: Query, events: list[Event], order: str, random: Random) -> l
     how: dict[str, Any] = {"order": order, "time": "start", "end": "end", "eid": "id"}
     session, found, at = query.stream(**how), [], 0
     while at < len(events):
-        size = random.randint(1, 5)
-        found += rows_of(session.push([row_of(event) for event in events[at : at + size]]))
-        at += size
+        size = random.randint(0, 5)  # 0: a row by itself
+        rows = [row_of(event) for event in events[at : at + max(size, 1)]]
+        found += rows_of(session.push(rows if size else rows[0]))
+        at += len(rows)
         if random.random() < 0.3:
             session = query.stream(**how, state=session.save())
     return found + rows_of(session.close())

@@ -170,7 +170,7 @@ def test_numbers_that_words_cannot_add_are_left_to_python() -> None:
 
 def test_what_is_not_compiled_says_why() -> None:
     reasons = {
-        "CreateCE X Select A.k as k Event After(A, 5)": "After is a timer",
+        "CreateCE X Select A.k as k Event {Init B Event A Term C}": "a block has contexts and keys of its own",
         "CreateCE X Select A.k as k Event And(A, B)<delayed>": "delayed",
         "CreateCE X Select A.k as k Event And(A<all>, B)": "many events at once",
     }
@@ -179,7 +179,7 @@ def test_what_is_not_compiled_says_why() -> None:
         assert isinstance(statement, Statement)
         with pytest.raises(NotCompiledError, match=reason):
             function_of(statement)
-        assert reason in tocsin.query(text).explain({"A": {"k": "int"}, "B": {"k": "int"}})
+        assert reason in tocsin.query(text).explain({type: {"k": "int"} for type in "ABC"})
 
 
 # --- the parts -----------------------------------------------------------------------------------------------------
@@ -200,7 +200,9 @@ def test_tables_of_keys_find_what_they_hold() -> None:
             records[at + 1] = key
             table[slot], held[key] = at, at
             if 2 * len(held) > len(table):
-                table = library.roomier(table, records, 1, 1)
+                more = np.full(2 * len(table), library.NIL, np.int64)
+                library.refill(table, len(table), more, len(more) - 1, records, 1, 1)
+                table = more
     assert sorted(table[table != library.NIL].tolist()) == sorted(held.values())
 
 
@@ -226,3 +228,26 @@ def test_equal_values_are_kept_once() -> None:
     assert library.once(words, reals, True, 7) == 5
     assert [str(each) for each in reals[:5].tolist()] == ["1.0", "0.0", "nan", "nan", "2.0"]
     assert library.middle(reals, 2) == 0.5
+
+
+@pytest.mark.usefixtures("as_text")
+@pytest.mark.parametrize("text", [
+    'CreateCE X Select Count(A) as n, Max(A.x) as m Event And(A<range 100>, At("****/**/**/**:**:00.000")) GKey *.k',
+    "CreateCE X Select Group Count(Bag A) as n, K.labels as k Event And(A<rows 3>, Every(60)) LKey *.k as K",
+    "CreateCE X Select A.x as x Event Unless(After(A[rows 2, add], 30), B<range 250>) Where B.x = A.x GKey *.k",
+    "CreateCE X Select Count(A.x) as n, Avg(A.x) as m Event AtLeast(3, A<rows 5, consume>) LKey *.k",
+])  # fmt: skip
+def test_timers_and_whole_lists(text: str) -> None:
+    """As a function, in parts and whole, they give what the machine gives: calendars are asked of the host."""
+    random, time, given = Random(4), 0, []
+    for _ in range(100):
+        time += random.randint(0, 300)
+        given.append({"type": random.choice("AB"), "time": time, "k": random.randint(1, 3), "x": random.randint(0, 3)})
+    query = tocsin.query(text)
+    assert "body      compiled" in query.explain(given, time_unit="s")
+    (found,), (wanted,) = (query.detect(given, time_unit="s", jit=jit).tables() for jit in (True, False))
+    assert found.num_rows > 1
+    assert found.equals(wanted)
+    with query.stream(time_unit="s") as session:
+        pushed = [match for row in given for match in session.push(row)] + [*session.close()]
+    assert len(pushed) == wanted.num_rows

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -119,7 +120,9 @@ class Recorded:
         monkeypatch.setattr(kernels, "plain", lambda *_: kernels.Kernel(len, len, None, jit=False))
         monkeypatch.setattr(kernels, "is_on_disk", lambda _: False)
 
-        def ask(_: Any, key: tuple[str, bool], work: Any, load: Any, rank: int) -> compilers.Compilation[Any]:
+        def ask(_: Any, key: tuple[str, bool], work: Any, load: Any, *how: Any) -> compilers.Compilation[Any]:
+            rank, rule = how
+            assert rule == "the query"
             self.asked.append((key[1], rank))
             return self.jobs.setdefault(key[1], compilers.Compilation(None, lambda: loaded[key[1]]))
 
@@ -179,6 +182,28 @@ def test_what_is_needed_first_is_compiled_first_and_once(monkeypatch):
         job.wait(10)
     assert done == ["first", "second", "rare and needed", "rare"]
     assert [job.found for job in jobs] == ["rare", "first", "second", "rare and needed"]
+
+
+def test_who_watches_is_told_which_rule_is_compiled(monkeypatch, caplog):
+    monkeypatch.setattr(compilers, "compiled_by", lambda process, work: process)
+    going = threading.Event()
+    some = Compilers(most=1)
+    assert some.at is None
+    jobs = [some.ask(name, (print, ()), lambda: going.wait(5), rule=name) for name in ("theft", "gang")]
+    shared = some.ask("loops", (print, ()), bool)  # nobody's rule
+    assert str(some.at) == "compiling theft (1 of 2)"
+    with caplog.at_level("INFO", "tocsin"):
+        going.set()
+        for job in (*jobs, shared):
+            job.wait(5)
+    assert some.at is None
+    assert [record.name for record in caplog.records] == ["tocsin"] * len(caplog.records)
+    assert "compiled theft in" in caplog.text
+    later = threading.Event()
+    one = some.ask("third", (print, ()), lambda: later.wait(5), rule="third")
+    assert (some.at.number, some.at.rules) == (1, 1)  # the count begins anew
+    later.set()
+    one.wait(5)
 
 
 def test_compilers_end_when_they_are_idle(monkeypatch):

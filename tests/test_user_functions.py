@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -417,3 +418,16 @@ def test_explain_says_how_a_query_runs() -> None:
 
     assert "plain Python: looked_up() of several events is not compiled" in explained("looked_up")
     assert "compiled by Numba, with computed inside" in explained("computed")
+
+
+def test_a_query_that_runs_again_is_bound_to_what_there_is_then():
+    """The same text over other kinds of columns, and with a function that was registered anew."""
+    rows = [{"type": "A", "time": 1, "v": 5}, {"type": "B", "time": 2, "v": 3}]
+    texts = [{**row, "v": str(row["v"])} for row in rows]
+    query = tocsin.query("EVENT SEQ(A a, B b) WHERE again(a.v, b.v) WITHIN 9")
+    for answer in (True, False, True):
+        function(name="again", returns="bool")(lambda a, b, answer=answer: answer and type(a) is type(b))
+        for given in (rows, texts, rows[:1], rows):
+            wanted = int(answer and len(given) == 2)
+            assert len(query.detect(given, jit=False)) == wanted
+            assert len(pickle.loads(pickle.dumps(query)).detect(given, jit=False)) == wanted

@@ -11,19 +11,20 @@ from pathlib import Path
 from tocsin.app.judge import EngineUnderTest, case_files
 from tocsin.errors import TocsinError
 from tocsin.lang.parser import parse_all
-from tocsin.testing.cases import Answer, Case, oracle_answer, parse_cases, run_case
-from tocsin.testing.notation import events_of, history, write
+from tocsin.testing.cases import Answer, Case, flat, oracle_answer, parse_cases, run_case, written
+from tocsin.testing.notation import events_of, history
 
 
 def lines_of(case: Case, answer: Answer) -> list[str]:
     """The settled matches as a case file writes them, sorted."""
     items = history(case.stream)
     events = events_of(items)
-    found = list(answer(parse_all(case.query), items, case.options))
+    queries = parse_all(case.query)
+    found = flat(queries, answer(queries, items, case.options))
     known = events + [event for each in found for event in each.events if event not in events]
     settled: list[str] = []
     for each in found:
-        line = " ".join(write(event, known) for event in each.events)
+        line = written(each, known)
         if each.op > 0:
             settled.append(line)
         else:

@@ -122,7 +122,9 @@ ROOMS = {
     "select": "over_matches per_key rolled_back settled_matches completion_order rate_limit",
     "select/loops": "keys",
     "staged": "operator machine contexts operand_list matcher join bindings mapping",
-    "staged/compiled": "choice machine program search columns expressions layout library core saved answers bodies",
+    "staged/compiled": (
+        "choice machine program search columns expressions layout library core room saved answers bodies"
+    ),
     "deriving": "operator state loops words folds kernels",
     "edge": "reducer device",
     "constraint": "monitor tracker reasoning letters expressions automaton pattern_language checkers loops rows",

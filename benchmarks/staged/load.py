@@ -58,9 +58,12 @@ def packages(count: int, seed: int) -> pa.Table:
     )
 
 
+GATES = 10_000
+
+
 def bags(count: int, seed: int) -> pa.Table:
     random = np.random.default_rng(seed)
-    gates = random.integers(0, 10_000, count)
+    gates = random.integers(0, GATES, count)
     closes, numbers = _filled(random, gates, 6), np.arange(count)
     return _table(
         ["BagEvent", "ContainerEvent"], closes.astype(np.int64), numbers,

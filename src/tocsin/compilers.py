@@ -9,6 +9,7 @@ when it has finished what it was at after this process ended: the next one finds
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import pickle
 import queue
@@ -19,9 +20,10 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
+LOG = logging.getLogger("tocsin")
 Work = tuple[Callable[..., None], tuple[Any, ...]]  # a function of a module and its arguments, which can be pickled
 
 NEEDED, RARER = 0, 1  # how soon a job is wanted
@@ -37,10 +39,13 @@ def compiles_first() -> bool:
 
 
 class Compilation(Generic[T]):
-    """Something to be compiled elsewhere (`work`; None: nothing) and then loaded here, by another thread (`load`)."""
+    """Something to be compiled elsewhere (`work`; None: nothing) and then loaded here, by another thread (`load`).
 
-    def __init__(self, work: Work | None, load: Callable[[], T]) -> None:
-        self.work, self.load = work, load
+    `rule`: the query that it is a body of, for those who watch.
+    """
+
+    def __init__(self, work: Work | None, load: Callable[[], T], rule: str | None = None) -> None:
+        self.work, self.load, self.rule = work, load, rule
         self.is_taken = False
         self._done = threading.Event()
         self._found: T | None = None
@@ -97,6 +102,17 @@ def quick_turns() -> Iterator[None]:
 _turns, _hurried, SELDOM, OFTEN = threading.Lock(), 0, sys.getswitchinterval(), 0.0002
 
 
+class Compiling(NamedTuple):
+    """What compilers are at: the rule, which of those asked for it is, and of how many."""
+
+    rule: str
+    number: int
+    rules: int
+
+    def __str__(self) -> str:
+        return f"compiling {self.rule} ({self.number} of {self.rules})"
+
+
 class Compilers:
     """As many compilers as there is work for, and cores."""
 
@@ -108,13 +124,17 @@ class Compilers:
         self._lock = threading.Lock()
         self._threads = self._free = 0
         self.seconds = 0.0  # that compilers were at work
+        self._watched: list[Compilation[Any]] = []
 
-    def ask(self, key: Hashable, work: Work | None, load: Callable[[], T], rank: int = NEEDED) -> Compilation[T]:
+    def ask(
+        self, key: Hashable, work: Work | None, load: Callable[[], T], rank: int = NEEDED, rule: str | None = None
+    ) -> Compilation[T]:
         """Have something compiled; one job for each key. Asked again with a lower rank it is done sooner."""
         with self._lock:
             job = self._jobs.get(key)
             if job is None:
-                job = self._jobs[key] = Compilation(work, load)
+                job = self._jobs[key] = Compilation(work, load, rule)
+                self._note(job)
             elif job.is_taken or rank != NEEDED:
                 return job
             self._waiting.put((rank, next(self._numbers), job))
@@ -122,6 +142,19 @@ class Compilers:
                 self._threads += 1
                 threading.Thread(target=self._work, name="tocsin-compiler", daemon=True).start()
             return job
+
+    def _note(self, job: Compilation[Any]) -> None:
+        """Keep what is compiled for rules; the count begins anew when all of it is done."""
+        if job.work is not None and job.rule is not None:
+            self._watched = [*(() if all(each.is_done for each in self._watched) else self._watched), job]
+
+    @property
+    def at(self) -> Compiling | None:
+        """What is being compiled for rules, the first that was asked for; None: nothing."""
+        with self._lock:
+            jobs = self._watched
+        number = next((number for number, each in enumerate(jobs, 1) if not each.is_done), None)
+        return None if number is None else Compiling(str(jobs[number - 1].rule), number, len(jobs))
 
     def _work(self) -> None:
         """The thread of one compiler."""
@@ -131,7 +164,10 @@ class Compilers:
             if job.work is not None:
                 process = compiled_by(process, job.work)
             job.finish()
-            self.seconds += perf_counter() - began
+            took = perf_counter() - began
+            self.seconds += took
+            if job.work is not None:
+                LOG.info("compiled %s in %.1f s", job.rule or "loops that all queries share", took)
         if process is not None:
             end(process)
 

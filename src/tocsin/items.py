@@ -227,6 +227,14 @@ class Strings:
 
     def codes(self, texts: list[str]) -> Ints:
         """The codes of many texts."""
+        if not self._free and None not in texts and self._codes.keys().isdisjoint(texts):
+            new = dict(zip(texts, range(len(self.texts), len(self.texts) + len(texts)), strict=True))
+            if len(new) == len(texts):  # all are new, and each is there once
+                first = len(self.texts)
+                self._codes |= new
+                self.texts += texts
+                self.added += len(texts)
+                return np.arange(first, first + len(texts))
         return np.fromiter(map(self.code, texts), np.int64, len(texts))
 
     def text(self, code: int) -> str | None:

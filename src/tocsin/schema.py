@@ -97,6 +97,8 @@ class Schema:
         A type that never comes has the attributes of the others, so that what is asked of it keeps its kind.
         """
         own = self._of_any(attr) if type == ANY else self.types.get(type, {}).get(attr)
+        if own is None and type in self.matches and attr in self.unreadable:
+            return None
         own = own or self.common.get(attr)
         if own is not None:
             return own

@@ -53,13 +53,35 @@ def tell_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+
+
+def tell_log(level: LogLevel) -> None:
+    """Write what the logger `tocsin` says to stderr."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log = logging.getLogger("tocsin")
+    log.addHandler(handler)
+    log.setLevel(level.value.upper())
+
+
 @app.callback()
 def options(
+    log: Annotated[
+        LogLevel | None, typer.Option("--log", help="Say on stderr what is done, at this level.", case_sensitive=False)
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=tell_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     del version  # told before anything else is read
+    if log is not None:
+        tell_log(log)
 
 
 class Format(StrEnum):
@@ -85,6 +107,9 @@ TimeArg = Annotated[str, typer.Option("--time", help="The column that holds the 
 EndArg = Annotated[str | None, typer.Option("--end", help="The column that holds the end of interval events.")]
 EidArg = Annotated[str | None, typer.Option("--eid", help="The column that identifies events.")]
 UnitArg = Annotated[str | None, typer.Option("--time-unit", help="Length of a tick of integer time: us ms s min h d.")]
+ZoneArg = Annotated[
+    str | None, typer.Option("--zone", help="Time zone of hour(t), date(t), ... that name none: Europe/Berlin.")
+]
 TruncateArg = Annotated[bool, typer.Option("--truncate", help="Cut time that is finer than a microsecond.")]
 JitArg = Annotated[bool, typer.Option("--jit/--no-jit", help="Compile kernels, or run their plain Python source.")]
 
@@ -101,6 +126,7 @@ def check(
     end: EndArg = None,
     eid: EidArg = None,
     time_unit: UnitArg = None,
+    zone: ZoneArg = None,
 ) -> None:
     """Check a query: grammar, names, kinds; then a line for each rule: key, window, memory.
 
@@ -110,7 +136,7 @@ def check(
       tocsin check "EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 10"
       tocsin check theft.tocsin --input events.csv
     """
-    found = read_query(text, schema, time_unit, strict=strict)
+    found = read_query(text, schema, time_unit, strict=strict, zone=zone)
     options: dict[str, Any] = {"time_unit": time_unit, "type": type, "time": time, "end": end, "eid": eid}
     notes, rules = found.examine(_events(input), **options)
     for note in notes:
@@ -133,6 +159,7 @@ def explain(
     end: EndArg = None,
     eid: EidArg = None,
     time_unit: UnitArg = None,
+    zone: ZoneArg = None,
 ) -> None:
     """Show the plan of a query: blocks, order, predicates, keys.
 
@@ -140,7 +167,7 @@ def explain(
       tocsin explain "EVENT SEQ(A a, !B b, C c) WHERE [id] WITHIN 10"
       tocsin explain theft.tocsin --input events.csv --source
     """
-    found = read_query(text, schema, time_unit, strict=strict)
+    found = read_query(text, schema, time_unit, strict=strict, zone=zone)
     options: dict[str, Any] = {"time_unit": time_unit, "type": type, "time": time, "end": end, "eid": eid}
     typer.echo(found.explain(_events(input), **options))
     if source:
@@ -187,6 +214,7 @@ def run(
     end: EndArg = None,
     eid: EidArg = None,
     time_unit: UnitArg = None,
+    zone: ZoneArg = None,
     truncate: TruncateArg = False,
     every: Annotated[bool, typer.Option("--all", help="Also give matches of HIDDEN queries.")] = False,
     jit: JitArg = True,
@@ -218,7 +246,7 @@ def run(
     from tocsin.encode.columns import Columns
     from tocsin.run.bad_rows import BadRows
 
-    found = read_query(text, schema, time_unit, strict=strict)
+    found = read_query(text, schema, time_unit, strict=strict, zone=zone)
     columns = Columns(type=type, time=time, end=end, eid=eid, unit=time_unit, truncate=truncate)
     job = RunOptions(
         query=found,
@@ -343,7 +371,14 @@ def _events(input: str | None) -> str | None:
     return input
 
 
-def read_query(text: str, schema: Path | None = None, unit: str | None = None, *, strict: bool = False) -> Query:
+def read_query(
+    text: str,
+    schema: Path | None = None,
+    unit: str | None = None,
+    *,
+    strict: bool = False,
+    zone: str | None = None,
+) -> Query:
     """A query from a file, or from the text itself."""
     from tocsin.run.declared import read_schema
     from tocsin.run.query import query
@@ -355,7 +390,7 @@ def read_query(text: str, schema: Path | None = None, unit: str | None = None, *
         raise InputError("the query is empty", hint=EXAMPLE)
     if strict and known is None:
         raise InputError("--strict needs to know which types and attributes there are", hint="give a --schema")
-    return query(path or text, schema=known, strict=strict)
+    return query(path or text, schema=known, strict=strict, zone=zone)
 
 
 def _as_path(text: str) -> Path | None:

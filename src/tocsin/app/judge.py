@@ -17,10 +17,10 @@ from tocsin.codec import pack, unpack
 from tocsin.constraint.rows import TraceRow, TraceRows
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts
-from tocsin.engine.changes import Changes
+from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import stored
-from tocsin.engine.kinds import COUNT, EXPECTED_MATCH, UNENDED, VIOLATED
+from tocsin.engine.kinds import COUNT, EARLY, EXPECTED_MATCH, UNENDED, VIOLATED
 from tocsin.engine.tables import variables
 from tocsin.errors import InputError, TocsinError, TocsinWarning
 from tocsin.events import Event
@@ -43,7 +43,7 @@ from tocsin.testing.cases import (
     run_case,
     unit_of,
 )
-from tocsin.testing.notation import Begin, Item, Promise, events_of, spell_begin
+from tocsin.testing.notation import Begin, Item, Promise, events_of, spell, spell_begin
 from tocsin.testing.oracle_count import counts_matches
 from tocsin.testing.staged_cases import FoundRow, as_row, is_staged
 
@@ -169,6 +169,8 @@ class EngineUnderTest:
                         found += [trace_found(row, by_eid) for row in batch.traces]
                     elif batch.kind == COUNT:
                         found += [counted(queries[-1], row) for row in Matches([batch.table()])]
+                    elif batch.kind == EARLY:
+                        found += [_told_early(batch, row) for row in batch.table().to_pylist()]
                     else:
                         found += [_found(row, by_eid) for row in binding_rows(batch.table())]
         return found
@@ -364,6 +366,19 @@ def trace_found(row: TraceRow, by_eid: Mapping[Any, Event]) -> FoundMatch:
 def _found(row: Mapping[str, Any], by_eid: Mapping[Any, Event]) -> FoundMatch:
     binding = tuple((name, tuple(by_eid[eid] for eid in eids)) for name, eids in row["eids"].items())
     return FoundMatch(binding, int(row["op"]), str(row["kind"]))
+
+
+def _told_early(batch: ChangeBatch, row: Mapping[str, Any]) -> FoundMatch:
+    """An early answer as a case file has it: `early: a1 h[2,`."""
+    events = [row[batch.plan.variables[index].name] for index in batch.visible]
+    words = [
+        spell_begin(Begin(each["type"], each["start"]))
+        if each["end"] is None
+        else spell(each["type"], each["start"], each["end"])
+        for each in events
+        if each is not None
+    ]
+    return FoundMatch((), int(row["op"]), EARLY, text=" ".join(words))
 
 
 def composites(query: Query, table: pa.Table) -> Iterator[Event]:

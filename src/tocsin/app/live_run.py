@@ -6,6 +6,7 @@ An interrupt is the usual end of a pipe, so it ends a run in good order: what wa
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from tocsin.run.matches import Matches
 from tocsin.run.session import Session
 from tocsin.run.sinks import json_line
 
+LOG = logging.getLogger("tocsin")
 LINES_SHOWN = 10  # late rows on stderr; more are counted, so that a flood does not hide what matters
 SECONDS_BETWEEN_SAVES = 60.0  # of the state, where events come
 
@@ -69,13 +71,16 @@ class KeptState:
             return None
         if self.path.is_dir():
             raise InputError(f"--state: {self.path} is a directory", hint="give the name of a file")
-        return self.path.read_bytes()
+        saved = self.path.read_bytes()
+        LOG.info("goes on with the state in %s, %d bytes", self.path, len(saved))
+        return saved
 
     def save(self, session: Session) -> None:
         """Write the state; a crash while it is written leaves the one before."""
         if self.path is not None:
             with whole_file(self.path) as path:
-                path.write_bytes(session.save())
+                size = path.write_bytes(session.save())
+            LOG.info("the state is kept in %s, %d bytes", self.path, size)
             self.saved_at = self.clock()
 
     def save_if_due(self, session: Session) -> None:

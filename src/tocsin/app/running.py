@@ -29,6 +29,31 @@ from tocsin.run.sinks import write_file, write_matches
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
+class _NoPandas:
+    """An import hook that finds no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        del path, target
+        if name == "pandas":
+            raise ImportError(name)
+
+
+def leave_pandas_out() -> None:
+    """Have Arrow find no pandas, which it imports with the first array where it is installed: a third of the time.
+
+    Only its looks at what it is given are meant; `to_pandas` looks again.
+    """
+    import pyarrow as pa
+
+    if "pandas" not in sys.modules:
+        sys.meta_path.insert(0, _NoPandas)
+        try:
+            pa.array([None])
+        finally:
+            sys.meta_path.remove(_NoPandas)
+
+
 @dataclass(slots=True)
 class RunOptions:
     """The options of `tocsin run`, and the run itself."""
@@ -65,6 +90,8 @@ class RunOptions:
                     hint=f"leave it out; or read what comes: tail -f {input} | tocsin run ... --input - {option} ...",
                 )
         self._check_places()
+        if self.engine == "embedded":
+            leave_pandas_out()
         began = time.perf_counter()
         matches = self._on_spark(input) if self.engine == "spark" else self._embedded(input)
         self._write(matches, self._format("table"))
@@ -112,6 +139,7 @@ class RunOptions:
                 hint="give a file or a directory; a stream is described in a file: tocsin pipeline run FILE.toml",
             )
         self._check_places()
+        leave_pandas_out()
         began = time.perf_counter()
         state = KeptState(self.state)
         session = self._session(state)

@@ -16,20 +16,24 @@ import numpy as np
 
 from tocsin.codec import Part, decode, nested, only_part, pack, unpack, within
 from tocsin.constraint.reasoning import reason_about
-from tocsin.constraint.release import drop_rows, release, rows_kept
-from tocsin.constraint.tracker import TraceCounts, Tracker
+from tocsin.constraint.release import drop_rows, events_kept, release, rows_kept
+from tocsin.constraint.telling import TraceCounts
+from tocsin.constraint.tracker import CODE, Tracker
 from tocsin.encode.auto_eids import AutoEids
-from tocsin.encode.merge import runs, take
+from tocsin.encode.merge import Rearranged, runs, take, with_column
 from tocsin.engine.changes import Changes
 from tocsin.engine.operator import Counters, Operator, Setting
 from tocsin.engine.stream_time import StreamTime
 from tocsin.engine.texts import joined, of_operators, of_rows
-from tocsin.events import ANY, BEGINNING
-from tocsin.items import Bools, Ints, ItemKind, Items, tick
+from tocsin.events import ANY
+from tocsin.items import Bools, Column, Ints, ItemKind, Items, tick
 from tocsin.order.settled import Settled, SettledByEnd
 from tocsin.plan.facts import types_of
+from tocsin.schema import Kind
 
-ENOUGH = 4096  # released events whose rows are worth dropping
+FEW = 2  # rows that are kept are few if the batch has so many times more
+ENOUGH = 1 << 18  # rows that are worth dropping
+MOST = 3  # times as many rows may be kept as events are stored
 
 
 def monitored(inner: Operator, setting: Setting, *, jit: bool) -> Monitored:
@@ -81,14 +85,16 @@ class Monitored:
         if items.single:
             items = items.copy()  # type: ignore[attr-defined]
         if self.divides:
-            return self.front.push(items)
+            found = self.front.push(items)
+            self.tracker.settle()
+            return found
         said, late, at = Changes(), list[int](), 0
         for are_rows, run in runs(items):
             if are_rows:
                 late += [at + place for place in self._rows(run, said)]
             else:
                 told = Changes() if self._following else self.front.push(run)
-                self._newly_closed(said)
+                self._take_back(said)
                 said.add(self.query.push(run))
                 self._say(told, said)
             at += len(run)
@@ -104,35 +110,34 @@ class Monitored:
         late = self._feed(items, gone, said)
         if not self._following:
             told = self.front.push(take(items, ~gone) if gone.any() else items)
-            self._newly_closed(said)
+            self._take_back(said)
             self._say(told, said)
         return late
 
     def _in_order(self, items: Items, said: Changes) -> list[int]:
         """The same where the traces can be followed first: then nothing is stored that is released at once."""
         tracker = self.tracker
+        tracker.fresh = known = tracker.keys.count
         codes = tracker.codes_of(items)
-        gone = tracker.is_closed(codes)
         if self._following:
-            return self._feed(items, gone, said)
-        told = self.front.push(take(items, ~gone) if gone.any() else items)
-        known, times = self._newly_closed(said)
-        if len(known):
-            times = np.where(tracker.is_hopeless(known), BEGINNING, times)
-            at = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-            gone |= (known[at] == codes) & (items.end > times[at])
+            return self._feed(items, tracker.is_closed(codes), said)
+        told = self.front.push(with_column(items, CODE, Column(Kind.INT, codes)))
+        gone = tracker.sift(items, codes)
+        hopeless = tracker.hopeless
+        closed = tracker.settle()
         late = self._feed(items, gone, said)
-        if len(known):
-            self._release(known)
+        self._release(closed[(closed < known) | ~hopeless])
         self._say(told, said)
         return late
 
     def _release(self, closed: Ints) -> None:
         """Forget what is stored of closed traces; the rows, too, once there are as many as others."""
+        if not len(closed):
+            return
         released = release(self.query, self._plan, self.tracker.keys, closed)
         self.tracker.counts.released += released
         self._released += released
-        if self._released > ENOUGH and 2 * self._released > rows_kept(self.query):
+        if self._released > ENOUGH and rows_kept(self.query) > ENOUGH + MOST * events_kept(self.query):
             drop_rows(self.query)
             self._released = 0
 
@@ -142,7 +147,7 @@ class Monitored:
         self.tracker.counts.skipped += len(items) - len(kept)
         late: list[int] = []
         if len(kept):
-            found = self.query.push(items if len(kept) == len(items) else take(items, kept))
+            found = self.query.push(items if len(kept) == len(items) else _some(items, kept))
             late = kept[np.array(found.late, np.int64)].tolist() if len(found.late) else []
             said.add(found)
         if len(kept) < len(items):
@@ -154,29 +159,25 @@ class Monitored:
     def _say(self, told: Changes, said: Changes) -> None:
         said.batches += told.batches
 
-    def _newly_closed(self, said: Changes) -> tuple[Ints, Ints]:
-        """The keys whose traces were closed just now, and when; what the query has of them is released, or taken back.
-
-        In order it has nothing that came later. Otherwise it was given events before they were settled: those of
-        closed traces are withdrawn.
-        """
+    def _take_back(self, said: Changes) -> None:
+        """Where events come in any order the query was given them before they were settled: those of traces that are
+        closed by now are withdrawn."""
         tracker = self.tracker
-        newly, tracker.newly = sorted(dict(tracker.newly).items()), []
-        known, times = (np.array([pair[at] for pair in newly], np.int64) for at in (0, 1))
         if self._ordered:
-            return known, times
+            self._release(tracker.settle())
+            return
+        newly = tracker.settle()
         back, tracker.passed_over = tracker.passed_over, []
-        if newly:
+        if len(newly):
             left = []
             for held in self.front.held:
-                mine = np.isin(tracker.codes_of(held), known)
+                mine = np.isin(tracker.codes_of(held), newly)
                 back += [take(held, mine)] if mine.any() else []
                 left += [take(held, ~mine)] if not mine.all() else []
             self.front.held = left
         for items in back:
             items.kinds = np.full(len(items), ItemKind.WITHDRAWAL, np.int8)
             said.add(self.query.push(items))
-        return known, times
 
     # --- state ---
 
@@ -208,3 +209,8 @@ class Monitored:
         """After events were replayed: go on from what was remembered."""
         self._following = False
         self.front.restore(unpack(memory))
+
+
+def _some(items: Items, kept: Ints) -> Items:
+    """Some rows: copied where they are few, so that the others can be forgotten, and else where they are."""
+    return take(items, kept) if FEW * len(kept) < len(items) else Rearranged(items, kept)

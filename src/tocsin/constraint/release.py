@@ -5,8 +5,12 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
+
 from tocsin.engine import runtime as rt
+from tocsin.engine.branch import Branch
 from tocsin.engine.detector import Detector, detectors_in
+from tocsin.engine.number_set import distinct
 from tocsin.engine.operator import Operator
 from tocsin.engine.partial_state import drop_rows_of_others
 from tocsin.engine.runtime.keys import key_hash
@@ -15,7 +19,7 @@ from tocsin.plan.block import Plan
 from tocsin.plan.rewrite import all_leaves
 from tocsin.select.key_codes import KeyCodes
 
-KM_SIZE, DENSE, FAR = rt.KM_SIZE, rt.DENSE, rt.FAR
+KM_SIZE, DENSE, FAR, FREE_KEY, KEYS_USED = rt.KM_SIZE, rt.DENSE, rt.FAR, rt.FREE_KEY, rt.KEYS_USED
 
 
 def release(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints) -> int:
@@ -40,7 +44,7 @@ def _from(detector: Detector, words: Ints) -> int:
         if not branch.is_ready or branch.waiting:
             continue
         leaves = len(branch.program.leaf_ids)
-        run = _loop(jit=branch.is_compiled)
+        run = _loop("empty", jit=branch.is_compiled)
         found += run(words, len(words), words.shape[1], branch.T, branch.KM.reshape(-1), branch.D, branch.N, leaves)
     return int(found)
 
@@ -50,29 +54,55 @@ def rows_kept(query: Operator) -> int:
     return sum(detector.payload.count for detector in detectors_in(query))
 
 
+def events_kept(query: Operator) -> int:
+    """How many events they have stored, each once for every step where it stands."""
+    return sum(branch.live for detector in detectors_in(query) for branch in detector.branches)
+
+
 def drop_rows(query: Operator) -> None:
     """Drop the rows of events that were released."""
     for detector in detectors_in(query):
-        drop_rows_of_others(detector)
+        if all(branch.is_ready and branch.is_compiled for branch in detector.branches):
+            detector.payload.keep(distinct([_stored_in(branch) for branch in detector.branches]))
+        else:
+            drop_rows_of_others(detector)
+
+
+def _stored_in(branch: Branch) -> Ints:
+    """The numbers of the events in the buffers of a branch."""
+    found: Ints = np.empty(branch.live, np.int64)
+    run = _loop("stored", jit=True)
+    return found[: run(branch.D, branch.H, branch.horizon, found)]
 
 
 @cache
-def _loop(*, jit: bool) -> Any:
+def _loop(name: str, *, jit: bool) -> Any:
     if not jit:
         return partial(_empty, key_hash)
     from numba import njit
 
-    hashed = njit(key_hash)
+    if name == "stored":
+        return njit(nogil=True)(_stored)
+    return partial(njit(nogil=True)(_empty), njit(key_hash))
 
-    return partial(njit(nogil=True)(_empty), hashed)
+
+def _stored(D: Any, H: Any, horizon: int, found: Any) -> int:
+    """Write down the numbers of all events in some buffers; how many there are."""
+    count = 0
+    for d in range(len(D)):
+        for place in range(D[d, 1], D[d, 2]):
+            if H[place, 0] >= horizon:
+                found[count] = H[place, 1]
+                count += 1
+    return count
 
 
 def _empty(hashed: Any, words: Any, count: int, parts: int, T: Any, KM: Any, D: Any, N: Any, leaves: int) -> int:
-    """Empty the buffers of some keys."""
+    """Empty the buffers of some keys, and recycle their codes: nothing comes for them any more."""
     found = 0
     mask = T[KM_SIZE] - 1
     for i in range(count):
-        code = 0
+        code, slot = 0, -1
         for k in range(parts):
             value, prefix = words[i, k], code
             if prefix == 0 and value >= 0 and value < T[DENSE]:
@@ -88,6 +118,21 @@ def _empty(hashed: Any, words: Any, count: int, parts: int, T: Any, KM: Any, D: 
             continue
         for d in range(code * leaves, (code + 1) * leaves):
             found += D[d, 2] - D[d, 1]
-            D[d, 2] = D[d, 1]
+            D[d, 0] = D[d, 1] = D[d, 2] = D[d, 3] = 0
             N[d] = -FAR
+        if slot < 0:
+            continue
+        D[code * leaves, 0] = T[FREE_KEY]
+        T[FREE_KEY] = code
+        T[KEYS_USED] -= 1
+        KM[3 * slot + 2] = 0
+        probe = (slot + 1) & mask  # what stands behind it may stand there only because of it
+        while KM[3 * probe + 2] != 0:
+            home = hashed(KM[3 * probe], KM[3 * probe + 1]) & mask
+            if (probe - home) & mask >= (probe - slot) & mask:
+                for k in range(3):
+                    KM[3 * slot + k] = KM[3 * probe + k]
+                KM[3 * probe + 2] = 0
+                slot = probe
+            probe = (probe + 1) & mask
     return found

@@ -157,7 +157,7 @@ class DerivedIntervals(RemembersAll):
         words = self._eid_words(found)
         order = np.lexsort((words[:, 1], words[:, 0], found[:, START], found[:, END], found[:, KNOWN]))
         found = found[order]
-        eids = hex_texts(words[order].astype(">u8").view(np.uint8).reshape(len(found), 16))
+        eids = hex_texts([words[order, lane] for lane in (0, 1)])
         high, low = hash_texts(eids)
         cuts = [0, *(np.flatnonzero(np.diff(found[:, KIND])) + 1).tolist(), len(found)]
         return [

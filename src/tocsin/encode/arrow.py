@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -80,3 +83,24 @@ def integers(array: pa.Array) -> tuple[Ints, Bools | None]:
     if array.type == pa.uint64():
         return raw.astype(np.int64), raw > np.uint64(2**63 - 1)
     return raw if raw.dtype == np.int64 else raw.astype(np.int64), None
+
+
+@lru_cache(maxsize=1)
+def look_for_pandas() -> None:
+    """Have Arrow look for pandas now, and let no interrupt be lost meanwhile.
+
+    Arrow does so with the first array of NumPy: an interrupt that comes while pandas is imported is swallowed, and what
+    is half imported then breaks later imports.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        pa.array(np.zeros(0))
+        return
+    came: list[Any] = []
+    signal.signal(signal.SIGINT, lambda *said: came.append(said))
+    try:
+        pa.array(np.zeros(0))
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if came:
+        handler(*came[0])

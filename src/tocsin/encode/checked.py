@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from tocsin.encode.rehearsal import loops_are_worth
+from tocsin.encode.text_numbers import frozen
 from tocsin.errors import InputError, printable
 
 DECODE = "decode the column before it is given here"
+MANY = 1 << 16  # texts that are worth a compiled loop
 OFFSETS = {"string": np.int32, "binary": np.int32, "large_string": np.int64, "large_binary": np.int64}
 
 
@@ -66,7 +71,16 @@ def _is_sound(array: pa.Array) -> bool:
         return False
     places = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
     inside = places[0] >= 0 and places[-1] <= (0 if data is None else data.size)
-    return bool(inside and (places[1:] >= places[:-1]).all())
+    return bool(inside and _ascend(places))
+
+
+def _ascend(places: npt.NDArray[Any]) -> bool:
+    """Whether no number is smaller than the one before it."""
+    if not loops_are_worth(len(places), MANY):
+        return bool((places[1:] >= places[:-1]).all())
+    from tocsin.encode import loops
+
+    return bool(loops.ascend(frozen(places)))
 
 
 def _is_valid(array: pa.Array) -> bool:

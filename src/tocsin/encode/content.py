@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Any
@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.eids import hash_texts
+from tocsin.encode.rehearsal import answer_loops_are_worth
+from tocsin.encode.text_numbers import frozen, text_buffers
 from tocsin.events import MASK64, mix, text_hash
 from tocsin.items import Codes, Ints
 
@@ -52,7 +54,7 @@ def auto_eids(high: Ints, low: Ints) -> pa.Array:
     >>> auto_eids(np.array([255, -1]), np.array([0, 2])).to_pylist()
     ['00000000000000ff', 'ffffffffffffffff-2']
     """
-    texts = hex_texts(high.astype(">i8").view(np.uint8).reshape(len(high), 8))
+    texts = hex_texts([high.view(np.uint64)])
     again = np.flatnonzero(low)
     if not len(again):
         return texts
@@ -60,16 +62,36 @@ def auto_eids(high: Ints, low: Ints) -> pa.Array:
     return pc.replace_with_mask(texts, pa.array(low != 0), pa.array(numbered, pa.string()))
 
 
-def hex_texts(raw: npt.NDArray[np.uint8]) -> pa.Array:
-    """Each row of bytes as hexadecimal digits."""
-    rows, width = raw.shape
-    text = np.empty((rows, 2 * width), np.uint8)
-    text[:, 0::2], text[:, 1::2] = DIGITS[raw >> 4], DIGITS[raw & 15]
-    if 2 * width * rows >= 2**31:
-        long = np.arange(0, 2 * width * rows + 1, 2 * width, dtype=np.int64)
+def hex_texts(lanes: Sequence[Words]) -> pa.Array:
+    """The words of each row as hexadecimal digits, one behind the other.
+
+    >>> hex_texts([np.array([1, 2], np.uint64)]).to_pylist()
+    ['0000000000000001', '0000000000000002']
+    """
+    rows, width = len(lanes[0]), 16 * len(lanes)
+    text = _digits(lanes)
+    if width * rows >= 2**31:
+        long = np.arange(0, width * rows + 1, width, dtype=np.int64)
         return pa.LargeStringArray.from_buffers(rows, pa.py_buffer(long), pa.py_buffer(text))
-    offsets = np.arange(0, 2 * width * rows + 1, 2 * width, dtype=np.int32)
+    offsets = np.arange(0, width * rows + 1, width, dtype=np.int32)
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text))
+
+
+def _digits(lanes: Sequence[Words]) -> npt.NDArray[np.uint8]:
+    rows, width = len(lanes[0]), 16 * len(lanes)
+    text = np.empty((rows, width), np.uint8)
+    if answer_loops_are_worth(rows):
+        from tocsin.encode import answer_loops as loops
+
+        for place, lane in enumerate(lanes):
+            loops.write_hex(frozen(np.ascontiguousarray(lane)), 16 * place, width, text.reshape(-1))
+        return text
+    words = np.empty((rows, len(lanes)), ">u8")
+    for place, lane in enumerate(lanes):
+        words[:, place] = lane
+    raw = words.view(np.uint8)
+    text[:, 0::2], text[:, 1::2] = DIGITS[raw >> 4], DIGITS[raw & 15]
+    return text
 
 
 DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -79,6 +101,8 @@ def content_hash(rows: pa.RecordBatch) -> Words:
     """Hash each row, independent of the order of columns; a null and a missing column hash alike."""
     named = zip(rows.schema.names, rows.columns, strict=True)
     content = [(name, column) for name, column in named if name not in NOT_CONTENT]
+    if answer_loops_are_worth(rows.num_rows):
+        return _content_hash(content, rows.num_rows)
     words = np.empty((len(content), rows.num_rows), np.uint64)
     for mine, (name, column) in zip(words, content, strict=True):
         np.bitwise_xor(words_of(column), np.uint64(text_word(name)), out=mine)
@@ -88,6 +112,26 @@ def content_hash(rows: pa.RecordBatch) -> Words:
             mine[np.asarray(column.is_null())] = 0
     total: Words = words.sum(axis=0, dtype=np.uint64)
     _mix(total)
+    return total
+
+
+def _content_hash(content: list[tuple[str, pa.Array]], count: int) -> Words:
+    """The same by compiled loops, column by column; texts are read where they lie."""
+    from tocsin.encode import answer_loops as loops
+
+    total = np.zeros(count, np.uint64)
+    for name, column in content:
+        word = np.uint64(text_word(name))
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            offsets, data, bits = text_buffers(column)
+            loops.add_texts(offsets, data, bits, column.offset, word, total)
+        elif not column.null_count:
+            loops.add_words(frozen(words_of(column)), word, total)
+        else:
+            mine = mixed(words_of(column) ^ word)
+            mine[np.asarray(column.is_null())] = 0
+            total += mine
+    loops.mix_all(total)
     return total
 
 

@@ -163,15 +163,17 @@ def _number_few(offsets: Any, data: Any, out: Any, heads: Any, lengths: Any, num
     heads, lengths, numbers  by slot: the first two words of a name, its length (-1: free), and its number
     masks                    for each length up to 16 which bits of the two words belong to the text
     """
+    last = np.int64(offsets[row])
     for at in range(row, len(out)):
-        first, last = np.int64(offsets[at]), np.int64(offsets[at + 1])
+        first, last = last, np.int64(offsets[at + 1])
         if first < 0 or last < first or last > len(data):
             return at, LIES
         length = last - first
         if length > 16 or first + 16 > len(data):
             return at, NEW
-        head = eight_bytes(data, first) & masks[2 * length]
-        next_head = eight_bytes(data, first + 8) & masks[2 * length + 1]
+        head, next_head = eight_bytes(data, first) & masks[2 * length], NOTHING
+        if length > 8:
+            next_head = eight_bytes(data, first + 8) & masks[2 * length + 1]
         slot = few_slot(head, next_head, length)
         if heads[2 * slot] != head or heads[2 * slot + 1] != next_head or lengths[slot] != length:
             return at, NEW
@@ -181,7 +183,7 @@ def _number_few(offsets: Any, data: Any, out: Any, heads: Any, lengths: Any, num
 
 def _few_slot(head: Any, next_head: Any, length: Any) -> Any:
     """The place of a name in the small table."""
-    return np.int64((((head + np.uint64(length)) ^ (next_head * SECOND_FACTOR)) * FIRST_FACTOR) >> FIFTY_SIX)
+    return np.int64(((head + (np.uint64(length) ^ next_head)) * FIRST_FACTOR) >> FIFTY_SIX)
 
 
 few_slot: Any = inlined(_few_slot)
@@ -216,37 +218,33 @@ def _places_of(codes: Any, wanted: Any, first: Any, out: Any) -> Any:
 places_of: Any = compiled(_places_of)
 
 
-def _read_rows(codes: Any, lookup: Any, end: Any, first: Any, places: Any, types: Any, ends: Any) -> Any:
-    """Write the rows whose type is read: their places (counted from `first`), types and ends; how many there are.
-
-    `lookup` has for each code the type as kernels number it, negative where nobody reads it; the last one is for -1.
-    """
-    count = 0
-    for at in range(len(codes)):
-        code = lookup[codes[at]]
-        places[count], types[count], ends[count] = first + at, code, end[at]
-        count += code >= 0
-    return count
-
-
-read_rows: Any = compiled(_read_rows)
-
-
-def _keep_within(values: Any, shift: Any, low: Any, high: Any, asked: Any, places: Any, types: Any, ends: Any) -> Any:
+def _keep_within(
+    values: Any, shift: Any, low: Any, high: Any, asked: Any, codes: Any, lookup: Any, places: Any, out: Any
+) -> Any:
     """Of some rows keep those whose value lies between the bounds for their type, if their type is asked for one.
 
-    The value of a row is values[place - shift]. The rows that stay move to the front; how many there are.
+    The value of a row is values[place - shift], its type lookup[codes[place]]. How many are kept.
     """
     count = 0
     for at in range(len(places)):
-        place, type = places[at], types[at]
-        value = values[place - shift]
-        places[count], types[count], ends[count] = place, type, ends[at]
+        place = places[at]
+        type, value = lookup[codes[place]], values[place - shift]
+        out[count] = place
         count += (not asked[type]) | ((low[type] <= value) & (value <= high[type]))
     return count
 
 
 keep_within: Any = compiled(_keep_within)
+
+
+def _types_and_ends(codes: Any, lookup: Any, end: Any, places: Any, types: Any, ends: Any) -> None:
+    """The types, as kernels number them, and the ends of some rows."""
+    for at in range(len(places)):
+        place = places[at]
+        types[at], ends[at] = lookup[codes[place]], end[place]
+
+
+types_and_ends: Any = compiled(_types_and_ends)
 
 
 def _gather(values: Any, places: Any, shift: Any, out: Any) -> None:
@@ -278,6 +276,17 @@ def _look_up_at(table: Any, indices: Any, places: Any, shift: Any, out: Any) -> 
 
 
 look_up_at: Any = compiled(_look_up_at)
+
+
+def _ascend(values: Any) -> Any:
+    """Whether no value is smaller than the one before it."""
+    wrong = False
+    for at in range(1, len(values)):
+        wrong |= values[at] < values[at - 1]
+    return not wrong
+
+
+ascend: Any = compiled(_ascend)
 
 
 def _surveyed(values: Any) -> Any:

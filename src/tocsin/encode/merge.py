@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.encode.arrow import one_array
+from tocsin.encode.gather import all_taken
 from tocsin.encode.late import with_values
 from tocsin.encode.values import encode_column, nothing
 from tocsin.items import NO_SOURCE, ROWS, Bools, Column, Ints, ItemKind, Items, Strings, is_sorted
@@ -32,17 +33,18 @@ def payload_at(items: Items, places: Ints) -> pa.RecordBatch:
 
 def rows_at(base: pa.RecordBatch | pa.Table, places: Ints) -> pa.RecordBatch:
     """Some rows of a batch, or of a table in whatever pieces, as one batch."""
-    found = base.take(pa.array(places))
-    if isinstance(found, pa.RecordBatch):
-        return found
-    found = with_values(found)
+    if isinstance(base, pa.RecordBatch):
+        return pa.RecordBatch.from_arrays(all_taken(base.columns, places), schema=base.schema)
+    found = with_values(pa.table(all_taken(base.columns, places), schema=base.schema))
     return pa.RecordBatch.from_arrays([one_array(column) for column in found.columns], schema=found.schema)
 
 
 def replaced(items: Items, **changes: Any) -> Items:
-    """Items of which something is other; rows in another order (Rearranged) become plain Items."""
-    if isinstance(items, Rearranged):
-        items = Items(**_picked(items, slice(None)), payload=items.payload)
+    """Items of which something is other; rows in another order (Rearranged), or a single one, become plain Items."""
+    if type(items) is not Items:
+        if "payload" not in changes:  # it is made only where somebody asks for it
+            changes["payload"] = items.payload
+        return Items(**{**_picked(items, slice(None)), **changes})
     return replace(items, **changes)
 
 
@@ -99,6 +101,18 @@ class Rearranged(Items):
         if self._made is None:
             self._made = rows_at(self.base, self.order)
         return self._made
+
+
+def with_column(items: Items, name: str, column: Column) -> Items:
+    """The same rows with one column more; nothing is copied."""
+    made: Items
+    if isinstance(items, Rearranged):
+        made = Rearranged.of(items, items.base, items.order)
+    else:
+        made = Items(**_picked(items, slice(None)), payload=items.payload)
+        made.checked = items.checked
+    made.columns[name] = column
+    return made
 
 
 def _picked(items: Items, places: Ints | slice) -> dict[str, Any]:

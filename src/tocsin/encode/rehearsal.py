@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.compilers import Loops
-from tocsin.encode.text_numbers import FewNames, TextNumbers, frozen
+from tocsin.encode.text_numbers import FewNames, TextNumbers, frozen, text_buffers
 from tocsin.items import Ints
 
-LAST = "_surveyed"  # what is rehearsed last
+LAST, LAST_OF_ANSWERS = "_surveyed", "_widen"  # what is rehearsed last
 MORE_THAN_FIT = 1 << 10  # texts for which the table of numbers must grow
+MANY_SHOWN = 1 << 12  # rows of a table of matches that are worth loops
 WIDTHS = (np.int8, np.int16, np.int32, np.int64)  # of the indices of a dictionary
 
 
@@ -38,15 +39,51 @@ def _numbers() -> None:
     places: Ints = np.zeros(1, np.int64)
     codes, asked, ends = np.zeros(1, np.int32), np.zeros(1, np.bool_), places.copy()
     loops.places_of(codes, asked, 0, places.copy())
-    loops.read_rows(codes, codes, frozen(ends), 0, places.copy(), codes.copy(), ends)
+    loops.types_and_ends(codes, codes, frozen(ends), places, codes.copy(), ends)
     loops.look_up(codes, codes, codes.copy())
     loops.look_up(places, codes, places.copy())
     for width in WIDTHS:
         loops.look_up_at(places, frozen(np.zeros(1, width)), places, 0, places.copy())
     for values in (np.zeros(1, np.int64), np.zeros(1, np.float64)):
         loops.gather(frozen(values), places, 0, values.copy())
-        loops.keep_within(frozen(values), 0, values, values, asked, places.copy(), codes.copy(), ends)
+        loops.keep_within(frozen(values), 0, values, values, asked, codes, codes, places, places.copy())
+    for width in (np.int32, np.int64):
+        loops.ascend(frozen(np.zeros(1, width)))
     loops.surveyed(frozen(places))
 
 
 LOOPS = Loops(rehearse, Path(__file__).with_name("loops.py"), LAST)
+
+
+def answer_loops_are_worth(rows: int) -> bool:
+    """The same of the loops that write tables of matches, for so many rows or events of them."""
+    return rows >= MANY_SHOWN and ANSWER_LOOPS.are_worth(rows, MANY_SHOWN)
+
+
+def rehearse_answers() -> None:
+    """Run each loop of `encode/answer_loops` as it is called."""
+    from tocsin.encode import answer_loops as loops
+
+    one, words = np.zeros(1, np.int64), np.zeros(1, np.uint64)
+    loops.extent(frozen(one), 0, 0)
+    loops.mark(frozen(one), 0, words.copy())
+    loops.count_below(frozen(words), np.zeros(2, np.int64))
+    loops.numbers_of(frozen(words), 0, one.copy())
+    loops.ranks(frozen(one), 0, frozen(words), frozen(np.zeros(2, np.int64)), one.copy())
+    loops.pick(frozen(one), frozen(one), one.copy())
+    for layout, width in ((pa.string(), np.int32), (pa.large_string(), np.int64)):
+        offsets, data, bits = text_buffers(pa.array(["text"], layout))
+        begins, out = np.zeros(2, width), np.zeros(12, np.uint8)
+        loops.place_texts(offsets, frozen(one), begins)
+        loops.copy_texts(offsets, data, frozen(one), frozen(begins), out)
+        loops.add_texts(offsets, data, bits, 0, words[0], words.copy())
+    loops.write_hex(frozen(words), 0, 16, np.zeros(16, np.uint8))
+    loops.add_words(frozen(words), words[0], words.copy())
+    loops.mix_all(words.copy())
+    loops.event_words(*[frozen(words)] * 4, True, words[0], words.copy())
+    loops.add_events(frozen(one), frozen(words), words.copy())
+    loops.tied(frozen(one), frozen(one), np.zeros(1, np.bool_))
+    loops.widen(frozen(one), frozen(one), frozen(one), one.copy(), one.copy())
+
+
+ANSWER_LOOPS = Loops(rehearse_answers, Path(__file__).with_name("answer_loops.py"), LAST_OF_ANSWERS)

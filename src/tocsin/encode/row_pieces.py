@@ -33,6 +33,7 @@ class RowPieces:
     def __init__(self, encoder: Encoder, rows: UsableRows, base: pa.Table, limits: Limits) -> None:
         self._rows, self._base = rows, base
         self._lookup: Codes = np.append(encoder.codes_of(rows.types.names), np.int32(-1))
+        self._wanted: Bools = self._lookup >= 0
         self._readers = {name: _reader(encoder, rows, field) for name, field in encoder.wanted.items()}
         self._bounds = list(_bounds(encoder, rows, limits))
 
@@ -40,14 +41,14 @@ class RowPieces:
         """The rows of a stretch that matter, and how many are of a type that somebody reads."""
         from tocsin.encode import loops
 
-        rows, count = self._rows, last - first
-        places, types, ends = np.empty(count, np.int64), np.empty(count, np.int32), np.empty(count, np.int64)
-        read = left = loops.read_rows(
-            rows.types.codes[first:last], self._lookup, frozen(rows.end[first:last]), first, places, types, ends
-        )
+        rows = self._rows
+        places = np.empty(last - first, np.int64)
+        read = loops.places_of(rows.types.codes[first:last], self._wanted, first, places)
+        places = places[:read]
         for bounds in self._bounds:
-            left = bounds.keep(places[:left], types[:left], ends[:left])
-        places, types, ends = places[:left], types[:left], ends[:left]
+            places = bounds.kept(places, rows.types.codes, self._lookup)
+        types, ends = np.empty(len(places), np.int32), np.empty(len(places), np.int64)
+        loops.types_and_ends(rows.types.codes, self._lookup, frozen(rows.end), places, types, ends)
         start = ends if rows.start is rows.end else _gathered(rows.start, places, 0)
         columns = {name: reader.column(places) for name, reader in self._readers.items()}
         items = Items(types, start, ends, None, None, columns, NO_ROWS)
@@ -220,20 +221,17 @@ class _Bounds:
     high: npt.NDArray[Any]
     asked: Bools
 
-    def keep(self, places: Ints, types: Codes, ends: Ints) -> int:
-        """Move the rows that matter to the front; how many there are."""
+    def kept(self, places: Ints, codes: Codes, lookup: Codes) -> Ints:
+        """Those of some rows that matter; lookup[codes] are the types of all rows."""
         from tocsin.encode import loops
 
-        kept = 0
+        kept, count = np.empty(len(places), np.int64), 0
         for at, begin, mine in self.pieces.spread(places):
-            parts: tuple[npt.NDArray[Any], ...] = (places[mine], types[mine], ends[mine])
-            count = loops.keep_within(frozen(self.words[at]), begin, self.low, self.high, self.asked, *parts)
-            wholes: tuple[npt.NDArray[Any], ...] = (places, types, ends)
-            for whole, part in zip(wholes, parts, strict=True):
-                if kept != mine.start:
-                    whole[kept : kept + count] = part[:count]
-            kept += count
-        return kept
+            values, left = frozen(self.words[at]), kept[count:]
+            count += loops.keep_within(
+                values, begin, self.low, self.high, self.asked, codes, lookup, places[mine], left
+            )
+        return kept[:count]
 
 
 def _bounds(encoder: Encoder, rows: UsableRows, limits: Limits) -> Iterator[_Bounds]:

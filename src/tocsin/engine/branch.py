@@ -18,6 +18,7 @@ from tocsin.engine import bounds, kernels
 from tocsin.engine import runtime as rt
 from tocsin.engine.codegen import WITHDRAWN, Program, Shape, generate
 from tocsin.engine.derive import derived_column
+from tocsin.engine.number_set import distinct
 from tocsin.engine.purge import Purger
 from tocsin.engine.runtime import CLOCK, DONE, HORIZON, MARKED, MEM_N, NULLS, OUT_N, RELEVANT, WAITING
 from tocsin.engine.tiers import FEW_ROWS, Tiers
@@ -199,7 +200,9 @@ class Branch:
             self.program = self._generate(eids=bool(self.detector.eids))
             self._nullable = [name for name in self.program.marks if name != WITHDRAWN]
             if self._is_tiered:
-                self._tiers = Tiers(self.program, self.detector.functions, self.detector.strings)
+                about = self.detector
+                rule = about.plan.title or "the query"
+                self._tiers = Tiers(self.program, about.functions, about.strings, rule)
                 kernel = self._kernel = self._tiers.plain
             else:
                 kernel = self._kernel = self._compile(self.program)
@@ -767,7 +770,7 @@ class Branch:
 
     def live_numbers(self) -> Ints:
         """Numbers of all events in the state, ascending, each once."""
-        return np.unique(self.H[self._places(self.H, self.D), 1]) if self._ready else NOBODY
+        return distinct([self.H[self._places(self.H, self.D), 1]]) if self._ready else NOBODY
 
     def stored(self) -> Iterator[tuple[Leaf, Ints]]:
         """Each leaf with the numbers of the events that an answer may still need there."""

@@ -18,15 +18,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tocsin.encode.content import Words, hex_texts, mixed, text_word
+from tocsin.encode.gather import all_taken
+from tocsin.encode.rehearsal import answer_loops_are_worth
+from tocsin.encode.text_numbers import frozen
 from tocsin.engine.debt import owed_by
 from tocsin.engine.evaluate import Row, evaluate
 from tocsin.engine.kinds import MATCH
-from tocsin.engine.payload import Rows, View, distinct, whole
-from tocsin.events import BEGINNING, MASK64
+from tocsin.engine.number_set import distinct
+from tocsin.engine.payload import Rows, View, whole
+from tocsin.engine.tables import moments_marked
+from tocsin.events import ANY, BEGINNING, END_OF_TIME, MASK64
 from tocsin.functions import Function
 from tocsin.items import Ints
 from tocsin.plan.block import Output, Plan, Variable
 from tocsin.plan.expr import Agg, Bound, Col, Ref, Time
+from tocsin.plan.kinds import is_list
 from tocsin.schema import EID, Field, Kind
 
 Ops = npt.NDArray[np.int8]
@@ -116,8 +122,10 @@ class ChangeBatch:
 
     def renumbered(self, numbers: Ints) -> ChangeBatch:
         """The same changes, where event i is called numbers[i]."""
-        fixed = [np.where(column >= 0, numbers[column], -1) for column in self.fixed]
-        repeated = {index: Members(each.offsets, numbers[each.events]) for index, each in self.repeated.items()}
+        fixed = [_looked_up(numbers, column) for column in self.fixed]
+        repeated = {
+            index: Members(each.offsets, _looked_up(numbers, each.events)) for index, each in self.repeated.items()
+        }
         return replace(self, fixed=fixed, repeated=repeated)
 
     @cached_property
@@ -128,54 +136,73 @@ class ChangeBatch:
     def events_at(self, index: int) -> list[list[int]]:
         """For each change, the places of the events of a variable among `rows`."""
         if index in self.repeated:
-            members = self.repeated[index]
-            at, offsets = self.rows.at(members.events).tolist(), members.offsets.tolist()
+            at, offsets = self._at(index).tolist(), self.repeated[index].offsets.tolist()
             return [at[low:high] for low, high in pairwise(offsets)]
-        numbers = self.fixed[index]
-        places = zip(self.rows.at(numbers).tolist(), (numbers >= 0).tolist(), strict=True)
-        return [[place] if bound else [] for place, bound in places]
+        return [[place] if place >= 0 else [] for place in self._at(index).tolist()]
 
     # --- identity -------------------------------------------------------------------------------------------------
 
     @cached_property
     def identity(self) -> tuple[Words, Words]:
         """128 bits per change: the query without SELECT, and for each variable the eid and the times of its event."""
-        lanes: Words = np.empty((2, len(self)), np.uint64)
-        for lane in (0, 1):
-            lanes[lane] = text_word(named_by(self) + chr(lane + 1))
+        lanes = [np.full(len(self), text_word(named_by(self) + chr(lane + 1)), np.uint64) for lane in (0, 1)]
         for index in self.visible:
             word = text_word(self.plan.variables[index].name)
-            seeds = np.array([[word], [(word + 1) & MASK64]], np.uint64)
-            lanes = mixed(lanes * np.uint64(31) + self._words(index, seeds))
+            for lane in (0, 1):
+                said = self._said_by_events(np.uint64((word + lane) & MASK64))
+                lanes[lane] = self._with_variable(index, said, lanes[lane])
         return lanes[0], lanes[1]
 
-    def _words(self, index: int, seeds: Words) -> Words:
-        """What a variable contributes to each change, in both lanes."""
+    def _said_by_events(self, seed: np.uint64) -> Words:
+        """What each event that changes mention contributes to an id."""
+        high, low = (each.view(np.uint64) for each in self.rows.names)
+        start, end = self.rows.start.view(np.uint64), self.rows.end.view(np.uint64)
+        if answer_loops_are_worth(len(high)):
+            from tocsin.encode import answer_loops as loops
+
+            out = np.empty(len(high), np.uint64)
+            loops.event_words(*map(frozen, (high, low, start, end)), self.plan.has_timed_ids, seed, out)
+            return out
+        words = mixed(mixed(high + seed) + low)
+        return mixed(words + mixed(start * np.uint64(31) + end)) if self.plan.has_timed_ids else words
+
+    def _with_variable(self, index: int, said: Words, lane: Words) -> Words:
+        """One lane of the ids with what a variable contributes; `said`: what each event does."""
+        if index not in self.repeated and answer_loops_are_worth(len(self)):
+            from tocsin.encode import answer_loops as loops
+
+            loops.add_events(frozen(self._at(index)), frozen(said), lane)
+            return lane
+        return mixed(lane * np.uint64(31) + self._words(index, said))
+
+    def _words(self, index: int, said: Words) -> Words:
+        """What a variable contributes to each change."""
+        at = self._at(index)
         if index not in self.repeated:
-            return np.where(self.fixed[index] >= 0, self._event_words(self.fixed[index], seeds), np.uint64(0))
-        members = self.repeated[index]
-        words = self._event_words(members.events, seeds)
-        sums = np.concatenate([np.zeros((2, 1), np.uint64), np.cumsum(words, axis=1, dtype=np.uint64)], axis=1)
-        counts = np.diff(members.offsets).astype(np.uint64)
-        total: Words = sums[:, members.offsets[1:]] - sums[:, members.offsets[:-1]] + counts
+            return np.where(at >= 0, said[at], np.uint64(0)) if len(said) else np.zeros(len(at), np.uint64)
+        offsets = self.repeated[index].offsets
+        sums: Words = np.zeros(len(at) + 1, np.uint64)
+        if len(at):
+            np.cumsum(said[at], dtype=np.uint64, out=sums[1:])
+        total: Words = sums[offsets[1:]] - sums[offsets[:-1]] + np.diff(offsets).astype(np.uint64)
         return total
 
-    def _event_words(self, numbers: Ints, seeds: Words) -> Words:
-        if not len(numbers) or not len(self.rows.numbers):
-            return np.zeros((2, len(numbers)), np.uint64)
-        at = self.rows.at(numbers)
-        high, low = (each.view(np.uint64)[at] for each in self.rows.names)
-        words = mixed(mixed(high + seeds) + low)
-        if not self.plan.timed_ids:
-            return words
-        start, end = self.rows.start.view(np.uint64)[at], self.rows.end.view(np.uint64)[at]
-        return mixed(words + mixed(start * np.uint64(31) + end))
+    def _at(self, index: int) -> Ints:
+        """Where the events of a variable stand among `rows`, -1 where it has none; of a repeated one, all members."""
+        found = self._places.get(index)
+        if found is None:
+            numbers = self.repeated[index].events if index in self.repeated else self.fixed[index]
+            found = self._places[index] = self.rows.at(numbers)
+        return found
+
+    @cached_property
+    def _places(self) -> dict[int, Ints]:
+        return {}
 
     @cached_property
     def match_id(self) -> pa.Array:
-        """32 hexadecimal digits."""
-        raw = np.stack([lane.astype(">u8") for lane in self.identity], axis=1).view(np.uint8).reshape(len(self), 16)
-        return hex_texts(raw)
+        """32 hexadecimal digits; of each word the lowest byte first."""
+        return hex_texts([lane.byteswap() for lane in self.identity])
 
     # --- time -----------------------------------------------------------------------------------------------------
 
@@ -187,13 +214,17 @@ class ChangeBatch:
         if not len(self.rows.numbers):
             return start, end
         for index in self.visible:
+            at = self._at(index)
             if index in self.repeated:
-                members = self.repeated[index]
-                owner, at = np.repeat(np.arange(len(self)), np.diff(members.offsets)), self.rows.at(members.events)
+                owner = np.repeat(np.arange(len(self)), np.diff(self.repeated[index].offsets))
                 np.minimum.at(start, owner, self.rows.start[at])
                 np.maximum.at(end, owner, self.rows.end[at])
+            elif answer_loops_are_worth(len(self)):
+                from tocsin.encode import answer_loops as loops
+
+                loops.widen(frozen(at), frozen(self.rows.start), frozen(self.rows.end), start, end)
             else:
-                at, there = self.rows.at(self.fixed[index]), self.fixed[index] >= 0
+                there = at >= 0
                 if there.all():  # much quicker than to choose
                     np.minimum(start, self.rows.start[at], out=start)
                     np.maximum(end, self.rows.end[at], out=end)
@@ -246,8 +277,8 @@ class ChangeBatch:
         start, end = self.span if len(self) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
         timed = _time_type(self.plan)
         columns: dict[str, pa.Array] = {
-            "query": pa.array([self.plan.title] * len(self), pa.string()),
-            "kind": pa.array([self.kind] * len(self), pa.string()),
+            "query": pa.repeat(pa.scalar(self.plan.title, pa.string()), len(self)),
+            "kind": pa.repeat(pa.scalar(self.kind, pa.string()), len(self)),
             "match_id": self.match_id,
             "op": pa.array(self.op, pa.int8()),
             "start": pa.array(start, pa.int64()).cast(timed),
@@ -255,37 +286,50 @@ class ChangeBatch:
             "settled_at": pa.array(self.known_at, pa.int64()).cast(timed),
         }
         if self.plan.has_timeouts:
-            columns["step"] = pa.array([self.step] * len(self), pa.string())
+            columns["step"] = pa.repeat(pa.scalar(self.step, pa.string()), len(self))
         if self.plan.outputs:
             columns |= {output.name: self.selected(output) for output in self.plan.outputs}
         else:
             columns |= {self.plan.variables[index].name: self._variable(index) for index in self.visible}
-        return pa.table(columns)
+        moments = {output.name for output in self.plan.outputs if output.moment}
+        return moments_marked(pa.table(columns), moments) if moments else pa.table(columns)
 
     def _variable(self, index: int) -> pa.Array:
         variable = self.plan.variables[index]
         if index in self.repeated:
             members = self.repeated[index]
-            structs = self._structs(variable, members.events)
+            structs = self._structs(variable, self._at(index))
             return pa.ListArray.from_arrays(pa.array(members.offsets, pa.int32()), structs)
-        return self._structs(variable, self.fixed[index])
+        return self._structs(variable, self._at(index))
 
-    def _structs(self, variable: Variable, numbers: Ints) -> pa.Array:
-        """Events as structs: eid, type, start, end, then the attributes of the variable's types."""
-        absent = numbers < 0
+    def _structs(self, variable: Variable, at: Ints) -> pa.Array:
+        """Events at some places of `rows` as structs: eid, type, start, end, then the attributes of their types."""
+        absent = at < 0
         names = ["eid", "type", "start", "end", *(field.name for field in variable.fields)]
         if absent.all():
             timed = _time_type(self.plan)
             kinds = [pa.string(), pa.string(), timed, timed, *(_field_type(field) for field in variable.fields)]
-            nothing = [pa.nulls(len(numbers), kind) for kind in kinds]
+            nothing = [pa.nulls(len(at), kind) for kind in kinds]
             return pa.StructArray.from_arrays(nothing, names, mask=pa.array(absent))
         known = self.rows.shown
         missing = {field.name: field for field in variable.fields if field.name not in known}
         count = len(self.rows.numbers)
         columns = [known[name] if name not in missing else _nulls(missing[name], count) for name in names]
-        at = pa.array(np.maximum(self.rows.at(numbers), 0))
-        structs = pa.StructArray.from_arrays(columns, names).take(at)
-        return pa.StructArray.from_arrays(structs.flatten(), names, mask=pa.array(absent)) if absent.any() else structs
+        if absent.any():
+            structs = pa.StructArray.from_arrays(columns, names).take(pa.array(np.maximum(at, 0)))
+            return pa.StructArray.from_arrays(structs.flatten(), names, mask=pa.array(absent))
+        if (type := self._one_type(variable, at)) is None:
+            return pa.StructArray.from_arrays(all_taken(columns, at), names)
+        eid, *rest = all_taken([columns[0], *columns[2:]], at)
+        types = pa.repeat(pa.scalar(type, known["type"].type), len(at))
+        return pa.StructArray.from_arrays([eid, types, *rest], names)
+
+    def _one_type(self, variable: Variable, at: Ints) -> str | None:
+        """The type that all events of a variable show, if it can have but one."""
+        shown = self.rows.shown["type"]
+        if len(variable.types) != 1 or variable.types[0] == ANY or not pa.types.is_string(shown.type):
+            return None
+        return variable.types[0] if shown[int(at[0])].as_py() == variable.types[0] else None
 
     def selected(self, output: Output) -> pa.Array:
         """A SELECT column; a plain attribute is taken as it is, everything else is evaluated row by row."""
@@ -298,7 +342,7 @@ class ChangeBatch:
             if expr.attr in known and expr.leaf not in self.repeated:
                 at = pa.array(np.maximum(self.rows.at(numbers), 0), mask=numbers < 0)
                 return whole(table.column(expr.attr)).take(at)
-        return pa.array(self.values(expr), arrow_type(expr.kind, expr.scale))
+        return pa.array(self.values(expr), column_type(expr))
 
     def values(self, expr: Bound) -> list[Any]:
         """The value of an expression for each change; leaf numbers in it are indexes of variables."""
@@ -307,9 +351,19 @@ class ChangeBatch:
         for row.at in range(len(self)):
             value = evaluate(expr, row, self.functions)
             if expr.kind is Kind.DECIMAL and value is not None:
-                value = Decimal(value).scaleb(-expr.scale)
+                value = [_scaled(each, expr) for each in value] if is_list(expr) else _scaled(value, expr)
             values.append(value)
         return values
+
+
+def column_type(expr: Bound) -> pa.DataType:
+    """The Arrow type of a SELECT column."""
+    own = arrow_type(expr.kind, expr.scale)
+    return pa.list_(own) if is_list(expr) else own
+
+
+def _scaled(value: int | None, expr: Bound) -> Decimal | None:
+    return None if value is None else Decimal(value).scaleb(-expr.scale)
 
 
 @dataclass(slots=True)
@@ -338,6 +392,17 @@ class Changes:
         """Append what was answered after this."""
         self.batches += more.batches
         self.frontier = more.frontier
+
+
+def _looked_up(table: Ints, numbers: Ints) -> Ints:
+    """What a table has for each number; -1 for -1."""
+    if not answer_loops_are_worth(len(numbers)):
+        return np.where(numbers >= 0, table[numbers], -1) if len(table) else np.full(len(numbers), -1)
+    from tocsin.encode import answer_loops as loops
+
+    out = np.empty(len(numbers), np.int64)
+    loops.pick(frozen(table), frozen(numbers), out)
+    return out
 
 
 def named_by(changes: ChangeBatch) -> str:
@@ -400,8 +465,7 @@ class _ChangeRow(Row):
         known = self._columns.get((index, attr))
         if known is None:
             changes, variable = self.changes, self.changes.plan.variables[index]
-            numbers = changes.repeated[index].events if index in changes.repeated else changes.fixed[index]
-            struct = changes._structs(variable, numbers)
+            struct = changes._structs(variable, changes._at(index))
             names = [field.name for field in struct.type]
             column = struct.flatten()[names.index(attr)] if attr in names else pa.nulls(len(struct))
             column = _plain(column)
@@ -424,7 +488,8 @@ class _ChangeRow(Row):
         if not len(numbers):
             return None
         at = changes.rows.at(numbers)
-        return int(changes.rows.start[at].min() if time.which == "start" else changes.rows.end[at].max())
+        found = int(changes.rows.start[at].min() if time.which == "start" else changes.rows.end[at].max())
+        return None if found >= END_OF_TIME else found  # of an open interval
 
     def event(self, ref: Ref) -> int | None:
         number = int(self.changes.fixed[ref.leaf][self.at])

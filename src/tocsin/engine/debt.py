@@ -66,7 +66,7 @@ def _most(times: list[Ints]) -> Ints:
 def owed(block: Block, times: Times, known: Mapping[str, int]) -> dict[str, Ints]:
     """For each type that can still come into a scope, the last tick of that scope; BEGINNING where nothing is owed."""
     debt: dict[str, Ints] = {}
-    for scope, leaves, (before, after) in _scopes(block):
+    for scope, leaves, (before, after) in scopes_of(block):
         low, high = times.first(scope.low) - before, np.minimum(times.last(scope.high), END_OF_TIME - after) + after
         for type in sorted({alt.type for leaf in leaves for alt in leaf.alts}):
             missing = (low <= high) & (known.get(type, BEGINNING) < high)
@@ -76,7 +76,7 @@ def owed(block: Block, times: Times, known: Mapping[str, int]) -> dict[str, Ints
     return debt
 
 
-def _scopes(block: Block) -> Iterator[tuple[Scope, list[Leaf], tuple[int, int]]]:
+def scopes_of(block: Block) -> Iterator[tuple[Scope, list[Leaf], tuple[int, int]]]:
     """The scopes in which events can change an answer, the leaves that these would fill, and how far around, by FOR."""
     for part in block.forbidden:
         yield part.scope, [leaf for each in blocks_below(part.block) for leaf in each.leaves], overhangs(part.block)

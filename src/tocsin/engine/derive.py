@@ -1,7 +1,8 @@
 """Derived columns: what a kernel cannot compute about one event is computed when the event arrives.
 
 Kernels know int64 and float64. A part of a predicate that concerns a single event and needs text (LIKE, lower, order
-against a literal) or a user function becomes a column of its own, named `$0`, `$1`, ...; the kernel reads the column.
+against a literal), a time zone or a user function becomes a column of its own, named `$0`, `$1`, ...; the kernel reads
+the column.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from tocsin.functions import Function
 from tocsin.items import Column, Items, Strings
 from tocsin.plan.block import Block
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, leaves, walk
+from tocsin.plan.points_in_time import ON_THE_WALL
 from tocsin.schema import Kind
+from tocsin.zones import all_on_the_wall
 
 TEXT_ONLY = {"like", "lower", "upper", "trim", "length", "substr", "concat", "starts_with", "contains", "to_text"}
+ON_HOST = {*TEXT_ONLY, ON_THE_WALL}
+FEW = 64  # rows for which a look at all of them at once does not pay
 ORDERED = {"<", "<=", ">", ">=", "least", "greatest"}
 
 
@@ -73,7 +78,7 @@ def native(expr: Bound, inline: Callable[[User], bool]) -> bool:
             return inline(expr)
         case Op(op, args):
             from_text = bool(args) and args[0].kind is Kind.TEXT
-            return op not in TEXT_ONLY and not (op in ("to_int", "to_float") and from_text)
+            return op not in ON_HOST and not (op in ("to_int", "to_float") and from_text)
     return True
 
 
@@ -165,7 +170,7 @@ class ItemRow(Row):
 
 def derived_column(derived: Derived, items: Items, strings: Strings, functions: Mapping[str, Function]) -> Column:
     """The derived column of a batch; a vectorised function of plain columns is called once for all rows."""
-    quick = _vectorised(derived, items, strings, functions)
+    quick = _vectorised(derived, items, strings, functions) or _in_zone(derived, items, strings, functions)
     if quick is not None:
         return quick
     row, seen = ItemRow(items, strings), _cache_key(derived, items)
@@ -212,6 +217,18 @@ def _vectorised(derived: Derived, items: Items, strings: Strings, functions: Map
     for at, value in zip(np.flatnonzero(valid).tolist(), given, strict=True):
         results[at] = value
     return _column(results, expr.kind, expr.scale, strings)
+
+
+def _in_zone(derived: Derived, items: Items, strings: Strings, functions: Mapping[str, Function]) -> Column | None:
+    """Times in a zone are found hour by hour, not row by row."""
+    match derived.expr:
+        case Op(op, (of, Lit(str(zone)))) if op == ON_THE_WALL and len(items) > FEW:
+            values, known = _argument(of, items, strings, functions)
+            rows = np.ones(len(items), np.bool_) if known is None else known
+            shown, valid = np.zeros(len(items), np.int64), np.zeros(len(items), np.bool_)
+            shown[rows], valid[rows] = all_on_the_wall(values[rows].astype(np.int64), zone)
+            return Column(Kind.TIME, shown, valid)
+    return None
 
 
 def _argument(arg: Bound, items: Items, strings: Strings, functions: Mapping[str, Function]) -> tuple[Any, Any]:

@@ -24,8 +24,9 @@ from tocsin.engine.branch import NOBODY, Answers, Branch, reads_eids
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes, Members, no_changes, one_batch
 from tocsin.engine.kinds import MATCH, TIMEOUT
 from tocsin.engine.ledger import Ledger
+from tocsin.engine.number_set import distinct
 from tocsin.engine.operator import Counters, Operator
-from tocsin.engine.payload import Payload, View, distinct
+from tocsin.engine.payload import Payload, View
 from tocsin.engine.stream_time import StreamTime
 from tocsin.errors import FunctionError, InputError
 from tocsin.events import BEGINNING, END_OF_TIME

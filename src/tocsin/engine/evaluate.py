@@ -14,9 +14,11 @@ from typing import Any
 from tocsin.engine import runtime
 from tocsin.engine.like import like
 from tocsin.functions import Function
-from tocsin.lang.syntax import DISTINCT, MEMBER
+from tocsin.lang.syntax import COLLECT, DISTINCT, MEMBER
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Reach, Ref, Time, User
+from tocsin.plan.points_in_time import ON_THE_WALL
 from tocsin.schema import Kind
+from tocsin.zones import on_the_wall
 
 
 class Row:
@@ -217,6 +219,7 @@ STRICT: dict[str, Callable[..., Any]] = {
     "concat": lambda _, *texts: "".join(texts),
     "starts_with": lambda _, x, y: x.startswith(y),
     "contains": lambda _, x, y: y in x,
+    ON_THE_WALL: lambda _, time, zone: on_the_wall(time, zone),
 }
 
 # --- aggregates --------------------------------------------------------------------------------------------------
@@ -231,6 +234,8 @@ def aggregate(agg: Agg, values: list[Any]) -> Any:
     if agg.function == MEMBER:
         at = agg.place - 1 if agg.place > 0 else len(values) + agg.place
         return values[at] if 0 <= at < len(values) else None
+    if agg.function == COLLECT:
+        return values
     known = [value for value in values if value is not None]
     if agg.function == "count":
         return len(known)

@@ -11,7 +11,7 @@ import numpy as np
 from tocsin.engine.codegen import Shape, generate
 from tocsin.engine.codegen.program import MOST_COMPILED
 from tocsin.engine.debt import Times, owed
-from tocsin.engine.payload import distinct
+from tocsin.engine.number_set import distinct
 from tocsin.events import BEGINNING
 from tocsin.functions import Function, registered
 from tocsin.items import Ints

@@ -37,15 +37,17 @@ MATCH = "match"
 TIMEOUT = "timeout"
 COUNT = "count"
 EXPECTED_MATCH, UNCONFIRMED, VIOLATED = "expected", "unconfirmed", "violated"  # of traces under constraints
+EARLY = "early"
 UNENDED = "unended"
 UNPAIRED = "unpaired"
 # what queries give; the other kinds tell what happened on the way
-ANSWERS = (MATCH, TIMEOUT, COUNT, UNENDED, UNPAIRED, EXPECTED_MATCH, UNCONFIRMED, VIOLATED)
+ANSWERS = (MATCH, TIMEOUT, COUNT, EARLY, UNENDED, UNPAIRED, EXPECTED_MATCH, UNCONFIRMED, VIOLATED)
 ROW_KINDS: tuple[RowKind, ...] = (
     RowKind(MATCH, "bindings", "query, variables, eids, times", True, True, "0.1", "the pattern was found"),
     RowKind(TIMEOUT, "prefix", "query, step, variables, eids, times", True, False, "0.2",
             "a first part that its next step, in the column `step`, did not extend"),
-    RowKind("early", "prefix", "query, bound eids", True, False, "later", "certain before an interval ends"),
+    RowKind(EARLY, "bindings", "query, variables, eids", True, False, "0.2",
+            "a match that is certain before its intervals have ended (`WITHIN W EARLY`); its `end` is null"),
     RowKind(UNENDED, "prefix", "query, eid", False, False, "0.2",
             "an interval that began and never ended (one that was announced: Session.unended)"),
     RowKind(UNPAIRED, "prefix", "query, eid", False, False, "0.2", "an end that found nothing open"),

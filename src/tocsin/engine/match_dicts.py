@@ -165,7 +165,7 @@ class _Shown:
                 seed = self.seeds[index] + lane
                 word = len(events) if index in self.changes.repeated else 0
                 for event in events:
-                    word += event.word(seed, timed=plan.timed_ids)
+                    word += event.word(seed, timed=plan.has_timed_ids)
                 total = mix((total * 31 + word) & MASK64)
             lanes.append(total.to_bytes(8, "little").hex())
         return "".join(lanes)

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from tocsin.encode.batch import one_batch
 from tocsin.engine.detector import Detector
-from tocsin.engine.payload import SINGLE, Payload, distinct
+from tocsin.engine.number_set import distinct
+from tocsin.engine.payload import SINGLE, Payload
 from tocsin.events import BEGINNING
 from tocsin.items import Ints
 

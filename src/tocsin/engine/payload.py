@@ -24,6 +24,9 @@ import pyarrow.compute as pc
 from tocsin.encode.content import Words, auto_eids, content_hash, is_plain, occurrences, sketch
 from tocsin.encode.late import with_values
 from tocsin.encode.merge import Rearranged, rows_at, stacked
+from tocsin.encode.rehearsal import answer_loops_are_worth
+from tocsin.encode.text_numbers import frozen
+from tocsin.engine.number_set import NumberSet, distinct, listed
 from tocsin.items import Codes, Ints, Items, is_sorted
 
 Row: TypeAlias = dict[str, Any]
@@ -35,6 +38,7 @@ SMALL = 4096  # rows of a small chunk
 MOST_SINGLE = 1 << 16  # single rows that stay dicts
 SINGLE = 400  # bytes of a single row that is a dict, about
 AT_ONCE = 1024  # single rows that become a chunk when there are too many
+MANY_AT_ONCE = 256  # numbers that are worth a set to look them up in
 
 
 class Source(Protocol):
@@ -252,23 +256,14 @@ class Rows:
 
     def at(self, numbers: Ints) -> Ints:
         """Where events stand among these rows; -1 stays -1."""
-        places = self._places
-        found: Ints
-        if places is None:
-            found = np.where(numbers < 0, -1, np.searchsorted(self.numbers, numbers))
-        else:
-            found = places[np.maximum(numbers - self.numbers[0], -1)]
+        if len(numbers) >= MANY_AT_ONCE and self._set is not None:
+            return self._set.places(numbers)
+        found: Ints = np.where(numbers < 0, -1, np.searchsorted(self.numbers, numbers))
         return found
 
     @cached_property
-    def _places(self) -> Ints | None:
-        """The place of each number from the first to the last, with -1 behind them; None if that would be too long."""
-        count = len(self.numbers)
-        if count < AT_ONCE or self.numbers[-1] - self.numbers[0] > 16 * count:
-            return None
-        places = np.full(self.numbers[-1] - self.numbers[0] + 2, -1, np.int64)
-        places[self.numbers - self.numbers[0]] = np.arange(count)
-        return places
+    def _set(self) -> NumberSet | None:
+        return NumberSet.of([self.numbers])
 
     @cached_property
     def types(self) -> Codes:
@@ -331,10 +326,8 @@ class Rows:
 
     def _told_by_neighbours(self, chunks: list[Chunk]) -> tuple[Ints, Ints]:
         """The same where all rows lie in one chunk in order: only rows beside one that ends with them have an equal."""
-        end, at = chunks[0].end, self.pieces[0][1]
-        tied = (end[np.maximum(at - 1, 0)] == end[at]) & (at > 0)
-        tied |= (end[np.minimum(at + 1, len(end) - 1)] == end[at]) & (at < len(end) - 1)
-        high: Ints = content_hash(self.table.to_batches()[0]).view(np.int64).copy()
+        tied = _tied(chunks[0].end, self.pieces[0][1])
+        high: Ints = content_hash(self.table.to_batches()[0]).view(np.int64)
         low = np.zeros(len(high), np.int64)
         if tied.any():
             high[tied], low[tied] = self._told_apart(tied, chunks)
@@ -382,6 +375,19 @@ class Rows:
         return known[mine], occurrences(known)[mine]
 
 
+def _tied(end: Ints, at: Ints) -> npt.NDArray[np.bool_]:
+    """Which rows end with the one before or behind them, where rows are in order of their ends."""
+    if answer_loops_are_worth(len(at)):
+        from tocsin.encode import answer_loops as loops
+
+        found = np.empty(len(at), np.bool_)
+        loops.tied(frozen(end), frozen(at), found)
+        return found
+    tied: npt.NDArray[np.bool_] = (end[np.maximum(at - 1, 0)] == end[at]) & (at > 0)
+    tied |= (end[np.minimum(at + 1, len(end) - 1)] == end[at]) & (at < len(end) - 1)
+    return tied
+
+
 def _alike(chunk: Chunk, ends: Ints, wanted: npt.NDArray[np.bool_]) -> Ints:
     """The rows of a chunk with a wanted type at one of the ends."""
     at, which = chunk.ending(ends)
@@ -399,31 +405,6 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
     fresh = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=fresh[1:])
     return values[fresh], np.cumsum(fresh) - 1
-
-
-def distinct(several: Sequence[Ints]) -> Ints:
-    """The event numbers in some columns, ascending, each once, without -1."""
-    if sum(map(len, several)) <= MANY:
-        return np.array(_few(several), np.int64)
-    whole = np.concatenate([*several, np.zeros(0, np.int64)])
-    whole = whole[whole >= 0]
-    if not len(whole):
-        return whole
-    low, high = int(whole.min()), int(whole.max())
-    if high - low > 16 * len(whole):
-        return np.unique(whole)
-    there = np.zeros(high - low + 1, np.bool_)
-    there[whole - low] = True
-    return np.flatnonzero(there) + low
-
-
-def _few(several: Sequence[Ints]) -> list[int]:
-    return sorted({number for each in several for number in each.tolist() if number >= 0})
-
-
-def _listed(several: Sequence[Ints]) -> list[int]:
-    """`distinct` as a list, which is quicker for the answers of one event."""
-    return _few(several) if sum(map(len, several)) <= MANY else distinct(several).tolist()
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
@@ -602,7 +583,7 @@ class Payload:
         """What is needed to show some events, whatever is forgotten later."""
         if not self.has_singles:
             return View(list(self.chunks))
-        numbers = _listed(asked)
+        numbers = listed(asked)
         singles = self._asked(numbers)
         if not singles:
             return View(list(self.chunks))

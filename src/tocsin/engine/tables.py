@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,15 @@ def variables(table: pa.Table) -> list[str]:
     return [field.name for field in table.schema if is_event(field.type) or is_events(field.type)]
 
 
+MOMENT = {b"tocsin": b"moment"}  # marks a column of SELECT that is shown as start and end are
+
+
+def moments_marked(table: pa.Table, names: Container[str]) -> pa.Table:
+    """The table with marks at columns that are where an event starts or ends."""
+    fields = [field.with_metadata(MOMENT) if field.name in names else field for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
 def with_times(table: pa.Table, time: pa.DataType | None) -> pa.Table:
     """The table with its times as the input had them: timestamps of its zone, or ticks (None)."""
     for place, field in enumerate(table.schema):
@@ -39,6 +49,8 @@ def with_times(table: pa.Table, time: pa.DataType | None) -> pa.Table:
         if place < len(HEAD) and field.name in TIMES:
             shown = _instants(column, time)
             table = table.set_column(place, field.name, _sayable(shown) if field.name == "settled_at" else shown)
+        elif field.metadata == MOMENT:
+            table = table.set_column(place, field.name, _instants(column, time))
         elif is_event(field.type) or is_events(field.type):
             chunks = [_events(chunk, time) for chunk in column.chunks] or [_events(pa.nulls(0, field.type), time)]
             table = table.set_column(place, field.name, pa.chunked_array(chunks))
@@ -112,14 +124,22 @@ def joined(tables: list[pa.Table]) -> pa.Table:
         return pa.table({})
     names = list(dict.fromkeys(name for table in tables for name in table.schema.names))
     types = {name: _common(_types(tables, name)) for name in names}
-    return pa.concat_tables([_conform(table, types) for table in tables])
+    marked = {field.name for table in tables for field in table.schema if field.metadata == MOMENT}
+    return moments_marked(pa.concat_tables([_conform(table, types) for table in tables]), marked)
 
 
 def _types(tables: list[pa.Table], name: str) -> list[pa.DataType]:
-    """The types of a column; where it is all null its type means nothing, if another table knows better."""
+    """The types of a column; where it shows nothing its type means nothing, if another table knows better."""
     having = [table.column(name) for table in tables if name in table.schema.names]
-    telling = [column.type for column in having if column.null_count < len(column)]
+    telling = [column.type for column in having if _shows(column)]
     return telling or [column.type for column in having]
+
+
+def _shows(column: pa.ChunkedArray) -> bool:
+    """Whether there is any value, or any member of a repetition."""
+    return column.null_count < len(column) and not (
+        is_events(column.type) and not pc.sum(pc.list_value_length(column)).as_py()
+    )
 
 
 def _common(types: list[pa.DataType]) -> pa.DataType:

@@ -42,8 +42,10 @@ _lock = Lock()
 class Tiers:
     """The bodies of one kernel."""
 
-    def __init__(self, program: Program, functions: Mapping[str, Function], strings: Strings) -> None:
-        self._program = program
+    def __init__(
+        self, program: Program, functions: Mapping[str, Function], strings: Strings, rule: str = "the query"
+    ) -> None:
+        self._program, self._rule = program, rule
         self._load = partial(kernels.compiled, program, functions)
         self._shape = _shapes.setdefault(program.source, _Shape())
         self.plain = kernels.plain(program, functions, strings)
@@ -92,4 +94,6 @@ class Tiers:
 
     def _asked(self, *, careful: bool, rank: int) -> Compilation[Kernel]:
         work = None if self._is_on_disk and not careful else (kernels.compile_to_disk, (self._program, careful))
-        return compilers().ask((self._program.source, careful), work, partial(self._load, careful=careful), rank)
+        return compilers().ask(
+            (self._program.source, careful), work, partial(self._load, careful=careful), rank, self._rule
+        )

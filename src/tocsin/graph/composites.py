@@ -21,6 +21,7 @@ from tocsin.items import UNREAD, Codes, Items, Strings
 from tocsin.plan.block import Plan
 from tocsin.plan.derived_form import LABEL
 from tocsin.plan.facts import types_of
+from tocsin.plan.kinds import is_list
 from tocsin.schema import EID, OWN, TYPE, Field, Kind
 
 
@@ -57,7 +58,11 @@ class Composites:
         start, end = changes.span
         names = changes.eids(0) if changes.plan.has_rows_of_its_own else changes.match_id  # which order equal times
         high, low, _ = eids(names)
-        outputs = (output for output in self.source.outputs if self.wanted is None or output.name in self.wanted)
+        outputs = (
+            output
+            for output in self.source.outputs
+            if not is_list(output.expr) and (self.wanted is None or output.name in self.wanted)
+        )
         selected = {output.name: changes.selected(output) for output in outputs}
         rows = pa.RecordBatch.from_arrays(list(selected.values()), list(selected)) if selected else None
         columns = encoder.attributes(rows, count)

@@ -15,8 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.codec import Part, as_number, decode, encode, nested, only_part, within
-from tocsin.constraint.monitor import monitored
-from tocsin.deriving.operator import deriving
 from tocsin.encode.batch import Encoder
 from tocsin.encode.columns import Columns
 from tocsin.encode.eids import prepare_hashing
@@ -30,6 +28,7 @@ from tocsin.engine.changes import QUIET, ChangeBatch, Changes, no_changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
 from tocsin.engine.stream_time import StreamTime
+from tocsin.engine.texts import of_operators
 from tocsin.errors import InputError, StateError
 from tocsin.events import ANY, BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
@@ -42,6 +41,7 @@ from tocsin.graph.texts import TextMemory
 from tocsin.items import NO_SOURCE, ROWS, Ints, ItemKind, Items, Strings, control, guarantee
 from tocsin.order.auto import Auto
 from tocsin.order.begins import Begins
+from tocsin.order.early import EarlyAnswers
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
@@ -54,12 +54,6 @@ from tocsin.plan.limits import Limits, limits_of
 from tocsin.plan.prefix_chain import PrefixChain, prefix_chain
 from tocsin.plan.under import TRACE
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
-from tocsin.select.after_match import clause_operators
-from tocsin.select.consuming import consuming
-from tocsin.select.counting import MatchCounting
-from tocsin.select.prefix_counting import prefix_counting
-from tocsin.spill.detector import Spilling
-from tocsin.staged.operator import refuse_limit, staged_operator
 
 MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, where memory is limited
 NEVER = 1 << 62
@@ -85,7 +79,7 @@ class QueryGraph:
         memory_limit: int | None = None,
         functions: Mapping[str, Function] | None = None,
         around: Sequence[Around] = (),
-        spill: Callable[[Detector, int], Operator] = Spilling,
+        spill: Callable[[Detector, int], Operator] | None = None,
         strings: Strings | None = None,
         soon: bool = False,
         live: bool = False,
@@ -120,6 +114,10 @@ class QueryGraph:
         self.intake = self._intake(frozenset(sources))
         needed = {type: frozenset(attr for attr, mine in needs.items() if type in mine) for type in self.types}
         self.begins = Begins(self.intake, self.intake.guarantees.types, schema.longest, needed)
+        self.early: EarlyAnswers | None = None
+        if any(plan.early for plan in self.plans):
+            self.early = EarlyAnswers(self.begins, self.plans, order, self._reader, self.functions, schema.longest)
+        self._front: Begins | EarlyAnswers = self.early or self.begins
         self._texts = TextMemory(self.strings, self.encoder)
         if strings is not None:  # others use them, too
             self._texts.enough = NEVER
@@ -178,6 +176,8 @@ class QueryGraph:
         operator = self._operator(number, detector, reader)
         return Stage(plan, operator, composites, reader, tap=self._taps.get(number))
 
+    # Rooms that few queries need are imported where one does: a rule in a shell waits for all that is imported.
+
     def _operator(self, number: int, detector: Detector, reader: RowReader) -> Operator:
         """What a query is made of: its detector, what the strategy puts around it, and around that what users put."""
         plan, order = self.plans[number], self.order
@@ -187,10 +187,14 @@ class QueryGraph:
             self.remembering.append(cast("Remembering", operator))
         elif plan.consume is not None:
             setting = Setting(plan, self.functions, order.corrects, time_of(detector), reader)
+            from tocsin.select.consuming import consuming
+
             operator = consuming(setting, jit=self._jit)
             self.remembering.append(operator)
         elif (chain := counted_by(plan, order)) is not None:
             setting = Setting(plan, self.functions, False, time_of(detector), reader)
+            from tocsin.select.prefix_counting import prefix_counting
+
             operator = prefix_counting(chain, setting, live=self._live)
             self.remembering.append(operator)
         elif order.kind == "auto":
@@ -200,11 +204,13 @@ class QueryGraph:
             self.remembering.append(auto)
             operator = auto
         elif self._limit is not None and not order.sorts:  # in order, only a window is kept
-            operator = self._spill(detector, self._limit)
+            operator = self._spilling(detector, self._limit)
         if order.ordered and counted_by(plan, order) is None:
             operator = Release(operator, plan, self.functions)
         is_read = number in self._read
         if plan.after is not None and counted_by(plan, order) is None:
+            from tocsin.select.after_match import clause_operators
+
             reach = replay_reach(self.plans) if is_read else 0
             for clause in clause_operators(
                 operator, plan, self.functions, corrects=order.corrects, reach=reach, jit=self._jit
@@ -212,14 +218,24 @@ class QueryGraph:
                 self.remembering.append(clause)
                 operator = clause
         if plan.counts is not None and counted_by(plan, order) is None:
+            from tocsin.select.counting import MatchCounting
+
             operator = MatchCounting(operator, plan, self.functions, at_once=order.corrects, live=self._live)
             self.remembering.append(operator)
         if plan.under is not None:
             operator = self._monitored(operator, plan, detector, reader)
         return operator if plan.hidden else self._reported(number, operator, detector, reader)
 
+    def _spilling(self, detector: Detector, limit: int) -> Operator:
+        """What keeps a memory limit."""
+        from tocsin.spill.detector import Spilling
+
+        return (self._spill or Spilling)(detector, limit)
+
     def _monitored(self, operator: Operator, plan: Plan, detector: Detector, reader: RowReader) -> Operator:
         """What follows the traces of a query under constraints."""
+        from tocsin.constraint.monitor import monitored
+
         time = replace(detector.time, guarantees={})
         found = monitored(operator, Setting(plan, self.functions, self.order.corrects, time, reader), jit=self._jit)
         self.remembering.append(found)
@@ -239,15 +255,25 @@ class QueryGraph:
     def _process(self, plan: Plan, setting: Setting) -> Operator:
         """What stands in place of a detector where answers are rows of their own, made of settled events."""
         if plan.derived is not None:
+            from tocsin.deriving.operator import deriving
+
             return deriving(setting, jit=self._jit)
+        from tocsin.staged.operator import refuse_limit, staged_operator
+
         refuse_limit(plan, self._limit)
         return staged_operator(setting, self.order, jit=self._jit)
+
+    @cached_property
+    def _reader(self) -> RowReader:
+        """Reads events that are held back before all queries."""
+        wanted = tuple(self.encoder.wanted)
+        return RowReader(self.schema, self.types, self.strings, self.encoder.sources, wanted)
 
     def _intake(self, sources: frozenset[str]) -> Lateness:
         """What stands before all queries: late events are set aside, copies found; slack sorts between."""
         order, operator = self.order, self.queries
         composite = {type for plan in self.plans for type in plan.emits}
-        reader = RowReader(self.schema, self.types, self.strings, self.encoder.sources, tuple(self.encoder.wanted))
+        reader = self._reader
         self.copies = Copies(
             operator, reader, self.functions, ordered=order.sorts, late=order.late, jit=self._jit,
             plain=(code for code, type in enumerate(self.types) if type not in composite),
@@ -312,7 +338,7 @@ class QueryGraph:
         Then an event that nobody reads changes nothing but the clock, and events are numbered as they are pushed.
         """
         alone = not self.queries.chained and all(isinstance(stage.operator, Detector) for stage in self.stages)
-        return alone and self.order.kind == "in-order"
+        return alone and self.order.kind == "in-order" and self.early is None
 
     def push(self, items: Items) -> Changes:
         """Feed all queries. Items that do not fit together are refused, and nothing has changed."""
@@ -329,7 +355,7 @@ class QueryGraph:
             if items.has_rows:
                 self._see(items)
         before = self._last_timers(items) if self._timed else QUIET
-        changes = self.begins.push(items)
+        changes = self._front.push(items)
         if before.batches:
             changes = Changes([*before.batches, *changes.batches], changes.frontier, changes.late)
         if self.strings.added > self._texts.enough:
@@ -401,11 +427,11 @@ class QueryGraph:
 
     @property
     def inner(self) -> tuple[Operator, ...]:
-        return (self.begins,)
+        return (self._front,)
 
     @property
     def texts_in_use(self) -> Ints:
-        return self.intake.texts_in_use
+        return of_operators(self.inner)
 
     @property
     def stages(self) -> list[Stage]:
@@ -416,7 +442,7 @@ class QueryGraph:
         """Whether an event that nobody reads changes nothing but the clock."""
         first = self.plans[0]
         alone = len(self.plans) == 1 and not self._around and first.after is None and first.consume is None
-        plain = not first.has_rows_of_its_own and first.under is None
+        plain = not first.has_rows_of_its_own and first.under is None and not first.early
         return alone and plain and not self.waits and self.order.kind == "in-order"
 
     @property
@@ -462,7 +488,7 @@ class QueryGraph:
         words = {"order": self._described, "seen": self.seen, "relevant": self.relevant, "keyless": self.keyless}
         words["last"] = self.last
         words["copies"] = True  # a state of 0.2 does not say which events may still come again
-        return [Part("graph", 0, encode("graph", words)), *nested("intake", self.begins.snapshot(since))]
+        return [Part("graph", 0, encode("graph", words)), *nested("intake", self._front.snapshot(since))]
 
     def carry_over(self, parts: Iterable[Part], plans: Sequence[Plan], *, accept_loss: bool) -> CarryOver:
         """Restore a state that other queries have saved: what fits of it goes on, the rest is named, or refused."""
@@ -498,10 +524,20 @@ class QueryGraph:
                 hint="restore it with the order that saved it",
             )
         self.copies.saved = bool(words.get("copies"))
-        self.begins.restore(within("intake", parts))
+        self._restore_front(within("intake", parts))
         self.seen, self.relevant = as_number(words["seen"]), as_number(words["relevant"])
         self.keyless = as_number(words.get("keyless", 0))
         self.last = as_number(words.get("last", BEGINNING))
+
+    def _restore_front(self, parts: Iterable[Part]) -> None:
+        """Take up begins, and early answers where both the state and these queries have them."""
+        parts = list(parts)
+        if not any(part.id == "early" for part in parts):
+            self.begins.restore(parts)
+        elif self.early is None:
+            self.begins.restore(within("begins", parts))
+        else:
+            self.early.restore(parts)
 
 
 def time_of(detector: Detector) -> StreamTime:

@@ -18,6 +18,7 @@ from tocsin.run.query import Query, query
 from tocsin.schema import Schema
 from tocsin.shards.watermark import FORMS, parse_order
 from tocsin.spark.write import FILES, ROW_KINDS
+from tocsin.zones import ZoneError, zone_named
 
 WRITTEN = ("csv", "json")  # texts whose columns have no types of their own
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
@@ -85,6 +86,7 @@ class Run:
     trigger: Mapping[str, str | bool] = field(default_factory=dict)
     buckets: int | None = None
     time_unit: str | None = None
+    zone: str | None = None
     end_of_stream: bool = False
     unknown: Literal["ignore", "error"] = "ignore"
     bad_rows: Literal["fail", "keep"] = "fail"
@@ -124,7 +126,8 @@ class JobFile:
     def query(self) -> Query:
         """Parse all queries into one Query; an error names the query it is in."""
         found = [parsed(each, self.file) for each in self.texts]
-        return Query(tuple(one for each in found for one in each.queries))
+        made = Query(tuple(one for each in found for one in each.queries))
+        return made if self.run.zone is None else query(made.queries, zone=self.run.zone)
 
     def triggered(self, text: str) -> JobFile:
         """Return the pipeline with the trigger that the command line gives."""
@@ -399,6 +402,7 @@ def _run(table: Table | None) -> Run:
         checkpoint=_place_of(table, "checkpoint", table.text("checkpoint")),
         buckets=table.whole("buckets", least=1, example="4"),
         time_unit=table.choice("time_unit", UNITS, "us") if "time_unit" in table.values else None,
+        zone=_zone(table),
         end_of_stream=table.flag("end_of_stream", False),
         unknown="error" if table.choice("unknown", ("ignore", "error"), "ignore") == "error" else "ignore",
         bad_rows="keep" if table.choice("bad_rows", ("fail", "keep"), "fail") == "keep" else "fail",
@@ -414,6 +418,16 @@ def _run(table: Table | None) -> Run:
     except TocsinError as problem:
         table.wrong("trigger", problem.message, hint=problem.hint)
         return found
+
+
+def _zone(table: Table) -> str | None:
+    """The time zone of hour(t), date(t) and the like."""
+    name = table.text("zone")
+    try:
+        return name and zone_named(name).key
+    except ZoneError as problem:
+        table.wrong("zone", problem.message, hint=problem.hint)
+        return None
 
 
 def trigger_of(text: str) -> dict[str, str | bool]:

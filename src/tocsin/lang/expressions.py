@@ -14,6 +14,7 @@ from tocsin.errors import Problem
 from tocsin.lang.cursor import Cursor, GiveUpError, shown, similar
 from tocsin.lang.syntax import (
     DISTINCT,
+    EVERYTHING,
     MEMBER,
     Attr,
     Between,
@@ -67,7 +68,7 @@ CASE_WORDS = ("WHEN", "THEN", "ELSE", "END")
 RELATES = "OVERLAPS"  # stands for all verbs between two variables
 INFIX_WORDS = ("AND", "OR", "IN", "BETWEEN", "LIKE", "IS", "NOT")
 VALUES = ("name", "quoted", "number", "text")  # kinds of tokens with which a value begins
-NO_UNITS = {*SELECTING, *INTERVAL_CLAUSES, "SKIP", "EVERY", "FOR", "UNTIL", "TIMEOUT"}
+NO_UNITS = {*SELECTING, *INTERVAL_CLAUSES, "SKIP", "EVERY", "FOR", "UNTIL", "TIMEOUT", "EARLY"}
 MOST_COPIES = 20_000  # nodes that CASE x WHEN ... may add by repeating x
 
 
@@ -301,6 +302,9 @@ class ExpressionReader(Cursor):
         start = self.token
         parts = [self.name("a name")]
         while self.accept_op("."):
+            if self.accept_op("*"):
+                variable = Name(".".join(parts), span=start.span)
+                return Call(EVERYTHING, (variable,), span=self.since(start))
             parts.append(self.any_word("an attribute name"))
         if self.is_op("["):
             return self._member(".".join(parts), start)

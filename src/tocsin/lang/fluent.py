@@ -28,6 +28,7 @@ from tocsin.events import ANY
 from tocsin.lang.parser import parse, parse_duration, parse_expr, parse_order
 from tocsin.lang.printer import print_expr, print_pattern, print_query
 from tocsin.lang.syntax import (
+    COLLECT,
     DISTINCT,
     MEMBER,
     MODES,
@@ -77,6 +78,7 @@ from tocsin.lang.syntax import (
 )
 from tocsin.lang.tokens import ALLEN_NAMES, STRATEGIES, VERBS
 
+NOTHING: Mapping[str, float] = {}
 Constant: TypeAlias = bool | int | float | Decimal | str | timedelta | None
 
 # --- expressions -------------------------------------------------------------------------------------------------
@@ -178,16 +180,16 @@ class FluentExpr:
         return FluentExpr(In(self.node, _nodes(options), negated=True))
 
     def between(self, low: Value, high: Value) -> FluentExpr:
-        return FluentExpr(Between(self.node, _node(low), _node(high)))
+        return FluentExpr(Between(self.node, expr_of(low), expr_of(high)))
 
     def not_between(self, low: Value, high: Value) -> FluentExpr:
-        return FluentExpr(Between(self.node, _node(low), _node(high), negated=True))
+        return FluentExpr(Between(self.node, expr_of(low), expr_of(high), negated=True))
 
     def like(self, pattern: Value) -> FluentExpr:
-        return FluentExpr(Like(self.node, _node(pattern)))
+        return FluentExpr(Like(self.node, expr_of(pattern)))
 
     def not_like(self, pattern: Value) -> FluentExpr:
-        return FluentExpr(Like(self.node, _node(pattern), negated=True))
+        return FluentExpr(Like(self.node, expr_of(pattern), negated=True))
 
 
 Value: TypeAlias = FluentExpr | Constant
@@ -208,7 +210,7 @@ class FluentVariable(FluentExpr):
         assert isinstance(self.node, Name)
         if isinstance(name, int):
             return FluentMember(self.node.name, name)
-        return FluentExpr(Attr(self.node.name, _named(name)))
+        return FluentExpr(Attr(self.node.name, named_text(name)))
 
 
 class FluentMember(FluentExpr):
@@ -229,7 +231,7 @@ class FluentMember(FluentExpr):
 
     def __getitem__(self, name: str) -> FluentExpr:
         assert isinstance(self.node, Name)
-        return FluentExpr(Call(MEMBER, (Attr(self.node.name, _named(name)), Literal(self.number))))
+        return FluentExpr(Call(MEMBER, (Attr(self.node.name, named_text(name)), Literal(self.number))))
 
 
 class _Columns:
@@ -238,8 +240,10 @@ class _Columns:
     def __call__(self, name: str, attr: str | None = None) -> FluentExpr:
         variable, dot, last = name.rpartition(".")
         if attr is not None:
-            return FluentExpr(Attr(_named(name), _named(attr)))
-        return FluentExpr(Attr(_named(variable), _named(last))) if dot else FluentVariable(Name(_named(name)))
+            return FluentExpr(Attr(named_text(name), named_text(attr)))
+        return (
+            FluentExpr(Attr(named_text(variable), named_text(last))) if dot else FluentVariable(Name(named_text(name)))
+        )
 
     def __getattr__(self, name: str) -> FluentVariable:
         if name.startswith("__"):
@@ -252,15 +256,15 @@ col = _Columns()
 
 def lit(value: Constant) -> FluentExpr:
     """A constant; a float becomes the Decimal that Python shows for it, so 0.1 means 0.1."""
-    return FluentExpr(_node(value))
+    return FluentExpr(expr_of(value))
 
 
 def start(variable: str) -> FluentExpr:
-    return FluentExpr(Call("start", (Name(_named(variable)),)))
+    return FluentExpr(Call("start", (Name(named_text(variable)),)))
 
 
 def end(variable: str) -> FluentExpr:
-    return FluentExpr(Call("end", (Name(_named(variable)),)))
+    return FluentExpr(Call("end", (Name(named_text(variable)),)))
 
 
 def related(left: str, relation: str, right: str) -> FluentExpr:
@@ -268,22 +272,22 @@ def related(left: str, relation: str, right: str) -> FluentExpr:
     verb = VERBS.get(relation.lower().replace("_", " "))
     if verb is None:
         raise _no_relation(relation, VERBS)
-    return FluentExpr(Relates(Name(_named(left)), verb, Name(_named(right))))
+    return FluentExpr(Relates(Name(named_text(left)), verb, Name(named_text(right))))
 
 
 def relation(left: str, right: str) -> FluentExpr:
     """The name of the relation between two variables, as a text: before, overlap, ..."""
-    return FluentExpr(Call(RELATION, (Name(_named(left)), Name(_named(right)))))
+    return FluentExpr(Call(RELATION, (Name(named_text(left)), Name(named_text(right)))))
 
 
 def same(*attrs: str) -> FluentExpr:
     """`[attr, ...]`: each is equal over every variable of the query."""
-    return FluentExpr(Same(tuple(_named(attr) for attr in attrs)))
+    return FluentExpr(Same(tuple(named_text(attr) for attr in attrs)))
 
 
 def call(function: str, *args: Value) -> FluentExpr:
     """A function of the language, or a registered Python function, by its name."""
-    return FluentExpr(Call(_named(function).lower(), _nodes(args)))
+    return FluentExpr(Call(named_text(function).lower(), _nodes(args)))
 
 
 def count(what: str | FluentExpr | None = None) -> FluentExpr:
@@ -321,6 +325,11 @@ def first(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("first", what)
 
 
+def collect(what: str | FluentExpr) -> FluentExpr:
+    """The values of all members of a repetition as a list: a column of `select`."""
+    return _aggregate(COLLECT, what)
+
+
 def last(what: str | FluentExpr) -> FluentExpr:
     return _aggregate("last", what)
 
@@ -336,7 +345,7 @@ class _When:
         self._condition = condition
 
     def then(self, value: Value) -> _Then:
-        return _Then(CaseWhen((*self._whens, (_node(self._condition), _node(value)))))
+        return _Then(CaseWhen((*self._whens, (expr_of(self._condition), expr_of(value)))))
 
 
 class _Then(FluentExpr):
@@ -348,7 +357,7 @@ class _Then(FluentExpr):
 
     def otherwise(self, value: Value) -> FluentExpr:
         assert isinstance(self.node, CaseWhen)
-        return FluentExpr(replace(self.node, otherwise=_node(value)))
+        return FluentExpr(replace(self.node, otherwise=expr_of(value)))
 
 
 def duration(
@@ -406,13 +415,15 @@ class _Whole:
         hours: float = 0,
         days: float = 0,
         timeout: bool = False,
+        early: bool = False,
     ) -> FluentQuery:
         """`within(10)` counts ticks; `within("12 h")`, `within(hours=12)` and a timedelta are lengths of time.
 
         `timeout`: rows of kind "timeout" say which beginnings no next step extended in that time.
+        `early`: rows of kind "early" tell matches that are certain before their intervals have ended.
         """
         given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
-        return FluentQuery(replace(self._query(), within=_window(window, given), timeout=timeout))
+        return FluentQuery(replace(self._query(), within=window_of(window, given), timeout=timeout, early=early))
 
     def strategy(self, name: str) -> FluentQuery:
         """Mark every step that has no mark of its own: "next" is FIRST, "strict" is NEXT, "any" is none."""
@@ -422,7 +433,7 @@ class _Whole:
         return FluentQuery(replace(self._query(), strategy=chosen))
 
     def partition_by(self, *attrs: str) -> FluentQuery:
-        return FluentQuery(replace(self._query(), partition=tuple(_named(attr) for attr in attrs)))
+        return FluentQuery(replace(self._query(), partition=tuple(named_text(attr) for attr in attrs)))
 
     def select(self, *exprs: FluentExpr | str, **columns: FluentExpr | str) -> FluentQuery:
         """Columns of the result: `select("s.tag", shelf="s.place", n=count("b"))`; a text is read as an expression."""
@@ -438,7 +449,7 @@ class _Whole:
 
     def longer_and_shorter(self, more: int | str | timedelta, less: int | str | timedelta) -> FluentQuery:
         """A window with two strict ends, `WITHIN (more, less)`: between them lies the length of a match."""
-        window = OpenWindow(Duration(0) if more == 0 else _window(more, {}), _window(less, {}))
+        window = OpenWindow(Duration(0) if more == 0 else window_of(more, {}), window_of(less, {}))
         return FluentQuery(replace(self._query(), between=window))
 
     def continuity(self, *types: str) -> FluentQuery:
@@ -455,15 +466,15 @@ class _Whole:
 
     def skip_to_first(self, variable: str) -> FluentQuery:
         """After a match, drop those that start before the (first) event of a variable."""
-        return FluentQuery(replace(self._query(), skip=SkipClause("first", Name(_named(variable)))))
+        return FluentQuery(replace(self._query(), skip=SkipClause("first", Name(named_text(variable)))))
 
     def skip_to_last(self, variable: str) -> FluentQuery:
         """After a match, drop those that start before the (last) event of a variable."""
-        return FluentQuery(replace(self._query(), skip=SkipClause("last", Name(_named(variable)))))
+        return FluentQuery(replace(self._query(), skip=SkipClause("last", Name(named_text(variable)))))
 
     def distinct_by(self, by: FluentExpr | str, *, every: int | str | timedelta | None = None) -> FluentQuery:
         """Of matches with equal values, one; with `every`, one until so much time has passed."""
-        length = None if every is None else _window(every, {})
+        length = None if every is None else window_of(every, {})
         return FluentQuery(replace(self._query(), distinct=DistinctClause(_grouping(by), length)))
 
     def limit(
@@ -477,18 +488,18 @@ class _Whole:
         if not isinstance(most, int) or isinstance(most, bool) or most < 1:
             raise TocsinError(f"limit({most!r}) is no number of matches", hint="a limit is a whole number, at least 1")
         groups = (per,) if isinstance(per, (str, FluentExpr)) else tuple(per)
-        length = None if every is None else _window(every, {})
+        length = None if every is None else window_of(every, {})
         return FluentQuery(replace(self._query(), limit=LimitClause(most, tuple(map(_grouping, groups)), length)))
 
     def group_by(self, *groups: FluentExpr | str, every: int | str | timedelta | None = None) -> FluentQuery:
         """Count matches: one row for each group, with `every` for each span of time; SELECT says what is counted."""
-        length = None if every is None else _window(every, {})
+        length = None if every is None else window_of(every, {})
         grouped = replace(self._query(), group=tuple(map(_grouping, groups)), every=length)
         return FluentQuery(with_group_names(grouped))
 
     def named(self, name: str, *, hidden: bool = False) -> FluentQuery:
         """Give the query a name, which is an event type for later queries; a hidden one is only read by them."""
-        return FluentQuery(replace(self._query(), name=_named(name), hidden=hidden))
+        return FluentQuery(replace(self._query(), name=named_text(name), hidden=hidden))
 
 
 class FluentQuery(_Whole):
@@ -525,7 +536,7 @@ class FluentPattern(_Whole):
         """A group, `(SEQ(A a, B b))+ g`: once or more, `repeated(3)` three times, `repeated(2, or_more=True)`."""
         more = least == 1 and most is None if or_more is None else or_more
         often = Repeat(least, None if more else most or least)
-        return FluentPattern(Grouped(self.node, often, None if name is None else _named(name)))
+        return FluentPattern(Grouped(self.node, often, None if name is None else named_text(name)))
 
     def lasting(
         self,
@@ -542,12 +553,12 @@ class FluentPattern(_Whole):
         if not isinstance(self.node, Not):
             raise TocsinError("only what is absent lasts", hint='write (~event("B", "b")).lasting(minutes=5)')
         given = {"us": microseconds, "ms": milliseconds, "s": seconds, "min": minutes, "h": hours, "d": days}
-        return FluentPattern(replace(self.node, lasting=_window(length, given)))
+        return FluentPattern(replace(self.node, lasting=window_of(length, given)))
 
     def next(self, *, of: str | Iterable[str] = ()) -> FluentPattern:
         """`NEXT`: nothing comes between it and the item before it; `of`: nothing of these types."""
         types = (of,) if isinstance(of, str) else tuple(of)
-        return FluentPattern(Marked("NEXT", self.node, tuple(_named(type) for type in types)))
+        return FluentPattern(Marked("NEXT", self.node, tuple(named_text(type) for type in types)))
 
     def first(self) -> FluentPattern:
         """`FIRST`: no earlier event could stand in its place; of a group the first members, where more would come."""
@@ -559,7 +570,7 @@ class FluentPattern(_Whole):
         """`EACH`, before a repetition: one match for every prefix of its members; `next`: of the run of them."""
         types = (of,) if isinstance(of, str) else tuple(of)
         return FluentPattern(
-            Marked("EACH NEXT" if next or types else "EACH", self.node, tuple(_named(type) for type in types))
+            Marked("EACH NEXT" if next or types else "EACH", self.node, tuple(named_text(type) for type in types))
         )
 
     def last(self) -> FluentPattern:
@@ -607,12 +618,12 @@ class EventPattern(FluentPattern):
 
 
 def event(type: str, variable: str | None = None) -> EventPattern:
-    return EventPattern(Leaf(_named(type), None if variable is None else _named(variable)))
+    return EventPattern(Leaf(named_text(type), None if variable is None else named_text(variable)))
 
 
 def any_event(variable: str | None = None) -> EventPattern:
     """`ANY`: a leaf that takes every event of the input; its type is `call("type", col("x"))`."""
-    return EventPattern(Leaf(ANY, None if variable is None else _named(variable)))
+    return EventPattern(Leaf(ANY, None if variable is None else named_text(variable)))
 
 
 def query(pattern: FluentPattern) -> FluentQuery:
@@ -637,14 +648,14 @@ def any_of(*items: FluentPattern) -> FluentPattern:
 def exists(variables: str | Iterable[str], pattern: FluentPattern) -> FluentPattern:
     """Hide variables from the result: `exists("c", seq(...))`, `exists(["b", "c"], seq(...))`."""
     names = (variables,) if isinstance(variables, str) else tuple(variables)
-    return FluentPattern(Exists(tuple(_named(name) for name in names), pattern.node))
+    return FluentPattern(Exists(tuple(named_text(name) for name in names), pattern.node))
 
 
 def iseq(
     order: str | FluentExpr | Iterable[FluentExpr], *leaves: EventPattern, within: int | str | timedelta | None = None
 ) -> FluentPattern:
     """ISEQ; the order as text, or as comparisons of `start` and `end`."""
-    window = None if within is None else _window(within, {})
+    window = None if within is None else window_of(within, {})
     return FluentPattern(Iseq(_order(order), tuple(leaf.leaf for leaf in leaves), window))
 
 
@@ -658,14 +669,14 @@ def rel(relations: str | Iterable[str], left: FluentPattern, right: EventPattern
 
 
 def _binary(op: str, left: Value, right: Value) -> FluentExpr:
-    return FluentExpr(Binary(op, _node(left), _node(right)))
+    return FluentExpr(Binary(op, expr_of(left), expr_of(right)))
 
 
 def _nodes(values: Iterable[Value]) -> tuple[Expr, ...]:
-    return tuple(_node(value) for value in values)
+    return tuple(expr_of(value) for value in values)
 
 
-def _node(value: Value) -> Expr:
+def expr_of(value: Value) -> Expr:
     match value:
         case FluentExpr():
             return value.node
@@ -688,14 +699,14 @@ def _decimal(value: float | Decimal) -> Decimal:
     return Decimal(repr(value)) if isinstance(value, float) else value
 
 
-def _named(name: str) -> str:
+def named_text(name: str) -> str:
     if not isinstance(name, str) or not name:
         raise TocsinError(f"{name!r} cannot be a name", hint="a name is a text of at least one character")
     return name
 
 
 def _read(expr: FluentExpr | str) -> Expr:
-    return parse_expr(expr) if isinstance(expr, str) else _node(expr)
+    return parse_expr(expr) if isinstance(expr, str) else expr_of(expr)
 
 
 def _grouping(expr: FluentExpr | str) -> Expr:
@@ -712,7 +723,7 @@ def _joined(known: Expr | None, predicates: Iterable[FluentExpr | str]) -> Expr 
 
 
 def _aggregate(function: str, what: str | FluentExpr) -> FluentExpr:
-    return FluentExpr(Call(function, (_node(col(what) if isinstance(what, str) else what),)))
+    return FluentExpr(Call(function, (expr_of(col(what) if isinstance(what, str) else what),)))
 
 
 def _items(items: Iterable[FluentPattern]) -> tuple[Pattern, ...]:
@@ -724,7 +735,7 @@ def _items(items: Iterable[FluentPattern]) -> tuple[Pattern, ...]:
     return tuple(found)
 
 
-def _window(window: int | str | timedelta | None, given: Mapping[str, float]) -> Duration:
+def window_of(window: int | str | timedelta | None, given: Mapping[str, float] = NOTHING) -> Duration:
     match window:
         case None:
             return _duration(given)

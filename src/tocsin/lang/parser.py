@@ -252,7 +252,9 @@ class _QueryReader(EventConstraintReader):
                 return replace(query, between=self.open_window(self.take()))
             case "WITHIN":
                 within = self.duration("the window")
-                return replace(query, within=within, timeout=self._timeout() or query.timeout)
+                timeout, early = self._behind("TIMEOUT"), self._behind("EARLY")
+                timeout = timeout or self._behind("TIMEOUT")
+                return replace(query, within=within, timeout=timeout or query.timeout, early=early or query.early)
             case "PARTITION":
                 self.expect_word("BY", "after PARTITION")
                 return replace(query, partition=tuple(self._separated(lambda: self.any_word("an attribute name"))))
@@ -266,9 +268,9 @@ class _QueryReader(EventConstraintReader):
             raise self.fault("* cannot be selected", hint="leave SELECT out to get every variable")
         return replace(query, select=tuple(self._separated(self._select_item)))
 
-    def _timeout(self) -> bool:
-        """`TIMEOUT` behind the window, in any case: elsewhere it is a name."""
-        if self.token.kind == "name" and self.token.word == "TIMEOUT":
+    def _behind(self, word: str) -> bool:
+        """`TIMEOUT` or `EARLY` behind the window, in any case: elsewhere they are names."""
+        if self.token.kind == "name" and self.token.word == word:
             self.take()
             return True
         return False

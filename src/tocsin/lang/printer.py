@@ -66,7 +66,8 @@ def print_query(query: Query) -> str:
     if query.where is not None:
         lines.append(f"WHERE {print_expr(query.where)}")
     if query.within is not None:
-        lines.append(f"WITHIN {print_duration(query.within)}{' TIMEOUT' if query.timeout else ''}")
+        behind = f"{' TIMEOUT' if query.timeout else ''}{' EARLY' if query.early else ''}"
+        lines.append(f"WITHIN {print_duration(query.within)}{behind}")
     if query.between is not None:
         lines.append(f"WITHIN ({print_duration(query.between.more)}, {print_duration(query.between.less)})")
     if query.continuity is not None:
@@ -242,15 +243,8 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return print_name(name), ATOM
         case Attr(variable, name):
             return f"{_dotted(variable)}.{_word(name)}", ATOM
-        case Call(syntax.MEMBER, (Attr(variable, name), Literal(number))):
-            return f"{_dotted(variable)}[{number}].{_word(name)}", ATOM
-        case Call("count", ()):
-            return "count(*)", ATOM
-        case Call(syntax.DISTINCT, args):
-            return f"count(distinct {_exprs(args)})", ATOM
-        case Call(function, args):
-            called = "end" if function == "end" else print_name(function)
-            return f"{called}({_exprs(args)})", ATOM
+        case Call():
+            return _call(expr), ATOM
         case Same(attrs):
             return f"[{_names(attrs)}]", ATOM
         case CaseWhen():
@@ -262,6 +256,20 @@ def _expr(expr: Expr) -> tuple[str, int]:
         case Binary():
             return _binary(expr)
     return _comparison(expr), COMPARISON
+
+
+def _call(expr: Call) -> str:
+    match expr:
+        case Call(syntax.MEMBER, (Attr(variable, name), Literal(number))):
+            return f"{_dotted(variable)}[{number}].{_word(name)}"
+        case Call(syntax.EVERYTHING, (Name(variable),)):
+            return f"{_dotted(variable)}.*"
+        case Call("count", ()):
+            return "count(*)"
+        case Call(syntax.DISTINCT, args):
+            return f"count(distinct {_exprs(args)})"
+    called = "end" if expr.function == "end" else print_name(expr.function)
+    return f"{called}({_exprs(expr.args)})"
 
 
 def _binary(expr: Binary) -> tuple[str, int]:

@@ -159,7 +159,9 @@ Expr: TypeAlias = (
 
 MEMBER = "[]"  # `b[2].v` is Call(MEMBER, (b.v, 2)): the second member, from the end if the number is negative
 DISTINCT = "count distinct"  # `count(distinct b.v)`: how many values that differ
-AGGREGATES = ("count", "sum", "avg", "min", "max", "first", "last", MEMBER, DISTINCT)
+COLLECT = "collect"  # `collect(b.v)`: the values of all members, as a list; only as a column of SELECT
+EVERYTHING = "*"  # `s.*` is Call(EVERYTHING, (s,)): all attributes of one event; only as an item of SELECT
+AGGREGATES = ("count", "sum", "avg", "min", "max", "first", "last", MEMBER, DISTINCT, COLLECT)
 ENDS = ("start", "end")  # of a repetition, `start(b)` and `end(b)` ask the whole set
 RELATION = "relation"  # `relation(a, b)`: the name of the relation in which a stands to b
 PREV = "prev"  # `prev(b.v)`: of the member before; a conjunct with it is asked of the set
@@ -411,6 +413,8 @@ class Query:
 
     `timeout`: beginnings of a SEQ that no next step extended within the window are reported, too.
 
+    `early`: matches are told as soon as they are certain, before their intervals have ended.
+
     `under`: the constraints that its events are known to obey (`lang/constraint_syntax`).
 
     `text` is what it was parsed from, kept only to show places in errors.
@@ -429,6 +433,7 @@ class Query:
     limit: LimitClause | None = None
     consume: ConsumeClause | None = None
     timeout: bool = False
+    early: bool = False
     between: OpenWindow | None = None
     continuity: ContinuityClause | None = None
     group: tuple[Expr, ...] = ()

@@ -229,7 +229,7 @@ class Begins:
         """After anything new: what never ends, what nobody asks for any more, and what is guaranteed of ends."""
         if self.open:
             for type, most in self.longest.items():
-                while (first := self._first(type)) is not None and self._guaranteed(type) >= first[0] + most:
+                while (first := self._first(type)) is not None and self.guaranteed(type) >= first[0] + most:
                     self._forget([first[1]])
         if len(self.known) > 2 * self._after_last_look:
             settled = {type: self._settled(type) for type in self.guarantees.types}
@@ -256,7 +256,7 @@ class Begins:
             heappop(begun)
         return None
 
-    def _guaranteed(self, type: str) -> int:
+    def guaranteed(self, type: str) -> int:
         """Every interval of a type that is to come ends after this."""
         return max(self._next.guarantees.settled.get(type, BEGINNING), self._since - 1)
 

@@ -290,7 +290,7 @@ class KeyedProcess(RemembersAll):
         with reading():
             time, counts = as_shape(SavedTime, stored.words["time"]), as_shape(SavedCounts, stored.words["counts"])
             arrays, keys, payload = stored.arrays, Rollback(self._rule), Payload(ordered=False)
-            chunk = kept_rows(stored, self._setting)
+            chunk = kept_rows(stored, self._setting.reader.types)
             known = frozenset(() if chunk is None else arrays["numbers"].tolist())
             for key, settled in as_shape(SavedKeys, stored.words["keys"]):
                 check_state(self._rule, settled, known)
@@ -331,7 +331,7 @@ def check_state(rule: EventRule, state: Any, known: Collection[int]) -> None:
         raise ValueError("a state needs an event that is not there")
 
 
-def kept_rows(stored: Decoded, setting: Setting) -> Chunk | None:
+def kept_rows(stored: Decoded, codes: Sequence[str]) -> Chunk | None:
     """The rows that were stored beside states, by the numbers of their events; None if there are none."""
     columns = [stored.arrays[name] for name in OWN]
     numbers, types, start, end, high, low = columns
@@ -341,7 +341,7 @@ def kept_rows(stored: Decoded, setting: Setting) -> Chunk | None:
     whole = {each.shape for each in columns} == {(rows.num_rows,)} and all(each.dtype.kind in "iu" for each in columns)
     if not whole or not (np.diff(numbers) > 0).all() or numbers[0] < 0 or (start > end).any():
         raise ValueError("the rows of events do not fit together")
-    if types.min() < 0 or types.max() >= len(setting.reader.types):
+    if types.min() < 0 or types.max() >= len(codes):
         raise ValueError("an event has a type that is none")
     return Chunk(0, rows, types, start, end, high, low, numbers, last_end=int(end.max()))
 

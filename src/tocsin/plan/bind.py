@@ -19,15 +19,14 @@ from tocsin.plan.bind_after_match import ClauseBinder
 from tocsin.plan.bind_consumption import Consuming, consuming
 from tocsin.plan.bind_continuity import with_continuity
 from tocsin.plan.bind_counting import counted, over_matches
-from tocsin.plan.bind_derived import bind_intervals
-from tocsin.plan.bind_staged import bind_statement
 from tocsin.plan.bind_under import bind_under, notes_on, under_constraints, with_traces
 from tocsin.plan.block import Block, Output, Plan
 from tocsin.plan.check import check_declarations, check_pattern, check_types, hidden_variables, types_named, types_read
 from tocsin.plan.closure import Conditions, taken_apart
 from tocsin.plan.draft import Draft, Drafter
+from tocsin.plan.early import check_blocks, check_early, check_sources
 from tocsin.plan.groups import with_first_members
-from tocsin.plan.kinds import KindError, field_of, ticks
+from tocsin.plan.kinds import KindError, field_of, is_list, ticks
 from tocsin.plan.marks import around_leaves, with_strategy
 from tocsin.plan.names import clash, resolve
 from tocsin.plan.optional import ways_of_absence
@@ -35,7 +34,6 @@ from tocsin.plan.outputs import check_step, check_variables, outputs_of, variabl
 from tocsin.plan.pattern_tree import Part, Site, Woven, outer_members, parts, sites
 from tocsin.plan.problems import Problems
 from tocsin.plan.rewrite import blocks_below
-from tocsin.plan.staged_check import check_together
 from tocsin.plan.staged_places import StatementPlaces
 from tocsin.plan.timeouts import beginnings, check_clauses, check_timeout
 from tocsin.plan.typer import unknown_attribute, variables
@@ -62,6 +60,8 @@ def bind(query: Query, schema: Schema, functions: Mapping[str, Function] | None 
     sound = len(problems.found)
     if query.timeout:
         check_clauses(query, problems)
+    if query.early:
+        check_early(query, problems)
     uses = consuming(replace(full, strategy=query.strategy), problems)
     full = with_continuity(full if uses is None else uses.plain, problems)
     check_pattern(full, problems)
@@ -109,6 +109,8 @@ def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) ->
     if counts and after is not None:
         after, outputs = counted(clauses, after)
     consume = None if uses is None else uses.bound(seen, schema, context.functions, problems, exceeds)
+    if query.early:
+        check_blocks(query, blocks, problems, counts=counts)
     _check_size(query, blocks, problems)
     problems.raise_any()
     return Plan(
@@ -126,6 +128,7 @@ def _plan(query: Query, tree: Part, context: Context, uses: Consuming | None) ->
         hidden=query.hidden,
         after=after,
         consume=consume,
+        early=query.early,
     )
 
 
@@ -327,7 +330,7 @@ def _mentioned(var: str, context: Context) -> bool:
 
 def schema_of(plan: Plan) -> dict[str, Field]:
     """The attributes that the matches of a query have as events: its SELECT columns."""
-    return {output.name: field_of(output.name, output.expr) for output in plan.outputs}
+    return {output.name: field_of(output.name, output.expr) for output in plan.outputs if not is_list(output.expr)}
 
 
 def bind_all(
@@ -338,6 +341,7 @@ def bind_all(
     Of several queries, one without a name is called by its place: `query 1`, `query 2`.
     """
     derived: dict[str, Mapping[str, Field]] = {}
+    lists: dict[str, dict[str, str]] = {}  # columns of each query that no expression can read
     titles = {place: f"query {place + 1}" for place, query in enumerate(queries) if query.name is None}
     taken = dict.fromkeys(titles.values(), "what a query without a name is called")
     taken |= dict.fromkeys(schema.types, "an event type")
@@ -345,7 +349,10 @@ def bind_all(
     counting: set[str] = set()
     plans: list[Plan] = []
     errors: list[QueryError] = []
-    check_together([each for each in queries if isinstance(each, Statement)])
+    if statements := [each for each in queries if isinstance(each, Statement)]:
+        from tocsin.plan.staged_check import check_together
+
+        check_together(statements)
     for number, query in enumerate(queries):
         reads = read_by(query)
         later = {name for other in queries[number:] for name in (other.name, *labels_of(other)) if name is not None}
@@ -355,8 +362,10 @@ def bind_all(
                 continue
             _refuse_counts(query, reads, counting)
             _refuse_two_names(query, reads, [each for each in queries[:number] if isinstance(each, Intervals)])
-            extended = _extended(schema, derived, reads)
+            extended = _extended(schema, derived, lists, reads)
             plan = _bound(query, extended, functions)
+            if plan.early and isinstance(query, Query):
+                check_sources(query, reads.keys() & derived.keys())
         except QueryError as error:
             errors.append(error)
             broken |= {query.name} if query.name else set()
@@ -369,6 +378,7 @@ def bind_all(
         plans.append(replace(plan, title=title, notes=plan.notes + _unread(query, queries[number + 1 :])))
         if query.name is not None:
             derived |= dict.fromkeys(plan.emits, schema_of(plan))
+            lists[query.name] = {each.name: "lists" for each in plan.outputs if is_list(each.expr)}
             if plan.counts is not None:
                 counting.add(query.name)
     if errors:
@@ -380,8 +390,12 @@ def bind_all(
 def _bound(query: AnyQuery, schema: Schema, functions: Mapping[str, Function] | None) -> Plan:
     match query:
         case Statement():
+            from tocsin.plan.bind_staged import bind_statement  # late: most files have none
+
             return bind_statement(query, schema)
         case Intervals():
+            from tocsin.plan.bind_derived import bind_intervals
+
             return bind_intervals(query, schema, functions)
     return bind(query, schema, functions)
 
@@ -410,12 +424,20 @@ def _unread(query: AnyQuery, later: Sequence[AnyQuery]) -> tuple[str, ...]:
     return (f"query {query.name} is HIDDEN and no later query reads it, so nobody sees its matches",)
 
 
-def _extended(schema: Schema, derived: Mapping[str, Mapping[str, Field]], reads: Collection[str]) -> Schema:
+def _extended(
+    schema: Schema,
+    derived: Mapping[str, Mapping[str, Field]],
+    lists: Mapping[str, Mapping[str, str]],
+    reads: Collection[str],
+) -> Schema:
     """The schema with the matches of earlier queries; they are intervals, and beside them every eid is a text."""
     if not derived:
         return schema
     mine = {name: fields for name, fields in derived.items() if name in reads}  # others may have x of another kind
-    schema = replace(schema, types={**schema.types, **mine}, matches=schema.matches | derived.keys())
+    made = {attr: kind for name, several in lists.items() if name in reads for attr, kind in several.items()}
+    unreadable = {**schema.unreadable, **made}
+    types = {**schema.types, **mine}
+    schema = replace(schema, types=types, matches=schema.matches | derived.keys(), unreadable=unreadable)
     return replace(schema, intervals=True, eid=Kind.TEXT) if derived.keys() & set(reads) else schema
 
 

@@ -165,7 +165,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
+class Membership:
     """How many members a group has; `cut`: the first `most` of them, if there are more.
 
     `heads`: leaves of the block around it that bind its first member, step by step; NOT_HERE for one that is absent.
@@ -198,7 +198,7 @@ class Forbidden:
     scope: Scope
     breaks: int | None = None
     ends: int | None = None
-    gathers: Gathering | None = None
+    gathers: Membership | None = None
 
     @property
     def forbids(self) -> bool:
@@ -266,10 +266,14 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One SELECT column. Its expression uses leaf ids of *variables*: Col.leaf is the index in Plan.variables."""
+    """One SELECT column. Its expression uses leaf ids of *variables*: Col.leaf is the index in Plan.variables.
+
+    `moment`: it is where an event starts or ends, and is shown as results show their own start and end.
+    """
 
     name: str
     expr: Bound
+    moment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,11 +309,17 @@ class Plan:
     staged: StagedForm | None = None  # a staged statement: its variable is the complex event itself
     under: UnderForm | None = None  # what is known of the order in which its events come
     derived: DerivedForm | None = None  # a definition of intervals: the same
+    early: bool = False  # matches are told before their intervals have ended, as rows of kind `early`
 
     @property
     def has_rows_of_its_own(self) -> bool:
         """Whether its answers show no events of the input but what it has made of them."""
         return self.staged is not None or self.derived is not None
+
+    @property
+    def has_timed_ids(self) -> bool:
+        """Whether match ids cover the times of events; those of early answers cannot, whose ends are not known."""
+        return self.timed_ids and not self.early
 
     @property
     def emits(self) -> tuple[str, ...]:

@@ -23,10 +23,10 @@ from tocsin.plan.block import (
     Enclosing,
     End,
     From,
-    Gathering,
     LastEnd,
     Lasting,
     Leading,
+    Membership,
     Order,
     Point,
     Scope,
@@ -82,7 +82,7 @@ class Draft:
     breaks: int | None = None  # of those: for what ends a run, the repetition
     takings: dict[int, Taking] = field(default_factory=dict)  # of repetitions with a mark
     gaps: dict[int, Scope] = field(default_factory=dict)  # of those: all that lies between their neighbours
-    gathers: Gathering | None = None  # of the block of a group
+    gathers: Membership | None = None  # of the block of a group
     gone: dict[str, str] = field(default_factory=dict)  # variables of items that are absent here, and how
 
     @property
@@ -466,10 +466,10 @@ def _check_groups(draft: Draft, within: int | None, problems: Problems) -> None:
             )
 
 
-def _gathering(group: syntax.Grouped, draft: Draft) -> Gathering:
+def _gathering(group: syntax.Grouped, draft: Draft) -> Membership:
     called = {str(leaf.var): id for spot, id in draft.leaves.items() for leaf in spot.leaves}
     heads = tuple(called.get(var, NOT_HERE) for var in group.heads)
-    return Gathering(group.repeat.least, group.repeat.most, group.first, heads)
+    return Membership(group.repeat.least, group.repeat.most, group.first, heads)
 
 
 def _needs_window(scope: Scope) -> bool:

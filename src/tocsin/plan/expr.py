@@ -104,7 +104,8 @@ class Op:
     op: and or not; = <> < <= > >= (operands of comparable kinds, decimals brought to one scale);
     + - * / % neg; same (identity of two Ref); is_null (one operand, may be a Ref); like; case (c1 v1 c2 v2 ... [else]);
     to_float, to_int, to_text, rescale (decimal to `scale` of this node); and the functions of docs/expressions.md:
-    abs floor ceil round sqrt least greatest coalesce nullif lower upper trim length substr concat starts_with contains.
+    abs floor ceil round sqrt least greatest coalesce nullif lower upper trim length substr concat starts_with contains;
+    on_the_wall (a point in time in a named zone).
     IN and BETWEEN are already opened into or / and. Operands of arithmetic and comparison have one common kind, except
     that a comparison may mix int and float (exact).
     """

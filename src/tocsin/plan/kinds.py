@@ -12,8 +12,8 @@ from dataclasses import replace
 from decimal import Decimal
 
 from tocsin.errors import TocsinError
-from tocsin.lang.syntax import UNITS, Duration
-from tocsin.plan.expr import Bound, Lit, Op
+from tocsin.lang.syntax import COLLECT, UNITS, Duration
+from tocsin.plan.expr import Agg, Bound, Lit, Op
 from tocsin.plan.fold import INT_HIGH, INT_LOW, NULL, is_null
 from tocsin.schema import DECIMAL_DIGITS, Field, Kind, Schema
 
@@ -260,6 +260,11 @@ def negated(operand: Bound) -> Bound:
         return replace(operand, value=-operand.value)
     kind = Kind.INT if operand.kind is Kind.TIME else operand.kind
     return Op("neg", (operand,), kind, operand.scale, operand.nullable or kind is not Kind.FLOAT)
+
+
+def is_list(expr: Bound) -> bool:
+    """Whether a column of SELECT is a list: its kind is that of the values in it then."""
+    return isinstance(expr, Agg) and expr.function == COLLECT
 
 
 def field_of(name: str, expr: Bound) -> Field:

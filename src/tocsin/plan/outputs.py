@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tocsin.functions import Function
 from tocsin.lang.printer import print_expr
-from tocsin.lang.syntax import Attr, Name, Pattern, Query, Same, SelectItem, Span, leaves_of
+from tocsin.lang.syntax import EVERYTHING, Attr, Call, Expr, Name, Pattern, Query, Same, SelectItem, Span, leaves_of
 from tocsin.plan.block import Output, Variable
+from tocsin.plan.expr import Bound
 from tocsin.plan.pattern_tree import Site
+from tocsin.plan.points_in_time import as_moment, is_point
 from tocsin.plan.problems import Problems
 from tocsin.plan.typer import Seen, Typer, member_variables, variables
-from tocsin.schema import RESULT_COLUMNS, Schema
+from tocsin.schema import OWN, RESULT_COLUMNS, Kind, Schema
 
 
 def variables_of(
@@ -48,6 +50,7 @@ def outputs_of(
     """The bound SELECT list."""
     hidden = {variable.name for variable in found if variable.hidden}
     typer = Typer(schema, functions, seen, problems, shows=True)
+    items = tuple(each for item in items for each in _opened(item, seen, hidden, schema, problems))
     names = column_names(items, problems)
     outputs = []
     for item, name in zip(items, names, strict=True):
@@ -74,8 +77,45 @@ def outputs_of(
                 span,
                 hint=f"count({var}), first({var}.x), last({var}.x), sum({var}.x), ...",
             )
-        outputs.append(Output(name, typer.value(item.expr)))
+        outputs.append(_output(name, item.expr, typer.collected(item.expr), schema))
     return tuple(outputs)
+
+
+def _output(name: str, written: Expr, bound: Bound, schema: Schema) -> Output:
+    """One column; s.time, start(s) and end(s) are timestamps where those of the stream are."""
+    if bound.kind is Kind.INT and is_point(written, bound, schema.unit):
+        return Output(name, as_moment(bound), moment=True)
+    return Output(name, bound)
+
+
+def _opened(
+    item: SelectItem, seen: Mapping[str, Seen | None], hidden: Collection[str], schema: Schema, problems: Problems
+) -> tuple[SelectItem, ...]:
+    """`s.*` as one item for each attribute of the variable; any other item as it is."""
+    match item.expr:
+        case Call(function, (Name(var),)) if function == EVERYTHING:
+            span = item.expr.span
+        case _:
+            return (item,)
+    if item.name is not None:
+        problems.add(f"{var}.* is several columns", item.span, hint=f"leave AS {item.name} out")
+        return ()
+    known = seen.get(var)
+    if known is None or var in hidden:
+        return (item,)  # refused with the others that SELECT cannot show
+    if known.repeated:
+        problems.add(
+            f"{var} is repeated, and {var}.* is of one event", span, hint=f"collect({var}.x) lists one attribute"
+        )
+        return ()
+    attrs = schema.types[known.type] if known.type in schema.matches else schema.fields_of(known.type)
+    if not attrs:
+        problems.note(f"{known.type or 'ANY'} has no attributes, so {var}.* is empty", None)
+    taken = {*RESULT_COLUMNS, *OWN}
+    return tuple(
+        SelectItem(Attr(var, attr, span=span), f"{var}_{attr}" if attr in taken else None, span=item.span)
+        for attr in attrs
+    )
 
 
 def column_names(items: tuple[SelectItem, ...], problems: Problems) -> list[str]:

@@ -1,22 +1,25 @@
 """Functions of points in time: hour, minute, second, weekday, date; and timestamps that are written in a query.
 
 A point in time is a number of microseconds since 1970, so these are arithmetic on numbers, and every way of running a
-query has them. Times without a zone are taken as they are written, others are UTC.
+query has them. Times without a zone are taken as they are written, others are UTC, unless a zone is named.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tocsin.lang.syntax import UNITS, Attr, Call, Expr
+from tocsin.lang.syntax import MEMBER, UNITS, Attr, Call, Expr
+from tocsin.lang.zone_default import PARTS
 from tocsin.plan.calls import call
 from tocsin.plan.expr import Bound, Lit, Op
 from tocsin.plan.fold import NULL, is_null
 from tocsin.plan.kinds import KindError, article, computed
 from tocsin.schema import Kind
+from tocsin.zones import ZoneError, zone_named
 
 TIMESTAMP = "timestamp"
-PARTS = ("hour", "minute", "second", "weekday", "date")
+ON_THE_WALL = "on_the_wall"  # the operation: a point in time, and the name of a zone
+__all__ = ["PARTS"]
 POINTS = ("start", "end", "time")  # x.time, start(x): points in time if a tick is a microsecond
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY, HOUR, MINUTE, SECOND = (Lit(UNITS[unit], Kind.INT) for unit in ("d", "h", "min", "s"))
@@ -33,11 +36,25 @@ def written(text: str) -> int:
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(microseconds=1)
 
 
+def in_zone(point: Bound, zone: Bound, name: str) -> Bound:
+    """What the clocks of a named zone show at a point in time; in a kernel it is a column, computed as events come."""
+    match zone:
+        case Lit(str(text), Kind.TEXT):
+            try:
+                zone_named(text)
+            except ZoneError as error:
+                raise KindError(error.message, hint=error.hint) from None
+            return NULL if is_null(point) else Op(ON_THE_WALL, (point, zone), Kind.TIME, nullable=True)
+    raise KindError(f"{name} takes the name of a time zone in quotes", hint=f"{name}(x.time, 'Europe/Berlin')")
+
+
 def timestamp(args: tuple[Bound, ...], unit: str | None, *, is_point: bool) -> Bound:
-    """timestamp('2026-03-01T09:00'); of a point in time: itself, shown as a timestamp."""
+    """timestamp('2026-03-01T09:00'); of a point in time: itself, shown as a timestamp, with a zone as its clocks do."""
     match args:
+        case (arg, zone) if is_point:
+            return in_zone(arg, zone, TIMESTAMP)
         case (arg,) if is_point:
-            return Op("+", (arg, _number(0)), Kind.TIME, nullable=True)
+            return as_moment(arg)
         case (Lit(str(text), Kind.TEXT),):
             if unit != "us":
                 raise KindError("the stream counts ticks of its own, so a timestamp has no place among them", hint=FORM)
@@ -45,13 +62,20 @@ def timestamp(args: tuple[Bound, ...], unit: str | None, *, is_point: bool) -> B
                 return Lit(written(text), Kind.TIME)
             except (ValueError, OverflowError):
                 raise KindError(f"{text!r} is not a timestamp", hint=FORM) from None
-    raise KindError("timestamp takes one text in quotes, or one point in time", hint=FORM)
+    raise KindError("timestamp takes one text in quotes, or one point in time (and a zone)", hint=FORM)
+
+
+def as_moment(point: Bound) -> Bound:
+    """A point in time as a value that is shown as a timestamp."""
+    return Op("+", (point, _number(0)), Kind.TIME, nullable=True)
 
 
 def is_point(arg: Expr, bound: Bound, unit: str | None) -> bool:
     """Whether a value is a point in time: a timestamp, or where an event starts or ends in a stream of timestamps."""
     if bound.kind is Kind.TIME:
         return True
+    if isinstance(arg, Call) and arg.function == MEMBER:
+        return is_point(arg.args[0], bound, unit)
     where = arg.function if isinstance(arg, Call) else arg.name if isinstance(arg, Attr) else ""
     return unit == "us" and bound.kind is Kind.INT and where in POINTS
 

@@ -13,7 +13,9 @@ from tocsin.events import ANY
 from tocsin.functions import Function
 from tocsin.lang.syntax import (
     AGGREGATES,
+    COLLECT,
     DISTINCT,
+    EVERYTHING,
     MEMBER,
     PREV,
     RELATION,
@@ -44,7 +46,7 @@ from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, leaves
 from tocsin.plan.expr import walk as walk_bound
 from tocsin.plan.fold import FALSE, NULL, TRUE, fold, is_null, tested
 from tocsin.plan.kinds import KindError, article, kind_of, settled, unified
-from tocsin.plan.points_in_time import PARTS, TIMESTAMP, is_point, part, refused, timestamp
+from tocsin.plan.points_in_time import PARTS, TIMESTAMP, as_moment, in_zone, is_point, part, refused, timestamp
 from tocsin.plan.problems import Problems, listed, suggestion
 from tocsin.schema import EID, OWN, TYPE, Field, Kind, Schema
 
@@ -127,6 +129,7 @@ class Typer:
         self.problems = problems
         self.shows = shows
         self._of_member = False  # inside b[2].x
+        self._listing = False  # inside collect(b.x)
         self._stepping = False  # inside a condition that is asked of the steps between members
 
     def condition(self, expr: Expr) -> Bound:
@@ -158,6 +161,14 @@ class Typer:
         if self._too_large(expr):
             return NULL
         return fold(settled(self._bound(expr)))
+
+    def collected(self, expr: Expr) -> Bound:
+        """A column of SELECT that may be collect(b.x)."""
+        self._listing = isinstance(expr, Call) and expr.function == COLLECT
+        try:
+            return self.value(expr)
+        finally:
+            self._listing = False
 
     def compared(self, left: Bound, right: Bound, span: Span | None) -> Bound:
         """left = right, for equalities that the binder itself writes."""
@@ -345,6 +356,8 @@ class Typer:
             return self._previous(args)
         if name == MEMBER:
             return self._member(args)
+        if name == EVERYTHING:
+            raise KindError("all attributes of an event are columns, not a value", hint="SELECT s.*, by itself")
         if name in AGGREGATES:
             return self._aggregate(name, args)
         if name in (*PARTS, TIMESTAMP):
@@ -358,14 +371,14 @@ class Typer:
     def _point(self, name: str, args: tuple[Expr, ...]) -> Bound:
         """A timestamp, or the hour, the day and the like of a point in time."""
         bound, unit = tuple(self._bound(arg) for arg in args), self.schema.unit
-        point = len(args) == 1 and is_point(args[0], bound[0], unit)
+        point = len(args) in (1, 2) and is_point(args[0], bound[0], unit)
         if name == TIMESTAMP:
             return timestamp(bound, unit, is_point=point)
-        if len(args) != 1:
-            raise KindError(f"{name} takes 1 argument, not {len(args)}")
+        if len(args) not in (1, 2):
+            raise KindError(f"{name} takes a point in time, and perhaps a zone: not {len(args)} arguments")
         if not point and not is_null(bound[0]):
             raise refused(name, bound[0])
-        return part(name, bound[0])
+        return part(name, bound[0] if len(args) == 1 else in_zone(bound[0], bound[1], name))
 
     def _user(self, function: Function, args: tuple[Bound, ...]) -> Bound:
         if len(args) != function.arity:
@@ -470,6 +483,18 @@ class Typer:
             self._stepping = stepping
 
     def _over_members(self, name: str, args: tuple[Expr, ...]) -> Bound:
+        if name == COLLECT and not self._listing:
+            raise KindError(
+                "collect makes a list, and nothing can be asked of lists",
+                hint="it is a column of SELECT by itself: SELECT collect(b.x); first(b.x), count(b), ... are values",
+            )
+        listing, self._listing = self._listing, False
+        try:
+            return self._over_set(name, args, listing)
+        finally:
+            self._listing = listing
+
+    def _over_set(self, name: str, args: tuple[Expr, ...], listing: bool) -> Bound:
         if len(args) != 1:
             raise KindError(f"{name} takes one argument, not {len(args)}", hint=f"{name}(b.x) over a repetition b")
         arg = args[0]
@@ -492,10 +517,13 @@ class Typer:
             raise KindError(f"{what} needs a repeated variable, {over[0]} is one event", hint=f"{seen.type}+ {over[0]}")
         if isinstance(arg, Name):
             return Agg("count", seen.leaf, None, Kind.INT, nullable=False)
-        return self._aggregated(name, seen, settled(self._bound(arg)))
+        value = settled(self._bound(arg))
+        if listing and is_point(arg, value, self.schema.unit):
+            value = as_moment(value)
+        return self._aggregated(name, seen, value, own=listing)
 
-    def _aggregated(self, name: str, seen: Seen, value: Bound) -> Bound:
-        own = name in ("first", "last", MEMBER) and self._of_member  # b[2].time is of that member
+    def _aggregated(self, name: str, seen: Seen, value: Bound, *, own: bool) -> Bound:
+        own = own or (name in ("first", "last", MEMBER) and self._of_member)  # b[2].time is of that member
         if any(isinstance(node, Agg) or (isinstance(node, Time) and not own) for node in walk_bound(value)):
             raise KindError(
                 f"{name} cannot run over an aggregate", hint="start(b) and end(b) are over the whole repetition too"

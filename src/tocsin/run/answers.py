@@ -17,14 +17,14 @@ from tocsin.engine.tables import joined, net, with_times
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Ints, is_sorted
 
-WORTH_A_THREAD = 1 << 15  # matches
+WORTH_A_THREAD = 1 << 13  # matches
 
 
 class Answers:
     """The changes of some queries of a graph; `view`: all events that it (and others like it) were given, if plain."""
 
     def __init__(self, graph: QueryGraph, shown: Sequence[int], view: View | None = None, threads: int = 1) -> None:
-        self._graph, self._threads, self._view = graph, threads, view
+        self._graph, self._threads, self.view = graph, threads, view
         self._batches: dict[int, list[ChangeBatch]] = {stage: [] for stage in shown}
 
     def add(self, changes: Changes, share: Ints | None = None) -> None:
@@ -32,6 +32,11 @@ class Answers:
         for batch in changes:
             if batch.stage in self._batches:
                 self._batches[batch.stage].append(batch if share is None else batch.renumbered(share))
+
+    def take_over(self, others: Answers) -> None:
+        """Take what others have taken, behind what is here."""
+        for stage, batches in others._batches.items():
+            self._batches[stage] += batches
 
     def counted(self, changes: Changes) -> int:
         """How many of some changes are of the shown queries."""
@@ -54,9 +59,9 @@ class Answers:
         batches = self._batches[stage]
         if not batches:
             return with_times(self._graph.nothing(stage).table(), time)
-        if self._view is None or self._graph.copies.chose or len({(batch.kind, batch.step) for batch in batches}) > 1:
+        if self.view is None or self._graph.copies.chose or len({(batch.kind, batch.step) for batch in batches}) > 1:
             return with_times(net(joined([batch.table() for batch in batches])), time)
-        whole = in_order(replace(one_batch(batches), payload=self._view), waits=self._graph.waits)
+        whole = in_order(replace(one_batch(batches), payload=self.view), waits=self._graph.waits)
         threads = max(1, min(self._threads, len(whole) // WORTH_A_THREAD))
         cuts = [len(whole) * at // threads for at in range(threads + 1)]
         with ThreadTeam(threads) as workers:
@@ -80,7 +85,9 @@ def in_order(batch: ChangeBatch, *, waits: bool) -> ChangeBatch:
 
 def _order(known_at: Ints, fixed: Sequence[Ints], *, waits: bool) -> Ints | None:
     """The places of changes in that order; None: they stand in it."""
-    last: Ints = np.maximum.reduce([*fixed, np.full(len(known_at), -1, np.int64)])
+    last: Ints = np.full(len(known_at), -1, np.int64)
+    for each in fixed:
+        np.maximum(last, each, out=last)
     if is_sorted(known_at) and is_sorted(last) and not waits:
         return None
     keys = [last, known_at]

@@ -10,7 +10,6 @@ from tocsin.encode.columns import Columns
 from tocsin.encode.merge import Rearranged, sliced
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.encode.whole import UsableRows
-from tocsin.engine.changes import Changes
 from tocsin.engine.payload import View
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Ints
@@ -97,7 +96,7 @@ def run_in_slices(
         graph.push(reader.read(0, 0).items)
     found, done = Answers(split.first, shown, feed.view, workers.count), Done(len(feed.end), watch)
 
-    def work(at: int) -> tuple[list[Changes], Ints, Counted]:
+    def work(at: int) -> tuple[Answers, Counted]:
         graph, mine, pace = graphs[at], slices[at], Pace()
         said, numbers, counted = [], [], []
         for place, stretch in enumerate(mine.stretches):
@@ -109,16 +108,18 @@ def run_in_slices(
                 said.append(mine.owned(read.push_to(graph), place))
                 done.more(last - first if place == OWN else 0, found.counted(said[-1]))
         said.append(mine.owned(graph.push(end_of_stream()), len(mine.stretches)))
-        return said, np.concatenate([NONE, *numbers]), counted[OWN + 1].since(counted[OWN])
+        own, numbered = Answers(split.first, shown, feed.view), np.concatenate([NONE, *numbers])
+        for changes in said:
+            own.add(changes, numbered)
+        return own, counted[OWN + 1].since(counted[OWN])
 
     with done:
         work_done = workers.all([lambda at=at: work(at) for at in range(len(slices))])  # type: ignore[misc]
     if any(graph.copies.chose for graph in graphs):
         return None
-    for said, numbers, _ in work_done:
-        for changes in said:
-            found.add(changes, numbers)
-    return found, split.together([counted for _, _, counted in work_done])
+    for own, _ in work_done:
+        found.take_over(own)
+    return found, split.together([counted for _, counted in work_done])
 
 
 # --- keys ----------------------------------------------------------------------------------------------------------
@@ -135,22 +136,22 @@ def run_by_key(
     found, done = Answers(split.first, shown, View([whole_chunk(whole)]), workers.count), Done(rows, watch)
     done.more(rows - len(whole), 0)
 
-    def work(at: int) -> list[Changes]:
-        graph, mine = graphs[at], shares[at]
-        said = []
+    def work(at: int) -> Answers:
+        graph, mine, own = graphs[at], shares[at], Answers(split.first, shown, found.view)
         for first, last in Pace().chunks(0, len(mine)):
             workers.check()
-            said.append(graph.push(Rearranged(whole, mine[first:last])))
-            done.more(last - first, found.counted(said[-1]))
-        return [*said, graph.push(end_of_stream())]
+            said = graph.push(Rearranged(whole, mine[first:last]))
+            own.add(said, mine)
+            done.more(last - first, found.counted(said))
+        own.add(graph.push(end_of_stream()), mine)
+        return own
 
     with done:
         work_done = workers.all([lambda at=at: work(at) for at in range(len(graphs))])  # type: ignore[misc]
     if any(graph.copies.chose for graph in graphs):
         return None
-    for share, said in zip(shares, work_done, strict=True):
-        for changes in said:
-            found.add(changes, share)
+    for own in work_done:
+        found.take_over(own)
     return found, split.together([split.counted(graph) for graph in graphs])
 
 

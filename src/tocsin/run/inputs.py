@@ -225,7 +225,8 @@ def usable_rows(given: Input, wanted: Mapping[str, Field], workers: ThreadTeam =
     end = start if columns.end is None else _joined([end for _, _, end, _ in parts])
     types = given.types() if table.num_columns else RowTypes((), np.zeros(0, np.int32))
     if len(types.codes) != len(end):
-        types = types.only(_joined([good for _, _, _, good in parts]))
+        used = [np.ones(len(first), np.bool_) if good is None else good for _, first, _, good in parts]
+        types = types.only(_joined(used))
     return UsableRows(table, start, end, types, columns, survey.in_order(end))
 
 
@@ -237,15 +238,15 @@ def _joined(arrays: list[Any]) -> Any:
 
 def _judged(
     given: Input, wanted: Mapping[str, Field], survey: Survey | None = None
-) -> Iterator[tuple[FilePiece, Ints, Ints, Bools]]:
-    """Each part with its usable rows alone, their starts and ends, and which rows of the part they are."""
+) -> Iterator[tuple[FilePiece, Ints, Ints, Bools | None]]:
+    """Each part with its usable rows alone, their starts and ends, and which rows of the part they are; None: all."""
     for part in given.parts:
         for role in ("type", "time"):
             if getattr(given.columns, role) not in part.table.schema.names:
                 name = getattr(given.columns, role)
                 raise InputError(f"{part.place(0).rpartition(',')[0]} has no {role} column {name!r}")
         start, end, problems = _problems(part, given.columns, wanted, survey)
-        good: Bools = np.ones(len(start), np.bool_)
+        good: Bools | None = None
         if problems:
             bad: Bools = np.logical_or.reduce([mask for mask, _ in problems])
             _report(part, given, problems, bad)

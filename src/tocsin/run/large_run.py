@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -22,6 +23,7 @@ from tocsin.run.pace import Done, Pace, Watcher
 from tocsin.run.row_groups import Skip
 from tocsin.run.time_sort import in_time_order
 
+LOG = logging.getLogger("tocsin")
 T = TypeVar("T")
 Said = Generator[tuple[int, Changes], None, None]  # how many rows were read, and what was said to them
 
@@ -31,6 +33,7 @@ def run_large(
     workers: ThreadTeam,
 ) -> GrowingTables:  # fmt: skip
     """Feed a large input, then end the stream; once there are `enough` matches, no more is fed."""
+    LOG.info("the input is read piece by piece, since it may be larger than memory")
     found, done = GrowingTables(graph, shown), Done(len(given), watch)
     feed = _fed_in_order if graph.order.kind == "in-order" else _fed_as_it_comes
     pace = Pace(growing=enough is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -91,11 +91,23 @@ class Matches:
 
         return polars.from_arrow(self.table())
 
-    def plot(self, path: str | os.PathLike[str] | None = None, *, limit: int = 40, title: str | None = None) -> Any:
-        """A timeline: one row per match, its events as marks. Written to `path`, or returned as a figure."""
-        from tocsin.run.plot import timeline
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        kind: Literal["timeline", "funnel", "lag"] = "timeline",
+        limit: int = 40,
+        title: str | None = None,
+    ) -> Any:
+        """A picture, written to `path` or returned as a figure.
 
-        return timeline(self._tables, path, limit=limit, title=title)
+        timeline  one row for each of the first `limit` matches, its events as marks
+        funnel    how many beginnings came to each step, for a query with TIMEOUT
+        lag       how long it took from each step to the next
+        """
+        from tocsin.run.plot import plotted
+
+        return plotted(self._tables, path, kind=kind, limit=limit, title=title)
 
     def columns(self) -> list[str]:
         """The names of variables or SELECT columns, of all queries."""

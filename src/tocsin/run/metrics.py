@@ -13,8 +13,10 @@ from time import perf_counter
 from typing import ParamSpec, TypeVar
 
 from tocsin.compilers import compilers
-from tocsin.engine.detector import detectors_in
+from tocsin.engine.detector import Detector
+from tocsin.engine.operator import Operator
 from tocsin.engine.partial_state import bytes_used
+from tocsin.engine.weight import bytes_kept
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.lang.syntax import UNITS
@@ -36,7 +38,7 @@ METRICS: dict[str, tuple[str, str]] = {  # kind and meaning
     "tocsin_watermark_seconds": ("gauge", "Up to when all events have come, in seconds since 1970."),
     "tocsin_watermark_lag_seconds": ("gauge", "How far the watermark lies behind the latest event."),
     "tocsin_state_events": ("gauge", "Events that are kept."),
-    "tocsin_state_bytes": ("gauge", "Bytes of kept events and waiting answers of patterns, about."),
+    "tocsin_state_bytes": ("gauge", "Bytes of kept events and waiting answers, about."),
     "tocsin_compile_seconds": ("counter", "Seconds that compilers of this process were at work."),
     "tocsin_push_seconds": ("histogram", "How long a push took, since these numbers were asked for first."),
 }
@@ -102,7 +104,7 @@ def _of_graph(graph: QueryGraph) -> dict[str, Iterable[Sample]]:
     one: dict[str, float] = {
         "tocsin_answers_waiting": counted.waiting,
         "tocsin_state_events": counted.live,
-        "tocsin_state_bytes": sum(map(bytes_used, detectors_in(graph))),
+        "tocsin_state_bytes": sum(map(_state_bytes, (graph.intake, *(stage.operator for stage in graph.stages)))),
     }
     if (times := _times(graph)) is not None:
         newest, watermark = times
@@ -114,6 +116,13 @@ def _of_graph(graph: QueryGraph) -> dict[str, Iterable[Sample]]:
     found["tocsin_matches"] = [("_total", labels, each.matches) for labels, each in rules]
     found["tocsin_retractions"] = [("_total", labels, each.retracted) for labels, each in rules]
     return found | {name: [("", {}, value)] for name, value in one.items()}
+
+
+def _state_bytes(operator: Operator) -> int:
+    """Bytes that an operator keeps, with those inside it."""
+    inner = operator.inner
+    own = bytes_used(operator) if isinstance(operator, Detector) else bytes_kept(operator, inner)
+    return own + sum(map(_state_bytes, inner))
 
 
 def _times(graph: QueryGraph) -> tuple[float, float] | None:

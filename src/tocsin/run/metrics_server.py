@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +11,7 @@ from typing import Any, Self
 from tocsin.errors import InputError, TocsinError
 from tocsin.run.metrics import CONTENT_TYPE
 
+LOG = logging.getLogger("tocsin")
 LOOPBACK = "127.0.0.1"
 
 
@@ -29,6 +31,7 @@ class MetricsServer:
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="tocsin-metrics", daemon=True)
         self._thread.start()
+        LOG.info("metrics are served at %s", self.url)
 
     @property
     def url(self) -> str:

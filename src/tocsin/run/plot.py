@@ -1,11 +1,13 @@
-"""Draw the timeline picture: one row per match, its events as marks and bars."""
+"""Draw matches: a timeline, one row per match with its events as marks and bars; and the other kinds of pictures."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -14,17 +16,12 @@ import pyarrow as pa
 from tocsin.engine.tables import EVENT, HEAD, variables
 from tocsin.errors import InputError, TocsinError
 from tocsin.run.atomic import whole_file
+from tocsin.run.inline_timeline import COLOURS
+from tocsin.run.plot_steps import INK, PALE, PLOT_UNITS, funnel, lag
 
-COLOURS = ("#2f6db5", "#e07b39", "#3a9d6e", "#b5487a", "#7a62b8", "#c9a227", "#4aa3b8", "#8c6d5a")
-INK, PALE, BAND = "#333333", "#b9c0c7", "#f5f7f9"
+BAND = "#f5f7f9"
 LABEL_CHARACTERS = 24  # a longer label is cut
 SHORT_MATCHES = 4.0  # matches so many times shorter than the whole time get a second panel, where each begins at zero
-PLOT_UNITS = (
-    (2 * 86_400.0, 86_400.0, "days"),
-    (7_200.0, 3_600.0, "hours"),
-    (120.0, 60.0, "minutes"),
-    (0.0, 1.0, "seconds"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +45,31 @@ class PlottedMatch:
     marks: tuple[Mark, ...]
 
 
-def timeline(
-    tables: list[pa.Table], path: str | os.PathLike[str] | None = None, *, limit: int = 40, title: str | None = None
+def plotted(
+    tables: list[pa.Table],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    kind: str = "timeline",
+    limit: int = 40,
+    title: str | None = None,
 ) -> Any:
-    """Draw the first `limit` matches. Returns the figure, or writes it to `path` (the ending says the format)."""
+    """Draw a picture of a kind. Returns the figure, or writes it to `path` (the ending says the format).
+
+    timeline  the first `limit` matches, one row each
+    funnel    how many beginnings came to each step; of a query with TIMEOUT
+    lag       how long it took from each step to the next
+    """
+    if kind not in KINDS:
+        hint = f"did you mean {close[0]}?" if (close := get_close_matches(kind, KINDS, n=1)) else None
+        raise InputError(f"there is no picture of kind {kind!r}", hint=hint or f"one of {', '.join(KINDS)}")
     pyplot = _pyplot(needs_screen=path is None)
-    rows = _rows(tables, limit)
-    figure = _drawn(pyplot, rows, _title(title, rows, sum(table.num_rows for table in tables)))
-    if path is None:
-        return figure
+    with warnings.catch_warnings():  # of Matplotlib, about letters that its font lacks: they are drawn as boxes
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure = KINDS[kind](pyplot, tables, limit, title)
+        return figure if path is None else _written(pyplot, figure, path)
+
+
+def _written(pyplot: Any, figure: Any, path: str | os.PathLike[str]) -> Any:
     try:
         with whole_file(path) as part:
             figure.savefig(part, dpi=130, format=_format(path))
@@ -65,6 +78,11 @@ def timeline(
     finally:
         pyplot.close(figure)
     return path
+
+
+def _timeline(pyplot: Any, tables: list[pa.Table], limit: int, title: str | None) -> Any:
+    rows = _rows(tables, limit)
+    return _drawn(pyplot, rows, _title(title, rows, sum(table.num_rows for table in tables)))
 
 
 def _format(path: str | os.PathLike[str]) -> str:
@@ -176,15 +194,23 @@ def _draw(axes: Any, rows: list[PlottedMatch], place: Callable[[PlottedMatch, An
         width = 2.0 if row.marks else 6.0
         ends = [place(row, row.start), place(row, row.end)]
         axes.plot(ends, [at, at], color=PALE, linewidth=width, zorder=1, solid_capstyle="butt")
+        if not row.marks:
+            _show_at_least(axes, ends[0], at, INK if dense else PALE)
         for mark in row.marks:
             ends = [place(row, mark.start), place(row, mark.end)]
             if mark.start != mark.end:
                 axes.plot(ends, [at, at], color=colours[mark.variable], linewidth=7, zorder=2, solid_capstyle="butt")
+                _show_at_least(axes, ends[0], at, colours[mark.variable])
             else:
                 axes.scatter(
                     ends[:1], [at], color=colours[mark.variable], s=22 if dense else 55, zorder=3, edgecolors="white",
                     linewidths=0.6,
                 )  # fmt: skip
+
+
+def _show_at_least(axes: Any, place: Any, row: int, colour: str) -> None:
+    """A stroke where a bar begins: in a long time a bar may be thinner than a pixel."""
+    axes.plot([place], [row], marker="|", markersize=7, markeredgewidth=1.5, color=colour, zorder=2, linestyle="")
 
 
 def _variables(rows: list[PlottedMatch]) -> dict[str, str]:
@@ -233,3 +259,12 @@ def _legend(axes: Any, rows: list[PlottedMatch]) -> None:
 
 def _called(variable: str, type: str) -> str:
     return type if variable == type else f"{type} {variable}"
+
+
+# --- other kinds ---------------------------------------------------------------------------------------------------
+
+KINDS: dict[str, Callable[[Any, list[pa.Table], int, str | None], Any]] = {
+    "timeline": _timeline,
+    "funnel": lambda pyplot, tables, _, title: funnel(pyplot, tables, title),
+    "lag": lambda pyplot, tables, _, title: lag(pyplot, tables, title),
+}

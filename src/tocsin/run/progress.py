@@ -6,37 +6,81 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import Lock, Timer
 from typing import Any
 
+from tocsin.compilers import compilers
 from tocsin.run.pace import Watcher
 
+SECONDS_BEFORE_LINE = 2.0  # where lines stay
 SECONDS_BEFORE_BAR = 0.5  # seconds; a shorter run is done before a bar could be read
 
 
 @contextmanager
 def watching(*, quiet: bool = False) -> Iterator[Watcher | None]:
-    """A watcher that draws a line on stderr while a run is long; None where nobody would see it."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    """A watcher that draws a line on stderr while a run is long: how far it came, and what is being compiled.
 
-    columns: tuple[Any, ...] = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    Where stderr is no terminal, a plain line says once that rules are being compiled; None where nobody would see it.
+    """
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        with _drawn() as watch:
+            yield watch
+    else:
+        timer = Timer(SECONDS_BEFORE_LINE, _say_once)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield None
+        finally:
+            timer.cancel()
+
+
+def _say_once() -> None:
+    if (at := compilers().at) is not None:
+        rules = "a rule" if at.rules == 1 else f"{at.rules} rules"
+        sys.stderr.write(f"compiling {rules}; until they are compiled, plain Python answers\n")
+
+
+@contextmanager
+def _drawn() -> Iterator[Watcher]:
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class Compiled(ProgressColumn):
+        """What is being compiled, asked whenever the line is drawn."""
+
+        def render(self, task: Any) -> Text:  # noqa: ARG002
+            return Text(str(compilers().at or ""))
+
+    columns: tuple[Any, ...] = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), Compiled())
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
     task = progress.add_task("reading", total=None)
-    began = time.perf_counter()
+    began, lock, is_over = time.perf_counter(), Lock(), False
+
+    def start() -> None:
+        with lock:
+            if not is_over:
+                progress.start()
+
+    timer = Timer(SECONDS_BEFORE_BAR, start)  # also while nothing was answered yet
+    timer.daemon = True
+    timer.start()
 
     def watch(done: int, matches: int) -> None:
         seconds = time.perf_counter() - began
         if seconds > SECONDS_BEFORE_BAR:
-            progress.start()
             progress.update(task, description=f"{done:,} events  {done / seconds:,.0f}/s  {matches:,} matches")
 
     try:
         yield watch
     finally:
-        progress.stop()
+        timer.cancel()
+        with lock:
+            is_over = True
+            progress.stop()
 
 
 def summary(counters: Mapping[str, int], seconds: float) -> str:

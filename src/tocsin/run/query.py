@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tocsin.compilers import compiles_first
-from tocsin.constraint.explain import drawn, with_verdict
+from tocsin.encode.arrow import look_for_pandas
 from tocsin.encode.checked import readable_texts
 from tocsin.encode.columns import OPTIONAL, Columns, infer_schema
 from tocsin.encode.thread_team import ThreadTeam
@@ -24,21 +24,22 @@ from tocsin.engine.operator import Around
 from tocsin.engine.tables import first_rows
 from tocsin.errors import QueryError, TocsinError, TocsinWarning, printable
 from tocsin.events import ANY
+from tocsin.functions import registered
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Strings
 from tocsin.lang.constraint_syntax import Constraint, UnderClause
 from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.fluent import FluentPattern, FluentQuery
 from tocsin.lang.parser import parse_constraints, parse_file
+from tocsin.lang.staged_fluent import FluentStatement
 from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import Iseq, Rel, patterns_in
 from tocsin.lang.syntax import Query as DeclarativeQuery
+from tocsin.lang.zone_default import in_zone
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all, labels_of, read_by
 from tocsin.plan.block import Plan, WindowHigh
 from tocsin.plan.explain import explain
-from tocsin.plan.explain_derived import explain_derived
-from tocsin.plan.explain_staged import explain_staged
 from tocsin.plan.facts import horizon, waits_for_time
 from tocsin.plan.marks import reads_every_type
 from tocsin.plan.passes import optimize
@@ -61,7 +62,7 @@ from tocsin.run.session import Session, shown_counters
 from tocsin.run.split import Split, check_threads, thread_count
 from tocsin.run.stream_rows import StreamRows
 from tocsin.schema import OWN, Field, Kind, Schema
-from tocsin.staged.compiled.choice import body_of
+from tocsin.zones import zone_named
 
 Order = str | Strategy
 Syntax: TypeAlias = DeclarativeQuery | Statement | Intervals
@@ -70,17 +71,20 @@ FINAL = ("in-order", "slack", "conservative")  # orders whose matches are never 
 
 
 def query(
-    text: str | os.PathLike[str] | FluentPattern | FluentQuery | Syntax | Iterable[Any],
+    text: str | os.PathLike[str] | FluentPattern | FluentQuery | FluentStatement | Syntax | Iterable[Any],
     *,
     schema: Schema | Mapping[str, Any] | None = None,
     strict: bool = False,
     constraint: str | Constraint | Iterable[Constraint] = (),
     checked: bool = False,
+    zone: str | None = None,
 ) -> Query:
     """A query from its text (several are separated by `;`), from a file (a `Path`), or from the fluent API.
 
     `constraint`: constraints that all of its queries are under (`CONSTRAINT ...` as text, or made of a graph), beside
     those that they name themselves; `checked`: nothing is released early, and every violation is found.
+
+    `zone` is the time zone of hour(t), date(t) and the like where they name none, such as "Europe/Berlin".
 
     A `schema` says which types and attributes there are; with `strict` others are errors, else they are empty.
 
@@ -88,6 +92,10 @@ def query(
     EVENT SEQ(A a, B b)
     WITHIN 10
     """
+    if zone is not None:
+        made = query(text, schema=schema, strict=strict, constraint=constraint, checked=checked)
+        zone_named(zone)
+        return Query(tuple(in_zone(each, zone) for each in made.queries), made.schema, made.operators)
     if constraint:
         return _constrained(query(text, schema=schema, strict=strict), constraint, checked=checked)
     known = declared_schema(schema, strict=strict)
@@ -99,6 +107,8 @@ def query(
         return Query(parse_file(text, names=names), known)
     if isinstance(text, (FluentPattern, FluentQuery)):
         return Query((text.query,), known)
+    if isinstance(text, FluentStatement):
+        return Query((text.statement,), known)
     if isinstance(text, DeclarativeQuery | Statement | Intervals):
         return Query((text,), known)
     if isinstance(text, bytes) or not isinstance(text, Iterable):
@@ -147,9 +157,17 @@ def declared_schema(
 def plans_of(queries: tuple[Syntax, ...], schema: Schema, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
     """The queries bound to a schema and optimised. Raises QueryError with every problem found."""
     plans = bind_all(queries, schema)
-    return tuple(
-        plan if plan.has_rows_of_its_own else with_verdict(optimize(plan, off=frozenset(off))) for plan in plans
-    )
+    return tuple(plan if plan.has_rows_of_its_own else _optimized(plan, frozenset(off)) for plan in plans)
+
+
+def _optimized(plan: Plan, off: frozenset[str]) -> Plan:
+    """An optimised plan, with what its constraints say of it."""
+    found = optimize(plan, off=off)
+    if found.under is None:
+        return found
+    from tocsin.constraint.explain import with_verdict
+
+    return with_verdict(found)
 
 
 class Query:
@@ -163,6 +181,10 @@ class Query:
         self.queries = queries
         self.schema = schema
         self.operators = operators
+        self._planned: tuple[tuple[Any, ...], tuple[Plan, ...]] | None = None  # for which schema, and the plans
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planned": None}
 
     def around(self, *operators: Around) -> Query:
         """This query with operators that stand around it and see its matches (docs/adding-an-operator.md)."""
@@ -199,6 +221,14 @@ class Query:
     def plans(self, schema: Schema | Mapping[str, Any] | None = None, *, off: Iterable[str] = ()) -> tuple[Plan, ...]:
         """The bound and optimised plans. Without a schema, attributes have the kinds that the query suggests."""
         return plans_of(self.queries, as_schema(schema) or self.schema or guessed_schema(self.queries), off=off)
+
+    def _plans_for(self, schema: Schema) -> tuple[Plan, ...]:
+        """The plans for a schema; the last ones are remembered, and what was generated for them is with them."""
+        asked = (schema, list(schema.types), list(schema.common), dict(registered()))
+        known = self._planned
+        if known is None or known[0] != asked:
+            self._planned = known = asked, plans_of(self.queries, schema)
+        return known[1]
 
     def check(self, schema: Any = None, *, time_unit: str | None = None, **columns: Any) -> tuple[str, ...]:
         """Parse, bind and check kinds against a schema or against events; returns warnings, raises QueryError."""
@@ -293,6 +323,7 @@ class Query:
         `threads`: how many threads may share the work, by default as many as this process has cores. A query with a
         key (`WHERE [user]`) is split by it; of others only the reading is shared. The result does not depend on it.
         """
+        look_for_pandas()
         check_threads(threads)
         check_order(order)
         check_unit(time_unit)
@@ -314,7 +345,7 @@ class Query:
                 with ThreadTeam(thread_count(threads, len(given), jit=jit)) as team:
                     given.types(team)
         known = known_of(given, self.queries) if declared is None else with_unit(declared, given)
-        plans = plans_of(self.queries, known)
+        plans = self._plans_for(known)
         strategy = parse_strategy(order, known)
 
         def make(strings: Strings | None = None) -> QueryGraph:
@@ -465,9 +496,16 @@ def expecting(queries: tuple[Syntax, ...], seen: Schema) -> tuple[Schema, tuple[
 def explained(plan: Plan) -> str:
     """What a plan does, and how it will run."""
     if plan.staged is not None:
+        from tocsin.plan.explain_staged import explain_staged
+        from tocsin.staged.compiled.choice import body_of
+
         return f"{explain_staged(plan)}\n{body_of(plan)}"
     if plan.derived is not None:
+        from tocsin.plan.explain_derived import explain_derived
+
         return explain_derived(plan)
+    from tocsin.constraint.explain import drawn
+
     return "\n".join(part for part in (explain(plan), describe(plan), drawn(plan)) if part)
 
 

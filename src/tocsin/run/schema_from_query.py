@@ -155,6 +155,8 @@ def _look(node: object, kinds: dict[str, Kind], pairs: list[tuple[str, str]]) ->
             _texts((node.operand, node.pattern), kinds)
         case Call() if node.function in KEEPING:
             _compared(node.args, kinds, pairs)
+        case Call() if node.function in PARTS:
+            kinds.update(dict.fromkeys(_attributes(node.args[:1]), Kind.TIME))
         case Call() if node.function in TEXT_FUNCTIONS:
             _texts(node.args[:2] if node.function != "substr" else node.args[:1], kinds)
         case Leaf() if node.where is not None:

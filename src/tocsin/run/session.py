@@ -32,6 +32,7 @@ from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
 from tocsin.graph.carry_over import bound_again
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Items, advanced, end
+from tocsin.order.early import EarlyAnswers
 from tocsin.plan.block import Plan
 from tocsin.run.clock import Clock
 from tocsin.run.inputs import as_table
@@ -120,7 +121,8 @@ class Session:
     def debts(self) -> list[dict[str, Any]]:
         """The answers that wait: their events (by eid), and for each type up to when it must be promised.
 
-        An answer may come sooner than its debt says, and fail on the way. What lies on disk is not listed.
+        An answer may come sooner than its debt says, and fail on the way. What lies on disk is not listed. Early
+        answers are listed, too, until their match comes: `open` has the eids of the intervals that have not ended.
         """
         if self._graph is None:
             return []
@@ -131,9 +133,21 @@ class Session:
             for debt in debts(detector)
         ]
         times = [instants(list(debt.missing.values()), self._time) for _, debt in owed]
-        return [
+        waiting = [
             {"query": name, "events": list(debt.events), "missing": dict(zip(debt.missing, shown, strict=True))}
             for (name, debt), shown in zip(owed, times, strict=True)
+        ]
+        return waiting + ([] if self._graph.early is None else self._early_debts(self._graph.early))
+
+    def _early_debts(self, early: EarlyAnswers) -> list[dict[str, Any]]:
+        return [
+            {
+                "query": plan.title or None,
+                "events": early.eids(events),
+                "missing": dict(zip(missing, instants(list(missing.values()), self._time), strict=True)),
+                "open": early.eids([event for event in events if event.end is None]),
+            }
+            for plan, events, missing in early.debts()
         ]
 
     def push(self, events: Any) -> Matches:

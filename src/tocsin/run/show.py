@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tocsin.engine.tables import EVENT, HEAD, variables
+from tocsin.run.inline_timeline import colour, inline_timeline, longest
 
 ROWS_SHOWN = 20
 CELL_CHARACTERS = 60
@@ -62,6 +63,8 @@ def _value(value: Any) -> str:
             return value.isoformat(" ").replace("+00:00", "Z")
         case bool():
             return "true" if value else "false"
+        case list():
+            return f"[{', '.join(map(_value, value))}]"
     return _plain(str(value))
 
 
@@ -92,14 +95,23 @@ def text_table(table: pa.Table, rows: int = ROWS_SHOWN) -> str:
 
 
 def html_table(table: pa.Table, rows: int = ROWS_SHOWN) -> str:
-    """A table for notebooks. Everything from the data is escaped."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in header(table))
+    """A table for notebooks, with a small timeline for each match. Everything from the data is escaped."""
+    events, shown = variables(table), table.slice(0, rows).to_pylist()
+    whole = longest(shown)
+    head = "".join(f"<th>{_dot(name, events)}{html.escape(name)}</th>" for name in header(table))
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_cut(cell, 120))}</td>" for cell in row) + "</tr>"
-        for row in cells(table, rows)
+        f"<tr><td>{inline_timeline(match, events, whole)}</td>"
+        + "".join(f"<td>{html.escape(_cut(cell, 120))}</td>" for cell in row)
+        + "</tr>"
+        for match, row in zip(shown, cells(table, rows), strict=True)
     )
     more = f"<p>… and {table.num_rows - rows:,} more</p>" if table.num_rows > rows else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+    return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _dot(name: str, events: list[str]) -> str:
+    """The colour of a variable in the timelines."""
+    return f'<span style="color:{colour(events.index(name))}">&#9679;</span> ' if name in events else ""
 
 
 def rich_table(table: pa.Table, title: str | None = None, rows: int = ROWS_SHOWN) -> Any:

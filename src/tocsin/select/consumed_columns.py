@@ -203,7 +203,7 @@ class ConsumedColumns(RemembersAll):
         with reading():
             time, counts = as_shape(SavedTime, stored.words["time"]), as_shape(SavedCounts, stored.words["counts"])
             saved, state = as_shape(SavedKeys, stored.words["keys"]), self._fresh()
-            chunk = kept_rows(stored, self._setting)
+            chunk = kept_rows(stored, self._setting.reader.types)
             known = frozenset(() if chunk is None else stored.arrays["numbers"].tolist())
             for code, (_, waiting) in enumerate(saved):
                 check_state(self._rule, waiting, known)

@@ -37,7 +37,7 @@ def rule_of(plan: Plan, functions: Mapping[str, Function]) -> ConsumptionRule:
     if shape == "or" or (shape == "seq" and len(plan.consume.steps) == 1):
         return EachEvent(plan, functions)
     if shape == "and":
-        return Gathering(plan, functions)
+        return GatheringRule(plan, functions)
     kinds = {"cumulative": Accumulating, "continuous": Combining}
     return kinds.get(mode, Extending)(plan, functions)
 
@@ -376,7 +376,7 @@ class Accumulating(SetRule):
         return state, []
 
 
-class Gathering(SetRule):
+class GatheringRule(SetRule):
     """AND: events wait at their steps until every step has one."""
 
     def forget(self, state: State, until: int) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from tocsin.engine import runtime
 from tocsin.engine.detector import Detector
 from tocsin.engine.module_cache import DIGESTS, cache_folder, code_files, make_agree
 
+LOG = logging.getLogger("tocsin")
 SHIPMENTS = "shipments"  # what processes that pack or unpack wait for
 
 
@@ -33,7 +35,10 @@ class Shipment:
 def packed(detectors: Iterable[Detector], *, eids: bool) -> Shipment:
     """Compile everything that these detectors may need, and pack it."""
     names: set[str] = set()
-    for detector in detectors:
+    detectors = list(detectors)
+    for number, detector in enumerate(detectors, 1):
+        rule = detector.plan.title or "the query"
+        LOG.info("compiling %s for the workers (%d of %d)", rule, number, len(detectors))
         for branch in detector.branches:
             ranked = eids or any(other.needs_order for other in detector.branches)
             names.update(branch.compile_ahead(eids=ranked))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from tocsin.encode.columns import Columns, eid_kind
-from tocsin.engine.changes import ChangeBatch, arrow_type
+from tocsin.engine.changes import ChangeBatch, arrow_type, column_type
 from tocsin.engine.tables import with_times
 from tocsin.errors import TocsinError
 from tocsin.plan.block import Plan, Variable
@@ -48,14 +48,16 @@ def _own(
     found = step
     for output in plan.outputs:
         expr = output.expr
-        if isinstance(expr, Col) and expr.attr == EID:
+        if output.moment:
+            shown = instant
+        elif isinstance(expr, Col) and expr.attr == EID:
             shown = eid if eid_kind(eid) is expr.kind else pa.string()  # beside matches every eid is a text
         elif isinstance(expr, Col) and expr.attr == TYPE:
             shown = pa.string()
         elif isinstance(expr, Col) and plan.staged is None and not plan.variables[expr.leaf].repeated:
             shown = _attribute(Field(expr.attr, expr.kind, expr.scale), rows)
         else:
-            shown = arrow_type(expr.kind, expr.scale)
+            shown = column_type(expr)
         found[output.name] = pa.string() if pa.types.is_null(shown) else shown
     return found
 

@@ -144,6 +144,7 @@ def prepare(
     _check_session(frame)
     plans = plans_of(asked.queries, frame.schema)
     refuse_constraints(plans)
+    _refuse_early(plans)
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
     beats = _beats(frame, plans, strategy, as_clock(clock))
     shown = frozenset(range(len(plans)) if all else asked.answers)
@@ -191,6 +192,16 @@ def _without_begins(schema: Schema | None) -> Schema | None:
             hint="leave `longest` out, or run the query embedded (docs/semantics.md, Begins)",
         )
     return schema
+
+
+def _refuse_early(plans: Sequence[Plan]) -> None:
+    """Refuse EARLY: what it tells, begins tell it."""
+    if any(plan.early for plan in plans):
+        raise TocsinError(
+            "EARLY does not run on Spark",
+            detail="it tells what announced intervals make certain, and Spark's rows announce none",
+            hint="leave EARLY out, or run the query embedded (docs/semantics.md, Early answers)",
+        )
 
 
 def _check_session(frame: EventFrame) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from tocsin.lang.syntax import UNITS
 from tocsin.run.metrics import Sample, as_text
 from tocsin.shards.job import Job
 
+LOG = logging.getLogger("tocsin")
 NAME = "tocsin"  # of the observed metrics in a query's progress
 MATCHES_OF = "matches of "
 SUMMED = {
@@ -81,6 +83,7 @@ class Watcher(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         found = numbers(event.progress)
         if found:
+            LOG.debug("stream %s, micro-batch %d: %s", event.progress.name, event.progress.batchId, found)
             self.callback(event.progress.name, event.progress.batchId, found)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802

@@ -6,6 +6,7 @@ sinks get each batch at least once; a match has the same match_id each time, so 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from tocsin.spark.setup.errors import server_told
 from tocsin.spark.setup.jvm import cores, exists, holds
 from tocsin.spark.setup.session import fit_checkpoints, try_to_set
 
+LOG = logging.getLogger("tocsin")
 ROW_KINDS = (*ANSWERS, "late", "bad", "metrics")
 FILES = ("parquet", "json", "csv", "orc", "text", "avro")
 JOB = "_tocsin_job"  # where a result of `detect` carries its job
@@ -150,6 +152,7 @@ def start(
         claim(result.sparkSession, checkpoint, job)
     fit_checkpoints(result.sparkSession, checkpoint)
     with few_partitions(result.sparkSession, cores(result.sparkSession) if job is None else job.count):
+        LOG.info("starting the stream %s, checkpoint %s", name or "without a name", checkpoint)
         return writer.start()
 
 

@@ -18,8 +18,9 @@ from tocsin.encode.batch import one_batch
 from tocsin.encode.merge import take
 from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.detector import Detector
+from tocsin.engine.number_set import distinct
 from tocsin.engine.partial_state import another, bytes_used, held_answers, reset, words_of_an_event
-from tocsin.engine.payload import View, distinct
+from tocsin.engine.payload import View
 from tocsin.engine.replay import replay_events
 from tocsin.items import Ints, Items
 from tocsin.plan.block import Plan

@@ -25,6 +25,7 @@ class Heard:
     late_begins: int = 0
     repeated: int = 0
     differing: int = 0
+    open: list[Begin] = field(default_factory=list)  # those that may still end
 
 
 def heard(
@@ -63,7 +64,7 @@ def heard(
             case Event():
                 clock = max(clock, item.end)
                 begun = open_.pop(item.eid, None)
-                same = begun is not None and _agrees(begun, item)
+                same = begun is not None and agrees(begun, item)
                 told.differing += begun is not None and not same
                 copy = came.get(item.eid)
                 again = copy is not None and (copy.type, copy.start, copy.end) == (item.type, item.start, item.end)
@@ -80,10 +81,11 @@ def heard(
             if begin.type in most and guaranteed >= begin.start + most[begin.type]:
                 told.unended.append(open_.pop(name))
     told.unended += open_.values() if ended else ()
+    told.open = [] if ended else list(open_.values())
     return told
 
 
-def _agrees(begin: Begin, event: Event) -> bool:
+def agrees(begin: Begin, event: Event) -> bool:
     """Whether an interval is what its begin said."""
     same = (begin.type, begin.start) == (event.type, event.start)
     return same and all(event.attrs.get(name) == value for name, value in begin.attrs.items())

@@ -26,28 +26,30 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tocsin.constraint.reasoning import reason_about
-from tocsin.engine.kinds import UNENDED
+from tocsin.engine.kinds import EARLY, UNENDED
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import BEGINNING, Event, Value
 from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.parser import parse_file
 from tocsin.lang.printer import print_expr
 from tocsin.lang.staged_syntax import Statement
-from tocsin.lang.syntax import UNITS, Expr, Query, Same
+from tocsin.lang.syntax import UNITS, Expr, Grouped, Query, Same, leaves_of, named, patterns_in
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all
 from tocsin.plan.passes import optimize
 from tocsin.schema import Schema
 from tocsin.testing.begins import heard
+from tocsin.testing.early import early
 from tocsin.testing.harness import schema_of
 from tocsin.testing.notation import Item, Promise, events_of, find, history, spell_begin, times_in, write
 from tocsin.testing.oracle import composite, matches_of_all
 from tocsin.testing.oracle_traces import by_completions, matches_by_traces, told_of
 from tocsin.testing.staged_cases import FoundRow, defined_rows, is_staged, row_differences
-from tocsin.testing.written_times import WrittenTimes
+from tocsin.testing.written_times import TICKS, WrittenTimes
 
 AnyQuery: TypeAlias = Query | Statement | Intervals
+Bound: TypeAlias = tuple[tuple[str, tuple[Event, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class FoundMatch:
     A row of another kind is written with it: `timeout: a1 b2`. A row that counts is `text`: `count(*)=20`.
     """
 
-    binding: tuple[tuple[str, tuple[Event, ...]], ...]
+    binding: Bound
     op: int = 1
     kind: str = "match"
     row: FoundRow | None = None  # where statements are asked, instead of a binding
@@ -288,7 +290,7 @@ def run_case(case: Case, answer: Answer, *, log: bool = False) -> Verdict:
         if is_staged(queries):
             rows = [change.row for change in found if change.row is not None]
             return Verdict(case, tuple(row_differences(case.expected, rows, times)))
-        problems = _differences(case, events_of(items), found, times, log=log)
+        problems = _differences(case, events_of(items), flat(queries, found), times, log=log)
         return Verdict(case, tuple(problems + _state_differences(case, getattr(answer, "state", None))))
     except TocsinError as error:
         if case.error is not None and case.error.lower() in str(error).lower():
@@ -300,7 +302,7 @@ def _differences(
     case: Case, events: list[Event], found: list[FoundMatch], times: WrittenTimes, *, log: bool
 ) -> list[str]:
     known = events + [event for change in found for event in change.events if event not in events]
-    actual = [(change.op, _written(change, known, times)) for change in found]
+    actual = [(change.op, written(change, known, times)) for change in found]
     wanted = case.log or tuple((1, line) for line in case.expected)
     expected = [(op, _normal(line, known, times)) for op, line in wanted]
     if log and (case.log is not None or case.options.get("end") == "no"):
@@ -312,11 +314,33 @@ def _differences(
     ]
 
 
-def _written(change: FoundMatch, known: list[Event], times: WrittenTimes) -> str:
+def flat(queries: Sequence[AnyQuery], found: Iterable[FoundMatch]) -> list[FoundMatch]:
+    """The matches with the members of each group one behind the other, in canonical order: a1 b2 a3 b4."""
+    pattern = named(queries[-1]).pattern if isinstance(queries[-1], Query) else None
+    groups = [
+        {str(leaf.var) for leaf in leaves_of(node)}
+        for node in (() if pattern is None else patterns_in(pattern))
+        if isinstance(node, Grouped)
+    ]
+    return [replace(match, binding=_members_together(match.binding, groups)) for match in found] if groups else [*found]
+
+
+def _members_together(binding: Bound, groups: Iterable[set[str]]) -> Bound:
+    for mine in groups:
+        places = [at for at, (var, _) in enumerate(binding) if var in mine]
+        if places:
+            events = sorted((event for at in places for event in binding[at][1]), key=Event.order)
+            rest = [pair for pair in binding[places[0] :] if pair[0] not in mine]
+            binding = (*binding[: places[0]], (binding[places[0]][0], tuple(events)), *rest)
+    return binding
+
+
+def written(change: FoundMatch, known: Sequence[Event], times: WrittenTimes = TICKS) -> str:
+    """A match or another row as a case file writes it, without its sign."""
     if change.kind == "count":
         return change.text
-    if change.kind == UNENDED:
-        return f"{UNENDED}: {change.text}"
+    if change.kind in (UNENDED, EARLY):
+        return f"{change.kind}: {change.text}"
     events = " ".join(write(event, known, times) for event in change.events)
     if change.kind in TRACE_KINDS:
         return " ".join(filter(None, (f"{change.kind}:", change.text, events)))
@@ -366,7 +390,7 @@ def _normal(line: str, known: list[Event], times: WrittenTimes) -> str:
     if is_count(line):
         return " ".join(line.split())
     words = line.replace("{", " ").replace("}", " ").split()
-    if words[:1] == [f"{UNENDED}:"]:
+    if words[:1] in ([f"{UNENDED}:"], [f"{EARLY}:"]):
         return " ".join(words)
     if words[:1] == ["timeout:"]:
         return f"timeout: {_normal(line.partition(':')[2], known, times)}"
@@ -412,6 +436,7 @@ def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: M
     return (
         traces
         + unended
+        + (_told_early(plain[-1], items, options) if plain and plain[-1].early else [])
         + [
             FoundMatch(
                 tuple((var, tuple(by_eid[eid] for eid in eids)) for var, eids in match.binding),
@@ -420,6 +445,17 @@ def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: M
             for match in answers[-1][1]
         ]
     )
+
+
+def _told_early(query: Query, items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
+    """The early answers that were given and not withdrawn."""
+    order = parse_strategy(options.get("order", "aggressive"), Schema(unit=unit_of(options)))
+    types = {item.type for item in items if item.type is not None}
+    told = early(
+        query, items, delay=_delay(options), held=None if order.sorts else order.held_types(types),
+        longest=longest_of(options), ended=options.get("end") != "no",
+    )  # fmt: skip
+    return [FoundMatch((), each.op, EARLY, text=each.text) for each in told]
 
 
 def longest_of(options: Mapping[str, str]) -> dict[str, int]:

@@ -17,7 +17,7 @@ together, in the order of the text).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -26,12 +26,14 @@ from tocsin.lang.syntax import (
     And,
     Attr,
     Binary,
+    Call,
     Comparison,
     Endpoint,
     Exists,
     Iseq,
     Leaf,
     Marked,
+    Name,
     Not,
     Pattern,
     Query,
@@ -116,7 +118,7 @@ def matches(
         raise UndefinedError("CONSUME and STRATEGY do not go together", hint="leave one of them out")
     if query.continuity is not None and any(map(may_be_absent, patterns_in(query.pattern))):
         raise UndefinedError("CONTINUITY and steps that may be absent do not go together")
-    query = with_strategy(with_own(with_names(query), shown))
+    query = with_strategy(with_own(with_everything(with_names(query), listed, queries), shown))
     readings = Readings(functions, unit, shown, queries, key, window, order, negation)
     if counts_matches(query):
         if query.timeout:
@@ -226,6 +228,7 @@ def matches_of_all(queries: Sequence[Query], events: Iterable[Event], **readings
     selected: set[str] = set()
     names: set[str] = set()
     for index, query in enumerate(queries):
+        query = with_everything(query, history, names)
         answer = matches(query, history, attributes=frozenset(selected), queries=frozenset(names), **readings)
         answers[index if query.name is None else query.name] = answer
         if query.name is not None:
@@ -233,6 +236,22 @@ def matches_of_all(queries: Sequence[Query], events: Iterable[Event], **readings
             selected |= set(column_names(query.select))
             history += composites(query.name, [match for match in answer if match.step is None])
     return answers
+
+
+def with_everything(query: Query, history: Sequence[Event], queries: Container[str]) -> Query:
+    """`s.*` written out: the attributes that the events show; of a match, those of its query."""
+    types = {leaf.var or leaf.type: leaf.type for leaf in leaves_of(query.pattern)}
+    items: list[SelectItem] = []
+    for item in query.select:
+        match item.expr:
+            case Call("*", (Name(var),)) if var in types:
+                own = types[var] if types[var] in queries else None
+                events = [event for event in history if (event.type == own if own else event.type not in queries)]
+                attrs = dict.fromkeys(attr for event in events for attr in event.attrs)
+                items += [SelectItem(Attr(var, attr)) for attr in attrs]
+            case _:
+                items.append(item)
+    return replace(query, select=tuple(items))
 
 
 def composites(name: str, answer: list[Match]) -> list[Event]:

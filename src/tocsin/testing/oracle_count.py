@@ -15,6 +15,7 @@ from typing import Any
 from tocsin.events import BEGINNING, END_OF_TIME, Value
 from tocsin.lang.syntax import AGGREGATES, Call, Expr, Name, Query, Same, SelectItem, groups_in, leaves_of, walk
 from tocsin.testing.oracle_after import CompletedMatch, equal, of_key
+from tocsin.testing.oracle_consume import sets_of
 from tocsin.testing.oracle_expr import EXACT, Fraction, OracleEvaluator, UndefinedError, ticks, to_float, variables
 
 OVER_MATCHES = ("count", "sum", "avg", "min", "max")
@@ -39,6 +40,7 @@ def counts_matches(query: Query) -> bool:
     repeated = {leaf.var for leaf in leaves_of(query.pattern) if leaf.repeat is not None}
     for group in groups_in(query.pattern):
         repeated |= {group.var, *(leaf.var for leaf in leaves_of(group))}
+    repeated |= sets_of(query)
     asked = {var for call in calls for var in variables(call)}
     return bool(calls) and not asked & repeated and all(call.function in OVER_MATCHES for call in calls)
 

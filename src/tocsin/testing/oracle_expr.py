@@ -15,12 +15,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from itertools import pairwise
 from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
 
 from tocsin.errors import TocsinError
 from tocsin.events import Event, Value
 from tocsin.lang.syntax import (
     AGGREGATES,
     ALLEN,
+    COLLECT,
     DISTINCT,
     MEMBER,
     PREV,
@@ -175,7 +177,8 @@ class OracleEvaluator:
             if function != "count":
                 raise UndefinedError(f"{function} needs an attribute", hint=f"{function}({var}.name)")
             return len(members)
-        return aggregated(function, self.of_members(args[0], var, members, bound))
+        found: Value = aggregated(function, self.of_members(args[0], var, members, bound))
+        return found
 
     def of_members(self, arg: Expr, var: str, members: tuple[Event, ...], bound: Bound) -> list[Value]:
         rest = {name: value for name, value in bound.items() if name != f"prev {var}"}
@@ -504,10 +507,12 @@ def like(text: Any, pattern: Any) -> Value:
 # --- aggregates ----------------------------------------------------------------------------------------------------
 
 
-def aggregated(function: str, values: Sequence[Value]) -> Value:
+def aggregated(function: str, values: Sequence[Value]) -> Any:
     """Of the values of all members, in canonical order."""
     if function in ("first", "last"):
         return (values[0] if function == "first" else values[-1]) if values else None
+    if function == COLLECT:
+        return list(values)
     known: list[Any] = [to_float(v) if isinstance(v, Fraction) else v for v in values if v is not None]
     if function == "count":
         return len(known)
@@ -604,13 +609,46 @@ def to_text(x: Any) -> Value:
     return str(x).lower() if isinstance(x, bool) else str(x)
 
 
-def point(text: str | int) -> int:
+def point(text: str | int, zone: str | None = None) -> Value:
     """Microseconds since 1970; a timestamp without a zone is taken as it is written."""
     if not isinstance(text, str):
-        return text
+        shown = local(text, zone) if zone else None
+        return point(shown.isoformat()) if shown else None if zone else text
     moment = datetime.fromisoformat(text)
     since = moment.replace(tzinfo=moment.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     return since // timedelta(microseconds=1)
+
+
+def local(time: int, zone: str | None) -> datetime | None:
+    """What the clocks of a zone show; a time without a zone is taken as it is written."""
+    try:
+        since = timedelta(microseconds=time)
+        return (datetime(1970, 1, 1, tzinfo=UTC) + since).astimezone(ZoneInfo(zone or "UTC")).replace(tzinfo=UTC)
+    except OverflowError:
+        return None
+
+
+def part_of(name: str) -> Callable[..., Value]:
+    """hour, minute, ... of a point in time; without a zone also beyond the years that a calendar has."""
+    plain: dict[str, Callable[[int], int]] = {
+        "hour": lambda time: time // UNITS["h"] % 24,
+        "minute": lambda time: time // UNITS["min"] % 60,
+        "second": lambda time: time // UNITS["s"] % 60,
+        "weekday": lambda time: (time // UNITS["d"] + 3) % 7 + 1,  # 1970-01-01 was a Thursday
+        "date": lambda time: time // UNITS["d"] * UNITS["d"],
+    }
+
+    def apply(time: int, zone: str | None = None) -> Value:
+        if zone is None:
+            return plain[name](time)
+        shown = local(time, zone)
+        if shown is None:
+            return None
+        if name == "date":
+            return point(shown.replace(hour=0, minute=0, second=0, microsecond=0).isoformat())
+        return shown.isoweekday() if name == "weekday" else getattr(shown, name)
+
+    return apply
 
 
 BUILT_IN: dict[str, Callable[..., Value]] = {
@@ -633,9 +671,5 @@ BUILT_IN: dict[str, Callable[..., Value]] = {
     "float": as_float,
     "text": to_text,
     "timestamp": point,
-    "hour": lambda time: time // UNITS["h"] % 24,
-    "minute": lambda time: time // UNITS["min"] % 60,
-    "second": lambda time: time // UNITS["s"] % 60,
-    "weekday": lambda time: (time // UNITS["d"] + 3) % 7 + 1,  # 1970-01-01 was a Thursday
-    "date": lambda time: time // UNITS["d"] * UNITS["d"],
+    **{name: part_of(name) for name in ("hour", "minute", "second", "weekday", "date")},
 }

@@ -605,7 +605,7 @@ def shared_out(
         if len(parts) > 1:
             if all(isinstance(place.item, NoEvent) for place in parts):
                 continue
-            if not conjunct.kin & own.fixed:
+            if not conjunct.kin & (own.fixed | skipped):  # where the third one is null, nothing of the class is TRUE
                 raise UndefinedError(
                     "a predicate relates variables of two negated parts",
                     hint="relate each of them to a variable outside them",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from tocsin.events import ANY, Eid, Event
+from tocsin.lang.printer import print_expr
 from tocsin.lang.syntax import (
     Attr,
     Binary,
@@ -90,6 +91,27 @@ def packed(number: int, queries: Sequence[Query], events: Iterable[Event], *, te
     ]
     known = {names[name]: replace(field, name=names[name]) for name, field in kinds.items()}
     return PackedCase(last, tuple(renamed), tuple(moved), known)
+
+
+def with_shared_columns(query: Query) -> tuple[Query, dict[str, str]]:
+    """The query with few names for variables, so that many queries share columns; and what each was called.
+
+    What SELECT shows keeps the name of its column.
+    """
+    select = tuple(
+        item if item.name is not None or isinstance(item.expr, Same) else replace(item, name=print_expr(item.expr))
+        for item in query.select
+    )
+    full = named(replace(query, select=select))
+    names = _variables(full, set())
+    return _Renaming(_Itself(), _Itself(), names).query(full), {new: old for old, new in names.items()}
+
+
+class _Itself(dict[str, str]):
+    """Every name is left as it is."""
+
+    def __missing__(self, name: str) -> str:
+        return name
 
 
 def _kept_apart(query: Query, number: int) -> Query:

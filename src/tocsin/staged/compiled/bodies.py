@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from tocsin.engine import runtime
 from tocsin.engine.module_cache import (
@@ -22,11 +22,20 @@ from tocsin.engine.module_cache import (
 )
 from tocsin.engine.private_folder import private_folder
 from tocsin.staged.compiled import library
-from tocsin.staged.compiled.program import ARRAYS
+from tocsin.staged.compiled.library import GROWING
+from tocsin.staged.compiled.program import GIVEN
 
-Body: TypeAlias = Callable[..., Any]
+
+class Body(NamedTuple):
+    """A function, which is given its arrays as they are or by their addresses."""
+
+    stages: Callable[..., Any]
+    by_address: bool
+
+
 PREFIX = "s_"  # of the names of modules that are kept on disk
 IMPORTS = """import numpy as np
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
@@ -35,24 +44,44 @@ entry = njit(cache=True, nogil=True, error_model="numpy")
 
 
 @intrinsic
-def pointer(context, array):
-    # the address of an array's first element
-    def code(target, builder, signature, arguments):
-        return target.make_array(signature.args[0])(target, builder, arguments[0]).data
+def pointer(context, address):
+    # an address as that of words
+    kind = types.CPointer(types.int64)
 
-    return types.CPointer(array.dtype)(array), code
+    def code(target, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], target.get_value_type(kind))
+
+    return kind(address), code
 
 
 @intrinsic
-def reals(context, array):
+def reals(context, words):
     # the same address, of numbers with fractions
     kind = types.CPointer(types.float64)
 
     def code(target, builder, signature, arguments):
-        data = target.make_array(signature.args[0])(target, builder, arguments[0]).data
-        return builder.bitcast(data, target.get_value_type(kind))
+        return builder.bitcast(arguments[0], target.get_value_type(kind))
 
-    return kind(array), code
+    return kind(words), code
+
+
+@intrinsic
+def called(context, address, which, need):
+    # the host's function at an address
+    def code(target, builder, signature, arguments):
+        word = ir.IntType(64)
+        function = builder.inttoptr(arguments[0], ir.FunctionType(word, [word, word]).as_pointer())
+        return builder.call(function, arguments[1:])
+
+    return types.int64(types.int64, types.int64, types.int64), code
+
+
+@inner
+def room(host, which, need):
+    found = called(host, which, need)
+    if found == 0:
+        raise MemoryError
+    return found
 """
 IN_MEMORY = IMPORTS.replace("cache=True, ", "")
 
@@ -64,15 +93,14 @@ def plain(source: str) -> Body:
 
     space: dict[str, Any] = {"np": np, **vars(library)}
     exec(compile(source, "<stages>", "exec"), space)  # noqa: S102 - source without user text
-    body: Body = space["stages"]
-    return body
+    return Body(space["stages"], by_address=False)
 
 
 @lru_cache(maxsize=1)
 def _library() -> str:
     """The text of the library, each function compiled where it is called."""
     text = Path(library.__file__).read_text(encoding="utf-8")
-    text = re.sub(r"^def (pointer|reals)\b.*?(?=^def )", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^def (pointer|reals|called|room)\b.*?(?=^def )", "", text, flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"^def ", "@inner\ndef ", text, flags=re.MULTILINE)
 
 
@@ -117,16 +145,13 @@ def _from_disk(source: str) -> Body:
             check_code(module, place)
             _typed(module.stages)
             note_code(module, place)
-        body: Body = module.stages
-        return body
+        return Body(module.stages, by_address=True)
 
 
 def _typed(function: Any) -> Body:
     """Compile (or load) for its one signature; anything else is our mistake, not a reason to compile again."""
     from numba import types
 
-    words = types.int64[::1]
-    function.compile((types.int64, types.int64, words, words, words, *[words] * len(ARRAYS), words))
+    function.compile((types.int64,) * (3 + len(GIVEN) + len(GROWING)))
     function.disable_compile()
-    body: Body = function
-    return body
+    return Body(function, by_address=True)

@@ -31,8 +31,8 @@ from tocsin.staged.compiled.expressions import (
     value,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
-from tocsin.staged.compiled.library import ABSENT, AT, END, HEAD, NEXT, START
-from tocsin.staged.compiled.search import SearchWriter
+from tocsin.staged.compiled.library import ABSENT, AT, END, HEAD, NEXT, START, WHOLE
+from tocsin.staged.compiled.search import SearchWriter, time_of
 from tocsin.staged.compiled.writer import TextWriter
 from tocsin.staged.partition_keys import key_attribute
 from tocsin.staged.spots import PatternSpot
@@ -66,15 +66,15 @@ class SelectWriter:
                 self._row(self._start_of_all())
             return
         with write.block("for m in range(matched):"):
-            for at, leaf in enumerate(self.layout.leaves):
-                write(f"x{leaf.number} = M[m * {len(self.layout.leaves)} + {at}]")
+            for number in self.layout.places_of:
+                write(f"x{number} = {self._in_match(number)}")
             self._row(self._time(self.layout.root, "start-ts").text)
 
     def _row(self, start: str) -> None:
         write, width = self.write, self.layout.row
         values = [value(self.layout, column.expr, self._look_up) for column in self.layout.statement.select]
-        with write.block(f"if (P[OUT_N] + 1) * {width} > len(OA):"):
-            write("OA = grown(OA, 0)", "O = pointer(OA)", "OR = reals(OA)")
+        with write.block(f"if (P[OUT_N] + 1) * {width} > ON:"):
+            write.more("O", "0")
         write(f"o = P[OUT_N] * {width}", "P[OUT_N] += 1", "O[o] = now", f"O[o + 1] = {start}", "O[o + 2] = 0")
         write(*(f"O[o + {4 + k}] = D[g + G_KEY + {k}]" for k in range(self.layout.g)))
         for at, (each, kind) in enumerate(zip(values, self.kinds, strict=True)):
@@ -107,24 +107,36 @@ class SelectWriter:
         return name
 
     def _word(self, number: int) -> str:
-        at = self.layout.index[number]
-        return f"M[m * {len(self.layout.leaves)} + {at}]" if self.group else f"x{number}"
+        return self._in_match(number) if self.group else f"x{number}"
+
+    def _in_match(self, number: int) -> str:
+        places = self.layout.places_of
+        return f"M[m * {len(places)} + {places[number]}]"
 
     def _time(self, spot: PatternSpot, which: str) -> Value:
         """The start or end of the match at hand (m), at a spot."""
         write, name, start = self.write, self.write.fresh("t"), which == "start-ts"
         nothing = 9223372036854775807 if start else -9223372036854775807
         write(f"{name} = {nothing}")
-        for leaf in self.search.constituents(spot):
-            word = self._word(leaf)
+        pick = "min" if start else "max"
+        for number, what in self.search.timed(spot):
+            word = self._word(number)
             with write.block(f"if {word} >= 0:"):
-                write(f"{name} = {'min' if start else 'max'}({name}, D[{word} + {START if start else END}])")
+                write(f"{name} = {pick}({name}, {time_of(word, what, start=start)})")
+            if number in self.search.whole:
+                node = write.fresh("y")
+                with write.block(f"if {word} == {WHOLE}:"):
+                    write(f"{node} = D[{self.search.list_of(number)} + {HEAD}]")
+                    with write.block(f"while {node} != -1:"):
+                        write(f"{name} = {pick}({name}, {time_of(node, what, start=start)})")
+                        write(f"{node} = D[{node} + {NEXT}]")
         with write.block(f"if {name} == {nothing}:"):
             write(f"{name} = {'D[c + C_OPENED]' if start else 'now'}")
         return Value(name, attr="time")
 
     def _operator_time(self, spot: PatternSpot, which: str) -> Value:
-        absent = both(*(f"{self._word(leaf.number)} == {ABSENT}" for leaf in spot.leaves()))
+        inside = [each.number for each in spot.all() if each.number in self.layout.places_of]
+        absent = both(*(f"{self._word(number)} == {ABSENT}" for number in inside))
         if not self.group:
             return Value(self._time(spot, which).text, absent, attr="time")
         write, name, start = self.write, self.write.fresh("t"), which == "start-ts"
@@ -290,8 +302,8 @@ class SelectWriter:
         if known.null == "True":
             return
         with write.block(f"if not {known.null}:"):
-            with write.block("if vn == len(V):"):
-                write("VA = grown(VA, 0)", "V = VA", "VR = VA.view(np.float64)")
+            with write.block("if vn == VN:"):
+                write.more("V", "0")
             write(f"{'VR' if known.kind == 'float' else 'V'}[vn] = {known.text}", "vn += 1")
 
     def _events(self, name: str, push: Pushing) -> None:
@@ -326,11 +338,16 @@ class SelectWriter:
     def _bound_events(self, number: int, push: Pushing) -> None:
         """The distinct events of a leaf over the matches: they are marked, and then its list is walked."""
         write = self.write
+        if number in self.search.whole:
+            self._whole(number, push)
+            return
         if not self.group:
             with write.block(f"if x{number} >= 0:"):
                 push(lambda attr: self._of_node(f"x{number}", attr))
             return
         node, first = write.fresh("y"), self.search.list_of(number)
+        if number in self.layout.sources:
+            first = f"loc + {self.layout.lists_at(number, due=True)}"
         write("P[RUN] += 1", f"{node} = -1")
         with write.block("for m in range(matched):"), write.block(f"if {self._word(number)} >= 0:"):
             write(f"{node} = {self._word(number)}", f"D[{node} + 2] = P[RUN]")
@@ -340,6 +357,18 @@ class SelectWriter:
             with write.block(f"if D[{node} + 2] == P[RUN]:"):
                 push(lambda attr: self._of_node(node, attr))
             write(f"{node} = D[{node} + {NEXT}] if matched > 1 else -1")
+
+    def _whole(self, number: int, push: Pushing) -> None:
+        """All events of a list, where a match has them."""
+        write, node, there = self.write, self.write.fresh("y"), self.write.fresh("there")
+        write(f"{there} = False" if self.group else f"{there} = {self._word(number)} == {WHOLE}")
+        if self.group:
+            with write.block("for m in range(matched):"):
+                write(f"{there} = {there} or {self._word(number)} == {WHOLE}")
+        write(f"{node} = D[{self.search.list_of(number)} + {HEAD}] if {there} else -1")
+        with write.block(f"while {node} != -1:"):
+            push(lambda attr: self._of_node(node, attr))
+            write(f"{node} = D[{node} + {NEXT}]")
 
 
 def _collections(of: Collection | UnionOf) -> list[Collection]:

@@ -12,7 +12,8 @@ from tocsin.schema import Kind
 from tocsin.staged.compiled import library
 from tocsin.staged.compiled.bodies import Body
 from tocsin.staged.compiled.library import ROW
-from tocsin.staged.compiled.program import ARRAYS, StageFunction
+from tocsin.staged.compiled.program import StageFunction
+from tocsin.staged.compiled.room import Room
 
 FREE = (library.FREE_NODE, library.FREE_LOCAL, library.FREE_CONTEXT, library.FREE_PARTITION, library.FREE_SEEN)
 MOST = 1 << 53  # a sum of whole numbers beyond this is not exact
@@ -28,12 +29,14 @@ class Core:
         self.P[list(FREE)] = library.NIL
         self.P[library.CLOCK] = BEGINNING
         self.P[library.TOP] = self.layout.words["L_SIZE"]
-        self.arrays: dict[str, Ints] = {name: np.zeros(64, np.int64) for name in ARRAYS}
-        self.arrays |= {name: np.full(64, library.NIL, np.int64) for name in ("TG", "TL", "TS")}
+        self.arrays = Room(self.P, self.layout.calendars())
         self.arrays["D"] = np.zeros(max(1024, 2 * int(self.P[library.TOP])), np.int64)
         lists = self.layout.words["L_LISTS"]
-        for at in range(len(self.layout.leaves)):  # the local partition that is empty stands first
-            self.arrays["D"][lists + library.LIST * at : lists + library.LIST * at + 2] = library.NIL
+        for at in range(
+            len(self.layout.leaves) + len(self.layout.waiting)
+        ):  # the local partition that is empty stands first
+            first = lists + self.layout.list * at
+            self.arrays["D"][first : first + 2] = library.NIL
         self._keys: Ints = np.zeros(16, np.int64)
         self._texts = np.array([strings.code(text) for text in self.layout.texts] or [0], np.int64)
         self.mass = dict.fromkeys(self.layout.sums, 0.0)
@@ -57,9 +60,8 @@ class Core:
 
     def _run(self, rows: Ints, until: int) -> Ints:
         self.P[library.OUT_N] = self.P[library.UNSORTED] = 0
-        given = [self.arrays[name] for name in ARRAYS]
-        found = self._body(len(rows), until, rows.reshape(-1), self._texts, self.P, *given, self._keys)
-        self.arrays = dict(zip(ARRAYS, found, strict=True))
+        given = (len(rows), until, rows.reshape(-1), self._texts, self.P, self._keys)
+        self.arrays.run(self._body.stages, *given, by_address=self._body.by_address)
         count = int(self.P[library.OUT_N])
         answers = self.arrays["O"][: count * self.width].reshape(count, self.width).copy()
         if len(self.arrays["O"]) > 1 << 22:

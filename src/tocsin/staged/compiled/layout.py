@@ -5,14 +5,18 @@ And what is not compiled: whoever writes the function says so by `NotCompiledErr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from tocsin.events import END_OF_TIME
 from tocsin.lang.staged_syntax import AttrOf, EventsOf, Initiator, LeafOperand, Statement, Terminator, parts
+from tocsin.lang.syntax import UNITS
+from tocsin.lang.time_patterns import next_time
 from tocsin.plan.staged_places import StatementPlaces, mode_of
 from tocsin.schema import Field, Kind
-from tocsin.staged.compiled.library import LIST
+from tocsin.staged.compiled.library import GROWING
 from tocsin.staged.partition_keys import key_attribute
 from tocsin.staged.spots import BLOCK, PatternSpot, spots_of, ticks
 
@@ -52,6 +56,10 @@ class WordLayout:
         self.spots = list(self.root.all())
         self.leaves: list[PatternSpot] = [spot for spot in self.spots if spot.leaf is not None]
         self.index = {spot.number: at for at, spot in enumerate(self.leaves)}
+        self.ticking = [spot for spot in self.spots if spot.operator in ("At", "Every")]
+        self.waiting = [spot for spot in self.spots if spot.operator == "After"]  # sources are in the lists of leaves
+        self.sources = {spot.spots[0].number: spot for spot in self.waiting}
+        self.places_of = {spot.number: at for at, spot in enumerate((*self.leaves, *self.ticking))}  # in a match
         self.inits = statement.inits or (Initiator(),)
         self.terms = statement.terms
         self.attrs = sorted(self.fields)
@@ -63,11 +71,20 @@ class WordLayout:
         self._check()
         self.mode = mode_of(statement.pattern)
         self.defers = any(spot.deferred for spot in self.spots)
-        self.keeps_seen = self.defers and bool(statement.lkeys)
+        self.keeps_seen = (self.defers or bool(self.ticking)) and bool(statement.lkeys)
         self.lasts = [None if term.after is None else self.ticks(term.after) for term in self.terms]
         self.ranges = [None if leaf.leaf is None or leaf.leaf.range is None else self.ticks(leaf.leaf.range)
                        for leaf in self.leaves]  # fmt: skip
         self.starts = any(init.type is None for init in self.inits)
+        self.lengths = {spot.number: self._length(spot) for spot in (*self.ticking, *self.waiting)}
+        self.limited = any(last is not None for last in self.lasts)
+        self.timed = self.limited or bool(self.ticking) or bool(self.waiting)
+        self.many = any(init.add for init in self.inits)  # contexts of a partition may be open at once
+        sizes = [spot.call.size for spot in self.waiting]
+        self.counts_ends = (
+            any(spot.leaf is not None and spot.leaf.stages is not None for spot in self.leaves)
+            or any(size is not None and size.unit == "stages" for size in sizes)
+        )  # fmt: skip
         self.shows_openers = self._mentioned_outside(self.inits)
         self.roles = self._roles()
         self.types = sorted(self.roles)
@@ -81,13 +98,48 @@ class WordLayout:
         for spot in self.spots:
             if spot.operator == BLOCK:
                 raise NotCompiledError("a block has contexts and keys of its own")
-            if spot.operator in ("At", "Every", "After"):
-                raise NotCompiledError(f"{spot.operator} is a timer")
+            if spot.operator == "At" and self.unit is None:
+                raise NotCompiledError("At needs times with a unit")
             leaf = spot.leaf
             if leaf is not None and leaf.quantifier.every:
                 raise NotCompiledError(f"{leaf.called}<all> stands for many events at once")
             if leaf is not None and leaf.weight is not None and not isinstance(leaf.weight, int):
                 raise NotCompiledError("a weight is no whole number")
+
+    def _length(self, spot: PatternSpot) -> int:
+        """How long a timer waits; 0: it goes by the calendar."""
+        if spot.operator == "At":
+            return 0
+        length = self.ticks(spot.call.interval)
+        if length <= 0:
+            raise NotCompiledError(f"{spot.operator} does not wait")
+        return length
+
+    def calendars(self) -> list[Callable[[int], int]]:
+        """What each At says is the first time after another."""
+        return [partial(self._next_time, str(spot.call.pattern)) for spot in self.ticking if spot.operator == "At"]
+
+    def calendar(self, spot: PatternSpot) -> int:
+        """The number by which the host is asked for the next time of an At."""
+        return len(GROWING) + [each for each in self.ticking if each.operator == "At"].index(spot)
+
+    def _next_time(self, pattern: str, after: int) -> int:
+        found = next_time(pattern, after, UNITS[str(self.unit)])
+        return END_OF_TIME if found is None else found
+
+    def next_tick(self, spot: PatternSpot, opened: int, after: int) -> int:
+        """The first time after another at which a tick happens in a context that was opened then."""
+        after, length = max(after, opened), self.lengths[spot.number]
+        if not length:
+            return self._next_time(str(spot.call.pattern), after)
+        return opened + ((after - opened) // length + 1) * length
+
+    def lists_at(self, number: int, *, due: bool = False) -> int:
+        """Where the list of a leaf stands in a local partition; `due`: of sources whose time has come."""
+        at = self.index[number]
+        if due:
+            at = len(self.leaves) + self.waiting.index(self.sources[number])
+        return self.words["L_LISTS"] + self.list * at
 
     def ticks(self, duration: Any) -> int:
         return ticks(duration, self.unit, self.statement.text)
@@ -116,21 +168,21 @@ class WordLayout:
         return next((each for each in self.all_roles() if (each.what, each.at) == (what, at)), None)
 
     def _records(self) -> None:
-        """The words of every record, by name, as offsets from its address."""
+        """The words of every record, by name, as offsets from its address; only those that the statement needs."""
         g, l = len(self.statement.gkeys), len(self.statement.lkeys)
         self.node = 7 + len(self.attrs)
+        self.list = 3 + self.counts_ends
         self.words = {
-            # a partition: its key, contexts, local values that were seen, and what the stage has for it
-            "G_ALIVE": 1, "G_FIRST": 2, "G_LAST": 3, "G_SEEN": 4, "G_STAMP": 5, "G_NEXT": 6, "G_ROWS": 7, "G_LATEST": 8,
-            "G_KEY": 9, "G_SIZE": 9 + g,
-            # a context: what opened it, its locals (C_ONE: the only one), and what closes it
-            "C_NEXT": 0, "C_PREV": 1, "C_OPENED": 2, "C_OPENER": 3, "C_OPENERS": 4, "C_LOCALS": 8, "C_CLOSED": 9,
-            "C_ONE": 10, "C_SIZE": 11,
+            # a partition: where its rows of the stage are, its contexts, the local values that it has seen
+            **_record("G", G_AT=1, G_ALIVE=self.timed, G_FIRST=1, G_LAST=self.many, G_SEEN=self.keeps_seen, G_KEY=g),
+            # a context: what opened it, its local partitions, and what closes it
+            **_record("C", C_OPENED=1, C_OPENER=1, C_LOCALS=1, C_NEXT=self.many, C_PREV=self.many,
+                      C_CLOSED=bool(self.terms), C_OPENERS=self.list * self.shows_openers),
             # a local partition: its context and key, and a list for each leaf
-            "L_NEXT": 0, "L_PREV": 1, "L_STAMP": 2, "L_TOUCHED": 3, "L_CONTEXT": 4, "L_KEY": 5, "L_LISTS": 5 + l,
-            "L_SIZE": 5 + l + LIST * len(self.leaves),
+            **_record("L", L_NEXT=l > 0, L_PREV=l > 0, L_STAMP=l > 0, L_TOUCHED=l > 0, L_CONTEXT=l > 0, L_KEY=l,
+                      L_LISTS=self.list * (len(self.leaves) + len(self.waiting))),
             # a local value that a partition has seen
-            "S_NEXT": 0, "S_PARTITION": 1, "S_KEY": 2, "S_SIZE": 2 + l,
+            **_record("S", S_NEXT=1, S_PARTITION=1, S_KEY=l),
         }  # fmt: skip
         self.g, self.l = g, l
         self.head = 4 + g  # of a row of output: its end, start, Nulls, place in its partition, and the key of that
@@ -151,3 +203,13 @@ class WordLayout:
 
     def key_attr(self, key: Any, role: RowRole) -> str | None:
         return key_attribute(key, role.role)
+
+
+def _record(name: str, **parts: int) -> dict[str, int]:
+    """Where the parts of a record stand, that have so many words each, and how many it has in all."""
+    found, at = dict[str, int](), 0
+    for part, size in parts.items():
+        if size or part.endswith(("_KEY", "_LISTS")):
+            found[part] = at
+        at += size
+    return {**found, f"{name}_SIZE": max(at, 1)}

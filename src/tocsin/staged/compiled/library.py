@@ -11,25 +11,30 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Array: TypeAlias = Any
-NIL, ABSENT = -1, -2
+NIL, ABSENT, WHOLE = -1, -2, -3  # in a match: nothing, an operand that an Or leaves out, all that a list has
+TICKS = 0  # in a match: an At or Every that happens
 FREED = -1  # the stamp of a node that is in no list
 
 # what P has: numbers that outlast a call
 TOP, FREE_NODE, FREE_LOCAL, FREE_CONTEXT, FREE_PARTITION, FREE_SEEN = 0, 1, 2, 3, 4, 5
 PARTITIONS, LOCALS, SEEN = 6, 7, 8  # entries of the tables
 CREATED, IS_CREATED, CLOCK, TIMERS, STAGE, RUN, NUMBER, UNIVERSAL, KEPT = 9, 10, 11, 12, 13, 14, 15, 16, 17
-OUT_N, UNSORTED, PARAMETERS = 18, 19, 20
+OUT_N, UNSORTED = 18, 19
+ROOM = 20  # from here on, how many words there are of each array that may become longer
+GROWING = ("D", "TG", "TL", "TS", "Q", "M", "W", "H", "O", "V")
+TABLES = ("TG", "TL", "TS")
+PARAMETERS = ROOM + len(GROWING)
 
 # a node: an event in the list of an operand
 NEXT, PREV, STAMP, AT, START, END, NULLS, ATTRS = 0, 1, 2, 3, 4, 5, 6, 7
 # a list
-HEAD, TAIL, COUNT, ENDS, LIST = 0, 1, 2, 3, 4
+HEAD, TAIL, COUNT, ENDS = 0, 1, 2, 3  # the last only where a window counts stages: how many ends they have
 # a row of input: the type, then what a node has from its start on
 ROW = 4
 
 
 def pointer(words: Array) -> Array:
-    """How an array is reached that others may replace: compiled by its address, without a look at its length."""
+    """How an array is reached: compiled it is a number, its address."""
     return words
 
 
@@ -38,11 +43,14 @@ def reals(words: Array) -> Array:
     return words.view(np.float64)
 
 
-def grown(words: Array, need: int) -> Array:
-    """The same words in an array with more room."""
-    more = np.empty(max(2 * len(words), need), np.int64)
-    more[: len(words)] = words
-    return more
+def called(host: Any, which: int, need: int) -> Any:
+    """What the host does for a function: it makes array `which` longer, or behind those asks a calendar."""
+    return host(which, need)
+
+
+def room(host: Any, which: int, need: int) -> Array:
+    """An array with more room than before."""
+    return called(host, which, need)
 
 
 # --- tables of keys: T has addresses of records, whose key stands `off` words behind ------------------------------
@@ -70,17 +78,14 @@ def slot_of(table: Array, mask: int, D: Array, off: int, words: Array, at: int, 
     return slot
 
 
-def roomier(table: Array, D: Array, off: int, count: int) -> Array:
-    """The same records in a table of twice the size."""
-    more = np.full(2 * len(table), NIL, np.int64)
-    mask = len(more) - 1
-    for old in range(len(table)):
+def refill(table: Array, size: int, more: Array, mask: int, D: Array, off: int, count: int) -> None:
+    """Put the records of a table into an empty one that has more room."""
+    for old in range(size):
         if table[old] != NIL:
             slot = hash_of(D, table[old] + off, count) & mask
             while more[slot] != NIL:
                 slot = (slot + 1) & mask
             more[slot] = table[old]
-    return more
 
 
 def take_out(table: Array, mask: int, D: Array, off: int, count: int, slot: int) -> None:
@@ -99,24 +104,23 @@ def take_out(table: Array, mask: int, D: Array, off: int, count: int, slot: int)
 # --- lists ---------------------------------------------------------------------------------------------------------
 
 
-def append(D: Array, P: Array, at: int, node: int) -> None:
-    """Put a node at the end of the list at an address."""
+def append(D: Array, P: Array, at: int, node: int, ends: bool) -> None:
+    """Put a node at the end of the list at an address; `ends`: those are counted."""
     last = D[at + TAIL]
     D[node + NEXT] = NIL
     D[node + PREV] = last
     if last == NIL:
         D[at + HEAD] = node
-        D[at + ENDS] += 1
     else:
         D[last + NEXT] = node
-        if D[last + END] != D[node + END]:
-            D[at + ENDS] += 1
+    if ends and (last == NIL or D[last + END] != D[node + END]):
+        D[at + ENDS] += 1
     D[at + TAIL] = node
     D[at + COUNT] += 1
     P[KEPT] += 1
 
 
-def remove(D: Array, P: Array, at: int, node: int) -> None:
+def remove(D: Array, P: Array, at: int, node: int, ends: bool) -> None:
     """Take a node out of its list, and free it."""
     after, before = D[node + NEXT], D[node + PREV]
     alone = True  # with its end, which equal ones beside it would share
@@ -130,7 +134,7 @@ def remove(D: Array, P: Array, at: int, node: int) -> None:
     else:
         D[after + PREV] = before
         alone = alone and D[after + END] != D[node + END]
-    if alone:
+    if ends and alone:
         D[at + ENDS] -= 1
     D[at + COUNT] -= 1
     D[node + NEXT] = P[FREE_NODE]
@@ -139,13 +143,13 @@ def remove(D: Array, P: Array, at: int, node: int) -> None:
     P[KEPT] -= 1
 
 
-def expire(D: Array, P: Array, at: int, until: int) -> None:
+def expire(D: Array, P: Array, at: int, until: int, ends: bool) -> None:
     """Free the events of a list that end at `until` or before."""
     while D[at + HEAD] != NIL and D[D[at + HEAD] + END] <= until:
-        remove(D, P, at, D[at + HEAD])
+        remove(D, P, at, D[at + HEAD], ends)
 
 
-def clear(D: Array, P: Array, at: int) -> None:
+def clear(D: Array, P: Array, at: int, ends: bool) -> None:
     """Free all events of a list."""
     if D[at + HEAD] != NIL:
         P[KEPT] -= D[at + COUNT]
@@ -154,7 +158,33 @@ def clear(D: Array, P: Array, at: int) -> None:
         D[at + HEAD] = NIL
         D[at + TAIL] = NIL
         D[at + COUNT] = 0
-        D[at + ENDS] = 0
+        if ends:
+            D[at + ENDS] = 0
+
+
+def pass_on(D: Array, at: int, other: int, ends: bool) -> None:
+    """Put the first node of a list at the end of another one."""
+    node = D[at + HEAD]
+    after = D[node + NEXT]
+    D[at + HEAD] = after
+    D[at + COUNT] -= 1
+    if after == NIL:
+        D[at + TAIL] = NIL
+    else:
+        D[after + PREV] = NIL
+    if ends and (after == NIL or D[after + END] != D[node + END]):
+        D[at + ENDS] -= 1
+    last = D[other + TAIL]
+    D[node + NEXT] = NIL
+    D[node + PREV] = last
+    if last == NIL:
+        D[other + HEAD] = node
+    else:
+        D[last + NEXT] = node
+    if ends and (last == NIL or D[last + END] != D[node + END]):
+        D[other + ENDS] += 1
+    D[other + TAIL] = node
+    D[other + COUNT] += 1
 
 
 # --- timers: a heap of times and partitions ------------------------------------------------------------------------
@@ -236,7 +266,10 @@ def least(V: Array, count: int) -> Any:
 
 def middle(V: Array, count: int) -> float:
     """The median."""
-    values = np.sort(V[:count])
+    values = np.empty(count, np.float64)
+    for k in range(count):
+        values[k] = V[k]
+    values.sort()
     half = count // 2
     return float(values[half]) if count % 2 else (values[half - 1] + values[half]) / 2
 

@@ -1,7 +1,6 @@
 """The function of a statement: stage by stage in canonical order, as `staged/machine` does it, written out.
 
-It takes rows (type, start, end, Nulls, attributes), works in records, and gives rows of output; what it has to make
-longer on its way it hands back.
+It takes rows (type, start, end, Nulls, attributes), works in records, and gives rows of output.
 """
 
 from __future__ import annotations
@@ -25,12 +24,13 @@ from tocsin.staged.compiled.expressions import (
     truth,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, RowRole, WordLayout
-from tocsin.staged.compiled.library import COUNT, HEAD, LIST, ROW, TAIL
+from tocsin.staged.compiled.library import ABSENT, COUNT, END, ENDS, GROWING, HEAD, ROOM, ROW, TAIL, TICKS, WHOLE
 from tocsin.staged.compiled.search import Bound, SearchWriter
-from tocsin.staged.compiled.writer import TextWriter
+from tocsin.staged.compiled.writer import REALS, TextWriter
+from tocsin.staged.spots import PatternSpot
 
-ARRAYS = ("D", "TG", "TL", "TS", "Q", "M", "W", "O", "V")  # that may become longer
-ARGUMENTS = ("n", "until", "XA", "C", "PA", *(f"{name}A" for name in ARRAYS), "KA")  # what is called A is an array
+WORDS = {"tick": str(TICKS), "absent": str(ABSENT), "whole": str(WHOLE)}  # what stands in a match
+GIVEN = ("X", "C", "P", "K")  # arrays: events, codes of texts, numbers that outlast a call, a key
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +52,35 @@ class _StageWriter:
     def __init__(self, layout: WordLayout, kinds: Sequence[Kind]) -> None:
         self.layout, self.kinds, self.write = layout, kinds, TextWriter()
         self.statement, self.words = layout.statement, layout.words
-        self.width = len(layout.leaves)
-        self.timed = any(last is not None for last in layout.lasts)
+        self.width = len(layout.places_of)
 
     def text(self) -> str:
         write = self.write
         for name, at in (*self.words.items(), ("XW", ROW + len(self.layout.attrs))):
             write(f"{name} = {at}")
         write("", "")
-        with write.block(f"def stages({', '.join(ARGUMENTS)}):"):
-            write(*(f"{name} = pointer({name}A)" for name in ("X", "P", "K", *ARRAYS) if name != "V"))
-            write(
-                *(f"{name}R = reals({name}A)" for name in "XKO"), "R = reals(DA)", "V = VA", "VR = VA.view(np.float64)"
-            )
+        arrays = (*GIVEN, *GROWING)
+        with write.block(f"def stages(n, until, {', '.join(f'{name}A' for name in arrays)}, host):"):
+            write(*(f"{name} = pointer({name}A)" for name in arrays))
+            write(*(f"{seen} = reals({name})" for name, seen in REALS.items()))
+            write(*(f"{name}N = P[{ROOM + at}]" for at, name in enumerate(GROWING)))
             write("i = 0", "vn = 0", "matched = 0", "c = -1", "loc = 0", "lk = 0", "g = -1")
-            for leaf in self.layout.leaves:
-                write(f"x{leaf.number} = -1")
+            for number in self.layout.places_of:
+                write(f"x{number} = -1")
+            for spot in self.layout.ticking:
+                if spot.operator == "At":
+                    write(f"at_{spot.number} = P[CLOCK]")
             with write.block("while True:"):
                 self._next_stage()
                 self._stage()
                 write("i = j")
-            write(f"return {', '.join(f'{name}A' for name in ARRAYS)}")
         return write.text
 
     def _next_stage(self) -> None:
         write = self.write
         write("j = i")
         header = "if"
-        if self.timed:
+        if self.layout.timed:
             with write.block("if P[TIMERS] > 0 and Q[0] <= until and (i == n or Q[0] < X[i * XW + 2]):"):
                 write("now = Q[0]")
             header = "elif"
@@ -99,27 +100,25 @@ class _StageWriter:
                 write("P[UNIVERSAL] = g")
         write("P[CLOCK] = now", "P[STAGE] += 1", "stage = P[STAGE]", "first_row = P[OUT_N]", "rough = False")
         most = max(len(roles) for roles in layout.roles.values())
-        with write.block(f"if {3 * most} * (j - i) > len(WA):"):
-            write(f"WA = np.empty({6 * most} * (j - i), np.int64)", "W = pointer(WA)")
-        write("t = 0", "first_g = -1", "last_g = -1")
+        with write.block(f"if {3 * most} * (j - i) > WN:"):
+            write.more("W", f"{3 * most} * (j - i)")
+        write("t = 0", "hn = 0")
         with write.block("for r in range(i, j):"):
             write("kind = X[r * XW + 0]")
             for at, type in enumerate(layout.types):
                 with write.block(f"if kind == {at}:"):
                     self._touches(layout.roles[type])
-        if self.timed:
+        if self.layout.timed:
             with write.block("while P[TIMERS] > 0 and Q[0] <= now:"):
                 write("g = Q[1]", "drop_timer(Q, P)")
                 with write.block("if D[g + G_ALIVE] == 1:"):
                     self._touch()
-        write("g = first_g")
-        with write.block("while g != -1:"):
-            write("after_g = D[g + G_NEXT]", "first_of_g = P[OUT_N]")
+        with write.block("for h in range(hn):"):
+            write("g = H[3 * h]", "rows_of_g = H[3 * h + 1]", "first_of_g = P[OUT_N]")
             self._partition()
             self._arrange("first_of_g")
             with write.block("for m in range(first_of_g, P[OUT_N]):"):
                 write(f"O[m * {layout.row} + 3] = m - first_of_g")
-            write("g = after_g")
         write("P[NUMBER] += j - i")
         if layout.g:
             with write.block("if not rough:"):
@@ -145,8 +144,8 @@ class _StageWriter:
             write(f"P[{free}] = D[{name}]")
         with write.block("else:"):
             write(f"{name} = P[TOP]", f"P[TOP] += {size}")
-            with write.block("if P[TOP] > len(DA):"):
-                write("DA = grown(DA, P[TOP])", "D = pointer(DA)", "R = reals(DA)")
+            with write.block("if P[TOP] > DN:"):
+                write.more("D", "P[TOP]")
 
     def _free(self, name: str, free: str) -> None:
         self.write(f"D[{name}] = P[{free}]", f"P[{free}] = {name}")
@@ -154,8 +153,9 @@ class _StageWriter:
     def _new_partition(self) -> None:
         write = self.write
         self._allocate("g", "FREE_PARTITION", "G_SIZE")
-        write("D[g + G_ALIVE] = 1", "D[g + G_FIRST] = -1", "D[g + G_LAST] = -1", "D[g + G_SEEN] = -1")
-        write("D[g + G_STAMP] = -1")
+        for name, word in (("G_AT", 0), ("G_ALIVE", 1), ("G_FIRST", -1), ("G_LAST", -1), ("G_SEEN", -1)):
+            if name in self.words:
+                write(f"D[g + {name}] = {word}")
         if self.layout.starts:
             lasts = [last for last in self.layout.lasts if last is not None]
             with write.block(f"if {both(*(f'P[CREATED] + {last} >= now' for last in lasts))}:"):
@@ -165,22 +165,42 @@ class _StageWriter:
         """Open a context in g."""
         write = self.write
         self._allocate("c", "FREE_CONTEXT", "C_SIZE")
-        write("D[c + C_NEXT] = -1", "D[c + C_PREV] = D[g + G_LAST]", f"D[c + C_OPENED] = {time}")
-        write(f"D[c + C_OPENER] = {opener}", "D[c + C_LOCALS] = -1", "D[c + C_CLOSED] = -1", "D[c + C_ONE] = -1")
-        self._no_list("c + C_OPENERS")
-        with write.block("if D[g + G_LAST] == -1:"):
+        write(f"D[c + C_OPENED] = {time}", f"D[c + C_OPENER] = {opener}", "D[c + C_LOCALS] = -1")
+        if self.layout.terms:
+            write("D[c + C_CLOSED] = -1")
+        if self.layout.shows_openers:
+            self._no_list("c + C_OPENERS")
+        if self.layout.many:
+            write("D[c + C_NEXT] = -1", "D[c + C_PREV] = D[g + G_LAST]")
+            with write.block("if D[g + G_LAST] == -1:"):
+                write("D[g + G_FIRST] = c")
+            with write.block("else:"):
+                write("D[D[g + G_LAST] + C_NEXT] = c")
+            write("D[g + G_LAST] = c")
+        else:
             write("D[g + G_FIRST] = c")
-        with write.block("else:"):
-            write("D[D[g + G_LAST] + C_NEXT] = c")
-        write("D[g + G_LAST] = c")
         for last in self.layout.lasts:
             if last is not None:
-                with write.block("if 2 * (P[TIMERS] + 1) > len(QA):"):
-                    write("QA = grown(QA, 0)", "Q = pointer(QA)")
-                write(f"set_timer(Q, P, {time} + {last}, g)")
+                self._set_timer(f"{time} + {last}")
+        for spot in self.layout.ticking:
+            self._set_timer(self._next_tick(spot, time, f"max(now - 1, {time})"))
+
+    def _next_tick(self, spot: PatternSpot, opened: str, after: str) -> str:
+        """The first time after another at which a tick happens in a context that is open by then."""
+        length = self.layout.lengths[spot.number]
+        if not length:
+            return f"called(host, {self.layout.calendar(spot)}, {after})"
+        return f"{opened} + (({after} - {opened}) // {length} + 1) * {length}"
+
+    def _set_timer(self, due: str) -> None:
+        with self.write.block("if 2 * (P[TIMERS] + 1) > QN:"):
+            self.write.more("Q", "0")
+        self.write(f"set_timer(Q, P, {due}, g)")
 
     def _no_list(self, at: str) -> None:
-        self.write(f"D[{at} + {HEAD}] = -1", f"D[{at} + {TAIL}] = -1", f"D[{at} + {COUNT}] = 0", f"D[{at} + 3] = 0")
+        self.write(f"D[{at} + {HEAD}] = -1", f"D[{at} + {TAIL}] = -1", f"D[{at} + {COUNT}] = 0")
+        if self.layout.counts_ends:
+            self.write(f"D[{at} + {ENDS}] = 0")
 
     def _node(self, name: str, row: str) -> None:
         """A node with the event of a row."""
@@ -289,37 +309,37 @@ class _StageWriter:
         if not count:
             write("g = P[UNIVERSAL]")
             return
-        write(f"slot = slot_of(TG, len(TGA) - 1, D, G_KEY, K, 0, {count})", "g = TG[slot]")
+        write(f"slot = slot_of(TG, TGN - 1, D, G_KEY, K, 0, {count})", "g = TG[slot]")
         with write.block("if g == -1:"):
             self._new_partition()
             write(*(f"D[g + G_KEY + {k}] = K[{k}]" for k in range(count)), "TG[slot] = g", "P[PARTITIONS] += 1")
-            with write.block("if 2 * P[PARTITIONS] > len(TGA):"):
-                write(f"TGA = roomier(TGA, D, G_KEY, {count})", "TG = pointer(TGA)")
+            with write.block("if 2 * P[PARTITIONS] > TGN:"):
+                write.refill("TG", "G_KEY", count)
 
     def _touch(self) -> None:
+        """Have a place h in H for the partition g: its address, its first row of this stage and its last."""
         write = self.write
-        with write.block("if D[g + G_STAMP] != stage:"):
-            write("D[g + G_STAMP] = stage", "D[g + G_NEXT] = -1", "D[g + G_ROWS] = -1", "D[g + G_LATEST] = -1")
-            with write.block("if last_g == -1:"):
-                write("first_g = g")
-            with write.block("else:"):
-                write("D[last_g + G_NEXT] = g")
-            write("last_g = g")
+        write("h = D[g + G_AT]")
+        with write.block("if h >= hn or H[3 * h] != g:"):
+            write("h = hn", "hn += 1")
+            with write.block("if 3 * hn > HN:"):
+                write.more("H", "0")
+            write("H[3 * h] = g", "H[3 * h + 1] = -1", "H[3 * h + 2] = -1", "D[g + G_AT] = h")
 
     def _tell(self, role: RowRole) -> None:
         write = self.write
         write("W[t] = -1", f"W[t + 1] = {role.number}", "W[t + 2] = r")
-        with write.block("if D[g + G_LATEST] == -1:"):
-            write("D[g + G_ROWS] = t")
+        with write.block("if H[3 * h + 2] == -1:"):
+            write("H[3 * h + 1] = t")
         with write.block("else:"):
-            write("W[D[g + G_LATEST]] = t")
-        write("D[g + G_LATEST] = t", "t += 3")
+            write("W[H[3 * h + 2]] = t")
+        write("H[3 * h + 2] = t", "t += 3")
 
     def _for_rows(self, stack: ExitStack, role: RowRole) -> str:
         """Open blocks in which a variable is each row that has a role in g and fulfils its conditions."""
         write = self.write
         at, row = write.fresh("w"), write.fresh("r")
-        write(f"{at} = D[g + G_ROWS]")
+        write(f"{at} = rows_of_g")
         stack.enter_context(write.block(f"while {at} != -1:"))
         write(f"{row} = W[{at} + 2]", f"is_mine = W[{at} + 1] == {role.number}", f"{at} = W[{at}]")
         stack.enter_context(write.block(f"if {both('is_mine', self._takes(role.role.conditions, row))}:"))
@@ -336,7 +356,7 @@ class _StageWriter:
         write("c = D[g + G_FIRST]")
         with write.block("while c != -1:"):
             self._collect()
-            write("c = D[c + C_NEXT]")
+            write(f"c = {self._next_context}")
         for at, init in enumerate(layout.inits):
             role = layout.role("init", at)
             if role is not None:
@@ -352,19 +372,19 @@ class _StageWriter:
                 continue
             with ExitStack() as stack:
                 at, row = write.fresh("w"), write.fresh("r")
-                write(f"{at} = D[g + G_ROWS]")
+                write(f"{at} = rows_of_g")
                 stack.enter_context(write.block(f"while {at} != -1:"))
                 write(f"{row} = W[{at} + 2]", f"is_mine = W[{at} + 1] == {role.number}", f"{at} = W[{at}]")
                 stack.enter_context(write.block("if is_mine:"))
                 write("K[0] = g")
                 if self._keyed(stack, self.statement.lkeys, role, row, 1):
-                    write(f"slot = slot_of(TS, len(TSA) - 1, D, S_PARTITION, K, 0, {1 + layout.l})")
+                    write(f"slot = slot_of(TS, TSN - 1, D, S_PARTITION, K, 0, {1 + layout.l})")
                     with write.block("if TS[slot] == -1:"):
                         self._allocate("s", "FREE_SEEN", "S_SIZE")
                         write("D[s + S_NEXT] = D[g + G_SEEN]", "D[g + G_SEEN] = s", "TS[slot] = s", "P[SEEN] += 1")
                         write(*(f"D[s + S_PARTITION + {k}] = K[{k}]" for k in range(1 + layout.l)))
-                        with write.block("if 2 * P[SEEN] > len(TSA):"):
-                            write(f"TSA = roomier(TSA, D, S_PARTITION, {1 + layout.l})", "TS = pointer(TSA)")
+                        with write.block("if 2 * P[SEEN] > TSN:"):
+                            write.refill("TS", "S_PARTITION", 1 + layout.l)
 
     # --- contexts ---
 
@@ -377,13 +397,13 @@ class _StageWriter:
                 with self._open_contexts():
                     with write.block(f"if now >= D[c + C_OPENED] + {last}:"):
                         write(f"D[c + C_CLOSED] = {at}", "closed += 1")
-                    write("c = D[c + C_NEXT]")
+                    write(f"c = {self._next_context}")
             elif role is not None:
                 self._closed_by(at, term.which, role)
         with write.block("if closed > 0:"):
             write("c = D[g + G_FIRST]")
             with write.block("while c != -1:"):
-                write("after_c = D[c + C_NEXT]")
+                write(f"after_c = {self._next_context}")
                 with write.block("if D[c + C_CLOSED] >= 0:"):
                     self._unlink()
                     giving = [f"D[c + C_CLOSED] == {at}" for at, term in enumerate(layout.terms) if not term.discard]
@@ -393,13 +413,17 @@ class _StageWriter:
                     self._free_context()
                 write("c = after_c")
 
+    @property
+    def _next_context(self) -> str:
+        return "D[c + C_NEXT]" if self.layout.many else "-1"
+
     def _open_contexts(self) -> ExitStack:
         """A block for each context that is still open; it must end with the step to the next."""
         stack = ExitStack()
         self.write("c = D[g + G_FIRST]")
         stack.enter_context(self.write.block("while c != -1:"))
         with self.write.block("if D[c + C_CLOSED] >= 0:"):
-            self.write("c = D[c + C_NEXT]", "continue")
+            self.write(f"c = {self._next_context}", "continue")
         return stack
 
     def _closed_by(self, at: int, which: str, role: RowRole) -> None:
@@ -421,14 +445,14 @@ class _StageWriter:
                     write("youngest = c")
                     if which == "each-matching":
                         write(f"D[c + C_CLOSED] = {at}", "closed += 1")
-                write("c = D[c + C_NEXT]")
+                write(f"c = {self._next_context}")
             if which in ("new", "old"):
                 chosen = "youngest" if which == "new" else "oldest"
                 with write.block(f"if {chosen} != -1:"):
                     write(f"D[{chosen} + C_CLOSED] = {at}", "closed += 1")
             elif which == "each":
                 with write.block("if oldest != -1:"), self._open_contexts():
-                    write(f"D[c + C_CLOSED] = {at}", "closed += 1", "c = D[c + C_NEXT]")
+                    write(f"D[c + C_CLOSED] = {at}", "closed += 1", f"c = {self._next_context}")
 
     def _across(self, term: RowRole) -> Any:
         """An aggregate over the events that opened the context c, or would close it."""
@@ -485,6 +509,9 @@ class _StageWriter:
 
     def _unlink(self) -> None:
         write = self.write
+        if not self.layout.many:
+            write("D[g + G_FIRST] = -1")
+            return
         for here, there, end in (("C_PREV", "C_NEXT", "G_FIRST"), ("C_NEXT", "C_PREV", "G_LAST")):
             with write.block(f"if D[c + {here}] == -1:"):
                 write(f"D[g + {end}] = D[c + {there}]")
@@ -495,7 +522,7 @@ class _StageWriter:
         """The final runs of a context that ends."""
         write, layout = self.write, self.layout
         if not layout.l:
-            write("loc = D[c + C_ONE]")
+            write("loc = D[c + C_LOCALS]")
             with write.block("if loc == -1:"):
                 write("loc = 0")
             self._detect(final=True)
@@ -503,7 +530,7 @@ class _StageWriter:
         write("s = D[g + G_SEEN]")
         with write.block("while s != -1:"):
             write("K[0] = c", *(f"K[{1 + k}] = D[s + S_KEY + {k}]" for k in range(layout.l)))
-            write(f"loc = TL[slot_of(TL, len(TLA) - 1, D, L_CONTEXT, K, 0, {1 + layout.l})]", "lk = s + S_KEY")
+            write(f"loc = TL[slot_of(TL, TLN - 1, D, L_CONTEXT, K, 0, {1 + layout.l})]", "lk = s + S_KEY")
             with write.block("if loc == -1:"):
                 write("loc = 0")
             self._detect(final=True)
@@ -513,21 +540,23 @@ class _StageWriter:
         write = self.write
         write("loc = D[c + C_LOCALS]")
         with write.block("while loc != -1:"):
-            write("after = D[loc + L_NEXT]")
-            for at in range(self.width):
-                write(f"clear(D, P, loc + L_LISTS + {LIST * at})")
+            write("after = D[loc + L_NEXT]" if self.layout.l else "after = -1")
+            for at in range(len(self.layout.leaves)):
+                if self.layout.leaves[at].number in self.layout.sources:
+                    write(f"P[KEPT] += D[{self._list(at)} + {COUNT}]")  # they are not in the count
+                write(f"clear(D, P, {self._list(at)}, {self.layout.counts_ends})")
             self._free_local()
             write("loc = after")
         if self.layout.shows_openers:
-            write("clear(D, P, c + C_OPENERS)")
+            write(f"clear(D, P, c + C_OPENERS, {self.layout.counts_ends})")
         self._free("c", "FREE_CONTEXT")
 
     def _free_local(self) -> None:
         """Free an empty local partition, which may still be in a chain."""
         if self.layout.l:
             count = 1 + self.layout.l
-            slot = f"slot_of(TL, len(TLA) - 1, D, L_CONTEXT, D, loc + L_CONTEXT, {count})"
-            self.write(f"take_out(TL, len(TLA) - 1, D, L_CONTEXT, {count}, {slot})")
+            slot = f"slot_of(TL, TLN - 1, D, L_CONTEXT, D, loc + L_CONTEXT, {count})"
+            self.write(f"take_out(TL, TLN - 1, D, L_CONTEXT, {count}, {slot})")
             self.write("P[LOCALS] -= 1")
         self._free("loc", "FREE_LOCAL")
 
@@ -545,19 +574,21 @@ class _StageWriter:
                 with ExitStack() as stack:
                     row = self._for_rows(stack, role)
                     self._node("y", row)
-                    write("append(D, P, c + C_OPENERS, y)")
+                    write(f"append(D, P, c + C_OPENERS, y, {self.layout.counts_ends})")
 
     def _forget(self) -> None:
         """Forget a partition in which nothing is left: the next event would make the same one."""
         write, layout = self.write, self.layout
         nothing = "D[g + G_FIRST] == -1"
         if layout.starts:
-            one = "D[g + G_FIRST] != -1 and D[g + G_FIRST] == D[g + G_LAST]"
+            one = "D[g + G_FIRST] != -1" + (" and D[g + G_FIRST] == D[g + G_LAST]" if layout.many else "")
             as_new = f"{one} and D[D[g + G_FIRST] + C_OPENER] == -1 and D[D[g + G_FIRST] + C_LOCALS] == -1"
-            if self.timed:
+            if layout.limited:
                 lasts = [last for last in layout.lasts if last is not None]
                 is_over = either(*(f"P[CREATED] + {last} < now + 1" for last in lasts))
                 nothing = f"{is_over} and {nothing}"
+            elif layout.ticking:
+                return
             else:
                 nothing = as_new
         if layout.keeps_seen:
@@ -566,9 +597,11 @@ class _StageWriter:
             write("c = D[g + G_FIRST]")
             with write.block("if c != -1:"):
                 self._free("c", "FREE_CONTEXT")
-            slot = f"slot_of(TG, len(TGA) - 1, D, G_KEY, D, g + G_KEY, {layout.g})"
-            write(f"take_out(TG, len(TGA) - 1, D, G_KEY, {layout.g}, {slot})")
-            write("P[PARTITIONS] -= 1", "D[g + G_ALIVE] = 0")
+            slot = f"slot_of(TG, TGN - 1, D, G_KEY, D, g + G_KEY, {layout.g})"
+            write(f"take_out(TG, TGN - 1, D, G_KEY, {layout.g}, {slot})")
+            write("P[PARTITIONS] -= 1")
+            if layout.timed:
+                write("D[g + G_ALIVE] = 0")
             self._free("g", "FREE_PARTITION")
 
     # --- collection and detection ---
@@ -576,6 +609,9 @@ class _StageWriter:
     def _collect(self) -> None:
         write, layout = self.write, self.layout
         write("first_loc = -1", "last_loc = -1")
+        self._tick()
+        for spot in layout.waiting:
+            self._fire(spot)
         for role in layout.all_roles():
             if role.what == "leaf":
                 with ExitStack() as stack:
@@ -583,47 +619,139 @@ class _StageWriter:
                     if layout.l:
                         write("K[0] = c")
                     if self._keyed(stack, self.statement.lkeys, role, row, 1):
-                        self._find_local()
-                        self._add(role.at, row)
+                        if layout.leaves[role.at].number in layout.sources:
+                            self._find_local(touch=False)
+                            self._wait(role.at, row)
+                        else:
+                            self._find_local()
+                            self._add(role.at, row)
         if layout.mode == "deferred":
             return
         write("loc = first_loc")
         with write.block("while loc != -1:"):
-            write("after_loc = D[loc + L_TOUCHED]", "lk = loc + L_KEY")
+            write(*(("after_loc = D[loc + L_TOUCHED]", "lk = loc + L_KEY") if layout.l else ("after_loc = -1",)))
             self._detect(final=False)
-            empty = both(*(f"D[loc + L_LISTS + {LIST * at + COUNT}] == 0" for at in range(self.width)))
+            for spot in layout.waiting:
+                due = self._due(spot)
+                write(f"P[KEPT] += D[{due} + {COUNT}]", f"clear(D, P, {due}, {layout.counts_ends})")
+            empty = both(*(f"D[{self._list(at)} + {COUNT}] == 0" for at in range(len(layout.leaves))))
             with write.block(f"if {empty}:"):
-                with write.block("if D[loc + L_PREV] == -1:"):
-                    write("D[c + C_LOCALS] = D[loc + L_NEXT]")
-                with write.block("else:"):
-                    write("D[D[loc + L_PREV] + L_NEXT] = D[loc + L_NEXT]")
-                with write.block("if D[loc + L_NEXT] != -1:"):
-                    write("D[D[loc + L_NEXT] + L_PREV] = D[loc + L_PREV]")
-                write("D[c + C_ONE] = -1")
+                if layout.l:
+                    self._unlink_local()
+                else:
+                    write("D[c + C_LOCALS] = -1")
                 self._free_local()
             write("loc = after_loc")
 
-    def _find_local(self) -> None:
+    def _unlink_local(self) -> None:
+        write = self.write
+        with write.block("if D[loc + L_PREV] == -1:"):
+            write("D[c + C_LOCALS] = D[loc + L_NEXT]")
+        with write.block("else:"):
+            write("D[D[loc + L_PREV] + L_NEXT] = D[loc + L_NEXT]")
+        with write.block("if D[loc + L_NEXT] != -1:"):
+            write("D[D[loc + L_NEXT] + L_PREV] = D[loc + L_PREV]")
+
+    def _list(self, at: int) -> str:
+        """Where the list of a leaf is, in loc."""
+        return f"loc + {self.layout.lists_at(self.layout.leaves[at].number)}"
+
+    # --- timers of the pattern ---
+
+    def _tick(self) -> None:
+        """Say for each At and Every whether it happens in the context c now; then every local partition has its run."""
+        write, layout = self.write, self.layout
+        for spot in layout.ticking:
+            n, length = spot.number, layout.lengths[spot.number]
+            if not length:
+                with write.block(f"if at_{n} < now:"):
+                    write(f"at_{n} = called(host, {layout.calendar(spot)}, now - 1)")
+            happens = f"(now - D[c + C_OPENED]) % {length} == 0" if length else f"at_{n} == now"
+            write(f"tick_{n} = now > D[c + C_OPENED] and {happens}")
+            with write.block(f"if tick_{n}:"):
+                self._set_timer(self._next_tick(spot, "D[c + C_OPENED]", "now"))
+        if layout.ticking:
+            with write.block(f"if {either(*(f'tick_{spot.number}' for spot in layout.ticking))}:"):
+                if not layout.l:
+                    self._find_local()
+                    return
+                write("s = D[g + G_SEEN]")
+                with write.block("while s != -1:"):
+                    write("K[0] = c", *(f"K[{1 + k}] = D[s + S_KEY + {k}]" for k in range(layout.l)))
+                    self._find_local()
+                    write("s = D[s + S_NEXT]")
+
+    def _due(self, spot: PatternSpot) -> str:
+        return f"loc + {self.layout.lists_at(spot.spots[0].number, due=True)}"
+
+    def _fire(self, spot: PatternSpot) -> None:
+        """After: the sources whose time has come stand apart, for the runs of this stage."""
+        write, layout = self.write, self.layout
+        wait, pending = layout.lengths[spot.number], f"loc + {layout.lists_at(spot.spots[0].number)}"
+        write("loc = D[c + C_LOCALS]")
+        with write.block("while loc != -1:"):
+            is_due = f"D[{pending} + {HEAD}] != -1 and D[D[{pending} + {HEAD}] + {END}] + {wait} <= now"
+            with write.block(f"if {is_due}:"):
+                with write.block(f"while {is_due}:"):
+                    write(f"pass_on(D, {pending}, {self._due(spot)}, {layout.counts_ends})")
+                self._touch_local()
+            write("loc = D[loc + L_NEXT]" if layout.l else "loc = -1")
+
+    def _wait(self, at: int, row: str) -> None:
+        """After: the event of a row waits, if there is room for it."""
+        write, layout, here = self.write, self.layout, self._list(at)
+        spot = layout.sources[layout.leaves[at].number]
+        size, ends = spot.call.size, layout.counts_ends
+        full = "False"
+        if size is not None and size.unit == "rows":
+            full = f"D[{here} + {COUNT}] >= {size.most}"
+        elif size is not None:
+            full = f"D[{here} + {ENDS}] >= {size.most} and D[D[{here} + {TAIL}] + {END}] != now"
+        write(f"takes = not ({full})")
+        if size is not None and size.add:
+            with write.block("if not takes:"):
+                write("takes = True", f"oldest = D[D[{here} + {HEAD}] + {END}]")
+                header = "if True:" if size.unit == "rows" else f"while D[D[{here} + {HEAD}] + {END}] == oldest:"
+                with write.block(header):
+                    write("P[KEPT] += 1", f"remove(D, P, {here}, D[{here} + {HEAD}], {ends})")
+                    if size.unit != "rows":
+                        with write.block(f"if D[{here} + {HEAD}] == -1:"):
+                            write("break")
+        with write.block("if takes:"):
+            with write.block(f"if D[{here} + {HEAD}] == -1 or D[D[{here} + {TAIL}] + {END}] != now:"):
+                self._set_timer(f"now + {layout.lengths[spot.number]}")
+            self._node("y", row)
+            write(f"append(D, P, {here}, y, {ends})", "P[KEPT] -= 1")
+
+    def _find_local(self, *, touch: bool = True) -> None:
+        """Have the local partition loc of a key, which is to have its run if it is touched."""
         write, layout = self.write, self.layout
         if layout.l:
-            write(f"slot = slot_of(TL, len(TLA) - 1, D, L_CONTEXT, K, 0, {1 + layout.l})", "loc = TL[slot]")
+            write(f"slot = slot_of(TL, TLN - 1, D, L_CONTEXT, K, 0, {1 + layout.l})", "loc = TL[slot]")
         else:
-            write("loc = D[c + C_ONE]")
+            write("loc = D[c + C_LOCALS]")
         with write.block("if loc == -1:"):
             self._allocate("loc", "FREE_LOCAL", "L_SIZE")
-            write("D[loc + L_PREV] = -1", "D[loc + L_NEXT] = D[c + C_LOCALS]", "D[loc + L_STAMP] = -1")
-            write("D[loc + L_CONTEXT] = c", *(f"D[loc + L_KEY + {k}] = K[{1 + k}]" for k in range(layout.l)))
-            with write.block("if D[c + C_LOCALS] != -1:"):
-                write("D[D[c + C_LOCALS] + L_PREV] = loc")
+            for at in range(len(layout.leaves) + len(layout.waiting)):
+                self._no_list(f"loc + L_LISTS + {layout.list * at}")
+            if layout.l:
+                write("D[loc + L_PREV] = -1", "D[loc + L_NEXT] = D[c + C_LOCALS]", "D[loc + L_STAMP] = -1")
+                write("D[loc + L_CONTEXT] = c", *(f"D[loc + L_KEY + {k}] = K[{1 + k}]" for k in range(layout.l)))
+                with write.block("if D[c + C_LOCALS] != -1:"):
+                    write("D[D[c + C_LOCALS] + L_PREV] = loc")
             write("D[c + C_LOCALS] = loc")
-            for at in range(self.width):
-                self._no_list(f"loc + L_LISTS + {LIST * at}")
             if layout.l:
                 write("TL[slot] = loc", "P[LOCALS] += 1")
-                with write.block("if 2 * P[LOCALS] > len(TLA):"):
-                    write(f"TLA = roomier(TLA, D, L_CONTEXT, {1 + layout.l})", "TL = pointer(TLA)")
-            else:
-                write("D[c + C_ONE] = loc")
+                with write.block("if 2 * P[LOCALS] > TLN:"):
+                    write.refill("TL", "L_CONTEXT", 1 + layout.l)
+        if touch:
+            self._touch_local()
+
+    def _touch_local(self) -> None:
+        write = self.write
+        if not self.layout.l:
+            write("first_loc = loc")
+            return
         with write.block("if D[loc + L_STAMP] != stage:"):
             write("D[loc + L_STAMP] = stage", "D[loc + L_TOUCHED] = -1")
             with write.block("if last_loc == -1:"):
@@ -634,25 +762,26 @@ class _StageWriter:
 
     def _add(self, at: int, row: str) -> None:
         """Put the event of a row into the list of a leaf; what no longer fits into its windows goes."""
-        write, leaf, here = self.write, self.layout.leaves[at].leaf, f"loc + L_LISTS + {LIST * at}"
+        write, leaf, here = self.write, self.layout.leaves[at].leaf, self._list(at)
         assert leaf is not None
         self._node("y", row)
-        write(f"append(D, P, {here}, y)")
+        ends = self.layout.counts_ends
+        write(f"append(D, P, {here}, y, {ends})")
         if leaf.rows is not None:
             with write.block(f"if D[{here} + {COUNT}] > {leaf.rows}:"):
-                write(f"remove(D, P, {here}, D[{here} + {HEAD}])")
+                write(f"remove(D, P, {here}, D[{here} + {HEAD}], {ends})")
         if leaf.stages is not None:
-            with write.block(f"while D[{here} + 3] > {leaf.stages}:"):
-                write(f"remove(D, P, {here}, D[{here} + {HEAD}])")
+            with write.block(f"while D[{here} + {ENDS}] > {leaf.stages}:"):
+                write(f"remove(D, P, {here}, D[{here} + {HEAD}], {ends})")
         if (length := self.layout.ranges[at]) is not None:
-            write(f"expire(D, P, {here}, now - {length})")
+            write(f"expire(D, P, {here}, now - {length}, {ends})")
 
     def _detect(self, *, final: bool) -> None:
         """Find all matches of the lists at hand, give their rows, and consume their events."""
         write, layout = self.write, self.layout
         for at, length in enumerate(layout.ranges):
             if length is not None:
-                write(f"expire(D, P, loc + L_LISTS + {LIST * at}, now - {length})")
+                write(f"expire(D, P, {self._list(at)}, now - {length}, {layout.counts_ends})")
         search = SearchWriter(layout, write, final=final)
         write("matched = 0")
         search.matches(self._keep)
@@ -664,26 +793,29 @@ class _StageWriter:
 
     def _keep(self, bound: Bound) -> str:
         write = self.write
-        with write.block(f"if (matched + 1) * {self.width} > len(MA):"):
-            write("MA = grown(MA, 0)", "M = pointer(MA)")
-        for at, leaf in enumerate(self.layout.leaves):
-            state = bound.get(leaf.number)
-            word = f"x{leaf.number}" if state == "node" else "-2" if state == "absent" else "-1"
+        with write.block(f"if (matched + 1) * {self.width} > MN:"):
+            write.more("M", "0")
+        for number, at in self.layout.places_of.items():
+            state = bound.get(number)
+            word = f"x{number}" if state == "node" else WORDS.get(str(state), "-1")
             write(f"M[matched * {self.width} + {at}] = {word}")
         write("matched += 1")
         return "True"
 
     def _consume(self, search: SearchWriter) -> None:
         write = self.write
-        bindable = set(search.constituents(self.layout.root))
+        bindable = {*search.constituents(self.layout.root)} - {*self.layout.sources}  # sources are gone when they fire
         used = [at for at, leaf in enumerate(self.layout.leaves)
                 if leaf.leaf is not None and leaf.leaf.consume and leaf.number in bindable]  # fmt: skip
         if used:
             with write.block("for m in range(matched):"):
                 for at in used:
                     write(f"y = M[m * {self.width} + {at}]")
+                    if self.layout.leaves[at].number in search.whole:
+                        with write.block(f"if y == {WHOLE}:"):
+                            write(f"clear(D, P, {self._list(at)}, {self.layout.counts_ends})")
                     with write.block("if y >= 0 and D[y + 2] != -1:"):
-                        write(f"remove(D, P, loc + L_LISTS + {LIST * at}, y)")
+                        write(f"remove(D, P, {self._list(at)}, y, {self.layout.counts_ends})")
 
 
 def _without(role: Any, conditions: Sequence[Any]) -> Any:

@@ -13,7 +13,7 @@ from tocsin.schema import Kind
 from tocsin.staged.compiled import library
 from tocsin.staged.compiled.core import Core
 from tocsin.staged.compiled.library import AT as NUMBER_OF
-from tocsin.staged.compiled.library import ATTRS, COUNT, HEAD, LIST, NEXT, NIL, NULLS, TAIL
+from tocsin.staged.compiled.library import ATTRS, COUNT, ENDS, GROWING, HEAD, NEXT, NIL, NULLS, TAIL
 from tocsin.staged.partition_keys import Role, key_attribute
 
 Words = dict[str, Any]
@@ -98,7 +98,7 @@ class _StateReader(_Values):
         first = at + names["G_KEY"]
         key = self.key(statement.gkeys, D[first : first + self.layout.g].tolist())
         seen: list[Any] = [] if self.layout.l else [[]]
-        place = int(D[at + names["G_SEEN"]])
+        place = int(D[at + names["G_SEEN"]]) if self.layout.keeps_seen else NIL
         while place != NIL:
             words = D[place + names["S_KEY"] : place + names["S_KEY"] + self.layout.l]
             seen.append(self.key(statement.lkeys, words.tolist()))
@@ -107,25 +107,29 @@ class _StateReader(_Values):
         place = int(D[at + names["G_FIRST"]])
         while place != NIL:
             contexts.append(self._context(place))
-            place = int(D[place + names["C_NEXT"]])
+            place = int(D[place + names["C_NEXT"]]) if self.layout.many else NIL
         return [key, seen, contexts]
 
     def _context(self, at: int) -> list[Any]:
         names, D, layout = self.names, self.D, self.layout
         opener = int(D[at + names["C_OPENER"]])
         type = None if opener < 0 else layout.inits[opener].type
-        openers = [self._event(node, str(type)) for node in self._nodes(at + names["C_OPENERS"])]
+        nodes = self._nodes(at + names["C_OPENERS"]) if layout.shows_openers else ()
+        openers = [self._event(node, str(type)) for node in nodes]
         locals_ = []
         place = int(D[at + names["C_LOCALS"]])
         while place != NIL:
             words = D[place + names["L_KEY"] : place + names["L_KEY"] + layout.l]
-            lists = []
-            for number, spot in enumerate(layout.leaves):
-                nodes = self._nodes(place + names["L_LISTS"] + LIST * number)
+            lists: list[Any] = []
+            pending: list[Any] = []
+            for spot in layout.leaves:
                 assert spot.leaf is not None
-                lists.append([spot.number, [self._event(node, spot.leaf.type) for node in nodes]])
-            locals_.append([self.key(layout.statement.lkeys, words.tolist()), lists, []])
-            place = int(D[place + names["L_NEXT"]])
+                nodes = self._nodes(place + layout.lists_at(spot.number))
+                events = [self._event(node, spot.leaf.type) for node in nodes]
+                after = layout.sources.get(spot.number)
+                (lists if after is None else pending).append([(after or spot).number, events])
+            locals_.append([self.key(layout.statement.lkeys, words.tolist()), lists, pending])
+            place = int(D[place + names["L_NEXT"]]) if layout.l else NIL
         return [int(D[at + names["C_OPENED"]]), None if opener < 0 else opener, openers, locals_, []]
 
     def _nodes(self, at: int) -> Iterator[int]:
@@ -168,7 +172,7 @@ class _StateWriter(_Values):
         at = int(self.P[library.TOP])
         self.P[library.TOP] += size
         if at + size > len(self.arrays["D"]):
-            self.arrays["D"] = library.grown(self.arrays["D"], at + size)
+            self.arrays.grow(GROWING.index("D"), at + size)
         return at
 
     def _enter(self, table: str, at: int, off: int, count: int, which: int) -> None:
@@ -177,17 +181,18 @@ class _StateWriter(_Values):
         rows[library.slot_of(rows, len(rows) - 1, D, off, D, at + off, count)] = at
         self.P[which] += 1
         if 2 * self.P[which] > len(rows):
-            self.arrays[table] = library.roomier(rows, D, off, count)
+            more = self.arrays.grow(GROWING.index(table), 0)
+            library.refill(rows, len(rows), more, len(more) - 1, D, off, count)
 
     def _partition(self, key: Any, seen: Any, contexts: Any) -> None:
         names, layout = self.names, self.layout
         at = self._record(names["G_SIZE"])
         D = self.arrays["D"]
-        D[at + names["G_ALIVE"]] = 1
-        for name in ("G_FIRST", "G_LAST", "G_SEEN", "G_STAMP"):
-            D[at + names[name]] = NIL
+        for name, word in (("G_AT", 0), ("G_ALIVE", 1), ("G_FIRST", NIL), ("G_LAST", NIL), ("G_SEEN", NIL)):
+            if name in names:
+                D[at + names[name]] = word
         if layout.g:
-            D[at + names["G_KEY"] : at + names["G_SIZE"]] = self.key_words(layout.statement.gkeys, key)
+            D[at + names["G_KEY"] : at + names["G_KEY"] + layout.g] = self.key_words(layout.statement.gkeys, key)
             self._enter("TG", at, names["G_KEY"], layout.g, library.PARTITIONS)
         else:
             self.P[library.UNIVERSAL] = at
@@ -196,7 +201,8 @@ class _StateWriter(_Values):
             D = self.arrays["D"]
             D[place + names["S_NEXT"]], D[at + names["G_SEEN"]] = D[at + names["G_SEEN"]], place
             D[place + names["S_PARTITION"]] = at
-            D[place + names["S_KEY"] : place + names["S_SIZE"]] = self.key_words(layout.statement.lkeys, local)
+            first = place + names["S_KEY"]
+            D[first : first + layout.l] = self.key_words(layout.statement.lkeys, local)
             self._enter("TS", place, names["S_PARTITION"], 1 + layout.l, library.SEEN)
         for context in contexts:
             self._context(at, *context)
@@ -205,47 +211,61 @@ class _StateWriter(_Values):
         names, layout = self.names, self.layout
         at = self._record(names["C_SIZE"])
         D = self.arrays["D"]
-        last = int(D[partition + names["G_LAST"]])
+        last = int(D[partition + names["G_LAST"]]) if layout.many else NIL
         given = {"C_NEXT": NIL, "C_PREV": last, "C_OPENED": opened, "C_OPENER": NIL if opener is None else opener,
-                 "C_LOCALS": NIL, "C_CLOSED": NIL, "C_ONE": NIL}  # fmt: skip
+                 "C_LOCALS": NIL, "C_CLOSED": NIL}  # fmt: skip
         for name, word in given.items():
-            D[at + names[name]] = word
-        self._no_list(at + names["C_OPENERS"])
+            if name in names:
+                D[at + names[name]] = word
         D[(partition + names["G_FIRST"]) if last == NIL else (last + names["C_NEXT"])] = at
-        D[partition + names["G_LAST"]] = at
+        if layout.many:
+            D[partition + names["G_LAST"]] = at
+        if layout.shows_openers:
+            self._no_list(at + names["C_OPENERS"])
         for length in layout.lasts:
             if length is not None:
-                if 2 * (self.P[library.TIMERS] + 1) > len(self.arrays["Q"]):
-                    self.arrays["Q"] = library.grown(self.arrays["Q"], 0)
-                library.set_timer(self.arrays["Q"], self.P, opened + length, partition)
+                self._set_timer(opened + length, partition)
         for number in openers if layout.shows_openers else ():
             self._append(at + names["C_OPENERS"], number)
-        for key, lists, _pending in locals_:
-            self._local(at, key, lists)
+        for spot in layout.ticking:
+            self._set_timer(layout.next_tick(spot, opened, int(self.P[library.CLOCK])), partition)
+        for key, lists, pending in locals_:
+            sources = {spot.number: spot.spots[0].number for spot in layout.waiting}
+            self._local(at, key, [*lists, *([sources[after], numbers] for after, numbers in pending)])
+            for after, number in ((after, number) for after, numbers in pending for number in numbers):
+                self._set_timer(self.events[number][3] + layout.lengths[after], partition)
+
+    def _set_timer(self, due: int, partition: int) -> None:
+        if 2 * (self.P[library.TIMERS] + 1) > len(self.arrays["Q"]):
+            self.arrays.grow(GROWING.index("Q"), 0)
+        library.set_timer(self.arrays["Q"], self.P, due, partition)
 
     def _local(self, context: int, key: Any, lists: Any) -> None:
         names, layout = self.names, self.layout
         at = self._record(names["L_SIZE"])
         D = self.arrays["D"]
         first = int(D[context + names["C_LOCALS"]])
-        D[at + names["L_NEXT"]], D[at + names["L_PREV"]] = first, NIL
-        if first != NIL:
-            D[first + names["L_PREV"]] = at
-        D[at + names["L_STAMP"]], D[at + names["L_CONTEXT"]], D[context + names["C_LOCALS"]] = NIL, context, at
-        for place in range(len(layout.leaves)):
-            self._no_list(at + names["L_LISTS"] + LIST * place)
+        D[context + names["C_LOCALS"]] = at
+        for place in range(len(layout.leaves) + len(layout.waiting)):
+            self._no_list(at + names["L_LISTS"] + layout.list * place)
         if layout.l:
-            D[at + names["L_KEY"] : at + names["L_LISTS"]] = self.key_words(layout.statement.lkeys, key)
+            D[at + names["L_NEXT"]], D[at + names["L_PREV"]], D[at + names["L_STAMP"]] = first, NIL, NIL
+            if first != NIL:
+                D[first + names["L_PREV"]] = at
+            D[at + names["L_CONTEXT"]] = context
+            D[at + names["L_KEY"] : at + names["L_KEY"] + layout.l] = self.key_words(layout.statement.lkeys, key)
             self._enter("TL", at, names["L_CONTEXT"], 1 + layout.l, library.LOCALS)
-        else:
-            D[context + names["C_ONE"]] = at
         for spot, numbers in lists:
             for number in numbers:
-                self._append(at + names["L_LISTS"] + LIST * layout.index[spot], number)
+                self._append(at + layout.lists_at(spot), number)
+            if spot in layout.sources:
+                self.P[library.KEPT] -= len(numbers)
 
     def _no_list(self, at: int) -> None:
         D = self.arrays["D"]
-        D[at + HEAD], D[at + TAIL], D[at + COUNT], D[at + 3] = NIL, NIL, 0, 0
+        D[at + HEAD], D[at + TAIL], D[at + COUNT] = NIL, NIL, 0
+        if self.layout.counts_ends:
+            D[at + ENDS] = 0
 
     def _append(self, at: int, number: int) -> None:
         layout, node = self.layout, self._record(self.layout.node)
@@ -260,4 +280,4 @@ class _StateWriter(_Values):
                 D[node + ATTRS + place] = 0
             else:
                 D[node + ATTRS + place] = self.word(value, layout.fields[attr].kind)
-        library.append(D, self.P, at, node)
+        library.append(D, self.P, at, node, layout.counts_ends)

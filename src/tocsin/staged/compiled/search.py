@@ -31,7 +31,7 @@ from tocsin.staged.compiled.expressions import (
     holding,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
-from tocsin.staged.compiled.library import COUNT, END, HEAD, LIST, NEXT, PREV, START, TAIL
+from tocsin.staged.compiled.library import COUNT, END, HEAD, NEXT, PREV, START, TAIL
 from tocsin.staged.compiled.writer import TextWriter
 from tocsin.staged.join import NewJoin, Step, new_join
 from tocsin.staged.spots import PatternSpot
@@ -61,6 +61,7 @@ class SearchWriter:
     final: bool = False
     stop: str | None = None  # a text: enough has been counted
     names: PatternNames = field(init=False)
+    whole: set[int] = field(default_factory=set)  # leaves of which a match has all that was collected
 
     def __post_init__(self) -> None:
         self.names = PatternNames(self.layout.root)
@@ -94,7 +95,7 @@ class SearchWriter:
                 case StableTime():
                     return Value("now", attr="time")
                 case TimeOf(which="sst"):
-                    raise NotCompiledError("sst asks what may still come")
+                    return Value("now", attr="time")  # of settled events; nobody says more about those to come
                 case TimeOf():
                     return self._time(self.names.spots[node.name], node.which, bound)
                 case AttrOf():
@@ -115,14 +116,14 @@ class SearchWriter:
     def _time(self, spot: PatternSpot, which: str, bound: Bound) -> Known:
         if bound.get(spot.number) == "absent":
             return ABSENT
-        leaves = self.constituents(spot)
-        if any(bound.get(leaf) == "counted" for leaf in leaves):
+        constituents = self.timed(spot)
+        if any(bound.get(number) in ("counted", "whole") for number, _ in constituents):
             raise NotCompiledError("a time of counted events")
-        there = [leaf for leaf in leaves if bound.get(leaf) == "node"]
+        there = [(number, what) for number, what in constituents if bound.get(number) in ("node", "tick")]
         start = which == "start-ts"
         if not there:
             return Value("D[c + C_OPENED]" if start else "now", attr="time")
-        times = [f"D[x{leaf} + {START if start else END}]" for leaf in there]
+        times = [time_of(f"x{number}", what, start=start) for number, what in there]
         text = times[0]
         for each in times[1:]:
             text = f"{'min' if start else 'max'}({text}, {each})"
@@ -137,6 +138,15 @@ class SearchWriter:
         below = spot.spots[:1] if spot.operator == "Unless" else spot.spots
         return [leaf for each in below for leaf in self.constituents(each)]
 
+    def timed(self, spot: PatternSpot) -> list[tuple[int, str]]:
+        """What gives a match its times, at a spot: leaves, ticks, and sources that have waited."""
+        if spot.operator in (None, "At", "Every"):
+            return [(spot.number, "leaf" if spot.operator is None else "tick")]
+        if spot.operator == "After":
+            return [(spot.spots[0].number, "source")]
+        below = () if spot.operator == "Not" else spot.spots[:1] if spot.operator == "Unless" else spot.spots
+        return [each for one in below for each in self.timed(one)]
+
     def _holds(self, homes: Iterable[int], bound: Bound) -> str:
         asked = [each for home in homes for each in self._homes.get(home, ())]
         return holding(self.layout, asked, self.look_up(bound))
@@ -144,7 +154,7 @@ class SearchWriter:
     # --- what can be told without a search ---
 
     def list_of(self, number: int) -> str:
-        return f"loc + {self.layout.words['L_LISTS'] + LIST * self.layout.index[number]}"
+        return f"loc + {self.layout.lists_at(number)}"
 
     def _possible(self, spot: PatternSpot) -> str:
         if spot.deferred and not self.final:
@@ -158,6 +168,10 @@ class SearchWriter:
                 return "True" if "True" in ways else f"({' or '.join(ways)})" if ways else "False"
             case "Unless":
                 return inner[0]
+            case "At" | "Every":
+                return "False" if self.final else f"tick_{spot.number}"
+            case "After":
+                return "False" if self.final else f"D[{self._due(spot)} + {COUNT}] > 0"
             case "Not" | "Nth" | "AtLeast" | "AtMost":
                 return "True"
         return both(*inner)
@@ -186,6 +200,12 @@ class SearchWriter:
                 self._unless(spot, rest, bound, found, once)
             case "Nth" | "AtLeast" | "AtMost":
                 self._counting(spot, rest, bound, found)
+            case "At" | "Every" | "After" if self.final:
+                pass
+            case "At" | "Every":
+                self._tick(spot, rest, bound, found)
+            case "After":
+                self._after(spot, rest, bound, found, once)
             case _:
                 self._chain(spot, 0, rest, bound, found, once)
         return found
@@ -379,11 +399,29 @@ class SearchWriter:
         one = self._solve(first, after, bound, once=once)
         self.write(f"{found} = {one}")
 
+    def _tick(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str) -> None:
+        with self.write.block(f"if tick_{spot.number}:"):
+            done = rest({**bound, spot.number: "tick"})
+            self.write(f"{found} = {done}")
+
+    def _due(self, spot: PatternSpot) -> str:
+        return f"loc + {self.layout.lists_at(spot.spots[0].number, due=True)}"
+
+    def _after(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str, once: bool) -> None:
+        """After binds its leaf to each source that is due now."""
+        write, n = self.write, spot.spots[0].number
+        there = {**bound, spot.number: "tick", n: "node"}
+        write(f"x{n} = D[{self._due(spot)} + {TAIL}]")
+        with write.block(f"while x{n} != -1:"):
+            done = self._if(self._holds([n], there), lambda: rest(there))
+            with write.block(f"if {done}:"):
+                write(f"{found} = True", *(["break"] if once else []))
+            write(f"x{n} = D[x{n} + {PREV}]")
+
     def _counting(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str) -> None:
         """Count the matches of each operand by themselves, weighted."""
         write, wanted = self.write, spot.call.count or 0
-        if spot.number in self._shown():
-            raise NotCompiledError("counted events are part of the answer")
+        is_shown = spot.number in self._shown()
         total = write.fresh("total")
         write(f"{total} = 0")
         enough = wanted + (spot.operator == "Nth")
@@ -393,7 +431,11 @@ class SearchWriter:
             how = None if leaf is None else leaf.quantifier
             if how is not None and operand.number not in self._homes and not how.strict and how.most is None:
                 write(f"{total} += {weight} * D[{self.list_of(operand.number)} + {COUNT}]")
+                if is_shown:
+                    self.whole.add(operand.number)
                 continue
+            if is_shown:
+                raise NotCompiledError("events that are counted under a condition are part of the answer")
 
             def count(_: Bound, weight: int = weight) -> str:
                 write(f"{total} += {weight}")
@@ -401,7 +443,8 @@ class SearchWriter:
 
             self.stop = f"{total} >= {enough}" if how is not None and weight > 0 else None
             self._solve(operand, count, bound)
-        counted = {each.number: "counted" for each in spot.all() if each is not spot}
+        kind = "whole" if is_shown else "counted"
+        counted = {each.number: kind for each in spot.all() if each is not spot}
         fits = {"Nth": "==", "AtLeast": ">=", "AtMost": "<"}[str(spot.operator)]
         with write.block(f"if {total} {fits} {wanted}:"):
             done = rest({**bound, **counted})
@@ -453,3 +496,10 @@ class SearchWriter:
             with write.block(f"if {holding(self.layout, step.asked, self.look_up(there))}:"):
                 self._walk(steps, at + 1, there, keep)
             write(f"{x} = D[{x} + {PREV}]")
+
+
+def time_of(word: str, what: str, *, start: bool) -> str:
+    """The text of the start or end of what a match has: of a leaf, a tick, or a source that has waited until now."""
+    if what == "tick" or (what == "source" and not start):
+        return "now"
+    return f"D[{word} + {START if start else END}]"

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tocsin.staged.compiled.library import GROWING, ROOM
+
+REALS = {"D": "R", "K": "KR", "O": "OR", "V": "VR", "X": "XR"}  # the names of arrays, seen as numbers with fractions
+
 
 class TextWriter:
     """Lines with their depth; `fresh` names are used once."""
@@ -27,6 +31,19 @@ class TextWriter:
         if len(self.lines) == before:
             self("pass")
         self._depth -= 1
+
+    def more(self, name: str, need: str) -> None:
+        """Make an array longer."""
+        at = GROWING.index(name)
+        self(f"{name} = pointer(room(host, {at}, {need}))", f"{name}N = P[{ROOM + at}]")
+        if name in REALS:
+            self(f"{REALS[name]} = reals({name})")
+
+    def refill(self, table: str, off: str, count: int) -> None:
+        """Make a table longer."""
+        self(f"old, size = {table}, {table}N")
+        self.more(table, "0")
+        self(f"refill(old, size, {table}, {table}N - 1, D, {off}, {count})")
 
     def fresh(self, name: str) -> str:
         self._count += 1

@@ -1,0 +1,165 @@
+"""Events of a trace that have one time: the same event again, a violation, or any order will do (TIES ANY)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tocsin.constraint.loops import BEGUN, CLOSED, EXPECTED, NUMBER, SAT_SEEN, STATE, TIED, TOUCHED
+from tocsin.constraint.reasoning import Flag
+from tocsin.constraint.rows import NOBODY
+from tocsin.constraint.telling import TIE, UNEXPECTED, Moments, Telling
+from tocsin.encode.merge import take
+from tocsin.engine.payload import Payload
+from tocsin.events import BEGINNING
+from tocsin.items import Ints, Items
+
+if TYPE_CHECKING:
+    from tocsin.constraint.tracker import Tracker
+
+
+def follow_tie(
+    tracker: Tracker, telling: Telling, items: Items, code: int, every: Ints, letters: Ints, first: int,
+    numbers: Ints, skipped: Any, marks: Any,
+) -> None:  # fmt: skip
+    """Take the rows of one trace and time together; they count as one step."""
+    _Tie(tracker, telling, items, code, every, letters, first).follow(numbers, skipped, marks)
+
+
+class _Tie:
+    """The rows of one trace and time."""
+
+    def __init__(
+        self, tracker: Tracker, telling: Telling, items: Items, code: int, every: Ints, letters: Ints, first: int
+    ) -> None:
+        self.tracker, self.telling, self.tables = tracker, telling, tracker.tables
+        self.items, self.code, self.every, self.letters, self.first = items, code, every, letters, first
+        self.when = int(items.end[every[0]])
+        self.marked: list[int] = []
+
+    def follow(self, numbers: Ints, skipped: Any, marks: Any) -> None:
+        tracker, code = self.tracker, self.code
+        word = int(tracker.words[code]) & ~(TIED | TOUCHED)
+        timeout = tracker.under.timeout
+        if timeout is not None and word & BEGUN and int(tracker.last[code]) + timeout < self.when:
+            word = self._ended(word, int(tracker.last[code]) + timeout)
+        if tracker.under.divides:
+            numbers[self.every] = word >> NUMBER
+        rows = [row for row in self._distinct(self.every.tolist()) if self.letters[row] >= 0]
+        if rows:
+            word = self._step(word, rows, skipped)
+        elif word & CLOSED:
+            self._skip(skipped)
+        marks[self.marked] = 1
+        tracker.words[code] = word
+
+    def _skip(self, skipped: Any) -> None:
+        skipped[self.every] = 1
+        self.tracker.skipped_now += len(self.every)
+
+    def _moment(self, word: int, when: int, row: int | None) -> Moments:
+        tracker = self.tracker
+        begun = int(tracker.begun[self.code]) if tracker.timed else BEGINNING
+        event = NOBODY if row is None else self.first + row
+        if row is not None:
+            self.marked.append(row)
+        return Moments(*(np.array([each], np.int64) for each in (self.code, word, when, begun, event)))
+
+    def _ended(self, word: int, when: int) -> int:
+        """The trace has ended; the word of the next one."""
+        tracker = self.tracker
+        tracker.counts.traces += 1
+        if not word & CLOSED and tracker.tables.open[word & STATE]:
+            self.telling.in_turn(list(self.telling.incomplete(self._moment(word, when, None))))
+        tracker.unlink(np.array([self.code]))
+        return ((word >> NUMBER) + 1) << NUMBER
+
+    def _step(self, word: int, rows: list[int], skipped: Any) -> int:
+        tracker, code = self.tracker, self.code
+        flags = int(self.tables.flags[word & STATE]) if not word & CLOSED else 0
+        if not word & BEGUN and tracker.trusted and flags & Flag.CLOSABLE:
+            word = tracker.close(code, word, BEGINNING)
+        letters = [int(self.letters[row]) for row in rows]
+        if any(tracker.seen[letter] for letter in letters):
+            if tracker.timed and not word & BEGUN:
+                tracker.begun[code] = self.when
+            if tracker.under.timeout is not None:
+                tracker.last[code] = self.when
+            word |= BEGUN
+        if word & CLOSED:
+            self._skip(skipped)
+        else:
+            word = self._state_behind(word, rows, letters)
+        if any(tracker.ender[letter] for letter in letters):
+            word = self._ended(word, self.when)
+        return word
+
+    def _state_behind(self, word: int, rows: list[int], letters: list[int]) -> int:
+        tracker, tables, state = self.tracker, self.tables, word & STATE
+        strict = 0
+        for at, each in enumerate(tracker.under.constraints):
+            seeing = [letter for letter in letters if tracker.sees[letter] >> at & 1]
+            if len(seeing) > 1 and not each.written.ties:
+                strict |= 1 << at
+        if len(rows) == 1:
+            after = tables.behind(state, letters)
+        elif tracker.under.ties and not strict:
+            after = tables.behind_tie(state, letters)
+        else:
+            after = tables.mute(tables.behind(state, letters), strict)
+        news = int(tables.dead[after]) & ~int(tables.dead[state])
+        if news:
+            ordered = self._canonical(rows)
+            reason, at = (TIE, 1) if strict & news else (UNEXPECTED, 0)
+            here = self._moment(word, self.when, ordered[min(at, len(rows) - 1)])
+            self.telling.in_turn(list(self.telling.violated(here, np.array([after]), reason)))
+            word &= ~EXPECTED
+            tracker.unlink(np.array([self.code]))
+        flags = int(tables.flags[after])
+        if not news and len(rows) == 1:
+            word = self._as_usual(word, rows[0], letters[0], flags)
+        word = word & ~STATE | after
+        if flags & Flag.CLOSABLE and tracker.trusted and not tables.dead[after]:
+            tracker.unlink(np.array([self.code]))
+            word = tracker.close(self.code, word, self.when)
+        return word
+
+    def _as_usual(self, word: int, row: int, letter: int, flags: int) -> int:
+        """One event that came twice is one event."""
+        tracker, code = self.tracker, self.code
+        if tracker.timed and tracker.wanted[letter] and not word & SAT_SEEN:
+            tracker.link(code, self.first + row)
+            self.marked.append(row)
+        if flags & Flag.SAT and word & BEGUN and not word & SAT_SEEN:
+            word |= SAT_SEEN
+            tracker.counts.decided += 1
+            tracker.counts.latency += self.when - int(tracker.begun[code])
+            if not flags & Flag.HELD:
+                word |= EXPECTED
+                members = np.array(tracker.chained(code), np.int64)
+                here = self._moment(word, self.when, row)
+                told = self.telling.expected(here, np.array([len(members)]), members, tracker.told_before)
+                self.telling.in_turn([(np.zeros(1, np.int64), told)])
+            tracker.unlink(np.array([code]))
+        return word
+
+    def _canonical(self, rows: list[int]) -> list[int]:
+        """Rows of one time in canonical order, as far as starts and eids tell."""
+        payload = Payload(ordered=False)
+        payload.add(0, take(self.items, self.every), None, 0)
+        places = np.searchsorted(self.every, np.array(rows))
+        eids = payload.rows(np.unique(places)).eids.to_pylist()
+        names = dict(zip(sorted(rows), map(str, eids), strict=True))
+        return sorted(rows, key=lambda row: (int(self.items.start[row]), names[row]))
+
+    def _distinct(self, rows: list[int]) -> list[int]:
+        """Each event once: rows with one eid, type and start are one."""
+        items = self.items
+        if items.eid_high is None or items.eid_low is None:
+            return rows
+        found: dict[tuple[int, int, int, int], int] = {}
+        for row in rows:
+            name = int(items.eid_high[row]), int(items.eid_low[row]), int(items.types[row]), int(items.start[row])
+            found.setdefault(name, row)
+        return list(found.values())
