@@ -142,8 +142,7 @@ def _paired_code(function: Function, kinds: Sequence[Kind]) -> Any:
         return (float(value), True) if real else (int(value), True)
 
     made = numba.njit(asked, error_model="python")
-    made.compile(given)
-    made.disable_compile()
+    made.get_call_template(given, {})  # which compiles it for these: as a whole, and not as a draft
     return made
 
 
