@@ -27,8 +27,10 @@ BENCH ?=
 MINUTES ?= 10
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# else every process that a test starts would compile all of our modules anew
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-selection bench-staged bench-disorder bench-constraints soak fuzz attack mutate demo site dist first-steps docs accept clean
+.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-threads bench-selection bench-staged bench-disorder bench-constraints soak fuzz attack mutate demo site dist first-steps docs accept clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,7 +93,7 @@ cluster-test: $(READY) ## a real Spark master with two workers on loopback, one 
 kafka-test: $(READY) ## topic to topic through a real Kafka broker on loopback (Maven brings it), the driver killed on the way
 	$(PY) -m pytest -q -m kafka tests/test_kafka.py
 
-bench bench-latency bench-spark bench-table bench-disorder bench-constraints soak fuzz attack: export TOCSIN_COMPILE_FIRST = 1 # measure what is compiled
+bench bench-latency bench-spark bench-table bench-threads bench-disorder bench-constraints soak fuzz attack: export TOCSIN_COMPILE_FIRST = 1 # measure what is compiled
 
 bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks/results/latest.json and docs/benchmarks.md
 	$(PY) -m benchmarks.run $(BENCH)
@@ -107,6 +109,10 @@ bench-spark: $(READY) ## Spark end to end against its floor, a self-join and Fli
 
 bench-table: $(READY) ## from a table to matches, beside DuckDB and Polars; BENCH=--quick for a short run
 	$(PY) -m benchmarks.table.run $(BENCH)
+	$(PY) -m benchmarks.paste
+
+bench-threads: $(READY) ## from a table to matches over 1, 2, 4 and 8 threads: the clock, and what each thread had to do
+	$(PY) -m benchmarks.table.threads $(BENCH)
 	$(PY) -m benchmarks.paste
 
 bench-selection: $(READY) ## marks, clauses after a match and consumption modes, beside Polars and Flink CEP; BENCH=--quick for a short run; docs/benchmarks.md

@@ -14,6 +14,8 @@ from benchmarks.selection.report import text as selection_text
 from benchmarks.spark.report import text as spark_text
 from benchmarks.staged.report import text as staged_text
 from benchmarks.table.report import text as table_text
+from benchmarks.table.threads import RESULTS as THREADS_RESULTS
+from benchmarks.table.threads import text as threads_text
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
@@ -21,6 +23,7 @@ SPARK_RESULTS = ROOT / "benchmarks" / "results" / "spark.json"
 START, END = "<!-- bench:start -->", "<!-- bench:end -->"
 TABLE_RESULTS = ROOT / "benchmarks" / "results" / "table.json"
 TABLE = "<!-- bench-table:start -->", "<!-- bench-table:end -->"
+THREADS = "<!-- bench-threads:start -->", "<!-- bench-threads:end -->"
 SPARK = "<!-- bench-spark:start -->", "<!-- bench-spark:end -->"
 SELECTION_RESULTS = ROOT / "benchmarks" / "results" / "selection.json"
 FIVE = "<!-- bench-five:start -->", "<!-- bench-five:end -->"
@@ -47,6 +50,7 @@ def renewed(page: str) -> str:
     for path, told, place in (
         (RESULTS, text, (START, END)),
         (TABLE_RESULTS, table_text, TABLE),
+        (THREADS_RESULTS, threads_text, THREADS),
         (SPARK_RESULTS, spark_text, SPARK),
         (SELECTION_RESULTS, selection_text, SELECTION),
         (LATENCY_RESULTS, latency_text, LATENCY),

@@ -16,7 +16,8 @@ from tools.attack.surfaces import NAMES, surface
 
 # How many inputs a long run tries; what starts processes or compiles gets fewer.
 INPUTS = dict.fromkeys(NAMES, 1000) | {
-    "query_text": 700, "case_files": 700, "pipes": 500, "functions": 400, "threads": 100, "kernels": 20, "caches": 10,
+    "query_text": 700, "case_files": 700, "pipes": 500, "derived_text": 400, "trace_text": 400, "live_state": 300,
+    "scrapes": 300, "functions": 400, "threads": 100, "kernels": 20, "caches": 10,
 }  # fmt: skip
 
 PARAMETERS = {

@@ -17,6 +17,7 @@ from benchmarks.selection import rivals as selection_rivals
 from benchmarks.spark import data
 from benchmarks.staged import load as staged_load
 from benchmarks.staged import run as staged_run
+from benchmarks.staged import windows
 from benchmarks.table import rivals as table_rivals
 from benchmarks.table.load import ASKS
 from benchmarks.table.run import tocsin as from_table
@@ -98,6 +99,15 @@ def test_the_arms_of_the_staged_benchmark_agree(monkeypatch: pytest.MonkeyPatch)
         assert rows[-1]["checksum"] == staged_run.checksum(name, answers), name
     assert staged_run.problems(rows) == []
     assert staged_run.problems([*rows, {**rows[0], "rows": 0}]) != []
+
+
+def test_work_grows_no_faster_than_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "LENGTHS", (32, 64))
+    monkeypatch.setattr(windows, "ASKED", 16)
+    found = windows.work()
+    assert windows.problems(found) == []
+    assert found[-1]["lines"]["64"] == found[-1]["lines"]["32"]  # aggregates that go on
+    assert windows.problems([{**found[0], "lines": {"32": 10.0, "64": 30.0}}]) != []
 
 
 def _events(table: pa.Table) -> list[Event]:

@@ -406,3 +406,58 @@ def test_events_on_disk_do_not_go_over_and_say_so() -> None:
     with pytest.warns(TocsinWarning, match="goes on without events that lie on disk"):
         after = new.stream(state=before.save(), carry_over=True, accept_loss=True, **options)
     assert len(after.push({"type": "B", "time": 3000, "id": 0, "v": 1})) > 0
+
+
+# --- rules that are statements, or definitions of intervals ---------------------------------------------------------
+
+OWN_ROWS = (
+    "INTERVALS Visit FROM A SESSION GAP 3 SELECT count(*) AS n",
+    "INTERVALS Hot FROM A, B BY id AS High WHEN v > 3, Low WHEN v <= 3 END LAST",
+    "INTERVALS Visit FROM A BY id SESSION GAP 3; QUERY r EVENT SEQ(Visit x, C c) WHERE [id] WITHIN 20",
+    "CreateCE X Select A.v as v Event And(A<consume>, B<consume>)",
+    "CreateCE X Event Sequence(A<consume>, B<consume>); QUERY r EVENT SEQ(X x, C c) WITHIN 20",
+    "QUERY r EVENT SEQ(A a, B b) WHERE [id] WITHIN 20; CreateCE X Event And(r, C<consume>)",
+    "CONSTRAINT c PARTITION BY id AS (A | B | C)* C?; QUERY r EVENT SEQ(A a, B b) WHERE [id] UNDER c",
+)
+
+
+@pytest.mark.parametrize("text", OWN_ROWS)
+def test_rules_with_rows_of_their_own_go_on_where_nothing_was_changed(text: str) -> None:
+    rows = [
+        {"type": event.type, "time": event.end, "eid": event.eid, **event.attrs}
+        for event in drawn(random.Random(text), "in-order", length=30)
+    ]
+    whole = opened(text, "in-order")
+    expected = [*whole.push(rows), *whole.close()]
+    assert expected
+    for cut in (0, 7, 18, 29):
+        first = opened(text, "in-order")
+        found = list(first.push(rows[:cut]))
+        again = opened(text, "in-order", state=first.save(), carry_over=True)
+        found += [*again.push(rows[cut:]), *again.close()]
+        assert sorted(map(repr, found)) == sorted(map(repr, expected)), cut
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (OWN_ROWS[0], OWN_ROWS[0].replace("GAP 3", "GAP 4")),
+        (OWN_ROWS[3], OWN_ROWS[3].replace("B<consume>", "C<consume>")),
+        ("QUERY X EVENT SEQ(A a, B b) WITHIN 9", OWN_ROWS[3]),
+        (OWN_ROWS[0], "QUERY Visit EVENT SEQ(A a, B b) WITHIN 9"),
+    ],
+)
+def test_a_changed_statement_starts_afresh_if_that_is_accepted(old: str, new: str) -> None:
+    events = drawn(random.Random(old + new), "in-order", length=40)
+    rows = [{"type": event.type, "time": event.end, "eid": event.eid, **event.attrs} for event in events]
+    cut = next(at for at in range(20, 40) if rows[at]["time"] > rows[at - 1]["time"])
+    first = opened(old, "in-order")
+    first.push(rows[:cut])
+    state = first.save()
+    with pytest.raises(StateError, match="starts afresh"):
+        opened(new, "in-order", state=state, carry_over=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TocsinWarning)
+        again = opened(new, "in-order", state=state, carry_over=True, accept_loss=True)
+    alone = opened(new, "in-order")
+    assert [*again.push(rows[cut:]), *again.close()] == [*alone.push(rows[cut:]), *alone.close()]

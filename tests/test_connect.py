@@ -154,6 +154,7 @@ RpcError.__module__ = "grpc._channel"
             "the workers run Python 3.9, and this program",
         ),
         ("ModuleNotFoundError: No module named 'tocsin'", "the executors have no Tocsin"),
+        ("(org.apache.spark.SparkException) Python worker failed to connect back.", "did not start in time"),
     ],
 )
 def test_what_a_server_says_is_explained(text: str, told: str) -> None:

@@ -118,3 +118,23 @@ def test_learn_at_the_command_line(tmp_path) -> None:
     assert done.exit_code == 0, done.output
     assert "obeyed by 100.00%" in done.output
     assert "CONSTRAINT c PARTITION BY id AS A B+;" in done.output
+
+
+def test_what_cannot_be_learned_from_is_told(tmp_path) -> None:
+    good = [{"type": type, "time": 10 * trace + at, "id": trace} for trace in range(3) for at, type in enumerate("AB")]
+    bad = [{"type": "C", "time": None, "id": 1}, {"type": None, "time": 4, "id": 1}, {"type": "C", "time": 5}]
+    path, kept = tmp_path / "events.jsonl", tmp_path / "bad.jsonl"
+    path.write_text("\n".join([*map(json.dumps, [*good, *bad]), "{"]))
+    given = ["constraints", "learn", "--input", str(path), "--key", "id"]
+    stopped = CliRunner().invoke(app, given)
+    assert stopped.exit_code != 0
+    assert "line " in stopped.output and "--bad-rows skip" in stopped.output
+    done = CliRunner().invoke(app, [*given, "--bad-rows", "skip"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-1] == "CONSTRAINT learned PARTITION BY id AS A B;"
+    told = done.stderr.splitlines()
+    assert [line.startswith("skipped: ") for line in told] == [True, True, True, False]
+    assert "line 7: the time is null" in done.stderr and "line 8: the type is null" in done.stderr
+    assert told[-1] == "note: 1 event has no id, and belongs to no trace"
+    assert CliRunner().invoke(app, [*given, "--bad-rows", f"file:{kept}"]).exit_code == 0
+    assert len(kept.read_text().splitlines()) == 3

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.effort import examples
-from tocsin.constraint.automaton import Dfa, equivalent, intersection, same_up_to_names
+from tocsin.constraint.automaton import Dfa, equivalent, intersection, minimal, same_up_to_names
 from tocsin.constraint.checkers import Automata, basic, encoded, lightweight
 from tocsin.constraint.reasoning import Flag, Reasoning, reason_about, verdict_of
 from tocsin.events import Event
@@ -253,3 +253,36 @@ def test_the_checkers_of_the_paper_say_the_same(checker) -> None:
         said = checker(made, letters)
         for at, mine in enumerate(expected):  # a checker is silent behind its first verdict
             assert said[at] == mine or said[at] in [known.static, *expected[:at]], (str(query), word, said, expected)
+
+
+def test_states_become_one_if_no_word_tells_them_apart() -> None:
+    """Beside Moore's rounds, in which states of one block split by where each letter leads."""
+    for seed in range(examples(2000)):
+        random = Random(f"minimal {seed}")
+        count, letters = random.randint(1, 9), random.randint(1, 3)
+        moves = tuple(
+            {letter: random.randrange(count) for letter in range(letters) if random.random() < 0.8}
+            for _ in range(count)
+        )
+        accepting = frozenset(state for state in range(count) if random.random() < 0.4)
+        keys = [random.randrange(2) if seed % 2 else 0 for _ in range(count)]
+        block: list[object] = [(keys[state], state in accepting) for state in range(count)]
+        for _ in range(count):
+            told = [
+                (block[state], tuple(sorted((a, block[t]) for a, t in mine.items())))
+                for state, mine in enumerate(moves)
+            ]
+            numbers = {each: at for at, each in enumerate(dict.fromkeys(told))}
+            block = [numbers[each] for each in told]
+        reached, waiting = {0}, [0]
+        while waiting:
+            for target in moves[waiting.pop()].values():
+                if target not in reached:
+                    reached.add(target)
+                    waiting.append(target)
+        least, chosen = minimal(Dfa(letters, moves, accepting), keys.__getitem__)
+        assert len(least) == len({block[state] for state in reached}), seed
+        assert len({block[state] for state in chosen}) == len(chosen) == len(least)
+        for _ in range(5):
+            word = [random.randrange(letters) for _ in range(random.randint(0, 6))]
+            assert least.accepts(word) == Dfa(letters, moves, accepting).accepts(word)

@@ -173,6 +173,12 @@ def test_a_state_that_cannot_be_read_is_refused_and_kept(state: bytes | None, sa
     assert state is None or path.read_bytes() == state
 
 
+def test_an_error_about_the_state_names_its_file(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("type,time\nA,1\n")
+    told = tocsin_run(QUERY, "--state", "events.csv", stdin="", folder=tmp_path)
+    assert (told.returncode, "error: events.csv: " in told.stderr) == (2, True)
+
+
 def test_the_state_of_another_rule_is_refused(tmp_path: Path) -> None:
     tocsin_run("QUERY a EVENT SEQ(A a, B b) WITHIN 10", "--state", "s", stdin=lines_of(ROWS), folder=tmp_path)
     before = (tmp_path / "s").read_bytes()

@@ -14,6 +14,7 @@ from tocsin.plan.bind import bind
 from tocsin.plan.explain import explain
 from tocsin.plan.facts import reads
 from tocsin.plan.passes import optimize
+from tocsin.testing.harness import Harness
 from tocsin.testing.strategies import SCHEMA
 
 Row = dict[str, Any]
@@ -105,3 +106,13 @@ def test_equal_types_make_no_key():
     rows = [{"type": kind, "time": at} for at, kind in enumerate("ABAC")]
     found = tocsin.query("EVENT SEQ(ANY x, ANY y) WHERE type(x) = type(y)").detect(rows, jit=False)
     assert [(match["x"]["start"], match["y"]["start"]) for match in found] == [(0, 2)]
+
+
+def test_several_next_look_at_one_copy_of_the_events_between():
+    """An event that stands nowhere in the pattern is kept once, and as long as the last of the marks may ask for it."""
+    between = " ".join(f"e{time}{{id=1}}" for time in range(10))
+    kept = []
+    for pattern in ("SEQ(A a, NEXT B b)", "SEQ(A a, NEXT B b, NEXT C c)", "SEQ(A a, NEXT B b, NEXT OF (E) C c)"):
+        run = Harness(f"EVENT {pattern} WHERE [id] WITHIN 50", SCHEMA).start("aggressive(20)").feed(between)
+        kept.append(sum(branch.live for branch in run.detector.branches))
+    assert kept == [10, 10, 20]  # that of ANY, and that of E

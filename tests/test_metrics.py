@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import struct
 import subprocess
 import sys
 import urllib.error
@@ -19,6 +20,7 @@ import tocsin
 from tocsin.engine.weight import bytes_kept
 from tocsin.errors import InputError
 from tocsin.run.metrics import BOUNDS, CONTENT_TYPE, METRICS
+from tocsin.run.metrics_server import serve_metrics
 
 RULES = "QUERY pairs EVENT SEQ(A a, B b) WHERE [id] WITHIN 10 s; QUERY alone EVENT SEQ(A a, !B b) WHERE [id] WITHIN 5 s"
 NOON = datetime(2026, 3, 1, 12)  # noqa: DTZ001 - no zone is meant
@@ -208,3 +210,30 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
     names = {name for text in asked for name in re.findall(r"tocsin_[a-z_]+", text)}
     known = {name + after for name in METRICS for after in ("", "_total", "_bucket", "_count", "_sum")}
     assert names and names <= known
+
+
+def test_clients_that_leave_and_answers_that_fail_make_no_traceback(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = iter(["# EOF\n", KeyError("lost"), "# EOF\n"])
+
+    def text() -> str:
+        told = next(texts)
+        if isinstance(told, str):
+            return told
+        raise told
+
+    with serve_metrics(text) as server:
+        host, port = server.url.removeprefix("http://").removesuffix("/metrics").split(":")
+        for raw in (b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /metr"):
+            with socket.create_connection((host, int(port)), timeout=10) as connection:
+                # it resets the connection when it is closed
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.sendall(raw)
+                if raw.endswith(b"\r\n\r\n"):
+                    connection.recv(1)
+        with urllib.request.urlopen(server.url, timeout=10) as answer:
+            assert answer.read() == b"# EOF\n"
+    assert capfd.readouterr().err == ""
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said == "metrics: a request could not be answered (KeyError: 'lost')"

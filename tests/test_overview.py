@@ -72,3 +72,17 @@ def test_without_events_nothing_is_measured() -> None:
     assert "sample" not in tocsin.query(PAIRS).explain()
     assert "sample" not in tocsin.query(PAIRS).explain(events(0))
     assert "sample" not in tocsin.query(PAIRS).explain({"Sent": {}, "Back": {}})
+
+
+def test_check_tells_of_rows_that_cannot_be_used(tmp_path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("type,time,case\nSent,1,7\nSent,soon,7\n,3,7\nBack,4,x\nBack,later,7\n")
+    notes, _ = tocsin.query(BACK).examine(path, time_unit="s")
+    (said,) = [note for note in notes if "cannot be used" in note]
+    assert said == (
+        "3 rows cannot be used: a run ends at them, or leaves them out (--bad-rows skip); the first is"
+        f" {path}, line 3: the time is neither a whole number nor a timestamp"
+    )
+    rows = [{"type": "Sent", "time": 1, "case": 7}, {"type": "Sent", "time": None, "case": 7}]
+    assert [note for note in tocsin.query(BACK).check(rows, time_unit="s") if "cannot be used" in note]
+    assert not [note for note in tocsin.query(BACK).check(rows[:1], time_unit="s") if "cannot be used" in note]

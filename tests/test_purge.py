@@ -20,7 +20,8 @@ from tocsin.testing.harness import Harness
 from tocsin.testing.modes import EVERY, Mode, driven
 from tocsin.testing.notation import Promise, history
 from tocsin.testing.oracle import Binding
-from tocsin.testing.strategies import SCHEMA, pair
+from tocsin.testing.strategies import POINTS, SCHEMA, pair
+from tocsin.testing.strategies import history as drawn_history
 
 IDS = Schema(common={"id": Field("id", Kind.INT, nullable=False)}, open_types=True, intervals=False)
 INTERVALS = Schema(common={"id": Field("id", Kind.INT, nullable=False)}, open_types=True, intervals=True)
@@ -380,3 +381,31 @@ def test_one_push_says_at_most_one_thing_about_a_binding() -> None:
     for (op, binding), (next_op, next_binding) in pairwise(log):
         assert binding != next_binding or (op, next_op) != (-1, 1)
     assert bench.disagreement(events) is None
+
+
+# --- absences that share their events ---------------------------------------------------------------------------------
+
+SHARING = [
+    "SEQ(A a, NEXT B b, NEXT C c) WITHIN 6",
+    "SEQ(A a, NEXT B b, NEXT C c) WHERE [id]",
+    "SEQ(A a, !C x, B b, !C y, D d)",
+    "SEQ(A a, !C x, B b, !C y) WITHIN 5",
+    "SEQ(!C x, A a, B b, !C y) WITHIN 5",
+    "AND(SEQ(A a, !C x, B b), SEQ(D d, !C y, E e)) WITHIN 8",
+    "SEQ(A a, !E x FOR 2, B b, !E y) WITHIN 6",
+]
+SWEPT = [
+    Trial(f"{order}, {seed}", Mode(order, batch=1, promises=seed, tidy=True, held=seed), shuffle=seed)
+    for seed in range(100, 106)
+    for order in ("conservative", "aggressive", "hybrid")
+]
+
+
+def test_an_event_that_several_absences_look_at_stays_as_long_as_any_of_them_needs_it() -> None:
+    for number in range(examples(350, least=28)):
+        random = Random(f"shared {number}")
+        query = parse(f"EVENT {SHARING[number % len(SHARING)]}")
+        events = drawn_history(random, query, intervals=number % 2 == 0)
+        bench = Bench(query, SCHEMA if number % 2 == 0 else POINTS)
+        found = bench.disagreement(events, random.sample(SWEPT, 4))
+        assert found is None, (number, str(query), events, found)

@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,28 @@ def test_every_argument_is_explained() -> None:
     told = inspect.getdoc(tocsin.spark.detect) or ""
     missing = [name for name in inspect.signature(tocsin.spark.detect).parameters if name not in told]
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "hint"),
+    [
+        (lambda query: query.detect([], jti=False), "detect has no option 'jti'", "did you mean jit?"),
+        (lambda query: query.stream(odrer="in-order"), "stream has no option 'odrer'", "did you mean order?"),
+        (lambda query: query.check(tim="at"), "has no option 'tim'", "did you mean time?"),
+        (lambda query: query.explain(quite_another="at"), "has no option 'quite_another'", "there are: "),
+        (lambda _: tocsin.query("EVENT A a", zoen="UTC"), "query has no option 'zoen'", "did you mean zone?"),
+        (
+            lambda query: tocsin.spark.detect(None, query, orde="x"),
+            "detect has no option 'orde'",
+            "did you mean order?",
+        ),
+    ],
+)
+def test_a_misspelt_option_gets_the_one_that_was_meant(call: Any, message: str, hint: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        call(tocsin.query("EVENT A a"))
+    assert message in str(refused.value)
+    assert hint in str(refused.value)
 
 
 RIGHT = """

@@ -251,3 +251,88 @@ def test_timers_and_whole_lists(text: str) -> None:
     with query.stream(time_unit="s") as session:
         pushed = [match for row in given for match in session.push(row)] + [*session.close()]
     assert len(pushed) == wanted.num_rows
+
+
+RUNNING = {
+    "And(A, B)": "Count(A) as n, Sum(Bag(A.x)) as s, Max(B.y) as m, Avg(Bag(Is-Null(B.x, 2))) as v",
+    "A": "Count(Bag(A.x)) as n, A.k as k, Min(A.y) - Max(A.y) as d, stable-time as now",
+    'And(A as a<"x > 1">, A as b, B)': "Count(b) as n, Sum(Bag(a.x)) / Count(b) as s, Min(B.y) as m",
+    "And(A, B as b)": "Max(i.x) as o, Avg(Bag(b.y)) as v, Count(A) as n",
+}
+
+
+def test_aggregates_that_go_on() -> None:
+    """Groups without conditions and windows: no match is enumerated, and what is found is what the machine finds."""
+    answered = 0
+    for seed in range(examples(1200, least=40)):
+        random = Random(seed)
+        pattern, select = random.choice(list(RUNNING.items()))
+        bounds = " Init C as i<add>" if "i.x" in select else random.choice(["", " Init C, D<add>"])
+        ends = random.choice(["", " Term 9", " Term D"])
+        keys = random.choice(["", " LKey *.k"]) if pattern != "A" else random.choice([" GKey A.k", " LKey *.k"])
+        bounds, ends = ("", random.choice(["", " Term 9"])) if "GKey" in keys else (bounds, ends)
+        (statement,) = parse_file(f"CreateCE X Select Group {select}{bounds} Event {pattern}{ends}{keys}")
+        assert isinstance(statement, Statement)
+        program, _ = function_of(statement)
+        assert program.layout.running is not None
+        items = drawn_history(random)
+        wanted = machine_rows(statement, items, restarts=False)
+        for restarts in (False, True):
+            assert function_rows(statement, items, restarts=restarts) == wanted, f"seed {seed}\n{statement}\n{items}"
+        answered += bool(wanted)
+    assert answered > 10
+
+
+@pytest.mark.parametrize("text", [
+    "Max(A.x) as m Event A<rows 2>", "Max(A.x) as m Event And(A<consume>, B)", "Sum(A.x) as m Event A",
+    "Max(A.x) as m Event And(A, B) Where A.x = B.x", "Max(A.x) as m, end-ts(A) as e Event A",
+    "Max(A.x) as m Event (A)<deferred> Term C", "Median(Bag(A.x)) as m Event A", "Max(A.x) as m Event Or(A, B)",
+    "A.x as m, Count(A) as n Event A",
+])  # fmt: skip
+def test_aggregates_that_do_not_go_on(text: str) -> None:
+    """Windows, conditions, consumption, sets of values and times ask for the matches themselves."""
+    (statement,) = parse_file(f"CreateCE X Select Group {text}")
+    assert isinstance(statement, Statement)
+    assert function_of(statement)[0].layout.running is None
+
+
+@pytest.mark.usefixtures("as_text")
+def test_aggregates_of_fractions_go_on_exactly() -> None:
+    values = [0.1, None, -0.0, 0.2, 1e16, 0.3, -1e16, 2.5]
+    given = [{"type": "A", "time": time, "v": value} for time, value in enumerate(values)]
+    query = tocsin.query("CreateCE X Select Group Sum(Bag(A.v)) as s, Max(A.v) as m, Avg(Bag(A.v)) as a Event A")
+    (found,), (wanted,) = query.detect(given).tables(), query.detect(given, jit=False).tables()
+    assert found.num_rows == len(values)
+    assert found.column("m").equals(wanted.column("m"))
+    so_far = 0.0
+    for row, value in zip(found.to_pylist(), values, strict=True):  # one after the other, as words are added
+        so_far += value or 0.0
+        assert row["s"] == so_far
+
+
+JOINS = (
+    "And(A, B) Where A.x = B.x AND (end-ts(A) = stable-time OR end-ts(B) = stable-time)",
+    "And(A<rows 2, consume>, B<range 4>) Where B.y = A.x AND (end-ts(A) = stable-time OR end-ts(B) = stable-time)",
+    "Sequence(A<stages 2>, B, C<consume>) Where A.x = C.x AND B.y = C.y AND end-ts(C) = stable-time",
+    "Concurrent(A as a, A as b<range 3>) Where a.x = b.y AND (end-ts(a) = stable-time OR end-ts(b) = stable-time)",
+)
+
+
+def test_operands_that_are_found_by_value() -> None:
+    """Joins for what is new find the others by an equality, whatever windows, consumption and contexts take away."""
+    answered, count = 0, examples(1500, least=60)
+    for seed in range(count):
+        random = Random(seed)
+        bounds = random.choice(["", " Init D<add>"])
+        ends = random.choice(["", " Term 6", " Term D<old>"])
+        keys = random.choice(["", " LKey *.k"])
+        pattern, where = random.choice(JOINS).split(" Where ")
+        (statement,) = parse_file(f"CreateCE X{bounds} Event {pattern} Where {where}{ends}{keys}")
+        assert isinstance(statement, Statement)
+        assert function_of(statement)[0].layout.looked_up
+        items = drawn_history(random)
+        wanted = machine_rows(statement, items, restarts=False)
+        for restarts in (False, True):
+            assert function_rows(statement, items, restarts=restarts) == wanted, f"seed {seed}\n{statement}\n{items}"
+        answered += bool(wanted)
+    assert answered > count / 25

@@ -22,7 +22,7 @@ import tocsin
 from tests.effort import examples
 from tocsin.encode import rehearsal, row_types, survey, text_numbers, whole
 from tocsin.encode.row_types import RowTypes
-from tocsin.encode.text_numbers import TextNumbers, numbered_column
+from tocsin.encode.text_numbers import TextNumbers, numbered_column, numbered_names
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import Event
@@ -234,6 +234,20 @@ def test_a_column_is_numbered_by_many_threads_as_by_one():
         names, codes = numbered_column(column, workers=workers)
     assert [None if code < 0 else names[code] for code in codes] == column.to_pylist()
     assert RowTypes.of(column).occurring() == ["0", "1", "2", "3", "4", "5", "6", "x"]
+
+
+@pytest.mark.parametrize("count", [1, 125, 126, 127, 128, 300])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_few_names_have_numbers_of_a_byte_and_many_have_larger_ones(count, threads):
+    draw = random.Random(count)
+    texts = [f"type {draw.randrange(count)}" for _ in range(60)] + [f"type {at}" for at in range(count)]
+    column = pa.chunked_array([pa.array(texts[:50]), pa.array(texts[50:], pa.string())])
+    with ThreadTeam(threads) as workers:
+        names, codes = numbered_names(column, workers)
+        types = RowTypes.of(column, workers)
+    assert [names[code] for code in codes] == texts
+    assert codes.dtype == (np.int8 if count <= 126 else np.int32)
+    assert types.occurring() == types.occurring(np.ones(len(texts), np.bool_)) == sorted(set(texts))
 
 
 @pytest.mark.jit

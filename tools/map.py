@@ -123,7 +123,7 @@ ROOMS = {
     "select/loops": "keys",
     "staged": "operator machine contexts operand_list matcher join bindings mapping",
     "staged/compiled": (
-        "choice machine program search columns expressions layout library core room saved answers bodies"
+        "choice machine program search columns running expressions layout library core room saved answers bodies"
     ),
     "deriving": "operator state loops words folds kernels",
     "edge": "reducer device",

@@ -143,17 +143,25 @@ class _Finder(ast.NodeVisitor):
             self.generic_visit(node)
 
 
+def candidates(file: str, source: str) -> list[Mutant]:
+    """Return every change of a source text; a few of them are no Python any more."""
+    finder = _Finder(file, source)
+    finder.visit(ast.parse(source))
+    return sorted(finder.found, key=lambda each: (each.start, each.rule))
+
+
 def mutants(file: str, source: str) -> Iterator[Mutant]:
     """Yield every mutant of a source text that is still Python.
 
     >>> [each.applied("a < 1") for each in mutants("x.py", "a < 1")]
     ['a <= 1', 'a < 2']
     """
-    finder = _Finder(file, source)
-    finder.visit(ast.parse(source))
-    for mutant in sorted(finder.found, key=lambda each: (each.start, each.rule)):
-        try:
-            ast.parse(mutant.applied(source))
-        except SyntaxError:
-            continue
-        yield mutant
+    return (each for each in candidates(file, source) if is_python(each.applied(source)))
+
+
+def is_python(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return False
+    return True

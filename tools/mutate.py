@@ -1,6 +1,6 @@
 """Test the tests: change one token at a time in a copy of the source, and tell which changes no test sees.
 
-    python tools/mutate.py --mutants 40 [--seed 1] [--file order/sort.py] [--seconds 400]
+    python tools/mutate.py --mutants 40 [--seed 1] [--skip 12] [--file order/sort.py] [--seconds 400] [--minutes 8]
 
 A survivor needs a test, or a place with the reason in `tools/equivalent_mutants.txt`: what can be seen nowhere. The
 exit code is 1 if there are survivors that have neither.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import os
 import re
 import shutil
@@ -21,12 +22,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from random import Random
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tools.mutants import Mutant, mutants
+from tools.mutants import Mutant, candidates, is_python
 
 ROOT = Path(__file__).parent.parent
 SOURCE = "src/tocsin"
@@ -67,16 +69,17 @@ GENERATORS = tuple(
     for name in "corpus delays disorder draw_patterns draw_predicates shop strategies streams".split()
 )
 
+MANY = 8  # test files that import a module
 FALLEN, SURVIVED, SLOW, EQUIVALENT = "fallen", "survived", "out of time", "equivalent"
 
 
 def all_mutants(root: Path, only: str | None = None) -> list[Mutant]:
-    """List every mutant of the package, in a fixed order; `only` is a part of the path."""
+    """List every change of the package, in a fixed order; `only` is a part of the path."""
     found: list[Mutant] = []
     for path in sorted((root / SOURCE).rglob("*.py")):
         name = str(path.relative_to(root / SOURCE))
         if name not in GENERATORS and (only is None or only in name):
-            found += mutants(name, path.read_text(encoding="utf-8"))
+            found += candidates(name, path.read_text(encoding="utf-8"))
     return found
 
 
@@ -87,21 +90,36 @@ def _texts(folder: Path) -> dict[Path, str]:
 
 
 def chosen_tests(file: str, root: Path) -> list[str]:
-    """Choose the test files that could see a change of a module: those that import it, then those of its package."""
+    """Choose the test files that could see a change of a module, those first that will most likely see it.
+
+    They are those that import the module, those of its package, and those that have a word of its path in their name.
+    """
     dotted = "tocsin." + file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     asked = re.compile(rf"\b{re.escape(dotted)}\b")
     parent, _, leaf = dotted.rpartition(".")
     listed = re.compile(rf"from {re.escape(parent)} import [^\n]*\b{leaf}\b")
     texts = _texts(root / "tests")
-    direct = [path for path, text in texts.items() if asked.search(text) or listed.search(text)]
     package = file.split("/", 1)[0] if "/" in file else ""
     named = [root / "tests" / f"test_{name}.py" for name in TESTS.get(package, "").split()]
+    direct = [path for path, text in texts.items() if asked.search(text) or listed.search(text)]
+    akin = {path: words_shared(dotted.removeprefix("tocsin."), path.stem) for path in [*texts, *named]}
+    others = [*direct, *(path for path in texts if akin[path])]
     if package != "spark":  # a JVM takes long to start: only where it is about Spark
-        direct = [path for path in direct if "spark" not in path.name and path.name != "test_pipeline.py"]
-    if package == "jobs":
-        direct = [path for path in direct if "spark" not in path.name]
-    chosen = dict.fromkeys([*direct, *named])
-    return [str(path.relative_to(root)) for path in chosen if path.exists()]
+        others = [path for path in others if "spark" not in path.name and path.name != "test_pipeline.py"]
+    # what many import, tests of its package see sooner than each of those
+    chosen = dict.fromkeys([*named, *others] if len(direct) > MANY else [*others, *named])
+    ranked = sorted((path for path in chosen if path.exists()), key=lambda path: -akin[path])
+    return [str(path.relative_to(root)) for path in ranked]
+
+
+def words_shared(module: str, test: str) -> int:
+    """Count the words of a module's name that are, at least as their beginning, in the name of a test file.
+
+    >>> words_shared("plan.timeouts", "test_timeout"), words_shared("lang.staged_tokens", "test_staged_compiled")
+    (1, 1)
+    """
+    mine, its = (re.findall(r"[a-z]{4,}", text) for text in (module, test.removeprefix("test_")))
+    return sum(any(one.startswith(other) or other.startswith(one) for other in its) for one in mine)
 
 
 def copied(root: Path, into: Path) -> Path:
@@ -155,14 +173,18 @@ def shown(mutant: Mutant, source: str) -> str:
     return "\n".join([f"{place} ({mutant.rule})", *list(lines)[2:]])
 
 
-def run(root: Path, chosen: Sequence[Mutant], seconds: float) -> tuple[Counter[str], list[str]]:
+def run(
+    root: Path, chosen: Sequence[tuple[int, Mutant]], seconds: float, until: float = math.inf
+) -> tuple[Counter[str], list[str]]:
     """Judge the mutants one after another; return the counts, and the survivors as differences."""
     counts: Counter[str] = Counter()
     survivors: list[str] = []
     equivalent, sound = known(root), set[str]()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = copied(root, Path(folder))
-        for number, mutant in enumerate(chosen, 1):
+        for number, mutant in chosen:
+            if time.monotonic() > until:
+                break
             path = tree / SOURCE / mutant.file
             source = path.read_text(encoding="utf-8")
             began = time.monotonic()
@@ -185,19 +207,27 @@ def run(root: Path, chosen: Sequence[Mutant], seconds: float) -> tuple[Counter[s
     return counts, survivors
 
 
+def _is_python(mutant: Mutant, root: Path) -> bool:
+    return is_python(mutant.applied((root / SOURCE / mutant.file).read_text(encoding="utf-8")))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutants", type=int, default=40, help="how many to try")
     parser.add_argument("--seed", type=int, default=1, help="another seed draws others")
+    parser.add_argument("--skip", type=int, default=0, help="pass over so many of them, which were judged before")
+    parser.add_argument("--minutes", type=float, default=None, help="begin with no other one after this time")
     parser.add_argument("--file", default=None, help="only modules whose path has this in it")
     parser.add_argument("--seconds", type=float, default=400, help="how long the tests of one mutant may take")
     parser.add_argument("--root", type=Path, default=ROOT, help="the tree; it is copied, never changed")
     given = parser.parse_args(arguments)
     every = all_mutants(given.root, given.file)
     random = Random(given.seed)  # noqa: S311 - not for secrets
-    chosen = random.sample(every, min(given.mutants, len(every)))
-    print(f"{len(chosen)} of {len(every):,} mutants, seed {given.seed}")
-    counts, survivors = run(given.root, chosen, given.seconds)
+    drawn = (each for each in random.sample(every, len(every)) if _is_python(each, given.root))
+    chosen = list(enumerate(islice(drawn, given.mutants), 1))
+    print(f"{len(chosen)} of {len(every):,} mutants, seed {given.seed}", flush=True)
+    until = math.inf if given.minutes is None else time.monotonic() + 60 * given.minutes
+    counts, survivors = run(given.root, chosen[given.skip :], given.seconds, until)
     print("\n" + ", ".join(f"{count} {word}" for word, count in counts.items()))
     if survivors:
         print(f"\nsurvivors: give each a test, or a place in {KNOWN} with the reason\n\n" + "\n\n".join(survivors))

@@ -119,9 +119,18 @@ def copy_pages() -> None:
     pages = [ROOT / name for name in TOP] + sorted((ROOT / "docs").rglob("*"))
     for page in pages:
         if page.suffix == ".md":
-            write(page, "\n".join(spaced(linked(page, page.read_text(encoding="utf-8")).split("\n"))))
+            text = "\n".join(spaced(linked(page, page.read_text(encoding="utf-8")).split("\n")))
+            write(page, f"---\nsearch:\n  boost: {boost(page)}\n---\n{text}")
         elif page.is_file():
             copy(page)
+
+
+def boost(page: Path) -> float:
+    """How much a page counts in the search: who looks for a word wants to do something, not to know why it is so."""
+    if page.parent.name == "howto":
+        return 8
+    aside = page.parent.name in ("decisions", "experiments") or page.name in ("MAP.md", "CHANGELOG.md")
+    return 0.3 if aside else 1
 
 
 def copy(path: Path) -> None:

@@ -70,8 +70,9 @@ OURS: dict[str, SparkArm] = {
     "tocsin-packed": partial(found, partial(ours.stream, direct=False), False),
     "identity-packed": partial(found, partial(ours.stream, direct=False), True),
 }
-# the same work, over a server of Spark Connect on this machine
-CONNECT_ARMS = {f"connect-{name.removeprefix('tocsin-')}": arm for name, arm in OURS.items() if "tocsin" in name}
+# The same work, over a server of Spark Connect on this machine. Such a session does not show how a frame was made, so
+# workers cannot read its files themselves: `detect` shuffles a batch and packs a stream there.
+CONNECT_ARMS = {f"connect-{kind}": OURS[f"tocsin-{kind}"] for kind in ("batch", "shuffled", "packed")}
 SPARK_ARMS: dict[str, SparkArm] = {
     **OURS,
     **CONNECT_ARMS,

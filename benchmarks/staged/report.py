@@ -7,7 +7,25 @@ from typing import Any
 
 def text(results: dict[str, Any]) -> str:
     """Everything there is to say about a run."""
-    return "\n\n".join([heading(results), grid(results["rows"]), measured_on(results)])
+    parts = [heading(results), grid(results["rows"]), measured_on(results)]
+    if "work" in results:
+        parts += [WORK, work(results["work"])]
+    return "\n\n".join(parts)
+
+
+WORK = (
+    "What an event costs as the windows of its operands grow and the answers stay the same: lines of the statement's"
+    " function that are run for each event, counted (`benchmarks/staged/windows.py`)."
+)
+
+
+def work(found: list[dict[str, Any]]) -> str:
+    lengths = list(found[0]["lines"])
+    lines = [f"| window | {' | '.join(lengths)} |", f"|---|{'---:|' * len(lengths)}"]
+    lines += [
+        f"| {each['what']} | {' | '.join(f'{count:,.0f}' for count in each['lines'].values())} |" for each in found
+    ]
+    return "\n".join(lines)
 
 
 def heading(results: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.run import machine
+from benchmarks.staged import windows
 from benchmarks.staged.load import LOADS
 from benchmarks.staged.report import text
 
@@ -108,7 +109,7 @@ def everything(events: int, repeat: int, only: list[str]) -> dict[str, Any]:
             rows.append({"who": who, "ask": name, "events": count, **measured})
             print(progress(rows[-1]), file=sys.stderr)
     facts["load_after"] = os.getloadavg()[0]
-    return {"machine": facts, "events": events, "repeat": repeat, "rows": rows}
+    return {"machine": facts, "events": events, "repeat": repeat, "rows": rows, "work": windows.work()}
 
 
 def progress(row: dict[str, Any]) -> str:
@@ -143,7 +144,7 @@ def main() -> int:
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(results, indent=1) + "\n")
     print(text(results))
-    wrong = problems(results["rows"])
+    wrong = problems(results["rows"]) + windows.problems(results["work"])
     for line in wrong:
         print(line, file=sys.stderr)
     return 1 if wrong else 0

@@ -114,6 +114,15 @@ def everything(todo: list[Arm], events: int, rounds: int, repeat: int, folder: P
     return [{"who": a[0], "query": a[1], "source": a[2], "threads": a[3], **row} for a, row in best.items()]
 
 
+def others(rows: list[dict[str, Any]], path: Path, events: int) -> list[dict[str, Any]]:
+    """What results on disk have of as many events beside these rows."""
+    if not path.exists():
+        return []
+    known = json.loads(path.read_text())
+    mine = {(row["query"], row["source"]) for row in rows}
+    return [row for row in known["rows"] if known["events"] == events and (row["query"], row["source"]) not in mine]
+
+
 def wrong(rows: list[dict[str, Any]]) -> list[str]:
     """Arms that failed, and queries whose arms found different matches."""
     lines = [f"{row['who']} {row['query']} {row['source']}: {row['error']}" for row in rows if "error" in row]
@@ -134,6 +143,7 @@ def main() -> int:
     parser.add_argument("--query", action="append", default=[], choices=ASKS)
     parser.add_argument("--source", action="append", default=[], choices=SOURCES)
     parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--add", action="store_true", help="keep what the results have of other queries and sources")
     parser.add_argument("--arm", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -148,6 +158,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         rows = everything(todo, events, 1 if options.quick else options.rounds, options.repeat, Path(folder))
     facts["load_after"] = os.getloadavg()[0]
+    if options.add:
+        rows = [*others(rows, options.output, events), *rows]
     results = {"machine": facts, "events": events, "rounds": options.rounds, "repeat": options.repeat, "rows": rows}
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(results, indent=1) + "\n")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from tocsin.app.judge import EngineUnderTest, settled
 from tocsin.errors import TocsinError
 from tocsin.events import Eid, Event
+from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.staged_syntax import LeafOperand, parts
 from tocsin.lang.syntax import Query, leaves_of
 from tocsin.testing.cases import AnyQuery, FoundMatch, oracle_answer
@@ -20,12 +21,14 @@ LARGE = 6  # leaves of a query, or operands of a statement; the definitions take
 
 def is_large(queries: Sequence[AnyQuery]) -> bool:
     """Tell whether some query is too large for the definitions."""
-    return max(map(_size, queries)) > LARGE
+    return max(map(_size, queries), default=0) > LARGE
 
 
 def _size(query: AnyQuery) -> int:
     if isinstance(query, Query):
         return len(leaves_of(query.pattern))
+    if isinstance(query, Intervals):
+        return len(query.select)
     return sum(isinstance(each, LeafOperand) for each in parts(query))
 
 

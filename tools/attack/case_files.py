@@ -14,11 +14,12 @@ from tools.attack.core import Input, Surface
 from tools.attack.mutate import garbled
 
 TESTS = Path(__file__).parent.parent.parent / "tests"
-CASES = (TESTS / "cases", TESTS / "staged_cases")
+CASES = tuple(TESTS / name for name in ("cases", "staged_cases", "derived_cases", "begin_cases"))
 WORDS = (
     "query stream ---- a1 b2 c3 a1#x b2{id=7} h[3,8] h[3, @A>5 @*>5 @s:A>5 a1'2 order=slack(3) order=conservative"
     ' end=no batch=1 error: state: + - order=aggressive Shelf@9 {v=null} {s="x"} {v=1.5} a-1 a9223372036854775807'
-    " WITHIN WHERE"
+    " WITHIN WHERE h[2, h[2,9] @H[>4 @*[>3 a[1, longest=H:10 [3,8]: 3: null Shelf@09:00 @2026-03-01T09:00 time-unit"
+    " engine=spark file=x.tocsin expected: violated: unended:"
 ).split()  # fmt: skip
 
 

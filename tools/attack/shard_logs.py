@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tests.shard_support import Memory, Stream, ask, frame_of
 from tocsin.codec import decode, encode, stamp
-from tocsin.lang.parser import parse_all
+from tocsin.lang.parser import parse_file
 from tocsin.shards import shard as shards
 from tocsin.shards.watermark import Slack
 from tools.attack.core import Input, Surface, WrongAnswerError
@@ -27,6 +27,8 @@ QUERIES = (
     "EVENT SEQ(A a, B b) WHERE [id] WITHIN 9 LIMIT 2 PER id",
     "EVENT SEQ(A a, FIRST B b, C? c, A d) WHERE [id] WITHIN 30 TIMEOUT",
     "EVENT SEQ(A a, (SEQ(B x, C y))+ g, A z) WHERE [id] WITHIN 40",
+    "INTERVALS Up FROM A, B BY id AS High WHEN v > 9, Low WHEN v <= 9 END LAST SELECT count(*) AS n",
+    "INTERVALS Visit FROM A BY id SESSION GAP 9; EVENT SEQ(Visit x, C c) WHERE [id] WITHIN 40",
 )
 
 
@@ -46,7 +48,7 @@ def rows(first: int, count: int) -> list[dict[str, Any]]:
 
 @cache
 def asked(text: str) -> Any:
-    return ask(tuple(parse_all(text)), frame_of(pa.int64()))
+    return ask(tuple(parse_file(text)), frame_of(pa.int64()))
 
 
 def begun(text: str) -> Stream:

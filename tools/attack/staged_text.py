@@ -22,6 +22,7 @@ WORDS = (
 TOPS = (
     "QUERY Q EVENT SEQ(X p, C c)", "QUERY Q EVENT SEQ(X p, !A a) WITHIN 4", "QUERY Q EVENT SEQ(A a, X+ p) WITHIN 6",
     "CreateCE Z Select Count(X) as n Event AtLeast(2, X)", "CreateCE Z Select X.at as at Event Unless(X, A)",
+    "QUERY Q EVENT SEQ(X p, C c) WITHIN 3 TIMEOUT",
     "QUERY Q EVENT SEQ(A a, X p) CONSUME recent", "QUERY Q EVENT X p SELECT count(*) AS n",
 )  # fmt: skip
 

@@ -18,11 +18,15 @@ VALUES = (
     '"${HOME}"', '"${NOT_SET_AT_ALL}"', '"secret.txt"', '"/dev/null"', '"."', '"../x"', '"\\u0000/x"',
     '"' + "x" * 5000 + '"',
     "9" * 30, "[" * 200 + "]" * 200, '"kafka"', '"slack(10 min)"', '"slack(-1)"', '"EVENT SEQ(A a, B b) WITHIN 5"',
+    '"30 s"', '["match", "timeout", "count"]', '["nothing"]', '"CreateCE X Event A"',
+    '"INTERVALS v FROM A SESSION GAP 3"',
+    '"CONSTRAINT c AS A B; EVENT SEQ(A a, B b) UNDER c"', "{ H = 10 }", '{ H = "10 min" }',
 )  # fmt: skip
 WORDS = (
     "source query order sink run spark name format path schema time type end eid rename columns where drop batch text"
     " file strategy idle sources kinds options checkpoint buckets trigger end_of_stream unknown bad_rows all jit"
-    " time_unit master"
+    " time_unit master timers clock late_within longest carry_over history subscribe value_format functions metrics"
+    " answers constraint memory_limit"
 ).split()
 
 

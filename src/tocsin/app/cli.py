@@ -111,6 +111,7 @@ ZoneArg = Annotated[
     str | None, typer.Option("--zone", help="Time zone of hour(t), date(t), ... that name none: Europe/Berlin.")
 ]
 TruncateArg = Annotated[bool, typer.Option("--truncate", help="Cut time that is finer than a microsecond.")]
+BadRowsArg = Annotated[str, typer.Option("--bad-rows", help="fail, skip, or: file PATH (keeps them there).")]
 JitArg = Annotated[bool, typer.Option("--jit/--no-jit", help="Compile kernels, or run their plain Python source.")]
 
 
@@ -201,7 +202,7 @@ def run(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; it appears whole or not at all.")
     ] = None,
-    bad_rows: Annotated[str, typer.Option("--bad-rows", help="fail, skip, or: file PATH (keeps them there).")] = "fail",
+    bad_rows: BadRowsArg = "fail",
     limit: Annotated[int | None, typer.Option("--limit", min=0, help="Write at most so many matches.")] = None,
     threads: Annotated[
         int | None, typer.Option("--threads", min=1, help="Threads that share the work; else one for each core.")
@@ -312,6 +313,7 @@ def learn_constraint(
         int, typer.Option("--k", min=0, max=5, help="How far states are told apart; 0: directly follows.")
     ] = 2,
     least: Annotated[float, typer.Option("--least", min=0, max=1, help="Steps rarer than this are left out.")] = 0.001,
+    bad_rows: BadRowsArg = "fail",
 ) -> None:
     """Find the order that past traces keep to, and print it as a constraint to be edited.
 
@@ -320,8 +322,10 @@ def learn_constraint(
     """
     from tocsin.app.learning import learned, shown
     from tocsin.encode.columns import Columns
+    from tocsin.run.bad_rows import BadRows
 
-    found = learned(input, Columns(type=type, time=time), key=key, name=name, k=k, least=least)
+    bad = BadRows(bad_policy(bad_rows))
+    found = learned(input, Columns(type=type, time=time), key=key, name=name, k=k, least=least, bad=bad)
     typer.echo(shown(found))
 
 
@@ -421,21 +425,25 @@ def bad_policy(text: str) -> str:
 
 
 def joined_options(args: list[str]) -> list[str]:
-    """`--bad-rows file PATH` as one value.
+    """`--bad-rows file PATH` as one value, and `--log LEVEL` before the command, wherever it was written.
 
-    >>> joined_options(["--bad-rows", "file", "bad.jsonl"])
-    ['--bad-rows', 'file:bad.jsonl']
+    >>> joined_options(["run", "--log", "info", "--bad-rows", "file", "bad.jsonl"])
+    ['--log', 'info', 'run', '--bad-rows', 'file:bad.jsonl']
     """
+    first: list[str] = []
     found: list[str] = []
     rest = list(args)
     while rest:
         word = rest.pop(0)
+        if word == "--log" and rest:
+            first += [word, rest.pop(0)]
+            continue
         if word == "file" and found[-1:] == ["--bad-rows"] and rest:
             word = f"file:{rest.pop(0)}"
         elif word == "--bad-rows=file" and rest:
             word = f"--bad-rows=file:{rest.pop(0)}"
         found.append(word)
-    return found
+    return first + found
 
 
 def main(args: list[str] | None = None) -> None:

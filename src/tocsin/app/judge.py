@@ -20,7 +20,7 @@ from tocsin.encode.objects import from_dicts
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import stored
-from tocsin.engine.kinds import COUNT, EARLY, EXPECTED_MATCH, UNENDED, VIOLATED
+from tocsin.engine.kinds import COUNT, EARLY, EXPECTED_MATCH, TIMEOUT, UNENDED, VIOLATED
 from tocsin.engine.tables import variables
 from tocsin.errors import InputError, TocsinError, TocsinWarning
 from tocsin.events import Event
@@ -208,18 +208,22 @@ def staged_rows(
     def fresh() -> QueryGraph:
         return QueryGraph(plans_of(queries, schema), schema, COLUMNS, jit=jit, order=order)
 
-    graph, found = fresh(), []
+    def kept(changes: Changes) -> Iterator[FoundRow]:
+        for batch in changes:
+            if batch.stage == len(queries) - 1:
+                yield from _plain_rows(batch.table(), timeouts=getattr(queries[-1], "timeout", False))
+
+    graph, found = fresh(), list[FoundRow]()
     whole = rows([item for item in items if isinstance(item, Event)], options)
     for step in _pushes(items, size):
         pushed = graph.encode(whole.slice(*step)) if isinstance(step, tuple) else None
         changes = graph.push(graph.guarantee(step.type, step.time, step.source) if pushed is None else pushed)  # type: ignore[union-attr]
-        found += [row for batch in changes if batch.stage == len(queries) - 1 for row in _plain_rows(batch.table())]
+        found += kept(changes)
         if restarts:
             parts = unpack(pack(graph.snapshot()))
             graph = fresh()
             graph.restore(parts)
-    last = graph.push(end())
-    return found + [row for batch in last if batch.stage == len(queries) - 1 for row in _plain_rows(batch.table())]
+    return [*found, *kept(graph.push(end()))]
 
 
 def _pushes(items: Sequence[Item], size: int | None) -> Iterator[tuple[int, int] | Promise]:
@@ -237,15 +241,16 @@ def _pushes(items: Sequence[Item], size: int | None) -> Iterator[tuple[int, int]
         yield at, waiting
 
 
-def _plain_rows(table: pa.Table) -> Iterator[FoundRow]:
-    """Start, end and values of each row; times are ticks."""
+def _plain_rows(table: pa.Table, *, timeouts: bool) -> Iterator[FoundRow]:
+    """Start, end and values of each row; times are ticks. Only timeouts have a step."""
     instants = [name for name, type in zip(table.schema.names, table.schema.types, strict=True) if is_time(type)]
     for name in instants:
         table = table.set_column(table.schema.names.index(name), name, table.column(name).cast(pa.int64()))
     events = variables(table)
     names = [name for name in table.schema.names if name not in RESULT_COLUMNS and name not in events]
     for row in table.to_pylist():
-        yield as_row(row["kind"], row["start"], row["end"], [row[name] for name in names])
+        mine = names if row["kind"] == TIMEOUT or not timeouts else [name for name in names if name != "step"]
+        yield as_row(row["kind"], row["start"], row["end"], [row[name] for name in mine])
 
 
 def is_time(type: pa.DataType) -> bool:

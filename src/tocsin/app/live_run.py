@@ -9,13 +9,13 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from tocsin.errors import InputError
+from tocsin.errors import InputError, StateError
 from tocsin.run.atomic import whole_file
 from tocsin.run.matches import Matches
 from tocsin.run.session import Session
@@ -74,6 +74,14 @@ class KeptState:
         saved = self.path.read_bytes()
         LOG.info("goes on with the state in %s, %d bytes", self.path, len(saved))
         return saved
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Errors about the state name its file."""
+        try:
+            yield
+        except StateError as problem:
+            raise StateError(f"{self.path}: {problem.message}", detail=problem.detail, hint=problem.hint) from None
 
     def save(self, session: Session) -> None:
         """Write the state; a crash while it is written leaves the one before."""

@@ -169,7 +169,7 @@ class RunOptions:
     def _session(self, state: KeptState) -> Session:
         """A session for lines as they come, with the state of the last run if there is one."""
         columns, saved = self.columns, state.read()
-        with warnings.catch_warnings(record=True) as noted:
+        with warnings.catch_warnings(record=True) as noted, state.named():
             warnings.simplefilter("always", TocsinWarning)
             session = self.query.stream(
                 type=columns.type,
@@ -219,10 +219,8 @@ class RunOptions:
     def _finish(self, matches: Matches, counters: dict[str, int], seconds: float) -> None:
         if self.plot is not None:
             matches.plot(self.plot)
-        for example in self.bad.examples:
-            sys.stderr.write(f"skipped: {example}\n")
-        if self.bad.count > len(self.bad.examples):
-            sys.stderr.write(f"skipped: and {self.bad.count - len(self.bad.examples):,} more\n")
+        for line in self.bad.told():
+            sys.stderr.write(f"{line}\n")
         if not self.quiet:
             for note in matches.notes:
                 sys.stderr.write(f"note: {note}\n")

@@ -15,12 +15,15 @@ LARGEST_RATIO = 256  # LZ4 cannot do better, so a larger claim is a lie
 LZ4_FRAME = 0
 WHOLE_MESSAGE_HEADER, DICTIONARY_DATA = 2, 1  # places of fields in Arrow's tables (Message.fbs)
 BUFFERS, COMPRESSION = 2, 3
+ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
+WORTH_THREADS = 1 << 20  # bytes: to wake other threads for the columns of a small table takes longer than to unpack it
 
 
 def read_stream(data: pa.Buffer) -> pa.Table:
     """The table of an Arrow stream in memory."""
     _check_unpacked(data)
-    return validated(pa.ipc.open_stream(data).read_all())
+    options = ONE_THREAD if data.size < WORTH_THREADS else None
+    return validated(pa.ipc.open_stream(data, options=options).read_all())
 
 
 def validated(table: pa.Table) -> pa.Table:

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tocsin.codec.arrow_stream import read_stream
+from tocsin.codec.arrow_stream import WORTH_THREADS, read_stream
 from tocsin.errors import StateError
 from tocsin.events import END_OF_TIME, TIME_LIMIT
 
@@ -39,8 +39,9 @@ ALIGNED = 64  # where sections begin, so that Arrow and NumPy read them in place
 # Digests: for what is kept long, for what is stored with every batch, and none for what only travels between processes,
 # where the carrier looks after it. They differ in several bits, so that damage does not make one of another.
 BLAKE, CRC, UNCHECKED = 0x5A, 0xA5, 0x3C
-LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 PLAIN = pa.ipc.IpcWriteOptions()
+LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+LZ4_SMALL = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 NUMBERS = re.compile(r"[<|][biuf][1248]")  # what arrays hold, as NumPy writes it
 HINT = "go back to an earlier snapshot or checkpoint, or start afresh"
 UPGRADING = "docs/upgrading.md"
@@ -91,7 +92,7 @@ def encode(
     contents: list[list[Any]] = []
     sections: list[Any] = []
     for name, table in (tables or {}).items():
-        sections.append(_stream(table, LZ4 if compress else PLAIN))
+        sections.append(_stream(table, compress=compress))
         contents.append(["table", name, sections[-1].size])
     for name, array in (arrays or {}).items():
         small = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
@@ -111,7 +112,8 @@ def encode(
     return b"".join([first, _digest([first, last, *body], check), last, *body])
 
 
-def _stream(table: pa.RecordBatch | pa.Table, options: pa.ipc.IpcWriteOptions) -> pa.Buffer:
+def _stream(table: pa.RecordBatch | pa.Table, *, compress: bool) -> pa.Buffer:
+    options = PLAIN if not compress else LZ4 if table.nbytes >= WORTH_THREADS else LZ4_SMALL
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write(table)

@@ -17,7 +17,7 @@ FEW_SLOTS = 256  # of the small table
 ROW, COUNT, SIZE = 0, 1, 2  # what the words of its state say: the next row, how many texts, how many bytes of them
 FIRST_FACTOR, SECOND_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 EIGHT, TWENTY_NINE, THIRTY_TWO, FORTY = np.uint64(8), np.uint64(29), np.uint64(32), np.uint64(40)
-FIFTY_SIX = np.uint64(56)
+FIFTY_SIX, SIX, SIXTY_THREE = np.uint64(56), np.uint64(6), np.uint64(63)
 NOTHING, ONE, LOWER = np.uint64(0), np.uint64(1), np.uint64(0xFFFFFFFF)
 
 compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
@@ -276,6 +276,65 @@ def _look_up_at(table: Any, indices: Any, places: Any, shift: Any, out: Any) -> 
 
 
 look_up_at: Any = compiled(_look_up_at)
+
+
+def _hash_texts(offsets: Any, data: Any, places: Any, shift: Any, out: Any) -> None:
+    """Take the texts at some places, which are counted from `shift`, into hashes."""
+    for at in range(len(places)):
+        row = places[at] - shift
+        first, last = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        head = word_at(data, first, last - first)
+        next_head = word_at(data, first + 8, last - first - 8) if last - first > 8 else NOTHING
+        out[at] = mixed(out[at], text_hash(head, next_head, data, first, last))
+
+
+hash_texts: Any = compiled(_hash_texts)
+
+
+def _hash_words(words: Any, out: Any) -> None:
+    """Take words into hashes."""
+    for at in range(len(words)):
+        out[at] = mixed(out[at], words[at] * SECOND_FACTOR)
+
+
+hash_words: Any = compiled(_hash_words)
+
+
+def _cell(value: Any, stretch: Any, count: Any) -> Any:
+    """The bit of a key in a stretch of time, of so many bits (a power of two)."""
+    value = mixed(value + np.uint64(stretch) * SECOND_FACTOR, NOTHING)
+    return (value >> EIGHT) & np.uint64(count - 1)
+
+
+cell: Any = inlined(_cell)
+
+
+def _mark_near(
+    hashes: Any, places: Any, end: Any, origin: Any, width: Any, before: Any, behind: Any, bits: Any
+) -> None:
+    """Mark the keys of some rows in the stretches of time that reach so far before and behind their ends."""
+    count = 64 * len(bits)
+    for at in range(len(places)):
+        time = end[places[at]] - origin
+        for stretch in range((time - before) // width, (time + behind) // width + 1):
+            bit = cell(hashes[at], stretch, count)
+            bits[bit >> SIX] |= ONE << (bit & SIXTY_THREE)
+
+
+mark_near: Any = compiled(_mark_near)
+
+
+def _keep_near(hashes: Any, places: Any, end: Any, origin: Any, width: Any, bits: Any, out: Any) -> Any:
+    """Keep the rows whose key is marked in the stretch of time in which they end; how many there are."""
+    count, kept = 64 * len(bits), np.int64(0)
+    for at in range(len(places)):
+        bit = cell(hashes[at], (end[places[at]] - origin) // width, count)
+        out[kept] = places[at]
+        kept += np.int64((bits[bit >> SIX] >> (bit & SIXTY_THREE)) & ONE)
+    return kept
+
+
+keep_near: Any = compiled(_keep_near)
 
 
 def _ascend(values: Any) -> Any:

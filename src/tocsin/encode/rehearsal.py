@@ -14,6 +14,7 @@ from tocsin.items import Ints
 LAST, LAST_OF_ANSWERS = "_surveyed", "_widen"  # what is rehearsed last
 MORE_THAN_FIT = 1 << 10  # texts for which the table of numbers must grow
 MANY_SHOWN = 1 << 12  # rows of a table of matches that are worth loops
+CODES = (np.int8, np.int32)  # of the numbers of types
 WIDTHS = (np.int8, np.int16, np.int32, np.int64)  # of the indices of a dictionary
 
 
@@ -29,7 +30,8 @@ def rehearse() -> None:
         numbers = TextNumbers()
         numbers.number(texts)
         numbers.number(texts, np.arange(2))
-        FewNames().number(texts.slice(0, 2), np.empty(2, np.int32))
+        for width in CODES:
+            FewNames().number(texts.slice(0, 2), np.empty(2, width))
     _numbers()
 
 
@@ -37,16 +39,25 @@ def _numbers() -> None:
     from tocsin.encode import loops
 
     places: Ints = np.zeros(1, np.int64)
-    codes, asked, ends = np.zeros(1, np.int32), np.zeros(1, np.bool_), places.copy()
-    loops.places_of(codes, asked, 0, places.copy())
-    loops.types_and_ends(codes, codes, frozen(ends), places, codes.copy(), ends)
-    loops.look_up(codes, codes, codes.copy())
-    loops.look_up(places, codes, places.copy())
+    types, asked, ends = np.zeros(1, np.int32), np.zeros(1, np.bool_), places.copy()
+    for codes in (np.zeros(1, width) for width in CODES):
+        loops.places_of(codes, asked, 0, places.copy())
+        loops.types_and_ends(codes, types, frozen(ends), places, types.copy(), ends)
+        loops.look_up(types, codes, codes.copy())
+        for values in (np.zeros(1, np.int64), np.zeros(1, np.float64)):
+            loops.keep_within(frozen(values), 0, values, values, asked, codes, types, places, places.copy())
+    loops.look_up(places, types, places.copy())
     for width in WIDTHS:
         loops.look_up_at(places, frozen(np.zeros(1, width)), places, 0, places.copy())
     for values in (np.zeros(1, np.int64), np.zeros(1, np.float64)):
         loops.gather(frozen(values), places, 0, values.copy())
-        loops.keep_within(frozen(values), 0, values, values, asked, codes, codes, places, places.copy())
+    words = np.zeros(1, np.uint64)
+    for layout in (pa.string(), pa.large_string()):
+        offsets, data, _ = text_buffers(pa.array(["text"], layout))
+        loops.hash_texts(offsets, data, places, 0, words.copy())
+    loops.hash_words(words, words.copy())
+    loops.mark_near(words, places, frozen(ends), 0, 1, 0, 0, words.copy())
+    loops.keep_near(words, places, frozen(ends), 0, 1, words.copy(), places.copy())
     for width in (np.int32, np.int64):
         loops.ascend(frozen(np.zeros(1, width)))
     loops.surveyed(frozen(places))

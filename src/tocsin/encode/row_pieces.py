@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from tocsin.encode.arrow import is_text, one_array
 from tocsin.encode.batch import Encoder
+from tocsin.encode.content import Words
 from tocsin.encode.merge import Rearranged
-from tocsin.encode.text_numbers import TextNumbers, frozen
+from tocsin.encode.near_rows import Near, NearRows
+from tocsin.encode.text_numbers import TextNumbers, frozen, text_buffers
 from tocsin.encode.values import dictionary_codes, nothing
 from tocsin.encode.whole import UsableRows, source_of
 from tocsin.errors import InputError
@@ -26,27 +28,54 @@ Limits = Mapping[str, Mapping[str, tuple[float, float]]]  # see plan/limits.py
 class RowPieces:
     """Encodes stretches of rows that are in order of time; a text has the same number in all of them.
 
-    `limits` say, by type and attribute, between which bounds a number must lie for a row to matter. `base` are all
-    rows as results show them.
+    `limits` say, by type and attribute, between which bounds a number must lie for a row to matter, `near` which rows
+    can belong together. `counted` are attributes that rows must have, or they are counted: where one is missing, no row
+    is dropped. `base` are all rows as results show them.
     """
 
-    def __init__(self, encoder: Encoder, rows: UsableRows, base: pa.Table, limits: Limits) -> None:
+    def __init__(
+        self, encoder: Encoder, rows: UsableRows, base: pa.Table, limits: Limits, counted: frozenset[str],
+        near: Near | None,
+    ) -> None:  # fmt: skip
         self._rows, self._base = rows, base
         self._lookup: Codes = np.append(encoder.codes_of(rows.types.names), np.int32(-1))
         self._wanted: Bools = self._lookup >= 0
         self._readers = {name: _reader(encoder, rows, field) for name, field in encoder.wanted.items()}
-        self._bounds = list(_bounds(encoder, rows, limits))
+        drops = all(map(self._is_there, counted))
+        self._bounds = list(_bounds(encoder, rows, limits)) if drops else []
+        self._near: NearRows | None = None
+        if near is not None and drops:
+            self._keys = [self._readers[name] for name in near.keys]
+            self._near = NearRows(
+                near, rows.end, rows.types.codes, self._lookup, encoder.types, self._within, self._hashed
+            )  # fmt: skip
+
+    def _is_there(self, name: str) -> bool:
+        """Whether every row has an attribute, which must be compared by its bits."""
+        reader = self._readers.get(name)
+        if isinstance(reader, _Texts):
+            return not reader.has_nulls
+        return isinstance(reader, _Coded) or (isinstance(reader, _Numbers) and reader.field.kind is not Kind.FLOAT)
+
+    def _within(self, places: Ints) -> Ints:
+        """Those of some rows that conditions on one event let through."""
+        for bounds in self._bounds:
+            places = bounds.kept(places, self._rows.types.codes, self._lookup)
+        return places
+
+    def _hashed(self, places: Ints) -> Words:
+        """The keys of some rows as hashes."""
+        out = np.zeros(len(places), np.uint64)
+        for reader in self._keys:
+            reader.hash(places, out)
+        return out
 
     def items(self, first: int, last: int) -> tuple[Rearranged, int]:
         """The rows of a stretch that matter, and how many are of a type that somebody reads."""
         from tocsin.encode import loops
 
         rows = self._rows
-        places = np.empty(last - first, np.int64)
-        read = loops.places_of(rows.types.codes[first:last], self._wanted, first, places)
-        places = places[:read]
-        for bounds in self._bounds:
-            places = bounds.kept(places, rows.types.codes, self._lookup)
+        places, read = self._places(first, last)
         types, ends = np.empty(len(places), np.int32), np.empty(len(places), np.int64)
         loops.types_and_ends(rows.types.codes, self._lookup, frozen(rows.end), places, types, ends)
         start = ends if rows.start is rows.end else _gathered(rows.start, places, 0)
@@ -54,6 +83,18 @@ class RowPieces:
         items = Items(types, start, ends, None, None, columns, NO_ROWS)
         items.checked = True
         return Rearranged.of(items, self._base, places), read
+
+    def _places(self, first: int, last: int) -> tuple[Ints, int]:
+        """The rows of a stretch that matter, and how many are of a type that somebody reads."""
+        from tocsin.encode import loops
+
+        if first < last and self._near is not None and self._near.is_worth_it:
+            found = self._near.rows(first, last)
+            if found is not None:
+                return found
+        places = np.empty(last - first, np.int64)
+        read = loops.places_of(self._rows.types.codes[first:last], self._wanted, first, places)
+        return self._within(places[:read]), read
 
 
 # --- columns in pieces ---------------------------------------------------------------------------------------------
@@ -103,6 +144,12 @@ class _Reader(Protocol):
 
     def column(self, places: Ints) -> Column: ...
 
+    def hash(self, places: Ints, out: Words) -> None:
+        """Take the values of some rows into hashes; there are no nulls."""
+        from tocsin.encode import loops
+
+        loops.hash_words(self.column(places).values.view(np.uint64), out)
+
 
 def _reader(encoder: Encoder, rows: UsableRows, field: Field) -> _Reader:
     source = source_of(rows, field)
@@ -117,7 +164,7 @@ def _reader(encoder: Encoder, rows: UsableRows, field: Field) -> _Reader:
 
 
 @dataclass(slots=True)
-class _Nothing:
+class _Nothing(_Reader):
     """There is no such column: all are null."""
 
     field: Field
@@ -127,7 +174,7 @@ class _Nothing:
 
 
 @dataclass(slots=True)
-class _Numbers:
+class _Numbers(_Reader):
     """Numbers that lie as kernels read them."""
 
     field: Field
@@ -143,11 +190,11 @@ class _Numbers:
         return Column(self.field.kind, out, None, self.field.scale)
 
 
-class _Texts:
+class _Texts(_Reader):
     """Texts, numbered where they lie."""
 
     def __init__(self, encoder: Encoder, source: pa.ChunkedArray) -> None:
-        self._strings, self._pieces, self._nulls = encoder.strings, _Pieces(source), bool(source.null_count)
+        self._strings, self._pieces, self.has_nulls = encoder.strings, _Pieces(source), bool(source.null_count)
         self._numbers = TextNumbers()
         self._codes: Ints = np.zeros(0, np.int64)  # the code of each number
 
@@ -162,10 +209,19 @@ class _Texts:
                 more = self._strings.codes(self._numbers.texts(len(self._codes)))
                 self._codes = np.concatenate([self._codes, more])
             loops.look_up(self._codes, numbers, out[mine])
-        return Column(Kind.TEXT, out, out != NO_TEXT if self._nulls else None)
+        return Column(Kind.TEXT, out, out != NO_TEXT if self.has_nulls else None)
+
+    def hash(self, places: Ints, out: Words) -> None:
+        from tocsin.encode import loops
+
+        for at, begin, mine in self._pieces.spread(places):
+            chunk = self._pieces.chunks[at]
+            chunk = chunk.cast(pa.large_string()) if pa.types.is_string_view(chunk.type) else chunk
+            offsets, data, _ = text_buffers(chunk)
+            loops.hash_texts(offsets, data, places[mine], begin, out[mine])
 
 
-class _Coded:
+class _Coded(_Reader):
     """Texts that are indices of a dictionary; pieces may have one each."""
 
     def __init__(self, encoder: Encoder, field: Field, source: pa.ChunkedArray) -> None:
@@ -195,7 +251,7 @@ class _Coded:
         return self._known[1]
 
 
-class _Any:
+class _Any(_Reader):
     """Any other column: its rows are taken, then encoded."""
 
     def __init__(self, encoder: Encoder, field: Field, source: pa.ChunkedArray) -> None:

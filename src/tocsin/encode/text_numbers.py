@@ -12,10 +12,12 @@ from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.errors import InputError
 from tocsin.items import Codes, Ints
 
+MANY = 1 << 31  # more names than there can be
 NO_BITS: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
 NO_ROWS: Ints = np.zeros(0, np.int64)
 AT_ONCE = 1 << 18  # texts that are numbered in one go
 SEED = 1 << 12  # texts that tell the order of most names
+FEW = 126  # names whose numbers fit into a byte, also with one more
 MOST_NEW = 64  # so often a text may be missing in the small table of names
 MASKS: npt.NDArray[np.uint64] = np.array(  # for each length up to 16 the bits of two words that belong to a text
     [(1 << (8 * min(8, max(0, length - 8 * word)))) - 1 for length in range(17) for word in (0, 1)], np.uint64
@@ -102,19 +104,22 @@ def _broken() -> InputError:
 class FewNames:
     """Numbers texts as `TextNumbers` does, quicker where few of them occur, and these are short: names of types."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = FEW) -> None:
+        """`most`: of more texts no numbers are written."""
         from tocsin.encode import loops
 
-        self.all = TextNumbers()
+        self.all, self._most = TextNumbers(), most
         self._new = 0  # how often a text was not in the small table
         self._heads: npt.NDArray[np.uint64] = np.zeros(2 * loops.FEW_SLOTS, np.uint64)
         self._lengths: Ints = np.full(loops.FEW_SLOTS, -1, np.int64)
         self._numbers: Codes = np.zeros(loops.FEW_SLOTS, np.int32)
 
-    def number(self, array: pa.Array, out: Codes) -> None:
-        """Write the number of each text."""
+    def number(self, array: pa.Array, out: npt.NDArray[Any]) -> None:
+        """Write the number of each text, as long as there are not too many."""
         from tocsin.encode import loops
 
+        if len(self.all) > self._most:
+            return
         row = 0
         if array.null_count == 0 and not pa.types.is_string_view(array.type):
             offsets, data, _ = text_buffers(array)
@@ -126,10 +131,15 @@ class FewNames:
                     return
                 if status == loops.LIES:
                     raise _broken()
-                out[row] = self.all.number(array.slice(row, 1))[0]
-                self._learn(int(offsets[row]), int(offsets[row + 1]), data, int(out[row]))
+                number = int(self.all.number(array.slice(row, 1))[0])
+                if number >= self._most:
+                    return
+                out[row] = number
+                self._learn(int(offsets[row]), int(offsets[row + 1]), data, number)
                 row += 1
-        out[row:] = self.all.number(array.slice(row))
+        found = self.all.number(array.slice(row))
+        if len(self.all) <= self._most:
+            out[row:] = found
 
     def _learn(self, first: int, last: int, data: Any, number: int) -> None:
         """Put a text into the small table, if it is short and its place is free."""
@@ -173,24 +183,28 @@ def numbered_column(
     column: pa.ChunkedArray, places: Ints | None = None, workers: ThreadTeam = ALONE
 ) -> tuple[list[str], Codes]:
     """The distinct texts of a column (or of some rows of it, in order), and for each row which one it is; null: -1."""
-    found, out = _numbered(column, places, workers, few=False)
-    return found.texts(), out
+    out = np.empty(len(column) if places is None else len(places), np.int32)
+    return _numbered(column, places, workers, out).texts(), out
 
 
 def numbered_names(column: pa.ChunkedArray, workers: ThreadTeam = ALONE) -> tuple[list[str], Codes]:
-    """The same for a whole column in which few texts are expected."""
-    found, out = _numbered(column, None, workers, few=True)
+    """The same for a whole column in which few texts are expected: then their numbers take a byte each."""
+    for most, kind in ((FEW, np.int8), (MANY, np.int32)):
+        out: Any = np.empty(len(column), kind)
+        found = _numbered(column, None, workers, out, most)
+        if len(found) <= most:
+            break
     return found.texts(), out
 
 
 def _numbered(
-    column: pa.ChunkedArray, places: Ints | None, workers: ThreadTeam, *, few: bool
-) -> tuple[TextNumbers, Codes]:
-    out = np.empty(len(column) if places is None else len(places), np.int32)
+    column: pa.ChunkedArray, places: Ints | None, workers: ThreadTeam, out: Codes, few: int | None = None
+) -> TextNumbers:
+    """Write the number of each text, or of those at some places; `few`: so many names are expected at most."""
     pieces = _pieces(column, places, out)
 
     def number(mine: list[tuple[pa.Array, Ints | None, Codes]]) -> TextNumbers:
-        names = FewNames()
+        names = FewNames(few or FEW)
         if few and mine is not shares[0]:  # most names are met at once: then all threads give them the same numbers
             names.all.number(seed.array())
         for array, rows, target in mine:
@@ -207,7 +221,7 @@ def _numbered(
         seed.number(pieces[0][0].slice(0, SEED))
     found = workers.all([lambda mine=mine: number(mine) for mine in shares])  # type: ignore[misc]
     if len(found) == 1:
-        return found[0], out
+        return found[0]
     lookups = [np.append(found[0].number(each.array()), np.int32(-1)) for each in found]
 
     def renumber(mine: list[tuple[pa.Array, Ints | None, Codes]], lookup: Codes) -> None:
@@ -218,8 +232,9 @@ def _numbered(
 
     same = [bool((lookup[:-1] == np.arange(len(lookup) - 1)).all()) for lookup in lookups]
     todo = [(mine, lookup) for mine, lookup, is_same in zip(shares, lookups, same, strict=True) if not is_same]
-    workers.all([lambda m=mine, t=lookup: renumber(m, t) for mine, lookup in todo])  # type: ignore[misc]
-    return found[0], out
+    if few is None or max(map(len, found)) <= few:
+        workers.all([lambda m=mine, t=lookup: renumber(m, t) for mine, lookup in todo])  # type: ignore[misc]
+    return found[0]
 
 
 def _pieces(column: pa.ChunkedArray, places: Ints | None, out: Codes) -> list[tuple[pa.Array, Ints | None, Codes]]:

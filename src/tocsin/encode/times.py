@@ -134,6 +134,14 @@ def read_texts(array: pa.Array) -> tuple[pa.Array, Bools]:
         return _each(trimmed, _instant, pa.timestamp("us", "UTC") if _zoned(trimmed) else pa.timestamp("us"))
 
 
+def zone_differs(texts: pa.Array, unreadable: Bools) -> Bools:
+    """Of the rows that are no times of their column: those that would be, if all times had a zone, or none had one."""
+    found = np.zeros(len(texts), np.bool_)
+    for row in np.flatnonzero(unreadable).tolist():
+        found[row] = _readable(_instant, str(texts[row].as_py()).strip())
+    return found
+
+
 def _whole_numbers(texts: pa.Array) -> tuple[pa.Array, Bools]:
     try:
         return pc.cast(texts, pa.int64()), np.zeros(len(texts), np.bool_)

@@ -17,9 +17,10 @@ are guaranteed; it is kept until its own time is guaranteed too, so no copy of a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from tocsin.engine.branch import Branch
 
 Closure = dict[tuple[object, object], bool]  # see `Graph.closure`
-NONE = (-rt.FAR, -rt.FAR, rt.FAR, rt.FAR)
+Bounds: TypeAlias = tuple[int, int, int, int]
+NONE: Bounds = (-rt.FAR, -rt.FAR, rt.FAR, rt.FAR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +47,20 @@ class Rules:
 
     positions: tuple[int, ...]
     chain: bool
-    bounds: dict[tuple[int, int], tuple[int, int, int, int]]  # (leaf, position): see `runtime`, P
+    bounds: dict[tuple[int, int], Bounds]  # (leaf, position): see `runtime`, P
     judged: frozenset[int]  # leaves whose events decide about held answers
     back: bool  # held answers look back by a window
     before: int  # by FOR, how far before its events a held answer looks
     after: int  # and after them
 
     @staticmethod
-    def of(root: Block, *, intervals: bool) -> Rules:
+    def of(root: Block, shared: Iterable[tuple[int, int]] = (), *, intervals: bool) -> Rules:
+        """The rules of a block. `shared`: leaves, each with the one that keeps its events, which serves both."""
         before = strictly_ordered(root, before=intervals)
         fixed = [leaf.id for leaf in root.fixed]
         positions = sorted(fixed, key=lambda mine: sum((other, mine) in before for other in fixed))
         chain = all((x, y) in before for at, x in enumerate(positions) for y in positions[at + 1 :])
-        bounds: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+        bounds: dict[tuple[int, int], Bounds] = {}
         known = _root_edges(root, intervals=intervals)
         closure = Graph(known).closure()
         for leaf in root.leaves:
@@ -66,12 +69,16 @@ class Rules:
             inside = [leaf.id for each in blocks_below(part.block) for leaf in each.leaves]
             edges = _inside(inside[0], part.scope) if overhangs(part.block) == (0, 0) else spans([inside[0]])
             around = Graph([*known, *edges]).closure()
-            shared = _bounds(around, inside[0], positions)
-            bounds |= {(id, at): shared[inside[0], at] for id in inside for at in positions}
+            there = _bounds(around, inside[0], positions)
+            bounds |= {(id, at): there[inside[0], at] for id in inside for at in positions}
+        judged = _judged(root)
+        for sharer, owner in shared:
+            bounds |= {(owner, at): _weaker(bounds[owner, at], bounds[sharer, at]) for at in positions}
+            judged |= {owner} if sharer in judged else set()
         scopes = [part.scope for part in root.forbidden] + [scope for _, scope in root.scopes]
         back = any(isinstance(scope.low, WindowLow) for scope in scopes)
         back = back or (intervals and any(isinstance(scope.low, From) for scope in scopes))  # it starts before its end
-        return Rules(tuple(positions), chain, bounds, _judged(root), back, *overhangs(root))
+        return Rules(tuple(positions), chain, bounds, judged, back, *overhangs(root))
 
     def table(
         self, leaf_ids: tuple[int, ...], covered: tuple[int, ...], guaranteed: list[int], within: int | None, start: int
@@ -89,6 +96,11 @@ class Rules:
             for other in self.positions:
                 words += self.bounds.get((id, other), NONE)
         return np.array(words, np.int64)
+
+
+def _weaker(one: Bounds, other: Bounds) -> Bounds:
+    """What holds of an event under both bounds on the ends of others: two from below, two from above."""
+    return (min(one[0], other[0]), min(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3]))
 
 
 def _judged(root: Block) -> frozenset[int]:
@@ -126,7 +138,7 @@ def _inside(id: int, scope: Scope) -> list[Edge]:
     return edges
 
 
-def _bounds(closure: Closure, id: int, positions: list[int]) -> dict[tuple[int, int], tuple[int, int, int, int]]:
+def _bounds(closure: Closure, id: int, positions: list[int]) -> dict[tuple[int, int], Bounds]:
     """The end of each position against an event at a leaf: see `runtime/purge_table.py`."""
 
     def after(node: Point, end: Point) -> int:
@@ -166,7 +178,7 @@ class Purger:
     @cached_property
     def rules(self) -> Rules:
         branch = self.branch
-        return Rules.of(branch.block, intervals=branch.program.shape.intervals)
+        return Rules.of(branch.block, branch.program.shared, intervals=branch.program.shape.intervals)
 
     @property
     def by_type(self) -> bool:

@@ -83,6 +83,7 @@ class CarryOver:
         lost = self._lost_matches(stage, new, found)
         if new.identity != old.identity and (new.has_rows_of_its_own or old.has_rows_of_its_own):
             lost = ["what a changed statement or definition has collected: it starts afresh", *lost]
+            self.added.append(number)
         elif new.identity != old.identity:
             refuse_other_key(called(new, number), old, new)
             lost = losses(old, new, ordered=self.ordered) + lost_around(old, new, self.around) + lost
@@ -105,6 +106,8 @@ class CarryOver:
 
     def take_over(self, number: int, stage: Stage, old: Plan, parts: Sequence[Part]) -> None:
         """Bring the operator of a changed query to where it would be; what the old one still owes is noted."""
+        if old.has_rows_of_its_own or stage.plan.has_rows_of_its_own:  # it starts afresh
+            return
         parts, ripe = list(parts), []
         while parts and not any(part.id == ID for part in parts):  # operators around a detector
             ripe += [part.data for part in parts if part.id == RELEASE]

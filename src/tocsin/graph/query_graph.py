@@ -20,6 +20,7 @@ from tocsin.encode.columns import Columns
 from tocsin.encode.eids import prepare_hashing
 from tocsin.encode.keyless import KeyCheck
 from tocsin.encode.merge import Rearranged, replaced, take
+from tocsin.encode.near_rows import Near
 from tocsin.encode.row_pieces import RowPieces
 from tocsin.encode.stored import RowReader
 from tocsin.encode.thread_team import ALONE, ThreadTeam
@@ -303,13 +304,13 @@ class QueryGraph:
         self._texts.enough = NEVER
         return encode_whole(self.encoder, rows, drop=self.is_plain, workers=workers)
 
-    def row_pieces(self, rows: UsableRows, base: pa.Table) -> RowPieces:
+    def row_pieces(self, rows: UsableRows, base: pa.Table, near: Near | None) -> RowPieces:
         """The rows of a finite input in order of time, to be encoded and pushed piece by piece, without all others.
 
         Only for a plain graph, and input without eids. No text is forgotten from now on.
         """
         self._texts.enough = NEVER
-        return RowPieces(self.encoder, rows, base, {} if self.key_attributes else self.limits)
+        return RowPieces(self.encoder, rows, base, self.limits, self.key_attributes, near)
 
     @property
     def limits(self) -> Limits:
@@ -503,7 +504,11 @@ class QueryGraph:
             soon=self._soon,
         )  # fmt: skip
         old.restore(parts)
-        before.waiting = {stage.plan.identity: waiting_in(stage.operator) for stage in old.stages}
+        before.waiting = {
+            stage.plan.identity: waiting_in(stage.operator)
+            for stage in old.stages
+            if not stage.plan.has_rows_of_its_own  # they start afresh, or are restored as they are
+        }
         self.queries.carry_over = before
         self.restore(parts)
         said = [

@@ -15,7 +15,7 @@ from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.printer import print_pattern, print_query
 from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import Duration, OpenWindow, Query, Span, conjuncts
-from tocsin.plan.bind_after_match import ClauseBinder
+from tocsin.plan.bind_after_match import ClauseBinder, shows_nothing
 from tocsin.plan.bind_consumption import Consuming, consuming
 from tocsin.plan.bind_continuity import with_continuity
 from tocsin.plan.bind_counting import counted, over_matches
@@ -346,7 +346,7 @@ def bind_all(
     taken = dict.fromkeys(titles.values(), "what a query without a name is called")
     taken |= dict.fromkeys(schema.types, "an event type")
     broken: set[str] = set()
-    counting: set[str] = set()
+    unreadable: dict[str, tuple[str, str]] = {}  # queries that no other can read: why, and what to do instead
     plans: list[Plan] = []
     errors: list[QueryError] = []
     if statements := [each for each in queries if isinstance(each, Statement)]:
@@ -360,7 +360,7 @@ def bind_all(
             _check_names(query, later - schema.types.keys() - derived.keys(), taken)
             if reads.keys() & broken:
                 continue
-            _refuse_counts(query, reads, counting)
+            _refuse_unreadable(query, reads, unreadable)
             _refuse_two_names(query, reads, [each for each in queries[:number] if isinstance(each, Intervals)])
             extended = _extended(schema, derived, lists, reads)
             plan = _bound(query, extended, functions)
@@ -379,8 +379,8 @@ def bind_all(
         if query.name is not None:
             derived |= dict.fromkeys(plan.emits, schema_of(plan))
             lists[query.name] = {each.name: "lists" for each in plan.outputs if is_list(each.expr)}
-            if plan.counts is not None:
-                counting.add(query.name)
+            if (why := _why_unreadable(query, plan)) is not None:
+                unreadable[query.name] = why
     if errors:
         raise QueryError([problem for error in errors if error.text == errors[0].text for problem in error.problems],
                          errors[0].text)  # fmt: skip
@@ -441,14 +441,26 @@ def _extended(
     return replace(schema, intervals=True, eid=Kind.TEXT) if derived.keys() & set(reads) else schema
 
 
-def _refuse_counts(query: AnyQuery, reads: Mapping[str, Span | None], counting: Collection[str]) -> None:
-    """Rows of kind `count` are no events."""
+def _why_unreadable(query: AnyQuery, plan: Plan) -> tuple[str, str] | None:
+    """Why no other query can read the answers of one, and what to do instead: not all of them are events."""
+    if plan.counts is not None:
+        return (
+            "counts its matches",
+            f"give {query.name} no aggregates in SELECT, and count in another query that reads it",
+        )
+    hidden = {variable.name for variable in plan.variables if variable.hidden}
+    if isinstance(query, Query) and shows_nothing(query.pattern, hidden):
+        return "has matches that show no event, and so have no time", "leave a variable out of EXISTS"
+    return None
+
+
+def _refuse_unreadable(
+    query: AnyQuery, reads: Mapping[str, Span | None], unreadable: Mapping[str, tuple[str, str]]
+) -> None:
     for type, span in reads.items():
-        if type in counting:
-            hint = f"give {type} no aggregates in SELECT, and count in another query that reads it"
-            raise QueryError(
-                [Problem(f"{type} counts its matches, so no query can read them", span, None, hint)], query.text
-            )
+        if type in unreadable:
+            why, hint = unreadable[type]
+            raise QueryError([Problem(f"{type} {why}, so no query can read them", span, None, hint)], query.text)
 
 
 def _refuse_two_names(query: AnyQuery, reads: Mapping[str, Span | None], above: Iterable[Intervals]) -> None:

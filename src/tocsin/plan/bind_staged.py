@@ -197,7 +197,8 @@ class _Binder:
                 hint = "Count, Max and Min take other kinds"
                 yield Problem(f"{part.function} needs numbers", part.span, hint=hint)
             if isinstance(part, Arithmetic) and {self.kind(part.left), self.kind(part.right)} & {Kind.TEXT, Kind.BOOL}:
-                yield Problem("only numbers and times can be computed with", part.span)
+                hint = "texts and truth values are compared by = and !="
+                yield Problem("only numbers and times can be computed with", part.span, hint=hint)
         for key in (*statement.gkeys, *statement.lkeys):
             yield from self._key_kinds(key)
         yield from self._one_kind_each()

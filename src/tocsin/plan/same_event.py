@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from tocsin.events import ANY
 from tocsin.plan.block import Block, Plan
-from tocsin.plan.expr import Bound, Col, walk
+from tocsin.plan.expr import Bound, Col, leaves, walk
 from tocsin.plan.facts import reads
 from tocsin.plan.fold import fold, never_true, opened, tested
 from tocsin.plan.rewrite import all_leaves
@@ -55,9 +55,13 @@ def takers(plan: Plan) -> dict[str, list[Taker]]:
         for leaf in block.leaves:
             for alt in leaf.alts:
                 own = _opened(alt.where)
-                tests = [each for each in (*own, *shared) if only_leaf(each) == leaf.id]
+                mine = found.setdefault(alt.type, [])
+                if any(map(never_true, own)):  # of an attribute that this input lacks, for one
+                    continue
+                tests = [each for each in own if not leaves(each)]
+                tests += [each for each in (*own, *shared) if only_leaf(each) == leaf.id]
                 asked = tuple(each for each in tests if not whole_set(each, repeated))
-                found.setdefault(alt.type, []).append((alt.var, asked))
+                mine.append((alt.var, asked))
     every = found.pop(ANY, None)
     return found if every is None else {ANY: every, **{type: [*own, *every] for type, own in found.items()}}
 

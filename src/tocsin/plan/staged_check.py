@@ -151,7 +151,7 @@ def _operands(places: StatementPlaces) -> Found:
         if leaf.weight is not None and not (place.above and place.above[-1][0].operator in COUNTING):
             yield Problem(f"{leaf.called} has a weight, but nothing counts it", leaf.span, hint="weights are for Nth")
         if leaf.weight is not None and leaf.weight <= 0:
-            yield Problem("a weight is greater than 0", leaf.span)
+            yield Problem("a weight is greater than 0", leaf.span, hint="an operand that does not count is left out")
     for place in places.operators:
         call = place.node
         assert isinstance(call, OperatorCall)

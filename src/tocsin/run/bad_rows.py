@@ -42,6 +42,12 @@ class BadRows:
         if self.policy != "skip":
             self.kept.append({"place": place, "reason": reason, "row": row})
 
+    def told(self) -> list[str]:
+        """What a command says of them: the first few, each on a line, and how many more there were."""
+        lines = [f"skipped: {example}" for example in self.examples]
+        more = self.count - len(self.examples)
+        return [*lines, f"skipped: and {more:,} more"] if more else lines
+
     def write(self) -> None:
         """Write the kept rows, if a file was asked for: one JSON object per line."""
         if self.policy in ("fail", "skip"):

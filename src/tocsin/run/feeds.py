@@ -15,6 +15,7 @@ from tocsin.encode.whole import UsableRows
 from tocsin.engine.payload import Chunk, View, WholeTable
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Codes, Ints, Items, is_sorted
+from tocsin.run.near import near_of
 
 MANY = 1 << 16  # rows that are worth compiled loops, which may have to be compiled first
 
@@ -80,12 +81,13 @@ class RowFeed:
 
     def __init__(self, graph: QueryGraph, rows: UsableRows) -> None:
         self.rows, self.end, self.count = rows, rows.end, len(rows)
+        self._near = near_of(graph)
         self._base = graph.encoder.payload_table(rows.table, rows.start, rows.end)
         codes: Codes = np.append(graph.encoder.codes_of(rows.types.names), np.int32(-1))
         self.view: View | None = View([WholeTable.of(self._base, rows.types.codes, codes, rows.start, rows.end)])
 
     def reader(self, graph: QueryGraph) -> Reader:
-        return _RowReader(graph.row_pieces(self.rows, self._base))
+        return _RowReader(graph.row_pieces(self.rows, self._base, self._near))
 
 
 @dataclass(slots=True)

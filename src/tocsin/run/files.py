@@ -7,6 +7,7 @@ import glob
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -48,6 +49,8 @@ FORMATS = {
     ".arrows": "arrow",
 }
 DELIMITERS = {"csv": ",", "tsv": "\t"}
+HEADER_BYTES = 1 << 16  # in which the first line of a CSV file ends
+OTHER_DELIMITERS = (";", "\t", "|")  # of files that end in .csv
 BROKEN = (pa.ArrowException, pa.ArrowInvalid, OSError, EOFError, UnicodeDecodeError)  # what reading a file may raise
 DEEP = 100
 LATE_ROWS = 1 << 16  # of a Parquet file, for which it is worth to read columns late
@@ -124,7 +127,7 @@ def read(
                 raw = _bytes(path)
                 if not raw.strip():
                     raise empty_csv(path)
-                return csv_piece(raw, path, columns, declared, bad, delimiter=DELIMITERS[kind])
+                return csv_piece(raw, path, columns, declared, bad, delimiter=delimiter_of(kind, raw))
             case "jsonl":
                 return jsonl_piece(_bytes(path), path, bad)
             case "parquet":
@@ -165,6 +168,18 @@ def _read_arrow(path: Path) -> pa.Table:
     return validated(pa.ipc.open_stream(pa.OSFile(str(path))).read_all())
 
 
+def delimiter_of(kind: str, raw: bytes) -> str:
+    """What stands between the columns of a CSV file, by its first line: no comma in it, but a semicolon, say.
+
+    >>> delimiter_of("csv", b'time;type;"a, b"'), delimiter_of("csv", b"time,a;b")
+    (';', ',')
+    """
+    first = re.sub(rb'"[^"]*"', b"", raw[:HEADER_BYTES].split(b"\n", 1)[0])
+    if kind == "csv" and b"," not in first:
+        return next((each for each in OTHER_DELIMITERS if each.encode() in first), ",")
+    return DELIMITERS[kind]
+
+
 def empty_csv(path: Path) -> InputError:
     """The error of a CSV file without any line."""
     return InputError(f"{path} is empty", detail="a CSV file begins with a line of column names")
@@ -189,6 +204,8 @@ def csv_piece(
     `before`: how many lines of the file stand before the text. Columns in `as_texts` are no numbers elsewhere.
     """
     texts = {columns.type, *declared, *as_texts}
+    if b"\n" not in raw:  # a line of names that does not end is no file to Arrow
+        raw += b"\n"
     table, faults = _parse_csv(raw, delimiter, texts, path)
     if any(pa.types.is_floating(field.type) for field in table.schema if field.name in (columns.time, columns.end)):
         texts |= {

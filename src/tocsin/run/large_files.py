@@ -18,9 +18,10 @@ from tocsin.run.bad_rows import BadRows
 from tocsin.run.files import (
     BROKEN,
     COMPRESSED,
-    DELIMITERS,
+    HEADER_BYTES,
     FilePiece,
     csv_piece,
+    delimiter_of,
     empty_csv,
     format_of,
     jsonl_piece,
@@ -122,7 +123,8 @@ class _TextFile:
             unreadable(self.path, self.kind, problem)
 
     def _csv(self, how: HowToRead) -> Iterator[FilePiece]:
-        delimiter, is_empty = DELIMITERS[self.kind], True
+        with pa.input_stream(str(self.path), compression="detect") as file:
+            delimiter, is_empty = delimiter_of(self.kind, file.read(HEADER_BYTES)), True
         for raw, before in csv_blocks(self.path, delimiter, how.size):
             is_empty = False
             yield csv_piece(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +14,17 @@ from tocsin.run.metrics import CONTENT_TYPE
 
 LOG = logging.getLogger("tocsin")
 LOOPBACK = "127.0.0.1"
+PATIENCE = 10.0  # seconds for a request, so that silent connections do not keep their threads
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        """Pass over a client that went away; whatever else went wrong is one line, not a traceback."""
+        problem = sys.exception()
+        if not isinstance(problem, OSError):
+            LOG.warning("metrics: a request could not be answered (%s: %s)", type(problem).__name__, problem)
 
 
 class MetricsServer:
@@ -20,7 +32,7 @@ class MetricsServer:
 
     def __init__(self, text: Callable[[], str], port: int, host: str = LOOPBACK) -> None:
         try:
-            self._server = ThreadingHTTPServer((host, port), handler_of(text))
+            self._server = _Server((host, port), handler_of(text))
         except (OSError, OverflowError) as problem:
             reason = getattr(problem, "strerror", None) or str(problem)
             raise InputError(
@@ -28,7 +40,6 @@ class MetricsServer:
                 detail=reason,
                 hint="say another port; 0 takes a free one",
             ) from problem
-        self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="tocsin-metrics", daemon=True)
         self._thread.start()
         LOG.info("metrics are served at %s", self.url)
@@ -60,6 +71,8 @@ def handler_of(text: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
     """What answers requests."""
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = PATIENCE
+
         def do_GET(self) -> None:
             if self.path.partition("?")[0] not in ("/metrics", "/"):
                 self.send_error(404, "there is only /metrics")

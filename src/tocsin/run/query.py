@@ -48,7 +48,8 @@ from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock, as_clock
 from tocsin.run.declared import check_unit, declare
 from tocsin.run.finite import run_as_it_comes, run_finite
-from tocsin.run.inputs import Input, open_input, usable, usable_rows
+from tocsin.run.inputs import Input, open_input, unusable, usable, usable_rows
+from tocsin.run.keywords import known_options, names_of, refuse_options
 from tocsin.run.large_input import LargeInput, is_large
 from tocsin.run.large_run import run_large
 from tocsin.run.matches import Matches
@@ -70,6 +71,7 @@ EARLY = frozenset((*OWN, "time", *OPTIONAL))  # columns that may have a role
 FINAL = ("in-order", "slack", "conservative")  # orders whose matches are never withdrawn
 
 
+@known_options
 def query(
     text: str | os.PathLike[str] | FluentPattern | FluentQuery | FluentStatement | Syntax | Iterable[Any],
     *,
@@ -242,8 +244,10 @@ class Query:
         self, schema: Any = None, *, time_unit: str | None = None, **columns: Any
     ) -> tuple[tuple[str, ...], str]:
         """What `check` and `overview` say, in one reading of the events."""
-        known, notes, _ = self._known(schema, time_unit, columns)
+        known, notes, given = self._known(schema, time_unit, columns)
         plans = self.plans(known)
+        if given is not None:
+            notes += unusable(given, {name: each for name, each in known.common.items() if name in self._read})
         return notes_of(plans) + notes, overview(plans)
 
     def explain(
@@ -270,11 +274,17 @@ class Query:
         programs = [branch.program for detector in detectors_in(graph) for branch in detector.branches]
         return "\n\n".join(program.source.rstrip() for program in programs)
 
+    @property
+    def _read(self) -> Mapping[str, Field]:
+        """The attributes that the queries mention, with the kinds that they suggest."""
+        return guessed_schema(self.queries).common
+
     def _known(
         self, given: Any, time_unit: str | None, columns: Mapping[str, Any]
     ) -> tuple[Schema, tuple[str, ...], Input | None]:
         """The schema to bind to, given as such or by events; what is to be said of how events were read; the events."""
         check_unit(time_unit)
+        refuse_options("check (or explain)", columns, [name for name in names_of(Columns.__init__) if name != "unit"])
         declared = given if isinstance(given, (Schema, Mapping)) else self.schema if given is None else None
         known = as_schema(declared)
         if known is not None:
@@ -282,8 +292,9 @@ class Query:
         if given is None:
             return guessed_schema(self.queries, time_unit or guessed_unit(self.queries)), (), None
         opened = open_input(given, Columns(unit=time_unit, **columns), bad=BadRows("skip"))
-        return known_of(opened, self.queries), opened.notes(guessed_schema(self.queries).common), opened
+        return known_of(opened, self.queries), opened.notes(self._read), opened
 
+    @known_options
     @readable_texts()
     def detect(
         self,
@@ -382,6 +393,7 @@ class Query:
             return Matches(first_rows(matches.tables(), limit), matches.counters, notes)
         return matches
 
+    @known_options
     def stream(
         self,
         *,

@@ -110,7 +110,9 @@ class Job:
         """
         self.kernels.unpack()
         own = own_columns(group)
-        plans = [replace(plan, timed_ids=timed_ids) for unit in units for plan in at_home(unit, own)]
+        plans = [plan for unit in units for plan in at_home(unit, own)]
+        if not timed_ids:
+            plans = [replace(plan, timed_ids=False) for plan in plans]
         numbers = [number for unit in units for number in unit.numbers]
         schema = with_own(self.schema, own.values()) if own else self.schema
         graph = QueryGraph(

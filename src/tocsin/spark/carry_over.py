@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from tocsin.errors import StateError
-from tocsin.lang.parser import parse_all
+from tocsin.lang.parser import parse_file
 from tocsin.run.query import plans_of
 from tocsin.shards.blocks import PACKED, Note, Packer, as_table
 from tocsin.shards.carried import OldState, going_on, old_state, sources_of
@@ -34,7 +34,7 @@ OLD_SHARD = "__old_shard"
 def read_old(frame: EventFrame, job: Job, checkpoint: str, *, accept_loss: bool) -> tuple[Job, OldState, list[str]]:
     """The state of another checkpoint, the job as it goes on from there, and what is to be said about that."""
     heads = _heads(frame.df.sparkSession, checkpoint)
-    old = old_state(heads, job, lambda texts: plans_of(tuple(q for t in texts for q in parse_all(t)), frame.schema))
+    old = old_state(heads, job, lambda texts: plans_of(tuple(q for t in texts for q in parse_file(t)), frame.schema))
     job, notes = going_on(job, old, frame.schema, accept_loss=accept_loss)
     sources_of(job, old)
     return job, old, notes

@@ -20,6 +20,7 @@ from tocsin.order.strategy import check_limit
 from tocsin.plan.block import Plan
 from tocsin.run.clock import Clock, as_clock
 from tocsin.run.declared import check_unit
+from tocsin.run.keywords import names_of, refuse_options
 from tocsin.run.query import (
     Query,
     as_bytes,
@@ -244,6 +245,7 @@ def detect(*arguments: Any, **options: Any) -> DataFrame:
     accept_loss  with `carry_over`, go on where a changed query needs events that were not kept; a warning names them
     jit          False: nothing is compiled; for small inputs, and to look closer at a query
     """
+    refuse_options("detect", options, names_of(prepare))
     prepared = prepare(*arguments, **options)
     for note in (*notes_of(prepared.plans), *prepared.warnings):
         warnings.warn(note, TocsinWarning, stacklevel=2)

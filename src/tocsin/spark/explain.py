@@ -8,6 +8,7 @@ from typing import Any
 from tocsin.engine.inspect import describe
 from tocsin.plan.durations import as_duration
 from tocsin.plan.explain import explain as explain_plan
+from tocsin.run.keywords import names_of, refuse_options
 from tocsin.shards.job import Shards
 from tocsin.shards.routes import Way, needs_one_shard
 from tocsin.shards.watermark import Slack
@@ -18,6 +19,7 @@ from tocsin.spark.signatures import like
 @like(prepare)
 def explain(*arguments: Any, **options: Any) -> str:
     """The plans of the queries, and what Spark will do with the events. Takes the arguments of `detect`."""
+    refuse_options("explain", options, names_of(prepare))
     prepared = prepare(*arguments, **options)
     parts = [f"{explain_plan(plan)}\n{describe(plan)}" for plan in prepared.plans]
     return "\n\n".join([*parts, "\n".join(_lines(prepared))])

@@ -10,7 +10,7 @@ from tocsin.lang.parser import parse_file
 
 CONDITIONS = (
     "v > 2", "v <= 1", "v = 3", "v BETWEEN 1 AND 2", "v IS NULL", "v > 1 AND w < 2", "NOT v > 2", "s = 'x'",
-    "v + w > 4", "v IN (0, 4)", "s IS NOT NULL OR v = 2", "TRUE", "b",
+    "v + w > 4", "v IN (0, 4)", "s IS NOT NULL OR v = 2", "TRUE", "b", "gone = 1", "gone IS NULL AND v > 0",
 )  # fmt: skip
 FOLDS = (
     "count(*)", "count(v)", "min(v)", "max(v)", "first(v)", "last(v)", "first(s)", "last(s)", "min(w)", "max(w)",

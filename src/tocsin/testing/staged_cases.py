@@ -26,7 +26,7 @@ from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.staged_syntax import Statement
 from tocsin.lang.syntax import Query
 from tocsin.testing.notation import Item, Promise, events_of, value_of_word
-from tocsin.testing.oracle import composite, matches_of_all
+from tocsin.testing.oracle import Match, composite, matches_of_all
 from tocsin.testing.oracle_derived import derived_rows
 from tocsin.testing.staged_oracle import Advance, staged_events
 from tocsin.testing.written_times import WrittenTimes
@@ -62,11 +62,20 @@ def defined_rows(
             found = staged_events([each], in_time([*known, *advances]), unit=unit)
         else:
             (matches,) = matches_of_all((each,), known, unit=unit).values()
-            found = [composite(each.name or f"query {number + 1}", match) for match in matches]
+            made = [(match, composite(each.name or f"query {number + 1}", match)) for match in matches]
+            rows = [_row_of(match, event) for match, event in made]
+            found = [event for match, event in made if match.step is None and match.group is None]
         known = sorted([*known, *found], key=Event.order)
     if rows is None:
         rows = [as_row("match", event.start, event.end, event.attrs.values()) for event in found]
     return rows
+
+
+def _row_of(match: Match, event: Event) -> FoundRow:
+    """The row of what an EVENT query answers; a timeout shows the step that did not come first."""
+    kind = "count" if match.group is not None else "match" if match.step is None else "timeout"
+    values = [*([] if match.step is None else [match.step]), *event.attrs.values()]
+    return as_row(kind, event.start, event.end, values)
 
 
 def as_row(kind: str, start: int, end: int, values: Iterable[Any]) -> FoundRow:

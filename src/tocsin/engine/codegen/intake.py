@@ -154,7 +154,7 @@ class Intake:
             with self.source.writer.indented():
                 self._each_leaf(
                     "if T[PLACES + leaf] >= 0:",
-                    f"    d = T[ROW_KEYS + leaf] * {len(self.layout.leaves)} + leaf",
+                    f"    d = T[ROW_KEYS + leaf] * {len(self.layout.buffers)} + leaf",
                     f"    remove({self.layout.place_args}, D, N, d, T[PLACES + leaf])",
                 )
         if self.layout.waits:
@@ -280,13 +280,13 @@ class Intake:
         with self.source.writer.indented():
             for column in keys[:-1]:
                 word = self._key_word(id, column)
-                self.emit(f"pre_{id} = new_key(T, KM, D, {len(self.layout.leaves)}, pre_{id}, {word})")
+                self.emit(f"pre_{id} = new_key(T, KM, D, {len(self.layout.buffers)}, pre_{id}, {word})")
                 self.lines(f"if pre_{id} < 0:", "    T[CLOCK] = clock", "    T[ROW] = i", "    return KEYS_FULL")
 
     def _entry(self, id: int) -> str:
         """Arguments that lead to the buffer of an event."""
         keyed = self._key(id)
-        leaf = f"{len(self.layout.leaves)}, {self.layout.number[id]}"
+        leaf = f"{len(self.layout.buffers)}, {self.layout.number[id]}"
         return f"T, {self.layout.place_args}, D, N, KM, {leaf}, {self._predecessor(id)}, {keyed}"
 
     def _key(self, id: int) -> str:
@@ -338,7 +338,7 @@ class Intake:
         keep = "not ordered" if self._unstored(id) else "True"
         if self._withdraws:
             number = self.layout.number[id]
-            where = f"T, {self.layout.place_args}, D, KM, {len(self.layout.leaves)}, {number}, {self._key(id)}"
+            where = f"T, {self.layout.place_args}, D, KM, {len(self.layout.buffers)}, {number}, {self._key(id)}"
             self.lines(f"if sign < 0 and take_{id}:", f"    withdraw({where}, {event})")
         self.emit(f"{'elif' if self._withdraws else 'if'} take_{id}:")
         with self.source.writer.indented():

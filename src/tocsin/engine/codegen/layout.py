@@ -38,7 +38,6 @@ class Layout:
         self.plan, self.shape = plan, shape
         self.blocks = list(blocks_below(self.root))
         self.leaves = {leaf.id: leaf for each in self.blocks for leaf in each.leaves}
-        self.number = {id: number for number, id in enumerate(self.leaves)}
         self.nest = self.root.nest or tuple(leaf.id for leaf in self.root.fixed)
         # one event alone meets no other: its key says only which shard takes it
         self.keys = {} if is_filter(block) else {id: attrs for id, attrs in plan.key if id in self.leaves}
@@ -46,6 +45,9 @@ class Layout:
         self.types = tuple(dict.fromkeys(alt.type for leaf in self.leaves.values() for alt in leaf.alts))
         distinct = (node for node in self.predicate_nodes() if isinstance(node, Agg) and node.function == DISTINCT)
         self.links = {agg: f"$link{number}" for number, agg in enumerate(dict.fromkeys(distinct))}
+        self.shared = self._shared()
+        self.buffers = [id for id in self.leaves if id not in self.shared]
+        self.number = {id: self.buffers.index(self.shared.get(id, id)) for id in self.leaves}
         self.root_order = graph_of(self.root.order, self.nest)
         self._lay_out()
         self.changeable = bool(self.root.forbidden or self.root.repeated)
@@ -74,6 +76,23 @@ class Layout:
     def place_args(self) -> str:
         """How functions of the library are told of stored events: the array, and the words of a place."""
         return f"H, {self.words}"
+
+    def _shared(self) -> dict[int, int]:
+        """Leaves that look at the events of an earlier one: absences of the same event, such as those of several NEXT.
+
+        Each is alone in its part, and says nothing of its events but their type and key.
+        """
+        found: dict[int, int] = {}
+        first: dict[tuple[str, tuple[str, ...]], int] = {}
+        for part in self.root.negations:
+            if len(list(blocks_below(part.block))) > 1 or len(part.block.leaves) > 1 or part.block.predicates:
+                continue
+            (leaf,) = part.block.leaves
+            if leaf.repeat is None and len(leaf.alts) == 1 and not leaf.alts[0].where and not self._columns_of(leaf):
+                owner = first.setdefault((leaf.alts[0].type, self.keys.get(leaf.id, ())), leaf.id)
+                if owner != leaf.id:
+                    found[leaf.id] = owner
+        return found
 
     def _lay_out(self) -> None:
         """Words of H: end, event, [start], [eid, eid], null masks, attributes; and the columns read from a batch."""
@@ -160,11 +179,11 @@ class Layout:
         return None if reach is None else reach.lasting
 
     def places_of(self, type: str) -> list[tuple[Leaf, int]]:
-        """The leaves that an event of a type can fill, each with the alternative it fills."""
+        """The leaves that keep an event of a type, each with the alternative that it fills."""
         takes = self.plan.schema.takes
         return [
             (leaf, number)
-            for leaf in self.leaves.values()
+            for leaf in map(self.leaves.__getitem__, self.buffers)
             for number, alt in enumerate(leaf.alts)
             if takes(alt.type, type)
         ]
@@ -178,9 +197,9 @@ class Layout:
     def tables(self) -> dict[str, tuple[int, ...]]:
         """What the kernel looks up by leaf and by type."""
         return {
-            "levels": tuple(self.nest.index(id) if id in self.nest else -1 for id in self.leaves),
-            "terminal": tuple(int(id in self.nest and is_terminal(self.root, id)) for id in self.leaves),
-            "covered": tuple(int(id in self.keys) for id in self.leaves),
+            "levels": tuple(self.nest.index(id) if id in self.nest else -1 for id in self.buffers),
+            "terminal": tuple(int(id in self.nest and is_terminal(self.root, id)) for id in self.buffers),
+            "covered": tuple(int(id in self.keys) for id in self.buffers),
         }
 
     def leaf_lists(self) -> tuple[tuple[int, ...], ...]:

@@ -38,7 +38,7 @@ class Levels:
     def buffer(self, leaf: int) -> str:
         """The number of the buffer of a leaf for the key at hand."""
         number = self.layout.number[leaf]
-        return f"key * {len(self.layout.leaves)} + {number}" if leaf in self.layout.keys else str(number)
+        return f"key * {len(self.layout.buffers)} + {number}" if leaf in self.layout.keys else str(number)
 
     def bounds(
         self, block: Block, leaf: int, exact: tuple[int, ...], loose: tuple[int, ...]

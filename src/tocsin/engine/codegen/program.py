@@ -49,7 +49,8 @@ class Program:
     source: str
     block: Block
     shape: Shape
-    leaf_ids: tuple[int, ...]  # buffer number of each leaf
+    leaf_ids: tuple[int, ...]  # the leaves that keep events, in the order of their buffers
+    shared: tuple[tuple[int, int], ...]  # other leaves, each with the one whose events it looks at
     nest: tuple[int, ...]  # fixed root leaves in nest order: the order of OUT columns and pins
     repeated: tuple[int, ...]  # repeated root leaves: pairs of OUT columns
     types: tuple[str, ...]  # local type numbers
@@ -86,7 +87,7 @@ class Program:
     @property
     def is_long(self) -> bool:
         """Whether the pattern has so many steps that compiling it would take minutes."""
-        return len(self.leaf_ids) > MOST_COMPILED
+        return len(self.leaf_ids) + len(self.shared) > MOST_COMPILED
 
     @property
     def width(self) -> int:

@@ -21,6 +21,7 @@ SHIPPING = (
     "spark.conf.set('spark.sql.execution.pyspark.python', 'environment/bin/python'); docs/spark.md"
 )
 GONE = ("StatusCode.UNAVAILABLE", "failed to connect to all addresses", "Socket closed", "Connection reset")
+NO_WORKER = ("Python worker failed to connect back", "waiting for the Python worker to connect back")
 ERROR_CLASSES: Mapping[str, type[TocsinError]] = {each.__name__: each for each in (InputError, LimitError, StateError)}
 MOST_CHARACTERS = 400  # characters of a foreign message
 
@@ -74,7 +75,7 @@ def _ours(text: str) -> TocsinError | None:
 
 @contextmanager
 def server_told() -> Iterator[None]:
-    """Turn the loss of a server of Spark Connect into one error of ours; leave all other errors as they are."""
+    """Turn the loss of a server of Spark Connect, or of its Python, into an error of ours; leave others as they are."""
     try:
         yield
     except Exception as error:
@@ -85,6 +86,8 @@ def server_told() -> Iterator[None]:
             raise _silent(text) from None
         if _condition(error, text)[0].startswith("INVALID_HANDLE"):
             raise _forgotten({}, text) from None
+        if any(sign in text for sign in NO_WORKER):
+            raise _no_worker() from None
         raise
 
 
@@ -108,6 +111,8 @@ def _known(error: BaseException, text: str) -> TocsinError | None:
     """Recognise common faults and name the remedy of each."""
     if any(sign in text for sign in GONE):
         return _silent(text)
+    if any(sign in text for sign in NO_WORKER):
+        return _no_worker()
     missing = MODULE.search(text)
     if missing is not None and missing[1].split(".")[0] == "tocsin":
         return TocsinError("the executors have no Tocsin", hint=SHIPPING)
@@ -188,6 +193,14 @@ def _silent(text: str) -> TocsinError:
         "the server of Spark Connect does not answer",
         detail=_quoted(text, r'details = "(.+?)"') or None,
         hint="see that it runs and can be reached, then make a new session; a stream goes on from its checkpoint",
+    )
+
+
+def _no_worker() -> TocsinError:
+    return TocsinError(
+        "a Python worker of Spark did not start in time",
+        detail="Spark waits ten seconds for it: the machine has too much to do, or that Python cannot start",
+        hint="try again, a stream goes on from its checkpoint; which Python it is, PYSPARK_PYTHON says there",
     )
 
 

@@ -31,7 +31,8 @@ from tocsin.staged.compiled.expressions import (
     value,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
-from tocsin.staged.compiled.library import ABSENT, AT, END, HEAD, NEXT, START, WHOLE
+from tocsin.staged.compiled.library import ABSENT, AT, COUNT, END, HEAD, NEXT, START, WHOLE
+from tocsin.staged.compiled.running import RunningAggregate
 from tocsin.staged.compiled.search import SearchWriter, time_of
 from tocsin.staged.compiled.writer import TextWriter
 from tocsin.staged.partition_keys import key_attribute
@@ -369,6 +370,48 @@ class SelectWriter:
         with write.block(f"while {node} != -1:"):
             push(lambda attr: self._of_node(node, attr))
             write(f"{node} = D[{node} + {NEXT}]")
+
+
+class RunningSelectWriter(SelectWriter):
+    """Writes Select where aggregates go on from stage to stage: each is a word or two of the local partition."""
+
+    def rows(self) -> None:
+        assert self.layout.running is not None
+        starts = [f"D[loc + L_RUNNING + {at}]" for at in range(len(self.layout.running.leaves))]
+        found = starts[0]
+        for each in starts[1:]:
+            found = f"min({found}, {each})"
+        self._row(found)
+
+    def _aggregate(self, node: AggregateOf) -> Value:
+        assert self.layout.running is not None
+        each = self.layout.running.found.get(node)
+        if each is not None:
+            return self._running(each)
+        of = node.of.of if isinstance(node.of, Collection) else None
+        if isinstance(of, EventsOf) and (numbers := self._leaves(of.name)):
+            return Value(f"D[{self.search.list_of(numbers[0])} + {COUNT}]", bits=40)
+        return super()._aggregate(node)
+
+    def _running(self, each: RunningAggregate) -> Value:
+        layout, shown = self.layout, each.of.of if isinstance(each.of, IfNull) else each.of
+        known = value(layout, each.of, lambda part: attribute(layout, part.attr, "D[{}]", "R[{}]", "0"))
+        assert isinstance(known, Value)
+        count = f"D[loc + L_RUNNING + {each.at}]"
+        if each.function == "Count":
+            return Value(count, bits=40)
+        if known.kind == "text":
+            raise NotCompiledError(f"{each.function} of texts")
+        total, null = f"{'R' if known.kind == 'float' else 'D'}[loc + L_RUNNING + {each.at + 1}]", f"({count} == 0)"
+        if each.function in ("Sum", "Avg"):
+            layout.sums.add(shown.attr)
+        if each.function == "Avg":
+            return Value(f"({total} / {count})", null, "float")
+        if known.kind == "float":
+            return Value(total, null, "float")
+        if each.function == "Sum":
+            return Value(total, null, "int", EXACT)
+        return Value(total, null, known.kind, 63, shown.attr)
 
 
 def _collections(of: Collection | UnionOf) -> list[Collection]:

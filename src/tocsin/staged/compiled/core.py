@@ -15,7 +15,14 @@ from tocsin.staged.compiled.library import ROW
 from tocsin.staged.compiled.program import StageFunction
 from tocsin.staged.compiled.room import Room
 
-FREE = (library.FREE_NODE, library.FREE_LOCAL, library.FREE_CONTEXT, library.FREE_PARTITION, library.FREE_SEEN)
+FREE = (
+    library.FREE_NODE,
+    library.FREE_LOCAL,
+    library.FREE_CONTEXT,
+    library.FREE_PARTITION,
+    library.FREE_SEEN,
+    library.FREE_VALUE,
+)
 MOST = 1 << 53  # a sum of whole numbers beyond this is not exact
 
 

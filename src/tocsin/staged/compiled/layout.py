@@ -14,9 +14,12 @@ from tocsin.events import END_OF_TIME
 from tocsin.lang.staged_syntax import AttrOf, EventsOf, Initiator, LeafOperand, Statement, Terminator, parts
 from tocsin.lang.syntax import UNITS
 from tocsin.lang.time_patterns import next_time
-from tocsin.plan.staged_places import StatementPlaces, mode_of
+from tocsin.plan.staged_places import StatementPlaces, conjuncts_of, mode_of
 from tocsin.schema import Field, Kind
+from tocsin.staged.bindings import PatternNames
 from tocsin.staged.compiled.library import GROWING
+from tocsin.staged.compiled.running import running_aggregates
+from tocsin.staged.join import new_join
 from tocsin.staged.partition_keys import key_attribute
 from tocsin.staged.spots import BLOCK, PatternSpot, spots_of, ticks
 
@@ -86,6 +89,7 @@ class WordLayout:
             or any(size is not None and size.unit == "stages" for size in sizes)
         )  # fmt: skip
         self.shows_openers = self._mentioned_outside(self.inits)
+        self.running = running_aggregates(self.places, self.root)
         self.roles = self._roles()
         self.types = sorted(self.roles)
         self._records()
@@ -114,6 +118,20 @@ class WordLayout:
         if length <= 0:
             raise NotCompiledError(f"{spot.operator} does not wait")
         return length
+
+    def _looked_up(self) -> dict[int, list[str]]:
+        """By the number of a leaf, the attributes by whose values its events are found."""
+        found: dict[int, list[str]] = {}
+        join = new_join(self.root, list(conjuncts_of(self.statement.where)), PatternNames(self.root))
+        for number, attr in () if join is None else join.looked_up:
+            if attr not in found.setdefault(number, []):
+                found[number].append(attr)
+        return found
+
+    def by_value(self, number: int) -> list[tuple[str, int]]:
+        """The attributes by whose values the events of a leaf are found, with where a node has its words for each."""
+        first = 7 + len(self.attrs)
+        return [(attr, first + 3 * at) for at, attr in enumerate(self.looked_up.get(number, ()))]
 
     def calendars(self) -> list[Callable[[int], int]]:
         """What each At says is the first time after another."""
@@ -170,7 +188,8 @@ class WordLayout:
     def _records(self) -> None:
         """The words of every record, by name, as offsets from its address; only those that the statement needs."""
         g, l = len(self.statement.gkeys), len(self.statement.lkeys)
-        self.node = 7 + len(self.attrs)
+        self.looked_up = self._looked_up()
+        self.node = 7 + len(self.attrs) + 3 * max(map(len, self.looked_up.values()), default=0)
         self.list = 3 + self.counts_ends
         self.words = {
             # a partition: where its rows of the stage are, its contexts, the local values that it has seen
@@ -180,7 +199,8 @@ class WordLayout:
                       C_CLOSED=bool(self.terms), C_OPENERS=self.list * self.shows_openers),
             # a local partition: its context and key, and a list for each leaf
             **_record("L", L_NEXT=l > 0, L_PREV=l > 0, L_STAMP=l > 0, L_TOUCHED=l > 0, L_CONTEXT=l > 0, L_KEY=l,
-                      L_LISTS=self.list * (len(self.leaves) + len(self.waiting))),
+                      L_LISTS=self.list * (len(self.leaves) + len(self.waiting)),
+                      L_RUNNING=0 if self.running is None else self.running.size),
             # a local value that a partition has seen
             **_record("S", S_NEXT=1, S_PARTITION=1, S_KEY=l),
         }  # fmt: skip

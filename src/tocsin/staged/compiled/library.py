@@ -19,16 +19,20 @@ FREED = -1  # the stamp of a node that is in no list
 TOP, FREE_NODE, FREE_LOCAL, FREE_CONTEXT, FREE_PARTITION, FREE_SEEN = 0, 1, 2, 3, 4, 5
 PARTITIONS, LOCALS, SEEN = 6, 7, 8  # entries of the tables
 CREATED, IS_CREATED, CLOCK, TIMERS, STAGE, RUN, NUMBER, UNIVERSAL, KEPT = 9, 10, 11, 12, 13, 14, 15, 16, 17
-OUT_N, UNSORTED = 18, 19
-ROOM = 20  # from here on, how many words there are of each array that may become longer
-GROWING = ("D", "TG", "TL", "TS", "Q", "M", "W", "H", "O", "V")
-TABLES = ("TG", "TL", "TS")
+OUT_N, UNSORTED, FREE_VALUE, VALUES = 18, 19, 20, 21
+ROOM = 22  # from here on, how many words there are of each array that may become longer
+GROWING = ("D", "TG", "TL", "TS", "TV", "Q", "M", "W", "H", "O", "V")
+TABLES = ("TG", "TL", "TS", "TV")
 PARAMETERS = ROOM + len(GROWING)
 
 # a node: an event in the list of an operand
 NEXT, PREV, STAMP, AT, START, END, NULLS, ATTRS = 0, 1, 2, 3, 4, 5, 6, 7
 # a list
 HEAD, TAIL, COUNT, ENDS = 0, 1, 2, 3  # the last only where a window counts stages: how many ends they have
+# the events of a list with one value of an attribute: the first and the last, and the key: list, attribute, value
+FIRST, LAST, OF_LIST, OF_ATTR, OF_VALUE, VALUE_SIZE = 0, 1, 2, 3, 4, 5
+# what a node has for each attribute by which it is found: the record of its value, its neighbours there
+HOME, BEFORE, BEHIND = 0, 1, 2
 # a row of input: the type, then what a node has from its start on
 ROW = 4
 
@@ -185,6 +189,43 @@ def pass_on(D: Array, at: int, other: int, ends: bool) -> None:
         D[other + ENDS] += 1
     D[other + TAIL] = node
     D[other + COUNT] += 1
+
+
+# --- events by value -----------------------------------------------------------------------------------------------
+
+
+def enter(D: Array, node: int, off: int, home: int) -> None:
+    """Put a node behind those with the same value; `off` is where it has its words for that."""
+    last = D[home + LAST]
+    D[node + off + HOME] = home
+    D[node + off + BEFORE] = last
+    D[node + off + BEHIND] = NIL
+    if last == NIL:
+        D[home + FIRST] = node
+    else:
+        D[last + off + BEHIND] = node
+    D[home + LAST] = node
+
+
+def leave(D: Array, P: Array, table: Array, mask: int, node: int, off: int) -> None:
+    """Take a node out of those with its value; a value that no event has is forgotten."""
+    home = D[node + off + HOME]
+    if home == NIL:
+        return
+    before, behind = D[node + off + BEFORE], D[node + off + BEHIND]
+    if before == NIL:
+        D[home + FIRST] = behind
+    else:
+        D[before + off + BEHIND] = behind
+    if behind == NIL:
+        D[home + LAST] = before
+    else:
+        D[behind + off + BEFORE] = before
+    if D[home + FIRST] == NIL:
+        take_out(table, mask, D, OF_LIST, 3, slot_of(table, mask, D, OF_LIST, D, home + OF_LIST, 3))
+        P[VALUES] -= 1
+        D[home] = P[FREE_VALUE]
+        P[FREE_VALUE] = home
 
 
 # --- timers: a heap of times and partitions ------------------------------------------------------------------------

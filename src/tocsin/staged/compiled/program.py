@@ -13,7 +13,7 @@ from typing import Any
 
 from tocsin.lang.staged_syntax import AggregateOf, AttrOf, EventsOf, KeyRange, PartitionKey, StableTime, TimeOf, parts
 from tocsin.schema import Field, Kind
-from tocsin.staged.compiled.columns import Pushing, SelectWriter
+from tocsin.staged.compiled.columns import Pushing, RunningSelectWriter, SelectWriter
 from tocsin.staged.compiled.expressions import (
     Known,
     Truth,
@@ -22,9 +22,30 @@ from tocsin.staged.compiled.expressions import (
     both,
     either,
     truth,
+    value,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, RowRole, WordLayout
-from tocsin.staged.compiled.library import ABSENT, COUNT, END, ENDS, GROWING, HEAD, ROOM, ROW, TAIL, TICKS, WHOLE
+from tocsin.staged.compiled.library import (
+    ABSENT,
+    COUNT,
+    END,
+    ENDS,
+    FIRST,
+    GROWING,
+    HEAD,
+    HOME,
+    LAST,
+    NEXT,
+    OF_LIST,
+    ROOM,
+    ROW,
+    START,
+    TAIL,
+    TICKS,
+    VALUE_SIZE,
+    WHOLE,
+)
+from tocsin.staged.compiled.running import LATEST_START, RunningAggregates
 from tocsin.staged.compiled.search import Bound, SearchWriter
 from tocsin.staged.compiled.writer import REALS, TextWriter
 from tocsin.staged.spots import PatternSpot
@@ -544,12 +565,21 @@ class _StageWriter:
             for at in range(len(self.layout.leaves)):
                 if self.layout.leaves[at].number in self.layout.sources:
                     write(f"P[KEPT] += D[{self._list(at)} + {COUNT}]")  # they are not in the count
+                self._forget_values(at)
                 write(f"clear(D, P, {self._list(at)}, {self.layout.counts_ends})")
             self._free_local()
             write("loc = after")
         if self.layout.shows_openers:
             write(f"clear(D, P, c + C_OPENERS, {self.layout.counts_ends})")
         self._free("c", "FREE_CONTEXT")
+
+    def _forget_values(self, at: int) -> None:
+        """Take the events of a leaf out of those that are found by value."""
+        write, offs = self.write, [off for _, off in self.layout.by_value(self.layout.leaves[at].number)]
+        if offs:
+            write(f"y = D[{self._list(at)} + {HEAD}]")
+            with write.block("while y != -1:"):
+                write(*(f"leave(D, P, TV, TVN - 1, y, {off})" for off in offs), f"y = D[y + {NEXT}]")
 
     def _free_local(self) -> None:
         """Free an empty local partition, which may still be in a chain."""
@@ -734,6 +764,10 @@ class _StageWriter:
             self._allocate("loc", "FREE_LOCAL", "L_SIZE")
             for at in range(len(layout.leaves) + len(layout.waiting)):
                 self._no_list(f"loc + L_LISTS + {layout.list * at}")
+            if layout.running is not None:
+                operands = len(layout.running.leaves)
+                for at in range(layout.running.size):
+                    write(f"D[loc + L_RUNNING + {at}] = {LATEST_START if at < operands else 0}")
             if layout.l:
                 write("D[loc + L_PREV] = -1", "D[loc + L_NEXT] = D[c + C_LOCALS]", "D[loc + L_STAMP] = -1")
                 write("D[loc + L_CONTEXT] = c", *(f"D[loc + L_KEY + {k}] = K[{1 + k}]" for k in range(layout.l)))
@@ -767,21 +801,84 @@ class _StageWriter:
         self._node("y", row)
         ends = self.layout.counts_ends
         write(f"append(D, P, {here}, y, {ends})")
+        if self.layout.running is not None:
+            self._go_on(self.layout.running, at)
+        self._enter_values(at)
         if leaf.rows is not None:
             with write.block(f"if D[{here} + {COUNT}] > {leaf.rows}:"):
-                write(f"remove(D, P, {here}, D[{here} + {HEAD}], {ends})")
+                self._remove(at, f"D[{here} + {HEAD}]")
         if leaf.stages is not None:
             with write.block(f"while D[{here} + {ENDS}] > {leaf.stages}:"):
-                write(f"remove(D, P, {here}, D[{here} + {HEAD}], {ends})")
-        if (length := self.layout.ranges[at]) is not None:
-            write(f"expire(D, P, {here}, now - {length}, {ends})")
+                self._remove(at, f"D[{here} + {HEAD}]")
+        self._expire(at)
+
+    def _expire(self, at: int) -> None:
+        """Drop what is older than the range of a leaf."""
+        length, here = self.layout.ranges[at], self._list(at)
+        if length is None:
+            return
+        if not self.layout.by_value(self.layout.leaves[at].number):
+            self.write(f"expire(D, P, {here}, now - {length}, {self.layout.counts_ends})")
+            return
+        head = f"D[{here} + {HEAD}]"
+        with self.write.block(f"while {head} != -1 and D[{head} + {END}] <= now - {length}:"):
+            self._remove(at, head)
+
+    def _remove(self, at: int, node: str) -> None:
+        """Take a node out of the list of a leaf."""
+        for _, off in self.layout.by_value(self.layout.leaves[at].number):
+            self.write(f"leave(D, P, TV, TVN - 1, {node}, {off})")
+        self.write(f"remove(D, P, {self._list(at)}, {node}, {self.layout.counts_ends})")
+
+    def _enter_values(self, at: int) -> None:
+        """Let the node y be found by its values; Null and NaN are equal to nothing."""
+        write, layout, number = self.write, self.layout, self.layout.leaves[at].number
+        for place, (attr, off) in enumerate(layout.by_value(number)):
+            known = attribute(layout, attr, "D[y + 7 + {}]", "R[y + 7 + {}]", "D[y + 6]")
+            write(f"D[y + {off + HOME}] = -1")
+            is_number = f"{known.text} == {known.text}" if known.kind == "float" else "True"
+            with write.block(f"if {both(f'(not {known.null})', is_number)}:"):
+                write(f"K[0] = {self._list(at)}", f"K[1] = {place}")
+                write(f"KR[2] = {known.text} + 0.0" if known.kind == "float" else f"K[2] = {known.text}")
+                write(f"slot = slot_of(TV, TVN - 1, D, {OF_LIST}, K, 0, 3)", "home = TV[slot]")
+                with write.block("if home == -1:"):
+                    self._allocate("home", "FREE_VALUE", VALUE_SIZE)
+                    write(f"D[home + {FIRST}] = -1", f"D[home + {LAST}] = -1", "TV[slot] = home", "P[VALUES] += 1")
+                    write(*(f"D[home + {OF_LIST + k}] = K[{k}]" for k in range(3)))
+                    with write.block("if 2 * P[VALUES] > TVN:"):
+                        write.refill("TV", str(OF_LIST), 3)
+                write(f"enter(D, y, {off}, home)")
+
+    def _go_on(self, running: RunningAggregates, at: int) -> None:
+        """Add the event of the node y to the aggregates over its operand."""
+        write, layout, number = self.write, self.layout, self.layout.leaves[at].number
+        place = running.leaves.index(number)
+        write(f"D[loc + L_RUNNING + {place}] = min(D[loc + L_RUNNING + {place}], D[y + {START}])")
+        for each in running.of_leaf(number):
+            read = lambda part: attribute(layout, part.attr, "D[y + 7 + {}]", "R[y + 7 + {}]", "D[y + 6]")  # noqa: E731
+            known = value(layout, each.of, read)
+            assert isinstance(known, Value)
+            if known.null == "True":
+                continue
+            count = f"D[loc + L_RUNNING + {each.at}]"
+            total = f"{'R' if known.kind == 'float' else 'D'}[loc + L_RUNNING + {each.at + 1}]"
+            with write.block(f"if not {known.null}:"):
+                if each.function in ("Sum", "Avg"):
+                    write(f"{total} = {total} + {known.text} if {count} > 0 else {known.text} + 0")
+                elif each.function != "Count":
+                    pick = "max" if each.function == "Max" else "min"
+                    write(f"{total} = {pick}({total}, {known.text}) if {count} > 0 else {known.text}")
+                write(f"{count} += 1")
 
     def _detect(self, *, final: bool) -> None:
         """Find all matches of the lists at hand, give their rows, and consume their events."""
         write, layout = self.write, self.layout
-        for at, length in enumerate(layout.ranges):
-            if length is not None:
-                write(f"expire(D, P, {self._list(at)}, now - {length}, {layout.counts_ends})")
+        if layout.running is not None:
+            with write.block(f"if {both(*(f'D[{self._list(at)} + {COUNT}] > 0' for at in range(self.width)))}:"):
+                RunningSelectWriter(layout, write, SearchWriter(layout, write), self.kinds).rows()
+            return
+        for at in range(len(layout.leaves)):
+            self._expire(at)
         search = SearchWriter(layout, write, final=final)
         write("matched = 0")
         search.matches(self._keep)
@@ -815,7 +912,7 @@ class _StageWriter:
                         with write.block(f"if y == {WHOLE}:"):
                             write(f"clear(D, P, {self._list(at)}, {self.layout.counts_ends})")
                     with write.block("if y >= 0 and D[y + 2] != -1:"):
-                        write(f"remove(D, P, {self._list(at)}, y, {self.layout.counts_ends})")
+                        self._remove(at, "y")
 
 
 def _without(role: Any, conditions: Sequence[Any]) -> Any:

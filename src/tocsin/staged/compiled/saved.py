@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from tocsin.lang.staged_printer import key_range
-from tocsin.lang.staged_syntax import PartitionKey
+from tocsin.lang.staged_syntax import IfNull, PartitionKey
 from tocsin.schema import Kind
 from tocsin.staged.compiled import library
 from tocsin.staged.compiled.core import Core
 from tocsin.staged.compiled.library import AT as NUMBER_OF
 from tocsin.staged.compiled.library import ATTRS, COUNT, ENDS, GROWING, HEAD, NEXT, NIL, NULLS, TAIL
+from tocsin.staged.compiled.running import LATEST_START, RunningAggregates, folded
 from tocsin.staged.partition_keys import Role, key_attribute
 
 Words = dict[str, Any]
@@ -226,7 +228,7 @@ class _StateWriter(_Values):
             if length is not None:
                 self._set_timer(opened + length, partition)
         for number in openers if layout.shows_openers else ():
-            self._append(at + names["C_OPENERS"], number)
+            self._append(at + names["C_OPENERS"], number, None)
         for spot in layout.ticking:
             self._set_timer(layout.next_tick(spot, opened, int(self.P[library.CLOCK])), partition)
         for key, lists, pending in locals_:
@@ -257,9 +259,29 @@ class _StateWriter(_Values):
             self._enter("TL", at, names["L_CONTEXT"], 1 + layout.l, library.LOCALS)
         for spot, numbers in lists:
             for number in numbers:
-                self._append(at + layout.lists_at(spot), number)
+                self._append(at + layout.lists_at(spot), number, spot)
             if spot in layout.sources:
                 self.P[library.KEPT] -= len(numbers)
+        if layout.running is not None:
+            self._run_again(layout.running, at + names["L_RUNNING"], dict(lists))
+
+    def _run_again(self, running: RunningAggregates, at: int, lists: Mapping[int, Sequence[int]]) -> None:
+        """The words of aggregates that go on, made of the events of their operands."""
+        D = self.arrays["D"]
+        for place, spot in enumerate(running.leaves):
+            D[at + place] = min((self.events[number][2] for number in lists.get(spot, ())), default=LATEST_START)
+            for each in running.of_leaf(spot):
+                shown = each.of.of if isinstance(each.of, IfNull) else each.of
+                instead = each.of.instead.value if isinstance(each.of, IfNull) else None
+                given = (self.events[number][4].get(shown.attr) for number in lists.get(spot, ()))
+                values = [value for one in given if (value := instead if one is None else one) is not None]
+                total: Any = 0
+                for count, value in enumerate(values):
+                    total = folded(each.function, count, total, value)
+                D[at + each.at] = len(values)
+                if each.function != "Count":
+                    is_real = any(isinstance(value, float | Decimal) for value in values)
+                    D[at + each.at + 1] = np.float64(total).view(np.int64) if is_real else int(total)
 
     def _no_list(self, at: int) -> None:
         D = self.arrays["D"]
@@ -267,7 +289,7 @@ class _StateWriter(_Values):
         if self.layout.counts_ends:
             D[at + ENDS] = 0
 
-    def _append(self, at: int, number: int) -> None:
+    def _append(self, at: int, number: int, spot: int | None) -> None:
         layout, node = self.layout, self._record(self.layout.node)
         D = self.arrays["D"]
         _, _, start, end, values = self.events[number]
@@ -281,3 +303,21 @@ class _StateWriter(_Values):
             else:
                 D[node + ATTRS + place] = self.word(value, layout.fields[attr].kind)
         library.append(D, self.P, at, node, layout.counts_ends)
+        for place, (attr, off) in enumerate(layout.by_value(spot) if spot is not None else ()):
+            value = values.get(attr)
+            D[node + off + library.HOME] = NIL
+            if value is not None and value == value:
+                self._enter_value(at, place, self.word(value + 0.0 if isinstance(value, float) else value,
+                                                       layout.fields[attr].kind), node, off)  # fmt: skip
+                D = self.arrays["D"]
+
+    def _enter_value(self, at: int, place: int, word: int, node: int, off: int) -> None:
+        key, rows = np.array([at, place, word], np.int64), self.arrays["TV"]
+        home = int(rows[library.slot_of(rows, len(rows) - 1, self.arrays["D"], library.OF_LIST, key, 0, 3)])
+        if home == NIL:
+            home = self._record(library.VALUE_SIZE)
+            D = self.arrays["D"]
+            D[home + library.FIRST] = D[home + library.LAST] = NIL
+            D[home + library.OF_LIST : home + library.OF_LIST + 3] = key
+            self._enter("TV", home, library.OF_LIST, 3, library.VALUES)
+        library.enter(self.arrays["D"], node, off, home)

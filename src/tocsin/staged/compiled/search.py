@@ -23,6 +23,7 @@ from tocsin.plan.staged_places import conjuncts_of
 from tocsin.staged.bindings import PatternNames
 from tocsin.staged.compiled.expressions import (
     ABSENT,
+    KINDS,
     Absence,
     Known,
     Value,
@@ -31,7 +32,7 @@ from tocsin.staged.compiled.expressions import (
     holding,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
-from tocsin.staged.compiled.library import COUNT, END, HEAD, NEXT, PREV, START, TAIL
+from tocsin.staged.compiled.library import BEFORE, COUNT, END, HEAD, LAST, NEXT, OF_LIST, PREV, START, TAIL
 from tocsin.staged.compiled.writer import TextWriter
 from tocsin.staged.join import NewJoin, Step, new_join
 from tocsin.staged.spots import PatternSpot
@@ -271,9 +272,9 @@ class SearchWriter:
         elif count is not None:
             self.write(f"{count} += 1")
 
-    def _within(self, x: str, low: str, high: str, *, newest: bool) -> None:
+    def _within(self, x: str, low: str, high: str, *, newest: bool, before: int = PREV) -> None:
         """Leave out events that end too early or too late; the list is in order of ends."""
-        step = f"{x} = D[{x} + {PREV if newest else NEXT}]"
+        step = f"{x} = D[{x} + {before if newest else NEXT}]"
         for bound, op, first in ((low, "<", newest), (high, ">", not newest)):
             if bound:
                 with self.write.block(f"if D[{x} + {END}] {op} {bound}:"):
@@ -488,14 +489,38 @@ class SearchWriter:
             if text:
                 write(f"{names[-1]} = {text}")
         there = {**bound, n: "node"}
-        if step.equal is not None:
-            raise NotCompiledError("operands are looked up by the value of an attribute")
-        write(f"{x} = D[{self.list_of(n)} + {TAIL}]")
+        before = PREV
+        if step.equal is None:
+            write(f"{x} = D[{self.list_of(n)} + {TAIL}]")
+        else:
+            before = self._by_value(n, *step.equal) + BEFORE
         with write.block(f"while {x} != -1:"):
-            self._within(x, names[0], names[1], newest=True)
+            self._within(x, names[0], names[1], newest=True, before=before)
             with write.block(f"if {holding(self.layout, step.asked, self.look_up(there))}:"):
                 self._walk(steps, at + 1, there, keep)
-            write(f"{x} = D[{x} + {PREV}]")
+            write(f"{x} = D[{x} + {before}]")
+
+    def _by_value(self, number: int, attr: str, other: int, theirs: str) -> int:
+        """Have the last event of a leaf with the value that a bound one has; where nodes have their words for that."""
+        write, layout, x = self.write, self.layout, f"x{number}"
+        mine, wanted = layout.field(attr), self._attribute_of(other, theirs)
+        found = None if mine is None else KINDS[mine.kind]
+        if wanted.null == "True" or found != wanted.kind:
+            raise NotCompiledError(f"{attr} and {theirs} are equal, and of different kinds")
+        ((at, off),) = [(at, off) for at, (name, off) in enumerate(layout.by_value(number)) if name == attr]
+        write(f"{x} = -1")
+        with write.block(f"if not {wanted.null}:"):
+            write(f"K[0] = {self.list_of(number)}", f"K[1] = {at}")
+            write(f"KR[2] = {wanted.text} + 0.0" if found == "float" else f"K[2] = {wanted.text}")
+            home = write.fresh("h")
+            write(f"{home} = TV[slot_of(TV, TVN - 1, D, {OF_LIST}, K, 0, 3)]")
+            with write.block(f"if {home} != -1:"):
+                write(f"{x} = D[{home} + {LAST}]")
+        return off
+
+    def _attribute_of(self, number: int, attr: str) -> Value:
+        x = f"x{number}"
+        return attribute(self.layout, attr, f"D[{x} + 7 + {{}}]", f"R[{x} + 7 + {{}}]", f"D[{x} + 6]")
 
 
 def time_of(word: str, what: str, *, start: bool) -> str:
