@@ -68,7 +68,7 @@ def _collect(value: Any, found: list[Any]) -> None:
         for each in value:
             _collect(each, found)
     elif isinstance(value, ir.Inst):
-        found += value.list_vars()
+        found += value.list_vars()  # type: ignore[no-untyped-call]
 
 
 def live_map(cfg: Any, blocks: Blocks, uses: dict[int, Names], defs: dict[int, Names]) -> dict[int, Names]:
@@ -120,8 +120,8 @@ def post_process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = Fa
     if self.func_ir.is_generator:
         numbas_post_process(self, emit_dels, extend_lifetimes)
         return
-    self.func_ir.blocks = transforms.canonicalize_cfg(self.func_ir.blocks)
-    self.func_ir.variable_lifetime = postproc.VariableLifetime(self.func_ir.blocks)
+    self.func_ir.blocks = transforms.canonicalize_cfg(self.func_ir.blocks)  # type: ignore[no-untyped-call]
+    self.func_ir.variable_lifetime = postproc.VariableLifetime(self.func_ir.blocks)  # type: ignore[no-untyped-call]
     self.func_ir.generator_info = None
     if emit_dels:
         self._insert_var_dels(extend_lifetimes=extend_lifetimes)
@@ -155,7 +155,7 @@ def same_flags(self: Any, other: Any) -> Any:
         return True
     if not isinstance(other, targetconfig.TargetConfig):
         return NotImplemented
-    return self._values == other._values or self.values() == other.values()
+    return self._values == other._values or self.values() == other.values()  # type: ignore[no-untyped-call]
 
 
 def hash_of_flags(self: Any) -> int:
