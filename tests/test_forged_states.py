@@ -103,3 +103,27 @@ def test_what_a_shard_remembers_beside_its_log_is_refused_as_well() -> None:
     store.head = encode("shard", dict(head.words), blobs={**head.blobs, name: false})
     with pytest.raises(StateError, match="damaged"):
         shard_logs.judge({"query": text, "head": store.head, "refuse": True})
+
+
+def test_answers_that_wait_show_only_events_that_are_there() -> None:
+    """Their rows are looked up when they are shown, which may be much later."""
+    text = "EVENT SEQ(A a, B+ b) WHERE [k] WITHIN 9 AFTER MATCH SKIP PAST LAST EVENT DISTINCT BY a.s EVERY 4"
+    query = tocsin.query(text)
+    options: dict[str, Any] = {"order": "conservative(6)", "jit": False, "endless": False, "eid": "eid"}
+    parts = list(unpack(snapshots.saved(text, "conservative(6)", 40, None)))
+    choosing = {at: decode(part.data, "per_key") for at, part in enumerate(parts) if part.id.endswith("per_key")}
+    waiting = {at: decode(each.blobs["open"], "changes") for at, each in choosing.items() if "open" in each.blobs}
+    at, held = next((at, each) for at, each in waiting.items() if each.words["count"])
+    part, around = parts[at], choosing[at]
+
+    def state(tables: Any, arrays: Any) -> bytes:
+        blobs = {"open": encode("changes", held.words, tables, arrays, held.blobs)}
+        data = encode("per_key", around.words, around.tables, around.arrays, blobs)
+        return pack([*parts[:at], Part(part.id, part.version, data), *parts[at + 1 :]])
+
+    query.stream(state=state(held.tables, held.arrays), **options)
+    shorter = {"events": held.tables["events"].slice(1)}
+    beyond = {name: array + len(held.arrays["types"]) * (name == "fixed") for name, array in held.arrays.items()}
+    for tables, arrays in ((shorter, held.arrays), (held.tables, beyond)):
+        with pytest.raises(StateError, match="damaged"):
+            query.stream(state=state(tables, arrays), **options)

@@ -170,6 +170,28 @@ def test_split_by_key_range_and_merge_again(name: str) -> None:
     assert total == expected(text, events)
 
 
+def test_merged_states_are_promised_what_each_was_promised() -> None:
+    """A promise holds for the events of its own state: only what all were promised holds for them together."""
+    text = QUERIES["trailing negation"]
+
+    def conservative(parts: Iterable[Part] = ()) -> Running:
+        run = Harness(text, SCHEMA).start("conservative")
+        if parts:
+            run.detector.restore(parts)
+        return run
+
+    sides = [conservative(), conservative()]
+    for side, until in zip(sides, (20, 3), strict=True):
+        side.tell(side.graph.guarantee("B", until))
+    for several in (sides, sides[::-1]):
+        merged = conservative([part for side in several for part in side.detector.snapshot()])
+        first = Event("A", 5, 5, 1, {"id": 1})
+        assert not net([merged.push([first])])
+        assert not net([merged.push([Event("B", 7, 7, 2, {"id": 1})]), merged.end()])
+    both = conservative(sides[0].detector.snapshot())
+    assert net([both.push([Event("A", 5, 5, 1, {"id": 1})])]), "alone it knows that no B comes"
+
+
 # --- only what changed ---------------------------------------------------------------------------------------------
 
 

@@ -182,3 +182,32 @@ def test_each_construct_is_judged_in_case_files(tmp_path: Path) -> None:
     verdicts = [verdict for _, some in judge(tmp_path / "all.case", jit=False) for verdict in some]
     assert len(verdicts) == 2 * len(names)
     assert [str(verdict) for verdict in verdicts if not verdict.ok] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "place", "hint"),
+    [
+        ("SEQ(NEXT A a, B b)", "NEXT has nothing before it", "NEXT A a", "leave it out here"),
+        ("AND(A a, FIRST B b)", "FIRST cannot stand directly under AND", "FIRST B b", "before an item of SEQ"),
+        (
+            "SEQ(A a, B b) STRATEGY next CONSUME first",
+            "CONSUME and STRATEGY do not go",
+            "CONSUME",
+            "leave one of them out",
+        ),
+        ("SEQ(A a, B b) AFTER MATCH SKIP TO LAST z", "unknown variable z", "z", "variables of this query are a, b"),
+        ("SEQ(A a, B b) TIMEOUT", "TIMEOUT without WITHIN", "TIMEOUT", "WITHIN 5 min TIMEOUT"),
+        ("AND(A a, B b) WITHIN 5 TIMEOUT", "TIMEOUT stands with a SEQ", "AND", "SEQ(A a, B b)"),
+        ("SEQ(A a, B b UNTIL b.v > 1)", "UNTIL stands behind a repetition only", "UNTIL", "B+ b UNTIL"),
+    ],
+)
+def test_what_means_nothing_is_refused_with_its_place_and_what_to_do(
+    text: str, message: str, place: str, hint: str
+) -> None:
+    """The wrong uses that come to mind first; many counted matches are refused in tests/test_counting.py."""
+    with pytest.raises(tocsin.QueryError) as caught:
+        tocsin.query(f"EVENT {text}").check()
+    (problem,) = caught.value.problems
+    assert message in problem.message
+    assert problem.hint is not None and hint in problem.hint
+    assert problem.span is not None and f"EVENT {text}"[problem.span.start :].startswith(place)

@@ -24,6 +24,7 @@ from tocsin.select.rate_limit import RateLimit
 from tocsin.shards.shard_labels import labels_of, spark_hash
 from tocsin.spark import Sink, detector, explain, matches, numbers, settled, start, watch
 from tocsin.spark import detect as detect_on_spark
+from tocsin.spark.event_frame import check_names
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 
@@ -604,6 +605,17 @@ def test_names_that_spark_cannot_send_are_refused(spark: SparkSession, name: str
     df = spark.createDataFrame([("A", 1, 1), ("B", 2, 1)], ["type", "time", name])
     with pytest.raises(InputError, match="Spark cannot send the column"):
         detect(df, tocsin.query("EVENT SEQ(A a, B b) WITHIN 5"), jit=False)
+
+
+@pytest.mark.parametrize(("name", "other"), [("shop.tag", "shop_tag"), ("a`b", "a_b")])
+def test_a_column_name_that_is_read_as_a_path_is_refused_with_a_remedy(name: str, other: str) -> None:
+    class Frame:
+        columns = ("type", "time", name)
+
+    frame: Any = Frame()
+    with pytest.raises(InputError, match="cannot send the column") as raised:
+        check_names(frame)
+    assert repr(name) in str(raised.value) and f'"{other}"' in str(raised.value.hint)
 
 
 def test_a_parquet_file_that_is_cut_short_is_named(spark: SparkSession, tmp_path: Path) -> None:

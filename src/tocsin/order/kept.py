@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -74,15 +74,25 @@ def unpacked(data: bytes, plan: Plan, functions: Mapping[str, Function]) -> Chan
     with reading("the saved changes"):
         arrays = stored.arrays
         types, start, end, high, low = (arrays[name] for name in OWN)
-        view = View([Chunk(0, one_batch(stored.tables["events"]), types, start, end, high, low)])
+        rows, fixed = one_batch(stored.tables["events"]), list(arrays["fixed"])
+        if not len(rows) == len(types) == len(start) == len(end) == len(high) == len(low):
+            raise ValueError("the columns of its events differ in length")
+        view = View([Chunk(0, rows, types, start, end, high, low)])
         repeated = {
             index: Members(np.append(0, np.cumsum(arrays[f"counts/{index}"])), arrays[f"events/{index}"])
             for index in stored.words["repeated"]
         }
-        fixed = list(arrays["fixed"])
+        _check_places([*fixed, *(each.events for each in repeated.values())], len(rows))
         return ChangeBatch(plan, arrays["op"], arrays["known_at"], fixed, repeated, view, functions).pick(
             arrays["order"]
         )
+
+
+def _check_places(columns: Iterable[Ints], count: int) -> None:
+    """Refuse places of events that are not there: they would be looked up when an answer is shown."""
+    for column in columns:
+        if len(column) and not -1 <= column.min() <= column.max() < count:
+            raise ValueError("it shows events that it does not have")
 
 
 def unpacked_by_step(data: bytes, plan: Plan, functions: Mapping[str, Function]) -> list[ChangeBatch]:
