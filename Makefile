@@ -30,7 +30,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # else every process that a test starts would compile all of our modules anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-threads bench-selection bench-staged bench-disorder bench-constraints soak fuzz attack mutate demo site dist first-steps docs accept clean
+.PHONY: help setup fmt lint check test test-fast test-long spark-oldest kill-test cluster-test kafka-test bench bench-latency bench-spark bench-table bench-threads bench-selection bench-staged bench-disorder bench-interval bench-constraints soak fuzz attack mutate demo site dist first-steps docs accept clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,7 +93,7 @@ cluster-test: $(READY) ## a real Spark master with two workers on loopback, one 
 kafka-test: $(READY) ## topic to topic through a real Kafka broker on loopback (Maven brings it), the driver killed on the way
 	$(PY) -m pytest -q -m kafka tests/test_kafka.py
 
-bench bench-latency bench-spark bench-table bench-threads bench-disorder bench-constraints soak fuzz attack: export TOCSIN_COMPILE_FIRST = 1 # measure what is compiled
+bench bench-latency bench-spark bench-table bench-threads bench-disorder bench-interval bench-constraints soak fuzz attack: export TOCSIN_COMPILE_FIRST = 1 # measure what is compiled
 
 bench: $(READY) ## measure; BENCH=--quick for a short run; results in benchmarks/results/latest.json and docs/benchmarks.md
 	$(PY) -m benchmarks.run $(BENCH)
@@ -125,6 +125,9 @@ bench-staged: $(READY) ## the five staged statements of the paper, beside Esper;
 
 bench-disorder: $(READY) ## the papers' experiments on late events, and ours; BENCH=--quick for a short run; docs/experiments
 	$(PY) -m benchmarks.disorder.run $(BENCH)
+
+bench-interval: $(READY) ## the paper's experiments on intervals, and 10 million beside DuckDB and Polars; BENCH=--quick for a short run; docs/experiments
+	$(PY) -m benchmarks.interval.run $(BENCH)
 
 bench-constraints: $(READY) ## detection under constraints beside plain detection, after the paper; BENCH=--quick for a short run; docs/experiments
 	$(PY) -m benchmarks.constraints.run $(BENCH)

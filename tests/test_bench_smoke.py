@@ -12,6 +12,10 @@ from benchmarks.constraints.measure import measured
 from benchmarks.disorder.baselines.arms import SOUND
 from benchmarks.disorder.baselines.engine import log, net
 from benchmarks.disorder.workload import Load
+from benchmarks.interval import baselines as interval_baselines
+from benchmarks.interval import experiments as interval_experiments
+from benchmarks.interval import load as interval_load
+from benchmarks.interval import rivals as interval_rivals
 from benchmarks.selection import load as selection_load
 from benchmarks.selection import rivals as selection_rivals
 from benchmarks.spark import data
@@ -55,6 +59,18 @@ def test_the_arms_of_the_table_benchmark_agree(tmp_path) -> None:
         rows += [{"who": "", "query": name, "source": "", "found": each} for each in found]
     assert wrong(rows) == []
     assert wrong([*rows, {**rows[0], "found": (0, 0, 0)}]) != []
+
+
+def test_the_arms_of_the_interval_benchmark_agree() -> None:
+    for length, share in ((3, 0.5), (4, 1.0), (4, 0.0), (5, 0.6)):
+        asked, made = interval_load.chain(length, share), interval_load.Intervals(160, 0.2, 100)
+        found = {arm: interval_experiments.measured(arm, asked, made, 1)[1] for arm in interval_baselines.ARMS}
+        assert {each.results for each in found.values()} == {interval_experiments.ours(asked, made)}
+    for name in interval_rivals.PATTERNS:
+        made = interval_rivals.load(name, 600)
+        counts = {who: interval_rivals.prepared(who, name, made)() for who in interval_rivals.ARMS}
+        assert len(set(counts.values())) == 1, counts
+        assert min(counts.values()) > 0
 
 
 def test_the_arms_of_the_selection_benchmark_agree() -> None:

@@ -57,10 +57,16 @@ def test_a_sample_shows_how_many_matches_there_will_be() -> None:
     assert text.splitlines()[-1] == "sample    all 1,000 rows: 1,000 are read, matches: 500"
 
 
+def test_traces_of_constraints_are_part_of_the_memory() -> None:
+    rules = "CONSTRAINT c PARTITION BY k AS (A | B)*{}; EVENT SEQ(A a, B b) WHERE [k] WITHIN 5 UNDER c"
+    assert tocsin.query(rules.format("")).overview().endswith("by the window, and 8 to 24 bytes for each trace")
+
+
 def test_a_forgotten_key_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "SAMPLE", 400)
     text = tocsin.query(f"{PAIRS}; EVENT Sent a").explain(events(1000))
     assert "the first 400 of 1,000 rows: 400 are read, matches: 20,100 of pairs, 200 of query 2" in text
+    assert "estimate  all 1,000 rows at this rate: about 1,000 are read, matches: about 51,000" in text
     assert "note      pairs has no key" in text
     assert "query 2 has no key" not in text
     monkeypatch.setattr(overview, "MOST", 500)

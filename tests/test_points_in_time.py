@@ -203,6 +203,8 @@ def test_check_needs_no_events_for_timestamps() -> None:
         ("EVENT SEQ(A a, B b) WHERE [case:concept:name]", "`case:concept:name`"),
         ("EVENT SEQ(A a, B b) WHERE a.org:resource = 'x'", "`org:resource`"),
         ("EVENT SEQ(W_Nabellen offertes{3,} w, C c)", "`W_Nabellen offertes`"),
+        ("EVENT SEQ(A a, W_Nabellen offertes w, C c)", "`W_Nabellen offertes`"),
+        ("EVENT SEQ(A a, Call the client w)", "`Call the`"),
     ],
 )
 def test_names_with_colons_and_blanks_get_the_hint(text: str, hint: str) -> None:

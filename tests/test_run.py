@@ -497,6 +497,21 @@ def test_short_matches_in_a_long_time_get_a_second_panel_of_the_picture():
         pyplot.close(figure)
 
 
+def test_the_picture_of_intervals_has_a_lane_for_each_and_says_how_they_stand():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    events = [
+        {"type": type, "start": start, "end": end} for type, start, end in (("A", 1, 5), ("B", 3, 9), ("C", 10, 12))
+    ]
+    found = tocsin.query("EVENT SEQ(REL[overlap](A a, B b), C c) WITHIN 20").detect(events, jit=False)
+    figure = found.plot()
+    [axes] = figure.axes
+    assert [text.get_text() for text in axes.texts] == ["a overlaps b, b before c"]
+    bars = [line for line in axes.lines if line.get_linewidth() == 7]
+    assert [list(line.get_xdata()) for line in bars] == [[1, 5], [3, 9], [10, 12]]
+    assert len({line.get_ydata()[0] for line in bars}) == 3
+    pyplot.close(figure)
+
+
 def test_without_matplotlib_drawing_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(TocsinError, match="matplotlib") as error:

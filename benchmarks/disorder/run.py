@@ -82,7 +82,7 @@ def write_page(results: dict[str, Any], folder: Path = PAGES) -> None:
     """The page and one picture for each figure; pictures of figures that are gone go too."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {draw(figure, folder) for each in results["parts"] for figure in each.get("figures", ())}
-    for old in set(folder.glob("*.png")) - drawn:
+    for old in {each for each in folder.glob("*.png") if not each.name.startswith("intervals-")} - drawn:
         old.unlink()
     (folder / "disorder.md").write_text(page(results))
 

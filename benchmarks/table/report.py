@@ -51,8 +51,12 @@ def cell(row: dict[str, Any] | None, events: int) -> str:
 def measured_on(results: dict[str, Any]) -> str:
     facts = results["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    busy = max(facts["load_before"], facts["load_after"]) > 2 * facts["cores"]
+    note = " The machine did other work meanwhile: the clock says little, and CPU is more than it would be." * busy
+    fewest, most = (of(row["repeat"] for row in results["rows"]) for of in (min, max))
+    runs = f"{most} runs" if fewest == most else f"{fewest} to {most} runs"
     return (
-        f"Best of {results['rounds']} rounds of {results['repeat']} runs, arms in turn; {facts['processor']},"
+        f"Best of {runs}, arms in turn; {facts['processor']},"
         f" {facts['cores']} cores, Python {facts['python']}, {versions};"
-        f" load {facts['load_before']:.1f} before and {facts['load_after']:.1f} after."
+        f" load {facts['load_before']:.1f} before and {facts['load_after']:.1f} after.{note}"
     )

@@ -111,7 +111,10 @@ def everything(todo: list[Arm], events: int, rounds: int, repeat: int, folder: P
             old = best.setdefault(arm, row)
             if "error" not in row and "error" not in old:
                 best[arm] = {**row, "clock": min(old["clock"], row["clock"]), "cpu": min(old["cpu"], row["cpu"])}
-    return [{"who": a[0], "query": a[1], "source": a[2], "threads": a[3], **row} for a, row in best.items()]
+    return [
+        {"who": a[0], "query": a[1], "source": a[2], "threads": a[3], "repeat": rounds * repeat, **row}
+        for a, row in best.items()
+    ]
 
 
 def others(rows: list[dict[str, Any]], path: Path, events: int) -> list[dict[str, Any]]:
@@ -142,6 +145,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, action="append", default=[], help="default: one, and all cores")
     parser.add_argument("--query", action="append", default=[], choices=ASKS)
     parser.add_argument("--source", action="append", default=[], choices=SOURCES)
+    parser.add_argument("--without", action="append", default=[], choices=RIVALS, help="leave a rival out")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--add", action="store_true", help="keep what the results have of other queries and sources")
     parser.add_argument("--arm", help=argparse.SUPPRESS)
@@ -155,6 +159,7 @@ def main() -> int:
     events = options.events // 50 if options.quick else options.events
     facts = machine()
     todo = arms(options.threads or sorted({1, cores()}), options.query or list(ASKS), options.source or list(SOURCES))
+    todo = [arm for arm in todo if arm[0] not in options.without]
     with tempfile.TemporaryDirectory() as folder:
         rows = everything(todo, events, 1 if options.quick else options.rounds, options.repeat, Path(folder))
     facts["load_after"] = os.getloadavg()[0]

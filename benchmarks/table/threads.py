@@ -126,8 +126,8 @@ def text(results: dict[str, Any]) -> str:
     """A line for each query and number of threads."""
     head = (
         f"Seconds for {results['events']:,} rows of an Arrow table with texts. *Alone*: CPU of the thread that calls"
-        " the others, as a share of all CPU; *each*: CPU of the threads, the busiest first; *longest path*: what no"
-        " number of cores makes shorter."
+        " the others, as a share of all CPU; *each*: CPU of the threads, the busiest first; *longest path*: CPU that so"
+        " many threads must wait for, however many cores there are."
     )
     lines = [
         head,

@@ -231,11 +231,20 @@ class Cursor:
             self.take()
         return found
 
+    def _words_before(self) -> list[str]:
+        """The names that stand directly before the next token."""
+        first = self.at
+        while first > 0 and self.tokens[first - 1].kind == "name":
+            first -= 1
+        return [token.text for token in self.tokens[first : self.at]]
+
     def _unclosed(self, close: str) -> ReadError:
         token = self.token
         hint = None
         if token.word == "WHERE":
             hint = "a predicate inside the pattern is written (A a : a.x = 1); or close the bracket before WHERE"
+        elif len(words := self._words_before()) > 1 and token.kind == "name":
+            hint = f"if it is one name with a blank in it, put it in back-quotes: `{' '.join(words)}`"
         return self.fault(f"expected ',' or {close!r}, found {shown(token)}", hint=hint)
 
     def failure(self) -> QueryError:

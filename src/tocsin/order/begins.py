@@ -70,6 +70,7 @@ class Begins:
         self.open: dict[Name, Opened] = {}
         self._begun: dict[str, list[tuple[int, Name]]] = {}  # by type a heap of their starts, with some that have ended
         self.known: dict[Name, tuple[str, int, int]] = {}  # intervals that came, while a begin of theirs may come
+        self._came: dict[str, list[tuple[int, Name]]] = {}  # by type a heap of their starts
         self.told: dict[str, int] = {}  # the guarantees of ends that followed
         self.unended: list[Unended] = []
         self.used = False  # whether there ever was a begin, or a guarantee of them
@@ -133,8 +134,13 @@ class Begins:
             too_long = most is not None and end[at] - start[at] > most
             late[at] = too_long or (not announced and start[at] <= self.guarantees.of(type, source))
             if name is not None and self.used and not late[at]:
-                self.known[name] = place
+                self._remember(name, place)
         return late if late.any() else None
+
+    def _remember(self, name: Name, place: tuple[str, int, int]) -> None:
+        if self.known.get(name, ("", 0))[:2] != place[:2]:
+            heappush(self._came.setdefault(place[0], []), (place[1], name))
+        self.known[name] = place
 
     def _is_announced(self, name: Name, payload: pa.RecordBatch, at: int, place: tuple[str, int, int]) -> bool:
         """Whether an interval ends one that has begun, or is a copy of one that came."""
@@ -231,16 +237,16 @@ class Begins:
             for type, most in self.longest.items():
                 while (first := self._first(type)) is not None and self.guaranteed(type) >= first[0] + most:
                     self._forget([first[1]])
-        if len(self.known) > 2 * self._after_last_look:
-            settled = {type: self._settled(type) for type in self.guarantees.types}
-            self.known = {name: each for name, each in self.known.items() if each[1] > settled.get(each[0], BEGINNING)}
-            self._after_last_look = max(64, len(self.known))
+        for type, came in self._came.items():
+            settled = self._settled(type)
+            while came and came[0][0] <= settled:  # a begin of theirs would be late
+                start, name = heappop(came)
+                if name in self.known and self.known[name][:2] == (type, start):
+                    del self.known[name]
         if said := list(self._grown()):
             after = self._next.push(control(*said))
             changes = Changes([*changes.batches, *after.batches], after.frontier or changes.frontier, changes.late)
         return changes
-
-    _after_last_look = 64
 
     def _settled(self, type: str) -> int:
         """A begin that starts at or before this is late."""
@@ -308,10 +314,9 @@ class Begins:
             self._begun = {}
             for name, each in self.open.items():
                 heappush(self._begun.setdefault(each.type, []), (each.start, name))
-            self.known = {
-                (high, low): (str(type), as_number(start), as_number(end))
-                for (high, low, start, end), type in zip(known, words["known"], strict=True)
-            }
+            self.known, self._came = {}, {}
+            for (high, low, start, end), type in zip(known, words["known"], strict=True):
+                self._remember((high, low), (str(type), as_number(start), as_number(end)))
             self.guarantees.promised = {(type, source): as_number(time) for type, source, time in words["promised"]}
             self.guarantees.sources = set(words["sources"])
             self.guarantees.settled = as_numbers_by_name(words["settled"])

@@ -5,9 +5,9 @@ Paper: Allen 1983, by way of Li 2010, 5.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tocsin.lang.syntax import INTERSECT, CaseWhen, Literal, Name, Relates
 
@@ -46,7 +46,7 @@ def classifier(left: Name, right: Name) -> CaseWhen:
     return CaseWhen(tuple((Relates(left, name, right), Literal(name)) for name in CLASSES))
 
 
-_TESTS = {
+_TESTS: dict[str, Callable[[Any, Any], bool]] = {
     "<": lambda x, y: x < y,
     "<=": lambda x, y: x <= y,
     "=": lambda x, y: x == y,
@@ -61,7 +61,17 @@ _ARRANGEMENTS = [
 ]
 
 
-def _holds(conditions: Iterable[Condition], pair: tuple[dict[str, int], dict[str, int]]) -> bool:
+def relation(e: tuple[Any, Any], f: tuple[Any, Any]) -> str:
+    """The relation of two intervals, each as (start, end); where several hold, the first of `CLASSES`.
+
+    >>> relation((1, 4), (3, 8)), relation((3, 3), (3, 3))
+    ('overlap', 'equal')
+    """
+    pair = {"start": e[0], "end": e[1]}, {"start": f[0], "end": f[1]}
+    return next(name for name in CLASSES if _holds(RELATIONS[name], pair))
+
+
+def _holds(conditions: Iterable[Condition], pair: tuple[dict[str, Any], dict[str, Any]]) -> bool:
     return all(_TESTS[op](pair[0][left], pair[1][right]) for left, op, right in conditions)
 
 

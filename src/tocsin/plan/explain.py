@@ -106,7 +106,8 @@ class _Text:
             for type, attrs in reads(plan).items()
         )
         for output in () if plan.counts is not None else plan.outputs:
-            yield f"select    {_expr(output.expr, {i: v.name for i, v in enumerate(plan.variables)})} AS {output.name}"
+            (shown,) = output.expr.args[:1] if output.moment and isinstance(output.expr, Op) else (output.expr,)
+            yield f"select    {_expr(shown, {i: v.name for i, v in enumerate(plan.variables)})} AS {output.name}"
         if plan.consume is not None:
             yield from described(plan.consume)
         yield from _after(plan)

@@ -24,7 +24,7 @@ def overview(plans: Iterable[Plan]) -> str:
     >>> print(overview(query("QUERY back EVENT SEQ(Sent s, !Back b) WHERE [case] WITHIN 14 d").plans()))
     back  key case  window 14 d  memory bounded by the window
     """
-    rows = [(plan.title or "query", _key(plan), _window(plan), f"memory {memory(plan)}") for plan in plans]
+    rows = [(plan.title or "query", _key(plan), _window(plan), f"memory {_memory(plan)}") for plan in plans]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
@@ -35,6 +35,12 @@ def _key(plan: Plan) -> str:
     else:
         names = [*plan.needs] or [attr for _, attrs in plan.key for attr in attrs]
     return f"key {', '.join(dict.fromkeys(names))}" if names else "no key"
+
+
+def _memory(plan: Plan) -> str:
+    """The memory class of a rule, with the traces of its constraints where nothing ends them."""
+    traces = plan.under is not None and plan.under.key and not plan.under.divides
+    return memory(plan) + (", and 8 to 24 bytes for each trace" if traces else "")
 
 
 def _window(plan: Plan) -> str:
@@ -56,9 +62,23 @@ def in_sample(table: pa.Table, plans: Sequence[Plan], detect: Callable[[pa.Table
     several = len(names) > 1
     told = ", ".join(f"{more}{count:,}" + (f" of {name}" if several else "") for name, count in counts.items() if count)
     yield f"sample    {part}: {found.counters['relevant']:,} are read, matches: {told or 'none'}"
+    if 0 < looked < table.num_rows:
+        whole = table.num_rows / looked
+        read, all_found = (_about(count * whole) for count in (found.counters["relevant"], len(found)))
+        yield f"estimate  all {table.num_rows:,} rows at this rate: {read} are read, matches: {more}{all_found}"
     for plan in plans:
         if counts.get(plan.title or "", 0) > MANY * looked and _key(plan) == "no key":
             yield (
                 f"note      {plan.title or 'the query'} has no key, so every event meets every other; if its events "
                 "belong together by an attribute, say so: WHERE [attribute]"
             )
+
+
+def _about(count: float) -> str:
+    """A number of which two digits are known.
+
+    >>> _about(1234), _about(0)
+    ('about 1,200', 'about 0')
+    """
+    size = 10 ** max(0, len(str(int(count))) - 2)
+    return f"about {round(count / size) * size:,}"

@@ -1,4 +1,8 @@
-"""Draw matches: a timeline, one row per match with its events as marks and bars; and the other kinds of pictures."""
+"""Draw matches: a timeline, one row per match with its events as marks and bars; and the other kinds of pictures.
+
+Where events are intervals, each variable has a lane of its own in the row, and behind the last bar stands how each
+stands to the next: `a overlaps b`.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
 from tocsin.engine.tables import EVENT, HEAD, variables
 from tocsin.errors import InputError, TocsinError
+from tocsin.lang.printer import VERB
+from tocsin.plan.allen import relation
 from tocsin.run.atomic import whole_file
 from tocsin.run.inline_timeline import COLOURS
 from tocsin.run.plot_steps import INK, PALE, PLOT_UNITS, funnel, lag
 
 BAND = "#f5f7f9"
+LANES = 0.78  # how much of a row its lanes take
+MOST_RELATIONS = 3  # so many are written beside a match
 LABEL_CHARACTERS = 24  # a longer label is cut
 SHORT_MATCHES = 4.0  # matches so many times shorter than the whole time get a second panel, where each begins at zero
 
@@ -43,6 +52,7 @@ class PlottedMatch:
     start: Any
     end: Any
     marks: tuple[Mark, ...]
+    relations: str = ""  # how its intervals stand to each other
 
 
 def plotted(
@@ -113,12 +123,28 @@ def _rows(tables: list[pa.Table], limit: int) -> list[PlottedMatch]:
         for match in table.slice(0, limit - len(rows)).to_pylist():
             if match["start"] is not None and match["end"] is not None:
                 marks = tuple(mark for name in events for mark in _marks(len(rows), name, match[name]))
-                rows.append(PlottedMatch(_label(match, events, len(rows)), match["start"], match["end"], marks))
+                label = _label(match, events, len(rows))
+                rows.append(PlottedMatch(label, match["start"], match["end"], marks, _relations(marks)))
     return rows
 
 
 def _marks(row: int, name: str, value: Any) -> list[Mark]:
     return [Mark(row, name, event["type"], event["start"], event["end"]) for event in _events(value)]
+
+
+def _relations(marks: Sequence[Mark]) -> str:
+    """How each variable stands to the next, where intervals are among them; of a repetition its whole span counts."""
+    spans: dict[str, tuple[Any, Any]] = {}
+    for mark in marks:
+        first, last = spans.get(mark.variable, (mark.start, mark.end))
+        spans[mark.variable] = min(first, mark.start), max(last, mark.end)
+    if all(first == last for first, last in spans.values()):
+        return ""
+    pairs = list(pairwise(spans))
+    told = [
+        f"{one} {VERB[relation(spans[one], spans[other])].lower()} {other}" for one, other in pairs[:MOST_RELATIONS]
+    ]
+    return ", ".join(told + ["…"] * (len(pairs) > MOST_RELATIONS))
 
 
 def _events(value: Any) -> list[dict[str, Any]]:
@@ -167,7 +193,8 @@ def _panel_unit(rows: list[PlottedMatch]) -> tuple[float, str] | None:
 
 def _drawn(pyplot: Any, rows: list[PlottedMatch], title: str) -> Any:
     unit = _panel_unit(rows)
-    height = max(2.4, 1.5 + 0.34 * len(rows))
+    lanes = len(_variables(rows)) if any(row.relations for row in rows) else 1
+    height = max(2.4, 1.5 + (0.34 if lanes == 1 else 0.2 + 0.14 * lanes) * len(rows))
     ratios = {"width_ratios": (1.0, 1.3)} if unit else None
     figure, panels = pyplot.subplots(
         1, 2 if unit else 1, figsize=(11, height), layout="constrained", squeeze=False, gridspec_kw=ratios
@@ -181,6 +208,10 @@ def _drawn(pyplot: Any, rows: list[PlottedMatch], title: str) -> Any:
         _dress(last, rows, f"{name} since the first event")
         last.tick_params(axis="y", labelleft=False)
     when.set_title(title, loc="left", color=INK, fontsize=12, pad=10)
+    if any(row.relations for row in rows):
+        last.margins(x=0.05)
+        low, high = last.get_xlim()
+        last.set_xlim(low, high + (high - low) * min(0.8, 0.014 * max(len(row.relations) for row in rows)))
     _legend(last, rows)
     return figure
 
@@ -196,19 +227,28 @@ def _draw(axes: Any, rows: list[PlottedMatch], place: Callable[[PlottedMatch, An
         axes.plot(ends, [at, at], color=PALE, linewidth=width, zorder=1, solid_capstyle="butt")
         if not row.marks:
             _show_at_least(axes, ends[0], at, INK if dense else PALE)
+        lanes = list(dict.fromkeys(mark.variable for mark in row.marks)) if row.relations else []
         for mark in row.marks:
             ends = [place(row, mark.start), place(row, mark.end)]
+            lane = at + (LANES * ((lanes.index(mark.variable) + 0.5) / len(lanes) - 0.5) if lanes else 0.0)
             if mark.start != mark.end:
-                axes.plot(ends, [at, at], color=colours[mark.variable], linewidth=7, zorder=2, solid_capstyle="butt")
-                _show_at_least(axes, ends[0], at, colours[mark.variable])
+                axes.plot(
+                    ends, [lane, lane], color=colours[mark.variable], linewidth=7, zorder=2, solid_capstyle="butt"
+                )
+                _show_at_least(axes, ends[0], lane, colours[mark.variable])
             else:
                 axes.scatter(
-                    ends[:1], [at], color=colours[mark.variable], s=22 if dense else 55, zorder=3, edgecolors="white",
-                    linewidths=0.6,
+                    ends[:1], [lane], color=colours[mark.variable], s=22 if dense or lanes else 55, zorder=3,
+                    edgecolors="white", linewidths=0.6,
                 )  # fmt: skip
+        if row.relations and not dense:
+            axes.annotate(
+                row.relations, (place(row, row.end), at), (7, 0), textcoords="offset points", va="center", fontsize=8,
+                color=INK,
+            )  # fmt: skip
 
 
-def _show_at_least(axes: Any, place: Any, row: int, colour: str) -> None:
+def _show_at_least(axes: Any, place: Any, row: float, colour: str) -> None:
     """A stroke where a bar begins: in a long time a bar may be thinner than a pixel."""
     axes.plot([place], [row], marker="|", markersize=7, markeredgewidth=1.5, color=colour, zorder=2, linestyle="")
 
