@@ -122,6 +122,33 @@ def test_the_automata_of_example_3_5() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "constraint", "product", "accepting", "flagged"),
+    [
+        (  # G3.6, corrected: behind P and behind Q the same words are left, but not of the constraint
+            "CONSTRAINT c AS P A B | Q A? B | R A; EVENT SEQ(OR(P, Q), A, B) UNDER c",
+            "0P1 0Q2 0R5 1A3 2A3 2B4 3B4 5A4", "0P1 0Q2 1A3 2A3 3B4", "4", ["P", "PA", "PAB"],
+        ),
+        (  # G3.8: a is an A that the condition does not take
+            "CONSTRAINT c AS A+ B+ A+ C+; EVENT SEQ(A a, B b, C c) WHERE a.id = '3' UNDER c",
+            "0a1 0A1 1a1 1A1 1B2 2B2 2a3 2A3 3a3 3A3 3C4 4C4",
+            "0a1 0A2 1a1 1A2 2a2 2A2 2B3 3B3 3a4 3A4 4a4 4A4 4C5 5C5", "4 5", ["A", "AB", "ABA", "ABAC"],
+        ),
+    ],
+)  # fmt: skip
+def test_the_automata_of_examples_3_6_and_3_8(
+    text: str, constraint: str, product: str, accepting: str, flagged: list[str]
+) -> None:
+    known = automata(text)
+    shown = [letter.type.lower() if letter.shown.endswith(":0") else letter.type for letter in known.letters.all]
+    names = "".join(shown)
+    ends = accepting.split()
+    assert same_up_to_names(known.constraint, written(names, constraint, ends[0]))
+    assert same_up_to_names(known.both, written(names, product, ends[-1]))
+    states = {known.both.run([names.index(each) for each in word]) for word in flagged}
+    assert {at for at, is_flagged in enumerate(encoded(known)) if is_flagged} == states
+
+
+@pytest.mark.parametrize(
     ("text", "special", "ordinary"),
     [
         ("CONSTRAINT c AS P A B | Q A? B | R A; EVENT SEQ(OR(P, Q), A, B) UNDER c", 5, 4),  # example 3.6

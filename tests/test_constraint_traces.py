@@ -134,6 +134,45 @@ def test_rows_and_matches_are_those_of_the_definition(order: str) -> None:
     assert told["expected"] > 1
 
 
+@pytest.mark.parametrize("order", ["conservative(3)", "aggressive(3)"])
+def test_events_of_closed_traces_are_not_seen_however_far_one_push_reaches(order: str) -> None:
+    """The first B closes the trace; the later one comes with it, and when it could be withdrawn that is too late."""
+    text = "CONSTRAINT c PARTITION BY id AS A B C?; EVENT SEQ(A a, B b) WHERE [id] UNDER c"
+    events = [Event(t, at, at, f"{t}{at}", {"id": "x"}) for t, at in (("A", 1), ("B", 2), ("B", 50), ("C", 60))]
+    events.append(Event("A", 90, 90, "A90", {"id": "y"}))
+    for size in (1, 2, 3, 5):
+        run = Harness(parse(text), SCHEMA).start(order)
+        for at in range(0, len(events), size):
+            run.push(events[at : at + size])
+        run.end()
+        assert found(run)[1] == {(("a", ("A1",)), ("b", ("B2",))): 1}, size
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("order", ["conservative(3)", "aggressive(3)"])
+def test_a_memory_limit_changes_nothing(order: str) -> None:
+    """What lies far back goes to disk, in one push of all events, as they may come."""
+    seen = 0
+    for seed in range(examples(120)):
+        random = Random(f"spill {seed}")
+        text = drawn(random)
+        try:
+            events = drawn_history(random, text, 40)
+        except QueryError:  # no trace can fulfil it
+            continue
+        answers = []
+        for rows, how in ((events, {}), (shuffled(random, events, 2.5), {"order": order, "memory_limit": 1})):
+            given = [{"type": e.type, "time": e.end, "eid": e.eid, "id": None, "v": None, **e.attrs} for e in rows]
+            found = tocsin.query(text).detect(given, eid="eid", schema=SCHEMA, jit=False, **how)
+            told: Counter = Counter()
+            for row in found:
+                told[row["kind"], row["match_id"], row["start"], row["end"], row.get("reason")] += row["op"]
+            answers.append(+told)
+        assert answers[0] == answers[1], (seed, text, events)
+        seen += answers[0].total()
+    assert seen
+
+
 def test_rows_come_once_and_are_never_retracted() -> None:
     text = "CONSTRAINT c PARTITION BY id AS A B+; EVENT SEQ(A a, B b) WHERE [id] UNDER c"
     events = [Event(t, at, at, f"{t}{at}", {"id": "x"}) for at, t in enumerate("ABBBB", 1)]

@@ -7,6 +7,8 @@ from decimal import Decimal
 
 import pytest
 
+import tocsin
+from tocsin.constraint.graphs import from_graph
 from tocsin.errors import QueryError, TocsinError
 from tocsin.lang.fluent import (
     all_of,
@@ -61,6 +63,16 @@ def test_clauses_that_choose_among_matches():
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(TocsinError, match="no number of matches"):
             theft.limit(wrong)
+
+
+def test_constraints_of_a_query():
+    constraint = "CONSTRAINT path PARTITION BY tag AS Shelf Counter? Exit"
+    theft = seq(S, ~C, E).where(same("tag"))
+    text = f"{constraint}; SEQ(Shelf s, !Counter c, Exit e) WHERE [tag] UNDER path"
+    assert theft.under(constraint).query == tocsin.query(text).queries[0]
+    assert theft.under(constraint, checked=True).query == tocsin.query(f"{text} CHECKED").queries[0]
+    both = theft.under(constraint).under(from_graph("g", [(0, "Exit", 1)], start=0, ends=[1], key=["tag"]))
+    assert [each.name for each in both.query.under.constraints] == ["path", "g"]
 
 
 def test_a_whole_query():

@@ -127,3 +127,8 @@ def test_answers_that_wait_show_only_events_that_are_there() -> None:
     for tables, arrays in ((shorter, held.arrays), (held.tables, beyond)):
         with pytest.raises(StateError, match="damaged"):
             query.stream(state=state(tables, arrays), **options)
+
+
+def test_parts_have_names() -> None:
+    with pytest.raises(StateError, match="a part has no name"):
+        unpack(pack([Part(1.5, 0, b"")]))  # type: ignore[arg-type]

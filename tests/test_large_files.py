@@ -287,9 +287,10 @@ def test_nothing_is_left_on_disk(tmp_path, monkeypatch):
 # --- interrupts ----------------------------------------------------------------------------------------------------
 
 INTERRUPTED = """
-import sys, tempfile, threading
+import signal, sys, tempfile, threading
 import tocsin
 from tocsin.run.large_input import LargeInput
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests behind itself has them ignore it
 tempfile.tempdir = sys.argv[2]
 begun = []
 def watch(rows, matches):

@@ -110,11 +110,30 @@ def test_large_collections_are_weighed_by_a_sample() -> None:
     assert bytes_kept(rows, apart=[rows]) == 0
 
 
+TRACES = "CONSTRAINT c PARTITION BY id AS A (B | C); QUERY t EVENT SEQ(A a, B b) WHERE [id] UNDER c"
+
+
 def test_every_metric_that_is_listed_is_given() -> None:
-    session = tocsin.query(RULES).stream(jit=False)
+    session = tocsin.query(f"{RULES}; {TRACES}").stream(jit=False)
     session.push(event("A", 0))
     given = {line.split(" ")[2] for line in session.metrics().splitlines() if line.startswith("# TYPE")}
     assert given == set(METRICS)
+
+
+def test_what_becomes_of_traces_is_counted() -> None:
+    """Two traces are decided a second after they begin, by a C and by a B; of the first, later events are spared."""
+    session = tocsin.query(TRACES).stream(jit=False)
+    for type, time, id in (("A", 0, 1), ("A", 0, 2), ("C", 1, 1), ("B", 1, 2), ("B", 3, 1), ("B", 4, 1)):
+        session.push(event(type, time, id))
+    session.close()
+    found = parsed(session.metrics())
+    fates = {labels[0][1]: value for (name, labels), value in found.items() if name == "tocsin_traces_total"}
+    assert fates == {"ended": 2, "decided": 2, "expected": 0, "unsat": 1, "violated": 0, "unconfirmed": 0}
+    assert found["tocsin_traces_determination_seconds_total", ()] == 2
+    assert found["tocsin_events_spared_total", ()] == 2
+    assert found["tocsin_events_released_total", ()] == 2
+    counters = {name: session.counters[name] for name in ("traces", "decided", "spared", "released", "matches")}
+    assert counters == {"traces": 2, "decided": 2, "spared": 2, "released": 2, "matches": 1}
 
 
 def test_a_histogram_adds_up() -> None:

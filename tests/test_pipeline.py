@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 import tocsin
 from tocsin.app.cli import main
-from tocsin.errors import InputError, StateError, TocsinError
+from tocsin.errors import InputError, QueryError, StateError, TocsinError
 from tocsin.jobs import sources
 from tocsin.jobs.config import read_pipeline
 from tocsin.jobs.lock import Owner, check_owner, claimed
@@ -99,6 +99,20 @@ def test_paths_are_relative_to_the_file_and_addresses_stay(tmp_path):
     assert found.name == "p"
 
 
+def test_a_query_may_be_under_constraints(tmp_path):
+    """Beside the text, or in it; a mistake has its place."""
+    constraint = "CONSTRAINT path PARTITION BY tag AS Shelf Counter? Exit"
+    beside = f'[[query]]\ntext = "{THEFT}"\nconstraint = "{constraint}"\nchecked = true\n'
+    inside = f'[[query]]\ntext = "{constraint}; {THEFT} UNDER path CHECKED"\n'
+    found = [read_pipeline(written(tmp_path, query=part)).query() for part in (beside, inside)]
+    assert str(found[0]) == str(found[1])
+    assert found[0].queries[0].under.checked
+    (tmp_path / "path.tocsin").write_text(f"{constraint}; {THEFT} UNDER path")
+    assert read_pipeline(written(tmp_path, query='[[query]]\nfile = "path.tocsin"\n')).query().queries[0].under
+    with pytest.raises(QueryError, match=r"p.toml, \[\[query\]\] 1"):
+        read_pipeline(written(tmp_path, query=beside.replace('Exit"', 'Exit |"'))).query()
+
+
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
@@ -122,6 +136,7 @@ def test_paths_are_relative_to_the_file_and_addresses_stay(tmp_path):
         ({"query": "[[query]]\n"}, ["[[query]] 1, key 'text': is missing"]),
         ({"query": '[[query]]\nfile = "no.tocsin"\n'}, ["[[query]] 1, key 'file': 'no.tocsin': there is no such file"]),
         ({"query": '[[query]]\ntext = "A"\nfile = "b"\n'}, ["give the query once"]),
+        ({"query": f'[[query]]\ntext = "{THEFT}"\nchecked = true\n'}, ["key 'checked': there is no constraint"]),
         ({"source": 'query = "EVENT A a"\n' + PARTS["source"], "query": ""}, ["[[query]]: must be a list of tables"]),
         ({"order": '[order]\nstrategy = "slak(10)"\n'}, ["[order], key 'strategy': 'slak(10)' is no order", "slack("]),
         ({"order": '[order]\nstrategy = "slack(10 parsecs)"\n'}, ["[order], key 'strategy'"]),

@@ -64,4 +64,6 @@ def unpack(data: bytes, place: str = "the saved state") -> list[Part]:
     stored = decode(data, KIND, place)
     with reading(place):
         listed = stored.words["parts"]
+        if not all(isinstance(id, str) for id, _, _ in listed):
+            raise ValueError("a part has no name")
         return [Part(id, version, stored.blobs[str(at)], range) for at, (id, version, range) in enumerate(listed)]

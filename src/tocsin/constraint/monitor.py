@@ -31,6 +31,7 @@ from tocsin.order.settled import Settled, SettledByEnd
 from tocsin.plan.facts import types_of
 from tocsin.schema import Kind
 
+PUSH = "#push"  # of a row that is held: the number of the push that it came with
 FEW = 2  # rows that are kept are few if the batch has so many times more
 ENOUGH = 1 << 18  # rows that are worth dropping
 MOST = 3  # times as many rows may be kept as events are stored
@@ -59,6 +60,7 @@ class Monitored:
         self._names = AutoEids()
         self._following = False  # events are replayed: traces were followed before
         self._released = 0  # events whose rows are still kept
+        self._pushes = 0
 
     def _time(self, time: StreamTime) -> StreamTime:
         mine = types_of(self._plan)
@@ -94,6 +96,7 @@ class Monitored:
                 late += [at + place for place in self._rows(run, said)]
             else:
                 told = Changes() if self._following else self.front.push(run)
+                self._pushes += 1  # what came before has been given to the query
                 self._take_back(said)
                 said.add(self.query.push(run))
                 self._say(told, said)
@@ -106,12 +109,19 @@ class Monitored:
         if self._ordered:
             return self._in_order(items, said)
         items = self._names.named(items)
-        gone = self.tracker.is_closed(self.tracker.codes_of(items))
+        tracker = self.tracker
+        tracker.fresh = tracker.keys.count
+        codes = tracker.codes_of(items)
+        gone = tracker.is_closed(codes)
+        if self._following:
+            return self._feed(items, gone, said)
+        self._pushes += 1
+        numbered = with_column(items, PUSH, Column(Kind.INT, np.full(len(items), self._pushes)))
+        told = self.front.push(take(numbered, ~gone) if gone.any() else numbered)
+        gone |= tracker.is_behind(codes, items.end) & (True if items.kinds is None else items.kinds == ItemKind.EVENT)
+        self._take_back(said)  # before the clock of the query moves on: then it would be too late
         late = self._feed(items, gone, said)
-        if not self._following:
-            told = self.front.push(take(items, ~gone) if gone.any() else items)
-            self._take_back(said)
-            self._say(told, said)
+        self._say(told, said)
         return late
 
     def _in_order(self, items: Items, said: Changes) -> list[int]:
@@ -176,8 +186,10 @@ class Monitored:
                 left += [take(held, ~mine)] if not mine.all() else []
             self.front.held = left
         for items in back:
+            items = take(items, items.columns[PUSH].values != self._pushes) if PUSH in items.columns else items
             items.kinds = np.full(len(items), ItemKind.WITHDRAWAL, np.int8)
-            said.add(self.query.push(items))
+            if len(items):
+                said.add(self.query.push(items))
 
     # --- state ---
 

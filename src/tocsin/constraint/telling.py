@@ -40,9 +40,8 @@ class TraceCounts:
     skipped: int = 0
     released: int = 0
 
-    def add(self, more: TraceCounts) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(more, name))
+    def __add__(self, more: TraceCounts) -> TraceCounts:
+        return TraceCounts(*(getattr(self, name) + getattr(more, name) for name in self.__slots__))
 
 
 @dataclass(slots=True)

@@ -148,6 +148,14 @@ class Tracker(RemembersAll):
         found: Bools = (self.words[codes] & CLOSED != 0) & (codes >= 0)
         return found
 
+    def is_behind(self, codes: Ints, ends: Ints) -> Bools:
+        """Which rows lie behind the closing of their traces in this push; all of those that hold no match."""
+        words = self.words[codes]
+        found: Bools = (codes >= 0) & (words & CLOSED != 0)
+        just = np.flatnonzero(found & (words & loops.JUST != 0))
+        found[just] = ends[just] > self.shut[3 * (words[just] & STATE) + 2]
+        return found
+
     def letters_of(self, items: Items) -> Ints:
         """The letter of each row, -1 where nobody asks."""
         letters = self._by_code[items.types]
@@ -325,7 +333,7 @@ class Tracker(RemembersAll):
         telling = self.telling()
         timeout, count = self.under.timeout, self.keys.count
         words = self.words[:count]
-        if timeout is not None and not self.time.ended:
+        if timeout is not None:  # at the end of the stream, too: nothing comes before the pause is over
             due = np.flatnonzero((words & BEGUN != 0) & (self.last[:count] < until - timeout))
             due = due[np.argsort(self.last[due], kind="stable")]
             self._end(telling, due, self.last[due] + timeout)

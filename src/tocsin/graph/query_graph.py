@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +56,10 @@ from tocsin.plan.prefix_chain import PrefixChain, prefix_chain
 from tocsin.plan.under import TRACE
 from tocsin.schema import EID, TYPE, Field, Kind, Schema
 
+if TYPE_CHECKING:
+    from tocsin.constraint.monitor import Monitored
+    from tocsin.constraint.telling import TraceCounts
+
 MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, where memory is limited
 NEVER = 1 << 62
 
@@ -98,6 +102,7 @@ class QueryGraph:
         self._settles = any(plan.has_rows_of_its_own for plan in self.plans)  # ... and intervals end as time passes
         self._taps: dict[int, Tap] = {}
         self.autos: list[Auto] = []  # strategies that choose by themselves
+        self.monitors: list[Monitored] = []  # of queries under constraints
         self.remembering: list[Remembering] = []  # operators that know more than the events tell
         needs = key_needs(self.plans)
         self.types = tuple(sorted(set().union(*map(types_of, self.plans), *needs.values(), self._every_type())))
@@ -240,7 +245,13 @@ class QueryGraph:
         time = replace(detector.time, guarantees={})
         found = monitored(operator, Setting(plan, self.functions, self.order.corrects, time, reader), jit=self._jit)
         self.remembering.append(found)
+        self.monitors.append(found)
         return found
+
+    @property
+    def trace_counts(self) -> TraceCounts | None:
+        """What was counted of traces, over all queries under constraints; None: there are none."""
+        return sum((each.counts for each in self.monitors[1:]), self.monitors[0].counts) if self.monitors else None
 
     def _reported(self, number: int, operator: Operator, detector: Detector, reader: RowReader) -> Operator:
         """What users put around a query that reports."""

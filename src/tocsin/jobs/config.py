@@ -23,7 +23,9 @@ from tocsin.zones import ZoneError, zone_named
 WRITTEN = ("csv", "json")  # texts whose columns have no types of their own
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 SERVERS = "kafka.bootstrap.servers"
-BEGINNING_OF_A_QUERY = re.compile(r"(\s|--[^\n]*\n)*(QUERY|EVENT|SEQ|AND|OR|ISEQ|REL|EXISTS)\b", re.IGNORECASE)
+BEGINNING_OF_A_QUERY = re.compile(
+    r"(\s|--[^\n]*\n)*(CONSTRAINT|QUERY|EVENT|SEQ|AND|OR|ISEQ|REL|EXISTS)\b", re.IGNORECASE
+)
 URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:")
 DURING_BATCH = ("format", "path", "options", "schema", "value_format")
 
@@ -71,11 +73,13 @@ class JobSink:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One `[[query]]`: its text, and the name that errors use for its place."""
+    """One `[[query]]`: its text, the name that errors use for its place, and the constraints that it is under."""
 
     place: str
     text: str
     is_file: bool = False
+    constraint: str = ""
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ def parsed(text: Text, file: Path) -> Query:
             f"{file.name}: the file {text.place!r} holds no query", hint="a query begins with EVENT or QUERY"
         )
     try:
-        return query(text.text)
+        return query(text.text, constraint=text.constraint, checked=text.checked)
     except QueryError as error:
         raise placed_query(error, f"{file.name}, {text.place}") from None
     except TocsinError as error:
@@ -296,12 +300,17 @@ def _check_kafka(options: Mapping[str, str], one_of: tuple[str, ...], table: Tab
 
 def _text(table: Table) -> Text | None:
     inline, name = table.text("text", '"EVENT SEQ(A a, B b) WITHIN 1 h"'), table.text("file", '"theft.tocsin"')
+    constraint = table.text("constraint", '"CONSTRAINT order PARTITION BY id AS Ordered Shipped"') or ""
+    checked = table.flag("checked", default=False)
     table.done()
+    if checked and not constraint:
+        table.wrong("checked", "there is no constraint", hint='constraint = "CONSTRAINT ...", or UNDER name CHECKED')
+        return None
     if inline is not None and name is not None:
         table.wrong("file", "there is a text too", hint="give the query once, in one of the two")
         return None
     if inline is not None:
-        return Text(table.title, inline)
+        return Text(table.title, inline, constraint=constraint, checked=checked)
     if name is None:
         if not {"text", "file"} & set(table.values):
             table.wrong("text", "is missing", hint='text = "EVENT ...", or file = "theft.tocsin"')
@@ -319,7 +328,7 @@ def _text(table: Table) -> Text | None:
     if not text.strip():
         table.wrong("file", f"{name!r} is empty")
         return None
-    return Text(name, text, is_file=True)
+    return Text(name, text, is_file=True, constraint=constraint, checked=checked)
 
 
 def _order(table: Table | None) -> JobOrder:

@@ -20,12 +20,12 @@ from datetime import timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from math import isfinite
+from typing import TYPE_CHECKING, TypeAlias
 from typing import Literal as Choice
-from typing import TypeAlias
 
 from tocsin.errors import TocsinError
 from tocsin.events import ANY
-from tocsin.lang.parser import parse, parse_duration, parse_expr, parse_order
+from tocsin.lang.parser import parse, parse_constraints, parse_duration, parse_expr, parse_order
 from tocsin.lang.printer import print_expr, print_pattern, print_query
 from tocsin.lang.syntax import (
     COLLECT,
@@ -76,6 +76,9 @@ from tocsin.lang.syntax import (
     conjuncts,
     with_group_names,
 )
+
+if TYPE_CHECKING:
+    from tocsin.lang.constraint_syntax import Constraint
 from tocsin.lang.tokens import ALLEN_NAMES, STRATEGIES, VERBS
 
 NOTHING: Mapping[str, float] = {}
@@ -455,6 +458,18 @@ class _Whole:
     def continuity(self, *types: str) -> FluentQuery:
         """Nothing of these types comes between first and last; without types, nothing that is not named."""
         return FluentQuery(replace(self._query(), continuity=ContinuityClause(types)))
+
+    def under(self, *constraints: str | Constraint, checked: bool = False) -> FluentQuery:
+        """Constraints that traces obey, as text (`CONSTRAINT ...`) or made of a graph, beside those of earlier calls.
+
+        `checked`: nothing is released early, and every violation is found.
+        """
+        from tocsin.lang.constraint_syntax import UnderClause
+
+        query = self._query()
+        known = () if query.under is None else query.under.constraints
+        given = [each for one in constraints for each in (parse_constraints(one) if isinstance(one, str) else (one,))]
+        return FluentQuery(replace(query, under=UnderClause(tuple(dict.fromkeys((*known, *given))), checked)))
 
     def skip_past_last_event(self) -> FluentQuery:
         """After a match, drop those that start before it ends: no two overlap."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from time import perf_counter
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from tocsin.compilers import compilers
 from tocsin.engine.detector import Detector
@@ -20,6 +20,9 @@ from tocsin.engine.weight import bytes_kept
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.lang.syntax import UNITS
+
+if TYPE_CHECKING:
+    from tocsin.constraint.telling import TraceCounts
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 BOUNDS = tuple(number * 10.0**power for power in range(-6, 1) for number in (1, 2.5, 5))  # seconds of a push
@@ -33,6 +36,10 @@ METRICS: dict[str, tuple[str, str]] = {  # kind and meaning
     "tocsin_rows_bad": ("counter", "Rows that could not be used."),
     "tocsin_matches": ("counter", "Answers of a rule."),
     "tocsin_retractions": ("counter", "Answers of a rule that were withdrawn."),
+    "tocsin_traces": ("counter", "Traces under constraints: those that ended, were decided early, broke a constraint."),
+    "tocsin_traces_determination_seconds": ("counter", "From the first event of a trace to its verdict, added up."),
+    "tocsin_events_spared": ("counter", "Events of decided traces that their rule was not given."),
+    "tocsin_events_released": ("counter", "Events of decided traces that were stored, and forgotten early."),
     "tocsin_answers_waiting": ("gauge", "Answers that wait until nothing can change them."),
     "tocsin_newest_event_seconds": ("gauge", "The end of the latest event, in seconds since 1970."),
     "tocsin_watermark_seconds": ("gauge", "Up to when all events have come, in seconds since 1970."),
@@ -115,7 +122,23 @@ def _of_graph(graph: QueryGraph) -> dict[str, Iterable[Sample]]:
     found: dict[str, Iterable[Sample]] = {f"tocsin_events{name}": [("_total", {}, n)] for name, n in totals.items()}
     found["tocsin_matches"] = [("_total", labels, each.matches) for labels, each in rules]
     found["tocsin_retractions"] = [("_total", labels, each.retracted) for labels, each in rules]
+    if (traces := graph.trace_counts) is not None:
+        found |= _of_traces(traces, graph.schema.unit)
     return found | {name: [("", {}, value)] for name, value in one.items()}
+
+
+def _of_traces(counts: TraceCounts, unit: str | None) -> dict[str, Iterable[Sample]]:
+    """What became of traces under constraints; without a unit of time a tick has no length."""
+    fates = {"ended": counts.traces, "decided": counts.decided, "expected": counts.expected, "unsat": counts.unsat}
+    fates |= {"violated": counts.violated, "unconfirmed": counts.unconfirmed}
+    found: dict[str, Iterable[Sample]] = {
+        "tocsin_traces": [("_total", {"fate": fate}, count) for fate, count in fates.items()],
+        "tocsin_events_spared": [("_total", {}, counts.skipped)],
+        "tocsin_events_released": [("_total", {}, counts.released)],
+    }
+    if unit is not None:
+        found["tocsin_traces_determination_seconds"] = [("_total", {}, counts.latency * UNITS[unit] / 1_000_000)]
+    return found
 
 
 def _state_bytes(operator: Operator) -> int:

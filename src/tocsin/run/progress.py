@@ -95,4 +95,22 @@ def summary(counters: Mapping[str, int], seconds: float) -> str:
     special |= {name: name for name in ("late", "duplicates", "skipped", "retracted", "waiting")}
     parts += [f"{counters[name]:,} {said}" for name, said in special.items() if counters.get(name)]
     matches = counters.get("matches", 0)
-    return ", ".join([*parts, f"{matches:,} match{'' if matches == 1 else 'es'}", f"{seconds:.2f} s"])
+    said = ", ".join([*parts, f"{matches:,} match{'' if matches == 1 else 'es'}", f"{seconds:.2f} s"])
+    return said if "traces" not in counters else f"{said}\n{of_traces(counters)}"
+
+
+def of_traces(counters: Mapping[str, int]) -> str:
+    """One line about traces under constraints; the time to a verdict is in ticks of the stream.
+
+    >>> of_traces({"traces": 9, "decided": 8, "expected": 3, "unsat": 5, "determination": 40, "spared": 20})
+    '9 traces: 8 decided early (3 expected, 5 hopeless), after 5 ticks on average, 20 events spared, 0 released'
+    """
+    traces, decided = counters.get("traces", 0), counters.get("decided", 0)
+    early = f"{counters.get('expected', 0):,} expected, {counters.get('unsat', 0):,} hopeless"
+    parts = [f"{traces:,} trace{'' if traces == 1 else 's'}: {decided:,} decided early ({early})"]
+    if counters.get("determination"):
+        parts.append(f"after {counters['determination'] / decided:,.3g} ticks on average")
+    parts += [f"{counters[name]:,} {name}" for name in ("violated", "unconfirmed") if counters.get(name)]
+    spared = counters.get("spared", 0)
+    return ", ".join([*parts, f"{spared:,} event{'' if spared == 1 else 's'} spared",
+                      f"{counters.get('released', 0):,} released"])  # fmt: skip

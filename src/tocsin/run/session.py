@@ -576,4 +576,8 @@ def shown_counters(graph: QueryGraph) -> dict[str, int]:
         total |= {name: getattr(counted, name) for name in graph.begins.counts}
     if broken := graph.intake.broken.total():
         total["broken"] = broken
+    if (traces := graph.trace_counts) is not None:
+        total |= {"traces": traces.traces, "decided": traces.decided, "determination": traces.latency}
+        total |= {"unsat": traces.unsat, "expected": traces.expected, "violated": traces.violated}
+        total |= {"unconfirmed": traces.unconfirmed, "spared": traces.skipped, "released": traces.released}
     return total

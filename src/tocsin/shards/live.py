@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tocsin.codec import pack, unpack
+from tocsin.codec import pack, reading, unpack
 from tocsin.engine.replay import replay
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.graph.carry_over import hold, names_held, only_waiting, waiting_in
@@ -70,7 +70,8 @@ class Live:
     def resume(self, states: Sequence[bytes], blocks: Sequence[tuple[int, TimedRows]], guarantee: int) -> None:
         """Go on from stored states; of the rows only those count that wait for the guarantee."""
         for graph, state in zip(self.graphs, states, strict=False):  # units that were added have none
-            graph.restore(unpack(state))
+            with reading("the state of a shard"):
+                graph.restore(unpack(state))
         for cohort in self.cohorts if self.job.strategy.sorts else ():
             mine = [rows for number, rows in blocks if number >= cohort.since and len(rows)]
             _, cohort.held = released(mine, guarantee)

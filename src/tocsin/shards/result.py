@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from tocsin.constraint.rows import OWN
 from tocsin.encode.columns import Columns, eid_kind
 from tocsin.engine.changes import ChangeBatch, arrow_type, column_type
 from tocsin.engine.tables import with_times
@@ -39,6 +40,8 @@ def _own(
     """The variables or SELECT columns of one plan."""
     eid = pa.string() if columns.eid is None else rows.field(columns.eid).type
     step = {"step": pa.string()} if plan.has_timeouts else {}
+    if plan.under is not None:
+        step |= {name: pa.list_(pa.string()) if name == "events" else pa.string() for name in OWN}
     if not plan.outputs:
         return step | {
             each.name: _variable(each, rows, pa.string() if names & set(each.types) else eid, instant)

@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tocsin.constraint.reasoning import why_silent
 from tocsin.encode.batch import INNER
 from tocsin.engine.ledger import Ledger
 from tocsin.events import ANY
@@ -60,13 +61,14 @@ class Unit:
     def chooses(self) -> bool:
         """Whether a query of the unit chooses among its matches, which it must then see together."""
         return any(
-            plan.after is not None or plan.consume is not None or plan.has_rows_of_its_own for plan in self.plans
+            plan.after is not None or plan.consume is not None or plan.has_rows_of_its_own or plan.under is not None
+            for plan in self.plans
         )
 
     @property
     def keeps_state(self) -> bool:
-        """Whether a shard stores the state of the queries, not their events: a statement or interval may need any."""
-        return any(plan.has_rows_of_its_own for plan in self.plans)
+        """Whether a shard stores the state of the queries, not their events: statements, intervals, traces."""
+        return any(plan.has_rows_of_its_own or plan.under is not None for plan in self.plans)
 
     @property
     def fingerprints(self) -> list[str]:
@@ -160,8 +162,8 @@ def _unit(numbers: tuple[int, ...], plans: Sequence[Plan]) -> Unit:
     mine = tuple(plans[number] for number in numbers)
     plain = Unit(numbers, mine)
     divided = tuple(_divided(plan) for plan in mine)
-    if not all(_can_be_divided(plan) for plan in divided) or any(plan.under is not None for plan in mine):
-        return plain  # traces are seen in one place, whatever the keys of their queries
+    if not all(_can_be_divided(plan) for plan in divided):
+        return plain
     ways: dict[str, Way] = {}
     sources = {type: plan for plan in divided for type in plan.emits}
     for plan in divided:
@@ -184,6 +186,8 @@ def _can_be_divided(plan: Plan) -> bool:
     """Whether a key tells for every answer of a plan the one shard that finds it."""
     if plan.staged is not None:
         return isinstance(divided_by(plan), dict)
+    if plan.under is not None:
+        return bool(plan.under.key) and why_silent(plan) is None
     return bool(plan.key) and _has_one_home(plan)
 
 
@@ -192,6 +196,9 @@ def _keys_by_type(plan: Plan) -> Iterator[tuple[str, Attrs | None]]:
     if plan.staged is not None:
         ways = divided_by(plan)
         yield from ways.items() if isinstance(ways, dict) else ()
+        return
+    if plan.under is not None:  # a trace lies in one shard, and with it the matches, whose key contains that of traces
+        yield from ((type, plan.under.key) for type in types_of(plan))
         return
     key = dict(plan.key)
     yield from ((alt.type, key.get(leaf.id)) for leaf in all_leaves(plan) for alt in leaf.alts)
@@ -218,8 +225,10 @@ def _divided(plan: Plan) -> Plan:
 def needs_one_shard(unit: Unit) -> str | None:
     """Why all matches of a unit must be seen in one place, where a clause is the reason."""
     for plan in unit.plans:
-        if plan.under is not None:
-            return "UNDER: a query under constraints runs in one shard: its traces are not divided by their key yet"
+        if plan.under is not None and not _can_be_divided(plan):
+            names = ", ".join(each.name for each in plan.under.constraints)
+            why = why_silent(plan) if plan.under.key else f"without PARTITION BY all events are one trace of {names}"
+            return f"UNDER {names}: {why}"
         if plan.staged is not None:
             ways = divided_by(plan)
             return ways if isinstance(ways, str) else f"what {unit.name} reads is not divided by its key"

@@ -144,7 +144,6 @@ def prepare(
     frame = open_frame(events, columns, _without_begins(declared_schema(schema, asked.schema, strict=strict)))
     _check_session(frame)
     plans = plans_of(asked.queries, frame.schema)
-    refuse_constraints(plans)
     _refuse_early(plans)
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
     beats = _beats(frame, plans, strategy, as_clock(clock))
@@ -171,17 +170,6 @@ def prepare(
         frame, plans, job, keep, strategy, end_of_stream, carry_over, accept_loss, beats, files, streamed, detour,
         kept_for_ever(asked.queries, strategy is not None and not end_of_stream),
     )  # fmt: skip
-
-
-def refuse_constraints(plans: Sequence[Plan]) -> None:
-    """Queries under constraints do not run on Spark yet."""
-    for plan in plans:
-        if plan.under is not None:
-            names = ", ".join(each.name for each in plan.under.constraints)
-            raise TocsinError(
-                f"a query under constraints ({names}) does not run on Spark yet",
-                hint="leave UNDER out, which changes matches only where traces are divided; or run it embedded",
-            )
 
 
 def _without_begins(schema: Schema | None) -> Schema | None:

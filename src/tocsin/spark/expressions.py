@@ -21,8 +21,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
+from tocsin.events import ANY
 from tocsin.plan.block import Alt, Block, Leaf, Plan
 from tocsin.plan.expr import Bound, Col, Lit, Op, Ref, Time
+from tocsin.plan.facts import constrained
 from tocsin.plan.kinds import as_written
 from tocsin.plan.rewrite import all_blocks
 from tocsin.plan.typer import only_leaf, whole_set
@@ -93,7 +95,9 @@ def row_filter(type: str, plans: Iterable[Plan], field: Sources, ends: Sources |
     It lets through every row that matters, and perhaps others: a part that Spark cannot say is left out, where that
     only weakens the test.
     """
-    taken: list[Column] = []
+    plans, taken = list(plans), list[Column]()
+    if any(sees_all(plan, type) for plan in plans):
+        return None
     for plan, block in ((each, block) for each in plans for block in all_blocks(each)):
         for leaf in block.leaves:
             for alt in leaf.alts:
@@ -103,6 +107,12 @@ def row_filter(type: str, plans: Iterable[Plan], field: Sources, ends: Sources |
                         return None
                     taken.append(test)
     return _joined("or", taken) if taken else sf.lit(False)
+
+
+def sees_all(plan: Plan, type: str) -> bool:
+    """Whether a plan must see every event of a type, whatever its leaves ask: constraints do."""
+    seen = constrained(plan)
+    return type in seen or ANY in seen
 
 
 def alt_filter(alt: Alt, also: Sequence[Bound], field: Sources, ends: Sources | None = None) -> Column | None:

@@ -22,7 +22,7 @@ from tocsin.plan.block import Plan
 from tocsin.plan.expr import Bound, Col, Lit, Op, Time
 from tocsin.plan.rewrite import all_blocks
 from tocsin.schema import Kind
-from tocsin.spark.expressions import Sources, as_column, implied, unary
+from tocsin.spark.expressions import Sources, as_column, implied, sees_all, unary
 
 COMPARED: dict[str, Any] = {
     "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
@@ -43,7 +43,9 @@ def row_tests(type: str, plans: Iterable[Plan], field: Sources, ends: Sources) -
 
     Equal to the filter that `expressions.row_filter` builds for Catalyst; raises Unsayable where that is not sure.
     """
-    found: list[Test] = []
+    plans, found = list(plans), list[Test]()
+    if any(sees_all(plan, type) for plan in plans):
+        return None
     for plan, block in ((each, block) for each in plans for block in all_blocks(each)):
         for leaf in block.leaves:
             for alt in leaf.alts:

@@ -1,0 +1,97 @@
+"""Queries under constraints in shards: divided by the key of traces, over accidents and late rows, as embedded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from tests import shard_support
+from tests.effort import examples
+from tests.shard_support import ask
+from tests.test_constraint_traces import SCHEMA, drawn, drawn_history
+from tests.test_shard_staged import streamed
+from tocsin.encode.columns import Columns
+from tocsin.errors import QueryError
+from tocsin.events import Event
+from tocsin.lang.parser import parse_file
+from tocsin.order.strategy import Strategy
+from tocsin.run.query import Query
+from tocsin.shards.routes import needs_one_shard, units_of
+from tocsin.spark.event_frame import EventFrame
+
+SHOWN = ("query", "kind", "match_id", "start", "end", "constraint", "key", "reason", "event", "events", "a", "b")
+ROWS = pa.schema([("type", pa.string()), ("time", pa.int64()), ("eid", pa.string()), ("id", pa.string()),
+                  ("v", pa.int64())])  # fmt: skip
+merged_early = shard_support.merged_early
+
+
+def frame() -> EventFrame:
+    columns = Columns(eid="eid").resolve(ROWS.names)
+    context = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    df: Any = SimpleNamespace(isStreaming=True, sparkSession=context)
+    return EventFrame(columns, ROWS, SCHEMA, df)
+
+
+def row_of(event: Event) -> dict[str, Any]:
+    return {"type": event.type, "time": event.end, "eid": event.eid, "id": event.attrs["id"], "v": event.attrs.get("v")}
+
+
+def told(rows: Any) -> Counter[str]:
+    """What stands, by all that does not say when it was known."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        shown = [(name, repr(row[name])) for name in SHOWN if row.get(name) is not None]
+        found[repr(shown)] += row["op"]
+    return +found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["slack", "conservative", "aggressive"])
+def test_shards_give_what_is_found_embedded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.test_shard_staged.row_of", row_of)
+    kinds: Counter[str] = Counter()
+    several = 0
+    count = examples(300, least=12)
+    for seed in range(count):
+        random = Random(f"shards {kind} {seed}")
+        text = drawn(random)
+        try:
+            events = drawn_history(random, text, random.randint(3, 20))
+        except QueryError:  # no trace can fulfil it
+            continue
+        queries = parse_file(text)
+        rows = [row_of(event) for event in events]
+        found = Query(queries, SCHEMA).detect(rows, eid="eid", jit=False)
+        wanted = told(row for table in found.tables() for row in table.to_pylist())
+        asked = ask(queries, frame(), buckets=3)
+        several += asked.job.count > 1
+        stream = streamed(asked, events, random.choice((0, 2, 5)), random, Strategy(kind))  # type: ignore[arg-type]
+        assert not stream.answers.late
+        assert told(stream.answers.matches) == wanted, (seed, text, rows)
+        kinds.update(table.column("kind")[at].as_py() for table in found.tables() for at in range(table.num_rows))
+    assert several > count / 2
+    assert {"match", "expected", "violated"} <= set(kinds), kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("CONSTRAINT c AS A B; EVENT SEQ(A a, B b) WHERE [id] UNDER c", "without PARTITION BY all events are"),
+        ("CONSTRAINT c PARTITION BY v AS A B; EVENT SEQ(A a, B b) WHERE [id] UNDER c", "its key does not have v"),
+        ("CONSTRAINT c PARTITION BY id AS A B; EVENT SEQ(A a, B b) WHERE [id, v] UNDER c", None),
+    ],
+)
+def test_why_one_shard_must_see_all(text: str, why: str | None) -> None:
+    (unit,) = units_of(Query(parse_file(text), SCHEMA).plans())
+    said = needs_one_shard(unit)
+    assert (said is None) == bool(unit.ways) == (why is None)
+    assert why is None or (said is not None and why in said)
+    if why is None:
+        assert dict(unit.ways)["A"].keys == (("id",),)
