@@ -70,7 +70,8 @@ def pytest_collection_finish() -> None:
     Numba makes so many small objects that looking through them was a sixth of the time of a compilation.
     """
     if os.environ["NUMBA_OPT"] == "1":
-        from tests import quick_analysis, quick_compile
+        from tests import quick_compile
+        from tocsin import quick_analysis
 
         quick_analysis.switch_on()
         quick_compile.switch_on()

@@ -15,6 +15,7 @@ LAYERS = (
     "schema",
     "functions",
     "zones",
+    "quick_analysis",
     "compilers",
     "compiler_process",
     "items",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numba.core import analysis
 
-from tests import quick_analysis
+from tocsin import quick_analysis
 from tocsin.engine import kernels
 from tocsin.engine.codegen import Shape, generate
 from tocsin.testing.harness import Harness, schema_of

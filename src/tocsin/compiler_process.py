@@ -8,12 +8,17 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from contextlib import suppress
 
 
 def main() -> None:
     """Read work from the standard input and say when each piece is done; nothing else goes to the standard output."""
     work, said = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
+    with suppress(Exception):  # another Numba: it compiles as it does
+        from tocsin.quick_analysis import switch_on_if_tested
+
+        switch_on_if_tested()
     while True:
         try:
             function, arguments = pickle.load(work)  # noqa: S301 - from the process that started this one

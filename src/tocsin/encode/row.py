@@ -28,6 +28,7 @@ PLAIN: dict[Kind, type] = {Kind.INT: int, Kind.FLOAT: float, Kind.TEXT: str, Kin
 SMALLEST, LARGEST = -(2**63), 2**63
 EARLIEST = -TIME_LIMIT
 LEAST_EXACT = -EXACT_FLOAT
+MANY_TYPES = 1024
 READ_TIME: dict[str, Callable[[Any], int | None]] = {LOCAL: local_ticks, ZONED: zoned_ticks, DATES: date_ticks}
 
 
@@ -107,6 +108,11 @@ class RowEncoder:
         self._ticks = READ_TIME.get(times)
         self.columns = columns
         self._names = columns.type, columns.time, columns.end, columns.eid
+        self._type_name, self._time_name, _, self._eid_name = self._names
+        self._some_unread = encoder.other < 0 and columns.end is None
+        self._unread: set[str] = set()  # types that events had, and nobody asks for
+        is_quick = self._ticks is None and columns.eid is None
+        self.passing = self._quick_passing() if is_quick else self._passing
         self.codes = {name: code for code, name in enumerate(encoder.types)}
         self.kinds: dict[str, type] = {
             name: PLAIN[field.kind]
@@ -144,18 +150,40 @@ class RowEncoder:
             if column.valid is not None
         ]
 
-    def passing(self, row: dict[str, Any]) -> int | None:
+    def _quick_passing(self) -> Callable[[dict[str, Any]], int | None]:
+        """`_passing`, where most events are of types that nobody asked for and was seen to: these cost least."""
+        unread, type_name, time_name, slowly = self._unread, self._type_name, self._time_name, self._passing
+
+        def passing(row: dict[str, Any]) -> int | None:
+            try:
+                if row[type_name] in unread and type(time := row[time_name]) is int and EARLIEST < time < TIME_LIMIT:
+                    return time
+            except (KeyError, TypeError):
+                pass
+            return slowly(row)
+
+        return passing
+
+    def _passing(self, row: dict[str, Any]) -> int | None:
         """When an event ends that nobody asked for; None if somebody did, or its time is not plain."""
-        type_name, time_name, end_name, eid_name = self._names
-        kind = row.get(type_name)
-        if type(kind) is not str or kind in self.codes or self.encoder.other >= 0 or end_name is not None:
+        kind, time = row.get(self._type_name), row.get(self._time_name)
+        if type(kind) is not str or (kind not in self._unread and not self._is_unread(kind)):
             return None
-        time = row.get(time_name) if self._ticks is None else self._ticks(row.get(time_name))
-        if type(time) is not int:
+        if self._ticks is not None:
+            time = self._ticks(time)
+        if type(time) is not int or not EARLIEST < time < TIME_LIMIT:
             return None
-        if eid_name is not None and (row.get(eid_name) is None or not self._is_plain({eid_name: row[eid_name]})):
+        eid = self._eid_name
+        if eid is not None and (row.get(eid) is None or not self._is_plain({eid: row[eid]})):
             return None
-        return time if EARLIEST < time < TIME_LIMIT and (kind.isascii() or is_encodable(kind)) else None
+        return time
+
+    def _is_unread(self, kind: str) -> bool:
+        """Whether nobody asks for events of a type; remembered, as there are few types."""
+        unread = self._some_unread and kind not in self.codes and (kind.isascii() or is_encodable(kind))
+        if unread and len(self._unread) < MANY_TYPES:
+            self._unread.add(kind)
+        return unread
 
     def encode(self, row: dict[str, Any]) -> OneRow | None:
         """The row as Items of its own, or None if it is not as plain as this needs."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tocsin.engine import kernels
+from tocsin.engine import bounds, kernels
 from tocsin.engine import runtime as rt
 from tocsin.engine.codegen import WITHDRAWN, Program, Shape, generate
 from tocsin.engine.derive import derived_column
@@ -142,7 +142,7 @@ class Branch:
         return int((self.D[:, 2] - self.D[:, 1]).sum()) if self._ready else 0
 
     def count(self, word: int) -> int:
-        return int(self.T[word]) if self._ready else 0
+        return self.words[word] if self._ready else 0
 
     def _assign(self, names: list[str]) -> None:
         """Which column of OUT belongs to which variable of the plan; the events of a union are told apart by type."""
@@ -303,9 +303,14 @@ class Branch:
             self.LF,
             self.RK,
         )
-        self.state: tuple[Any, ...] = self.views(*arrays)
+        flat = self.views(*arrays)
         if not self._jit:
-            self.state = (*self.state[:-1], self.detector.strings.texts)  # texts are their own rank
+            self.state: Any = (*flat[:-1], self.detector.strings.texts)  # texts are their own rank
+        elif bounds.ON:
+            self.state = flat
+        else:  # one argument costs less than eleven
+            self._arrays = flat
+            self.state = np.array([each.__array_interface__["data"][0] for each in flat], np.int64)
 
     def views(self, *arrays: npt.NDArray[Any]) -> tuple[Any, ...]:
         """Flat views of the memory; the plain body takes memoryviews, which give Python's own numbers."""
@@ -320,47 +325,44 @@ class Branch:
     def push(self, items: Items, first: int) -> Answers | None:
         """Feed a batch; its answers, if there are any."""
         kernel, columns = self.prepare(), self._columns(items)
-        run = self._runner(kernel, items, columns, first) if self._tiers is None else None
-        words, count = self.words, len(items)
+        tiered, judged = self._tiers is not None, kernel.settle is not None or not self.detector.ordered
+        if not tiered:
+            run, batch = self._run_with(kernel, items, columns)
+            self._rank()
+        words, count, begin = self.words, len(items.types), 0
         before = words[RELEVANT]
-        for begin in range(0, count, CHUNK):
-            if kernel.settle is not None or not self.detector.ordered:  # else the kernel does it
+        while begin < count:
+            if judged:  # else the kernel does it
                 self._set_horizon()
-            stop = min(begin + CHUNK, count)
-            if run is not None:
-                run(begin, stop)
-            else:
+            stop = count if count - begin <= CHUNK else begin + CHUNK
+            if tiered:
                 self._run_in_tiers(items, columns, first, begin, stop)
+            else:
+                self._run(run, begin, stop, first, batch)
             if words[WAITING] or words[rt.ASIDE]:
                 self._settle(self.prepare())
-            if begin + CHUNK < count and withdrawals(items) is None:
+            if stop < count and withdrawals(items) is None:
                 self.tidy()
+            begin = stop
         self.accepted = words[RELEVANT] - before
-        return self._answers()
-
-    def _runner(
-        self, kernel: kernels.Kernel, items: Items, columns: dict[str, Column], first: int
-    ) -> Callable[[int, int], None]:
-        """Feeds rows of a batch to a body, from one row to another."""
-        run, batch = self._run_with(kernel, items, columns)
-        self._rank()
-        return lambda begin, stop: self._run(run, begin, stop, first, batch)
+        return self._answers() if words[OUT_N] or self._drained else None
 
     def _run_in_tiers(self, items: Items, columns: dict[str, Column], first: int, begin: int, stop: int) -> None:
         """Feed rows of a batch to the best body that there is, few at once until that is compiled."""
         tiers, careful = self._tiers, withdrawals(items) is not None or self._has_nulls(columns)
         used: kernels.Kernel | None = None
-        run: Callable[[int, int], None] | None = None
         while begin < stop:
             kernel = self._kernel if tiers is None else self._choose(tiers, stop - begin, careful=careful)
             assert kernel is not None
-            if run is None or kernel is not used:
-                used, run = kernel, self._runner(kernel, items, columns, first)
+            if kernel is not used:
+                used = kernel
+                run, batch = self._run_with(kernel, items, columns)
+                self._rank()
             if kernel.jit:
-                run(begin, stop)
+                self._run(run, begin, stop, first, batch)
                 return
             upto, began = min(begin + FEW_ROWS, stop), perf_counter()
-            run(begin, upto)
+            self._run(run, begin, upto, first, batch)
             if tiers is not None:
                 tiers.worked(upto - begin, perf_counter() - began)
             begin = upto
@@ -401,10 +403,10 @@ class Branch:
         run, lent = self._one.run, self._lent
         if one.nulls or words[NULLS]:
             run, lent = self._one.careful, self._mark_one()
-            status = run(0, 1, number, *lent, *self.state)
+            status = run(0, 1, number, *lent, self.state)
         else:
             if self._args is None:
-                self._args = (*lent, *self.state)
+                self._args = (*lent, self.state)
             status = run(0, 1, number, *self._args)
         if status != DONE:
             self._run(run, words[rt.ROW], 1, number, lent)
@@ -463,7 +465,7 @@ class Branch:
     def _run(self, run: Callable[..., int], at: int, end: int, first: int, batch: tuple[Any, ...]) -> None:
         stuck = -1
         while True:
-            status = run(at, end, first, *batch, *self.state)
+            status = run(at, end, first, *batch, self.state)
             if status == DONE:
                 return
             at = self.words[rt.ROW]
@@ -478,7 +480,7 @@ class Branch:
     def _settle(self, kernel: kernels.Kernel) -> None:
         if kernel.settle is None or not (self.words[WAITING] or self.words[rt.ASIDE]):
             return
-        while kernel.settle(*self.state) == rt.OUT_FULL:
+        while kernel.settle(self.state) == rt.OUT_FULL:
             self._drain()
 
     def _drain(self) -> None:
@@ -630,7 +632,7 @@ class Branch:
     def reset(self) -> None:
         """Forget everything but the kernel; all arrays are made anew when the next event comes."""
         self._ready, self._ranked = False, -1
-        self._drained, self._args, self.state = [], None, ()
+        self._drained, self._args, self.state = [], None, None
         self.H = np.zeros((0, 0), np.int64)  # the largest of the arrays
         self.purger = Purger(self)
 
@@ -652,9 +654,9 @@ class Branch:
 
     def _columns(self, items: Items) -> dict[str, Column]:
         """The attributes of a batch, derived ones included."""
-        columns = items.columns
-        if self.program.derived:
-            columns = dict(columns)
+        if not self.program.derived:
+            return items.columns
+        columns = dict(items.columns)
         for derived in self.program.derived:
             columns[derived.name] = derived_column(derived, items, self.detector.strings, self.detector.functions)
         return columns

@@ -128,16 +128,19 @@ class Detector:
 
     def _push_rows(self, items: Items) -> list[ChangeBatch]:
         """Feed events and withdrawals."""
-        self._open(items)
-        first, before, count = self.next, self.time.clock, len(items)
+        time = self.time
+        if time.ended or self.eids is None:
+            self._open(items)
+        first, count = self.next, len(items.types)
         self.next = first + count
         self.seen += count
         given = self._ranked(items, first) if self.eids and items.eid_high is None else items
-        raw, accepted, clock = [], 0, before
+        raw, accepted, clock = [], 0, time.clock
         for branch in self.branches:
             raw.append(branch.push(given, first))
-            accepted, clock = max(accepted, branch.accepted), max(clock, branch.clock)
-        self.time.clock = clock if raw else max(clock, int(items.end.max(initial=BEGINNING)))
+            accepted = max(accepted, branch.accepted)
+            clock = max(clock, branch.clock)
+        time.clock = clock if raw else max(clock, int(items.end.max(initial=BEGINNING)))
         if accepted:
             self._keep(items, first, accepted)
         if items.kinds is not None and items.kinds.any():
@@ -274,13 +277,15 @@ class Detector:
 
     def _changes(self, raw: list[Answers | None]) -> list[ChangeBatch]:
         """What the branches say: matches together, and for each step the beginnings that it did not extend."""
-        found = [(branch, *answers) for branch, answers in zip(self.branches, raw, strict=True) if answers is not None]
+        found = [(branch, answers) for branch, answers in zip(self.branches, raw, strict=True) if answers is not None]
         if not found:
             return []
-        asked = [branch.mentioned(*answers) for branch, *answers in found] if self.payload.has_singles else []
-        view = self.payload.view([numbers for each in asked for numbers in each])
+        asked: list[Ints] = []
+        if self.payload.has_singles:
+            asked = [numbers for branch, answers in found for numbers in branch.mentioned(*answers)]
+        view = self.payload.view(asked)
         by_step: dict[str | None, list[ChangeBatch]] = {}
-        for branch, *answers in found:
+        for branch, answers in found:
             by_step.setdefault(branch.block.missing, []).append(self._bound(view, branch, *answers))
         return [self._together(pieces) for pieces in by_step.values()]
 
@@ -303,8 +308,11 @@ class Detector:
     def _bound(self, view: View, branch: Branch, columns: Ints, members: Ints) -> ChangeBatch:
         """The columns of a kernel as one column per variable of the plan."""
         count = columns.shape[1]
-        nobody = NOBODY if branch.is_whole else np.full(count, -1, np.int64)
-        fixed = [nobody if at is None else columns[at] for at in branch.order]
+        if branch.is_whole:
+            fixed = [columns[at] for at in branch.order]
+        else:
+            nobody = np.full(count, -1, np.int64)
+            fixed = [nobody if at is None else columns[at] for at in branch.order]
         for at, alternatives in branch.unions:
             types = view.types(columns[at])
             for code, index in alternatives:
@@ -394,9 +402,9 @@ class Detector:
             swept = sum(branch.tidy(pushed=pushed, now=now) for branch in self.branches)
             if swept or now:
                 self._trim()
-        horizons = [branch.horizon for branch in self.branches]
-        self.payload.tidy(min(horizons) if horizons else BEGINNING)
-        if self.ledger is not None and horizons and min(horizons) > BEGINNING:
+        horizon = min([branch.horizon for branch in self.branches], default=BEGINNING)
+        self.payload.tidy(horizon)
+        if self.ledger is not None and horizon > BEGINNING:
             behind = [self.time.open_from(branch.program.types, self.time.clock) for branch in self.branches]
             self.ledger.forget(min(behind))
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tocsin.engine import bounds, runtime
 from tocsin.engine.codegen import Program
+from tocsin.engine.drafts import drafts
 from tocsin.engine.evaluate import STRICT
 from tocsin.engine.module_cache import (
     COMPILING,
@@ -68,7 +69,7 @@ def plain(program: Program, functions: Mapping[str, Function], strings: Strings)
     """The generated source as ordinary Python."""
     library = runtime.library(False)
     space: dict[str, Any] = {name: getattr(library, name) for name in exports(program.source)}
-    space["compiled"] = space["inlined"] = space["entry"] = space["pointer"] = lambda value: value
+    space["compiled"] = space["inlined"] = space["entry"] = space["pointer"] = space["opened"] = lambda value: value
     space["FOREIGN"] = [_foreign(expr, functions, strings) for expr in program.foreign]
     for number, call in enumerate(program.asked):
         space[f"user_{number}"] = _paired(functions[call.name])
@@ -140,7 +141,9 @@ def _paired_code(function: Function, kinds: Sequence[Kind]) -> Any:
             return (0.0, False) if real else (0, False)
         return (float(value), True) if real else (int(value), True)
 
-    return numba.njit(asked, error_model="python")
+    made = numba.njit(asked, error_model="python")
+    made.get_call_template(given, {})  # which compiles it for these: as a whole, and not as a draft
+    return made
 
 
 def _check_result(function: Function, result: Any) -> None:
@@ -192,14 +195,21 @@ def signature(program: Program, *, careful: bool = False) -> list[Any]:
     names = program.batch_args.split(", ")
     names += ["marks"] if careful else []
     columns = [batch(kinds.get(name) or known.get(name, types.int64)) for name in names]
-    return [types.int64] * 3 + columns + state_signature()
+    return [types.int64] * 3 + columns + [_state()]
 
 
-def state_signature() -> list[Any]:
+def _state() -> Any:
+    """How the host hands over the state: as the addresses of its arrays, or as these where bounds are checked."""
     from numba import types
 
-    words, reals, halves = types.int64[::1], types.float64[::1], types.int32[::1]
-    return [words, words, reals, halves, words, words, words, words, words, reals, words]
+    build: Any = types
+    return build.Tuple(_arrays()) if bounds.ON else types.int64[::1]
+
+
+def _arrays() -> list[Any]:
+    from numba import types
+
+    return [getattr(types, kind)[::1] for kind in runtime.STATE.values()]
 
 
 HEADER = """\
@@ -207,7 +217,7 @@ from tocsin.engine.runtime import library
 _library = library(True)
 compiled = _library.decorator(no_cpython_wrapper=True)
 inlined = _library.decorator(no_cpython_wrapper=True, forceinline=True)
-entry, pointer = _library.entry, _library.pointer
+entry, pointer, opened = _library.entry, _library.pointer, _library.opened
 {imports}
 """
 
@@ -276,7 +286,7 @@ _kernels: dict[tuple[object, ...], Kernel] = {}
 def _compiled_here(program: Program, functions: Mapping[str, Function]) -> Kernel:
     library = runtime.library(True)
     space: dict[str, Any] = {name: getattr(library, name) for name in exports(program.source)}
-    space["pointer"] = library.pointer
+    space["pointer"], space["opened"] = library.pointer, library.opened
     space["compiled"] = library.decorator(no_cpython_wrapper=True)
     space["inlined"] = library.decorator(no_cpython_wrapper=True, forceinline=True)
     space["entry"] = library.decorator()
@@ -301,14 +311,15 @@ def _typed(space: Mapping[str, Any], program: Program, *, known: bool = False, c
             "i": types.int64,
             "f": types.float64,
             "b": types.boolean,
-            "S": build.Tuple([*map(_address, state_signature()), types.int64]),
+            "S": build.Tuple([*map(_address, _arrays()), types.int64]),
         }
-        for name, arguments in program.functions:
-            _compile(space[name], [letters[letter] for letter in arguments])
+        with drafts():
+            for name, arguments in program.functions:
+                _compile(space[name], [letters[letter] for letter in arguments])
     kernel = _kernel(space, jit=True)
     _compile(kernel.run, signature(program))
     if kernel.settle is not None:
-        _compile(kernel.settle, state_signature())
+        _compile(kernel.settle, [_state()])
     kernel.whole = careful or kernel.careful is kernel.run
     if careful and kernel.careful is not kernel.run:
         _compile(kernel.careful, signature(program, careful=True))

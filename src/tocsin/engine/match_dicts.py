@@ -17,6 +17,7 @@ from tocsin.encode.content import auto_eid, row_hash, text_word
 from tocsin.engine.changes import ChangeBatch, named_by
 from tocsin.engine.tables import YEAR_9999
 from tocsin.events import MASK64, TIME_LIMIT, eid_number, mix
+from tocsin.plan.block import Variable
 from tocsin.plan.expr import Col
 from tocsin.schema import EID
 
@@ -96,7 +97,8 @@ class _Shown:
         self.hashes: dict[int, int] = {}
         self.bound = {index: _lists(changes, index) for index in changes.visible}
         self.named = [text_word(named_by(changes) + chr(lane + 1)) for lane in (0, 1)]  # see `_id`
-        self.seeds = {index: text_word(self.plan.variables[index].name) for index in self.bound}
+        self.names = {index: _names(self.plan.variables[index]) for index in self.bound}
+        self.seeds = {index: text_word(name) for index, (name, _) in self.names.items()}
 
     def event(self, number: int) -> _Event:
         found = self.events.get(number)
@@ -143,10 +145,9 @@ class _Shown:
         if self.plan.outputs:
             return found | {output.name: self._selected(output.expr, at) for output in self.plan.outputs}
         for index, mine in bound.items():
-            variable = self.plan.variables[index]
-            names = [field.name for field in variable.fields]
+            name, names = self.names[index]
             several = [_struct(event, names, show) for event in mine]
-            found[variable.name] = several if index in self.changes.repeated else several[0] if several else None
+            found[name] = several if index in self.changes.repeated else several[0] if several else None
         return found
 
     def _selected(self, expr: Any, at: int) -> Any:
@@ -179,10 +180,16 @@ def _lists(changes: ChangeBatch, index: int) -> list[list[int]]:
     return [events[first:last] for first, last in pairwise(offsets)]
 
 
+def _names(variable: Variable) -> tuple[str, list[str]]:
+    """The name of a variable, and of the attributes that its events show."""
+    return variable.name, [field.name for field in variable.fields]
+
+
 def _struct(event: _Event, names: list[str], show: Show) -> Row:
     """An event as results show it."""
-    content = event.content
-    found = {"eid": event.eid, "type": content["type"], "start": show(event.start), "end": show(event.end)}
+    content, start = event.content, show(event.start)
+    end = start if event.end == event.start else show(event.end)
+    found = {"eid": event.eid, "type": content["type"], "start": start, "end": end}
     for name in names:
         found[name] = content.get(name)
     return found

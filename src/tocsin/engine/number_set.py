@@ -20,12 +20,21 @@ def distinct(several: Sequence[Ints]) -> Ints:
     """The event numbers in some columns, ascending, each once, without -1."""
     count = sum(map(len, several))
     if count <= FEW:
-        return np.array(sorted({number for each in several for number in each.tolist() if number >= 0}), np.int64)
+        return np.array(_few(several), np.int64)
     found = NumberSet.of(several)
     if found is not None:
         return found.numbers
     whole = np.concatenate(several)
     return np.unique(whole[whole >= 0])
+
+
+def listed(several: Sequence[Ints]) -> list[int]:
+    """`distinct` as a list: quicker for the few numbers in the answers of one event."""
+    return _few(several) if sum(map(len, several)) <= FEW else distinct(several).tolist()
+
+
+def _few(several: Sequence[Ints]) -> list[int]:
+    return sorted({number for each in several for number in each.tolist() if number >= 0})
 
 
 class NumberSet:

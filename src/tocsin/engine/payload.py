@@ -26,7 +26,7 @@ from tocsin.encode.late import with_values
 from tocsin.encode.merge import Rearranged, rows_at, stacked
 from tocsin.encode.rehearsal import answer_loops_are_worth
 from tocsin.encode.text_numbers import frozen
-from tocsin.engine.number_set import NumberSet, distinct
+from tocsin.engine.number_set import NumberSet, distinct, listed
 from tocsin.items import Codes, Ints, Items, is_sorted
 
 Row: TypeAlias = dict[str, Any]
@@ -458,7 +458,8 @@ class Payload:
 
     def add(self, first: int, items: Items, wanted: npt.NDArray[np.bool_] | None, clock: int) -> None:
         """Keep a batch whose events end by `clock`: all of it, or only the wanted rows."""
-        self._flush()
+        if self.tail:
+            self._flush()
         self.has_eid = items.eid_high is not None
         high, low = items.eid_high, items.eid_low
         if wanted is None:
@@ -485,14 +486,20 @@ class Payload:
     def tidy(self, horizon: int) -> None:
         """Forget what ended before the horizon; too many single rows become chunks."""
         self._drop_before(horizon)
-        if len(self.tail) - self.head > (MOST_SINGLE if self.ordered else SMALL):
-            self._flush(AT_ONCE if self.ordered else None)
+        if len(self.tail) - self.head > SMALL:
+            if not self.ordered:
+                self._flush()
+            elif len(self.tail) - self.head > MOST_SINGLE:
+                self._flush(AT_ONCE)
 
     def _drop_before(self, horizon: int) -> None:
         """Chunks as a whole, single rows one by one."""
         chunks, tail, head = self.chunks, self.tail, self.head
         if chunks and chunks[0].last_end < horizon:
-            del chunks[: bisect_left(chunks, horizon, key=_last_end)]
+            gone = 1
+            while gone < len(chunks) and chunks[gone].last_end < horizon:
+                gone += 1
+            del chunks[:gone]
         while head < len(tail) and tail[head][1] < horizon:
             head += 1
         if head != self.head:
@@ -538,13 +545,16 @@ class Payload:
         if self.chunks:
             chunk.last_end = max(chunk.last_end, self.chunks[-1].last_end)  # so that they ascend
         while True:
+            chunks = self.chunks
             if len(chunk.types) >= SMALL:
                 chunk.level = SMALL
-            last = self.chunks[-1] if self.chunks else None
-            alike = last is not None and last.level == chunk.level and (last.high is None) == (chunk.high is None)
-            chunk.run = last.run + 1 if alike and last is not None else 1
-            self.chunks.append(chunk)
-            if chunk.level == SMALL or chunk.run < MERGED or len(self.chunks) < MERGED:
+            chunk.run = 1
+            if chunks:
+                last = chunks[-1]
+                if last.level == chunk.level and (last.high is None) == (chunk.high is None):
+                    chunk.run = last.run + 1
+            chunks.append(chunk)
+            if chunk.run < MERGED or chunk.level == SMALL or len(chunks) < MERGED:
                 return
             chunk = _merged(self.chunks[-MERGED:])
             del self.chunks[-MERGED:]
@@ -573,27 +583,27 @@ class Payload:
         """What is needed to show some events, whatever is forgotten later."""
         if not self.has_singles:
             return View(list(self.chunks))
-        numbers = distinct(asked)
+        numbers = listed(asked)
         singles = self._asked(numbers)
         if not singles:
             return View(list(self.chunks))
         alone = self._all_single(numbers)
         return View([] if alone else list(self.chunks), singles, self.source, alone=alone)
 
-    def _all_single(self, numbers: Ints) -> bool:
+    def _all_single(self, numbers: list[int]) -> bool:
         """Whether events are single rows, and all that may be equal to them."""
         tail, head = self.tail, self.head
-        if not self.chunks or not len(numbers):
-            return bool(len(numbers))
+        if not self.chunks or not numbers:
+            return bool(numbers)
         if numbers[0] < tail[head][0]:
             return False
         last = self.chunks[-1].last_end
-        return bool(self.has_eid) or all(tail[bisect_left(tail, (n,), head)][1] > last for n in numbers.tolist())
+        return bool(self.has_eid) or all(tail[bisect_left(tail, (n,), head)][1] > last for n in numbers)
 
-    def _asked(self, numbers: Ints) -> list[Single]:
+    def _asked(self, numbers: list[int]) -> list[Single]:
         """The single rows with these numbers; without eids also those that may be equal to them."""
         tail, head = self.tail, self.head
-        mine = numbers[numbers >= tail[head][0]].tolist()
+        mine = numbers[bisect_left(numbers, tail[head][0]) :]
         if 8 * len(mine) > len(tail) - head:
             return tail[head:]
         places = {bisect_left(tail, (number,), head) for number in mine}
@@ -617,7 +627,3 @@ def _chunk(singles: Sequence[Single], source: Source) -> Chunk:
     chunk = Chunk(first, items.payload, items.types, items.start, items.end, items.eid_high, items.eid_low)
     chunk.kept, chunk.last_end = numbers - first, last_end
     return chunk
-
-
-def _last_end(chunk: Chunk) -> int:
-    return chunk.last_end

@@ -411,7 +411,11 @@ class QueryGraph:
     def passes(self, end: int) -> bool:
         """Note an event that nobody reads, where no answer waits for time to pass; False if it comes too late."""
         self.seen += 1
-        return self.intake.admits(end)
+        intake = self.intake
+        if end < intake.clock:
+            return intake.admits(end)
+        intake.clock = end
+        return True
 
     def announced(self, batch: pa.RecordBatch) -> Items:
         """Begins as items, to be pushed next, from rows whose end says nothing."""

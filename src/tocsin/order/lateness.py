@@ -113,10 +113,11 @@ class Lateness:
 
     def admits(self, end: int) -> bool:
         """Whether one event is in time, where nothing was guaranteed; it moves the clock, or is counted."""
-        if self.slack is not None and end < self.clock - self.slack:
+        if end >= self.clock:
+            self.clock = end
+        elif self.slack is not None and end < self.clock - self.slack:
             self.late_count += 1
             return False
-        self.clock = max(self.clock, end)
         return True
 
     def _push_rows(self, items: Items) -> Changes:

@@ -157,15 +157,18 @@ class Session:
         A list gives what its events one by one would give; if one of them cannot be used, none of them is taken.
         """
         with self._lock:
-            if self._closed:
-                self._open()
             if self.unended:
                 self.unended = []
             if type(events) is dict and self._rows is not None:
                 if self._at_once and (end := self._rows.passing(events)) is not None:
-                    return self._pass(end)
+                    if not self._graph.passes(end):  # type: ignore[union-attr]  # whoever has rows has a graph
+                        self.late = [0]
+                    elif self.late:
+                        self.late = []
+                    return NOTHING
                 if self._rows.read(events):
                     return self._push_one(self._rows.one)
+            self._open()
             if isinstance(events, (Mapping, Event)):
                 return self._push_rows([events])
             if isinstance(events, list):
@@ -247,12 +250,6 @@ class Session:
             self._rows = RowEncoder(graph.encoder, graph.encoder.now, self._reading.times)
             self._at_once = graph.at_once
         self._rows.large |= self._reading.large
-
-    def _pass(self, end: int) -> Matches:
-        """Take note of an event that no query reads, where no answer waits: time passes, nothing else."""
-        assert self._graph is not None
-        self.late = [] if self._graph.passes(end) else [0]
-        return NOTHING
 
     def _push_one(self, one: LentRow) -> Matches:
         """Push one plain event by the short way."""
@@ -351,7 +348,7 @@ class Session:
         """End the stream; the last matches."""
         with self._lock:
             self._open()
-            self._closed = True
+            self._closed, self._rows = True, None
             return self._told(end())
 
     def _told(self, items: Items) -> Matches:

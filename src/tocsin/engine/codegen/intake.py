@@ -43,10 +43,10 @@ class Intake:
             self._entry_point("careful", [*self.batch_args(), "marks"])
 
     def _entry_point(self, name: str, columns: list[str]) -> None:
-        self.lines("@entry", f"def {name}(i, n, base, {arrays(', '.join([*columns, STATE]))}):")
+        self.lines("@entry", f"def {name}(i, n, base, {arrays(', '.join(columns))}, state):")
         with self.source.writer.indented():
-            self.source.pointers([*columns, *STATE.split(", ")])
-            self.lines("nulls = T[NULLS]", f"S = ({WHOLE})")
+            self.source.pointers(columns)
+            self.source.open_state()
             if not self.source.without_nulls:
                 self.emit("marked = T[MARKED]")
             self._rows()

@@ -10,8 +10,8 @@ from tocsin.engine.codegen.groups import Groups
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
 from tocsin.engine.codegen.members import MemberSets
-from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, STATE, WAITS, WHOLE
-from tocsin.engine.codegen.snippets import arrays, least, most
+from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, WAITS, WHOLE
+from tocsin.engine.codegen.snippets import least, most
 from tocsin.engine.codegen.source import SourceText
 from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
 from tocsin.plan.endpoints import strictly_ordered
@@ -423,10 +423,9 @@ class Nest:
             self._due_by_guarantee()
         else:
             self._due_by_clock()
-        self.lines("", "@entry", f"def settle({arrays(STATE)}):")
+        self.lines("", "@entry", "def settle(state):")
         with self.source.writer.indented():
-            self.source.pointers(STATE.split(", "))
-            self.lines("nulls = T[NULLS]", f"S = ({WHOLE})")
+            self.source.open_state()
             if self.layout.holds:
                 self.lines("if T[ASK] != 0:", "    ask_again(-1, S)", "    T[ASK] = 0")
             self.lines("return due(S)", "")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tocsin.engine.derive import Derived
+from tocsin.engine.runtime import words
 from tocsin.plan.block import Block
 from tocsin.plan.expr import Op, User
 
-STATE = "T, H, HF, D, N, KM, PD, OUT, MEM, LF, RK"  # the arrays of the state
+STATE = ", ".join(words.STATE)  # the arrays of the state
 WHOLE = f"{STATE}, nulls"  # what the functions of a kernel pass on as one tuple, S; nulls is 0 if no mask need be read
 WITHDRAWN = "$withdrawn"  # the block of `marks` that says which rows are withdrawals
 NEW, DELTA = 0, 1  # modes of the nest

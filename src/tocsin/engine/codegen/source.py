@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tocsin.engine.codegen.layout import Layout
-from tocsin.engine.codegen.program import MASK_BITS, WHOLE, Stored
+from tocsin.engine.codegen.program import MASK_BITS, STATE, WHOLE, Stored
 from tocsin.engine.expressions import Literals, Names, Scribe, Valued, Writer, both
 from tocsin.lang.syntax import DISTINCT
 from tocsin.plan.expr import Agg, Bound, Col, Op, Reach, Ref, Time, User
@@ -155,6 +155,10 @@ class SourceText(Names):
         """From arrays to their addresses, once per call: arrays would be counted at every inner call."""
         for name in names:
             self.emit(f"{name} = pointer(array_{name})")
+
+    def open_state(self) -> None:
+        """The first lines of an entry point: where the state is."""
+        self.lines(f"{STATE} = opened(state)", "nulls = T[NULLS]", f"S = ({WHOLE})")
 
     def lines(self, *lines: str) -> None:
         for line in lines:

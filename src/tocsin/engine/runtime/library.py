@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from tocsin.engine import bounds
+from tocsin.engine.drafts import drafts
 from tocsin.engine.module_cache import (
     COMPILING,
     cache_folder,
@@ -80,6 +82,22 @@ def pointer(context, array):
         return target.make_array(signature.args[0])(target, builder, arguments[0]).data
 
     return types.CPointer(array.dtype)(array), code
+
+
+@intrinsic
+def opened(context, addresses):
+    # the addresses of the arrays of the state, kept in one array: an argument costs more than reading a word
+    state = types.Tuple([types.CPointer(getattr(types, kind)) for kind in STATE.values()])
+
+    def code(target, builder, signature, arguments):
+        first = target.make_array(signature.args[0])(target, builder, arguments[0]).data
+        found = []
+        for number, kind in enumerate(state.types):
+            address = builder.gep(first, [target.get_constant(types.intp, number)])
+            found.append(builder.load(builder.bitcast(address, target.get_value_type(kind).as_pointer())))
+        return target.make_tuple(builder, signature.return_type, found)
+
+    return state(addresses), code
 """
 ARRAY = f"""
 
@@ -88,13 +106,18 @@ def pointer(array):
     # where bounds are checked, an array is its own address
     return array
 
+
+@inlined
+def opened(arrays):
+    return arrays
+
 {bounds.PLACE}"""
 PLAIN_MARKS = """\
 import math
 
 import numpy as np
 
-compiled = inlined = entry = pointer = lambda value: value
+compiled = inlined = entry = pointer = opened = lambda value: value
 """
 
 
@@ -197,7 +220,6 @@ def declare(name: str) -> None:
     from numba import types
 
     address: Any = _array if bounds.ON or name in ENTRIES else types.CPointer
-    words, pointers = address(types.int64), {"HF": address(types.float64), "D": address(types.int32)}
     scalars = {"int": types.int64, "float": types.float64, "bool": types.boolean}
     function, plain = getattr(library(True), name), _plain[name]
     for called in plain.__code__.co_names:
@@ -205,7 +227,13 @@ def declare(name: str) -> None:
             declare(called)
     kinds = plain.__annotations__
     arguments = plain.__code__.co_varnames[: plain.__code__.co_argcount]
-    function.compile(tuple(scalars.get(kinds[argument]) or pointers.get(argument, words) for argument in arguments))
+    with nullcontext() if name in ENTRIES else drafts():
+        function.compile(
+            tuple(
+                scalars.get(kinds[argument]) or address(getattr(types, words.STATE.get(argument, "int64")))
+                for argument in arguments
+            )
+        )
     function.disable_compile()
 
 

@@ -20,3 +20,4 @@ compiled: Decorator = _identity  # called from compiled code only, with pointers
 inlined: Decorator = _identity  # the same, and merged into its callers
 entry: Decorator = _identity  # called from Python, with arrays
 pointer: Any = _identity  # the address of an array
+opened: Any = _identity  # the addresses of all arrays of the state

@@ -16,6 +16,12 @@ All tables are flat, a row after the other:
 
 from __future__ import annotations
 
+# the arrays of the state in the order in which kernels are told where they are: RK has the ranks of texts by code
+STATE = {
+    "T": "int64", "H": "int64", "HF": "float64", "D": "int32", "N": "int64", "KM": "int64", "PD": "int64",
+    "OUT": "int64", "MEM": "int64", "LF": "float64", "RK": "int64",
+}  # fmt: skip
+
 # --- words in T --------------------------------------------------------------------------------------------------
 CLOCK = 0  # the largest end seen
 ORDERED = 1  # 1: input is promised in order of end

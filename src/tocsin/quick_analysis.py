@@ -1,6 +1,7 @@
-"""Numba's own analyses of a kernel with the same results in less time: for tests, which compile many kernels once.
+"""Numba's own analyses of a kernel with the same results in less time: for compilers in processes of their own.
 
-Of the time that a small kernel needs most is Numba's Python, not LLVM. Three places took a third of it:
+Nothing of a user runs there, so that Numba may be given other functions for some of its own; tests have it in their own
+process. Of the time that a small kernel needs most is Numba's Python, not LLVM. Three places took a third of it:
 
 - which variables live where is computed anew by each of nine passes, though only those that write deletions read it,
   and with sets of all names for each block, where a bit for each name does;
@@ -18,6 +19,7 @@ from typing import Any
 
 from numba.core import analysis, ir, postproc, targetconfig, transforms, types
 
+TESTED = ("0.68.",)  # the releases of Numba whose functions these stand for
 Names = set[str]
 Blocks = dict[int, Any]
 
@@ -31,6 +33,14 @@ def switch_on() -> None:
         setattr(owner, name, ours)
 
 
+def switch_on_if_tested() -> None:
+    """The same, but only for the releases of Numba that the tests were run with."""
+    import numba
+
+    if numba.__version__.startswith(TESTED):
+        switch_on()
+
+
 def switch_off() -> None:
     """Have Numba analyse as it does for users."""
     for (owner, name, _), users in zip(OURS, USERS, strict=True):
@@ -40,7 +50,7 @@ def switch_off() -> None:
 # --- variables -----------------------------------------------------------------------------------------------------
 
 
-def list_vars(self: Any, value: Any) -> list[Any]:
+def list_vars(self: Any, value: Any) -> list[Any]:  # noqa: ARG001 - Numba calls it as a method
     """The variables in a value, in order; `self` is not asked."""
     found: list[Any] = []
     _collect(value, found)
@@ -58,7 +68,7 @@ def _collect(value: Any, found: list[Any]) -> None:
         for each in value:
             _collect(each, found)
     elif isinstance(value, ir.Inst):
-        found += value.list_vars()
+        found += value.list_vars()  # type: ignore[no-untyped-call]
 
 
 def live_map(cfg: Any, blocks: Blocks, uses: dict[int, Names], defs: dict[int, Names]) -> dict[int, Names]:
@@ -110,8 +120,8 @@ def post_process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = Fa
     if self.func_ir.is_generator:
         numbas_post_process(self, emit_dels, extend_lifetimes)
         return
-    self.func_ir.blocks = transforms.canonicalize_cfg(self.func_ir.blocks)
-    self.func_ir.variable_lifetime = postproc.VariableLifetime(self.func_ir.blocks)
+    self.func_ir.blocks = transforms.canonicalize_cfg(self.func_ir.blocks)  # type: ignore[no-untyped-call]
+    self.func_ir.variable_lifetime = postproc.VariableLifetime(self.func_ir.blocks)  # type: ignore[no-untyped-call]
     self.func_ir.generator_info = None
     if emit_dels:
         self._insert_var_dels(extend_lifetimes=extend_lifetimes)
@@ -145,7 +155,7 @@ def same_flags(self: Any, other: Any) -> Any:
         return True
     if not isinstance(other, targetconfig.TargetConfig):
         return NotImplemented
-    return self._values == other._values or self.values() == other.values()
+    return self._values == other._values or self.values() == other.values()  # type: ignore[no-untyped-call]
 
 
 def hash_of_flags(self: Any) -> int:
