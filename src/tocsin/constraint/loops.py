@@ -22,6 +22,7 @@ CLOSED = 1 << 27  # it is not looked at any more
 TOUCHED, TIED = 1 << 28, 1 << 29  # it has one event at this time; it has several
 JUST = 1 << 30  # it was closed in this push: in place of its state is its place among those that were
 CHAINED = 1 << 31  # events are linked that an expected match may name: in place of its beginning is the newest link
+USUAL = CLOSED | BEGUN | TOUCHED | TIED
 NUMBER = 32
 # a step is the next state, and above it what else happens: something in any trace, or only before its verdict SAT
 ALWAYS, BEFORE_SAT = 1 << 24, 1 << 25
@@ -153,6 +154,8 @@ def shut_at(shut: Array, c: int, code: int, word: int, state: int, when: int, di
     shut[3 * c + 2] = when
     if divides:
         return word | CLOSED
+    if when == BEGINNING:  # all of its events are behind its closing
+        return word & ~STATE | CLOSED | state
     return word & ~STATE | CLOSED | c | JUST
 
 
@@ -185,6 +188,26 @@ def follow(
     safe = i  # up to this row there is room for all that may happen
     passed = 0
     while i < n:
+        code = codes[i]
+        if simple and code >= 0:  # most events, in few instructions
+            word = words[code]
+            if word & USUAL == CLOSED | BEGUN:
+                skipped[i] = 1
+                passed += 1
+                i += 1
+                continue
+            if word & USUAL == BEGUN and (i + 1 == n or ends[i + 1] != ends[i]):
+                letter = of_type[types[i]]
+                if letter < -1:
+                    letter = of_bits[bits[i] - 2 - letter]
+                if letter < 0:
+                    i += 1
+                    continue
+                step = steps[(word & STATE) * width + letter]
+                if step & ALWAYS == 0 and (word & SAT_SEEN or step & BEFORE_SAT == 0):
+                    words[code] = word & ~STATE | step & STATE
+                    i += 1
+                    continue
         j = i + 1
         while j < n and ends[j] == ends[i]:
             j += 1
@@ -211,11 +234,6 @@ def follow(
             if code < 0:
                 continue
             word = words[code]
-            if simple and word & (CLOSED | BEGUN | TOUCHED | TIED) == CLOSED | BEGUN:
-                if of_type[types[k]] != -1:
-                    skipped[k] = 1
-                    passed += 1
-                continue
             letter = of_type[types[k]]
             if letter < -1:
                 letter = of_bits[bits[k] - 2 - letter]
@@ -228,11 +246,6 @@ def follow(
                 continue
             if j > i + 1:
                 word &= ~TOUCHED
-            if word & (BEGUN | CLOSED) == BEGUN and simple:
-                step = steps[(word & STATE) * width + letter]
-                if not step & ALWAYS and (word & SAT_SEEN or not step & BEFORE_SAT):
-                    words[code] = word & ~STATE | step & STATE
-                    continue
             if word & CLOSED and simple:
                 skipped[k] = 1
                 passed += 1

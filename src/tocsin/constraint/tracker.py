@@ -37,7 +37,7 @@ from tocsin.select.key_codes import KeyCodes
 from tocsin.select.standing_columns import Standings
 
 CODE = "#key"  # the code of the key of an event, where it was looked up before
-MANY = 1 << 16
+MANY = 1 << 17
 MOST_BITS = 10  # conditions on one type of whose 2**n outcomes each has a place
 NO_BITS: Ints = np.zeros(1, np.int64)
 
