@@ -260,8 +260,8 @@ def test_answers_are_certain_at_one_time_however_events_are_cut() -> None:
                 run.push(events[at : at + size])
             run.end()
             batches = [batch for step in run.answers for batch in step if not isinstance(batch, TraceRows)]
-            said.append(sorted((repr(binding), int(when)) for batch in batches
-                               for (_, binding), when in zip(batch.bindings(), batch.known_at, strict=True)))  # fmt: skip
+            certain = [each for batch in batches for each in zip(batch.bindings(), batch.known_at, strict=True)]
+            said.append(sorted((repr(binding), int(when)) for (_, binding), when in certain))
         assert said[0] == said[1] == said[2], (seed, text, events)
         times += len(said[0])
     assert times
