@@ -36,7 +36,7 @@ class Tails:
         return self.layout.nest[self.level + 1 :]
 
     def write_remember(self) -> None:
-        """def remember(place, key, S): find the tail of an event; its position in MEM and 1, or -1: there is no room."""
+        """def remember(place, key, S): find the tail of an event; its position in MEM and 1, or -1: no room."""
         if self.level < 0:
             return
         leaf, width = self.layout.nest[self.level], HEAD + len(self.inner)
