@@ -135,7 +135,7 @@ def test_a_relation_can_stand_at_a_leaf_between_commas() -> None:
 
 @pytest.mark.parametrize("condition", ["= 'overlaping'", "<> 'Overlap'", "IN ('meet', 'overlaps')"])
 def test_a_relation_that_is_none_is_refused_with_what_was_meant(condition: str) -> None:
-    with pytest.raises(QueryError, match="is not an interval relation(.|\n)*did you mean overlap"):
+    with pytest.raises(QueryError, match=r"is not an interval relation(.|\n)*did you mean overlap"):
         query(f"EVENT SEQ(A a, B b) WHERE relation(a, b) {condition}").check()
 
 

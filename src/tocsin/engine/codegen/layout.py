@@ -64,7 +64,8 @@ class Layout:
         self.first_only = chain[1:-1] if chain and self.nest == (chain[-1], *chain[:-1]) else ()
         self.tail_level = level_of_tails(self)
         if self.tail_level >= 0:  # one word more: where the tail of an event stands
-            self.row_tail, self.words = self.words, self.words + 1
+            self.row_tail = self.words
+            self.words += 1
 
     @property
     def width(self) -> int:
