@@ -15,6 +15,7 @@ def main() -> None:
     """Read work from the standard input and say when each piece is done; nothing else goes to the standard output."""
     work, said = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
+    os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")  # thousands of messages, which nobody sees
     with suppress(Exception):  # another Numba: it compiles as it does
         from tocsin.quick_analysis import switch_on_if_tested
 
