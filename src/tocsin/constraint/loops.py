@@ -95,7 +95,7 @@ def told(head: Array, links: Array, members: Array, m: int, code: int) -> int:
 
 
 def freed_all(codes: Array, count: int, head: Array, links: Array, pool: Array) -> None:
-    """The same for several traces."""
+    """Let go of the events that are linked for several traces."""
     for i in range(count):
         freed(head, links, pool, codes[i])
 
