@@ -389,8 +389,9 @@ class Query:
         matches = Matches(partial(_shown, given, found, instant), counters, notes, count=count)
         matches.counters["matches"] = len(matches)
         if limit is not None and len(matches) >= limit:
-            notes = (*notes, f"the search ended with the first {limit:,} matches")
-            return Matches(first_rows(matches.tables(), limit), matches.counters, notes)
+            ended = "match" if limit == 1 else f"{limit:,} matches"
+            notes = (*notes, f"the search ended with the first {ended}")
+            return Matches(first_rows(matches.tables(), limit), {**matches.counters, "matches": limit}, notes)
         return matches
 
     @known_options

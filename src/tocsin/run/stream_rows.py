@@ -17,7 +17,19 @@ import pyarrow as pa
 from tocsin.encode.arrow import BadRowError
 from tocsin.encode.batch import HINTS
 from tocsin.encode.columns import Columns, infer_schema
-from tocsin.encode.forms import TICKS, TIME_TYPES, WORDS, Form, after, declared_form, form_of, stored, times_of
+from tocsin.encode.forms import (
+    LOCAL,
+    TICKS,
+    TIME_TYPES,
+    WORDS,
+    ZONED,
+    Form,
+    after,
+    declared_form,
+    form_of,
+    stored,
+    times_of,
+)
 from tocsin.encode.objects import ODD_NAME, is_encodable, plain_row, plain_value
 from tocsin.encode.times import ticks
 from tocsin.encode.values import EXACT_FLOAT
@@ -170,7 +182,7 @@ class StreamRows:
         kind = _type(row.get(columns.type))
         times, start = _time(row.get(columns.time), "time")
         if self.times and times != self.times:
-            raise MisfitError(f"the time is {WORDS[times]} now and was {WORDS[self.times]} before")
+            raise MisfitError(_other_times(times, self.times))
         if not self.times and self.beats and (times == TICKS) != (self.beats == TICKS):
             raise MisfitError(f"the time is {WORDS[times]}, and the heartbeat before it was {WORDS[self.beats]}")
         made = {columns.type: kind, columns.time: start}
@@ -415,3 +427,11 @@ def _read_time(text: str, what: str) -> int | datetime:
         return datetime.fromisoformat(text)
     except ValueError:
         raise MisfitError(f"the {what} is neither a whole number nor an ISO timestamp") from None
+
+
+def _other_times(times: str, before: str) -> str:
+    """Why a time does not go with those before it."""
+    if {times, before} == {LOCAL, ZONED}:
+        have, others = ("no zone", "one") if times == LOCAL else ("a zone", "none")
+        return f"the time has {have}, and those before have {others}: say it for all or none"
+    return f"the time is {WORDS[times]} now and was {WORDS[before]} before"
