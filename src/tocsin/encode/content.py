@@ -116,7 +116,7 @@ def content_hash(rows: pa.RecordBatch) -> Words:
 
 
 def _content_hash(content: list[tuple[str, pa.Array]], count: int) -> Words:
-    """The same by compiled loops, column by column; texts are read where they lie."""
+    """Hash each row by compiled loops, column by column; texts are read where they lie."""
     from tocsin.encode import answer_loops as loops
 
     total = np.zeros(count, np.uint64)

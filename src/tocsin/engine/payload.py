@@ -324,7 +324,7 @@ class Rows:
         return self._told_apart(nameless, chunks)
 
     def _told_by_neighbours(self, chunks: list[Chunk]) -> tuple[Ints, Ints]:
-        """The same where all rows lie in one chunk in order: only rows beside one that ends with them have an equal."""
+        """Content hash and occurrence number of one chunk in order: only rows beside one of their end have an equal."""
         tied = _tied(chunks[0].end, self.pieces[0][1])
         high: Ints = content_hash(self.table.to_batches()[0]).view(np.int64)
         low = np.zeros(len(high), np.int64)
