@@ -183,11 +183,13 @@ def repeated_in_ticks(items: Items, *, jit: bool) -> list[Again]:
         return []
     if not jit or len(items) < MANY or not SEARCH.are_worth(len(items), WORTH):
         return Remembered(jit=False).add(items)
-    shared = np.zeros(len(end), np.bool_)
-    shared[tied] = shared[tied + 1] = True
-    rows = np.flatnonzero(shared)  # most rows are alone in their tick, and have no copy
-    columns = [column[rows] for column in key_columns(items)]
-    slots = np.full(1 << (4 * _longest(end[rows])).bit_length(), NOBODY, np.int64)
+    columns, rows = key_columns(items), np.arange(len(end))
+    if 4 * len(tied) < len(end):  # most rows are alone in their tick, and have no copy
+        shared = np.zeros(len(end), np.bool_)
+        shared[tied] = shared[tied + 1] = True
+        rows = np.flatnonzero(shared)
+        columns = tuple(column[rows] for column in columns)
+    slots = np.full(1 << (4 * _longest(columns[2])).bit_length(), NOBODY, np.int64)
     firsts = np.empty(len(rows), np.int64)
     if not compiled_search()(*columns, 0, len(rows), slots, True, firsts):
         return []
