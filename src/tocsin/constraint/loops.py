@@ -136,7 +136,7 @@ def told(since: Array, links: Array, members: Array, m: int, code: int, word: in
 
 
 def freed_all(codes: Array, count: int, since: Array, links: Array, pool: Array, words: Array) -> None:
-    """The same for several traces."""
+    """Let go of the events that are linked for several traces."""
     for i in range(count):
         words[codes[i]] = freed(since, links, pool, codes[i], words[codes[i]])
 

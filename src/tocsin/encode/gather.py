@@ -37,7 +37,7 @@ def taken(column: pa.Array | pa.ChunkedArray, places: Ints) -> pa.Array:
 
 
 def all_taken(columns: Sequence[pa.Array | pa.ChunkedArray], places: Ints) -> list[pa.Array]:
-    """The same of several columns; numbers that are a column under two names are copied once."""
+    """The values of several columns at some places; numbers that are a column under two names are copied once."""
     known: dict[tuple[Any, ...], pa.Array] = {}
     found = []
     for column in columns:
@@ -46,6 +46,18 @@ def all_taken(columns: Sequence[pa.Array | pa.ChunkedArray], places: Ints) -> li
             known[where] = taken(column, places)
         found.append(known[where])
     return found
+
+
+def words_at(values: Ints, places: Ints) -> Ints:
+    """The words at some places."""
+    if not answer_loops_are_worth(len(places)) or values.dtype != np.int64 or not values.flags.c_contiguous:
+        found: Ints = values[places]
+        return found
+    from tocsin.encode import answer_loops as loops
+
+    out = np.empty(len(places), np.int64)
+    loops.pick(frozen(values), frozen(places), out)
+    return out
 
 
 def _where(column: pa.Array | pa.ChunkedArray) -> tuple[Any, ...]:
@@ -57,7 +69,7 @@ def _where(column: pa.Array | pa.ChunkedArray) -> tuple[Any, ...]:
 
 
 def _of_pieces(column: pa.ChunkedArray, places: Ints) -> pa.Array:
-    """The same where a column lies in pieces: each for itself, if places ascend, so that pieces follow each other."""
+    """The values of a column in pieces: each for itself, if places ascend, so that pieces follow each other."""
     if not answer_loops_are_worth(len(places)) or not is_sorted(places) or not column.num_chunks:
         return one_array(column.take(pa.array(places)))
     begins = np.cumsum([0, *map(len, column.chunks)])
