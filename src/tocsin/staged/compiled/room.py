@@ -90,7 +90,7 @@ class Room:
         return {*self._mapped}
 
     def rest(self, rows: int) -> None:
-        """After a run over so many rows: pages of files are given back now and then, so memory stays about the limit."""
+        """After a run over so many rows: pages of files are given back now and then; memory stays about the limit."""
         self._work += 1 + rows // 256
         if self._mapped and self._work >= OFTEN:
             self._work = 0
