@@ -193,7 +193,8 @@ class _Sections:
             self.section = "expected"
         elif self.section == "start":
             if words:
-                raise self.wrong(number, "a case file begins with a line `query`")
+                hint = "rules in a file of their own are named by a case file: query file=rules.tocsin NAME"
+                raise self.wrong(number, "a case file begins with a line `query`", hint=hint)
         else:
             {"query": self.query, "stream": self.stream, "expected": self.expected}[self.section].append(line)
 

@@ -44,7 +44,7 @@ def pointer(words: Array) -> Array:
 
 
 def reals(words: Array) -> Array:
-    """The same words as numbers with fractions."""
+    """Words read as numbers with fractions."""
     return words.view(np.float64)
 
 
