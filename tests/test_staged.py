@@ -398,3 +398,20 @@ def test_a_join_for_what_is_new_begins_there() -> None:
         [("new", False), ("old", True), (None, True)],
         [("new", False), ("old", True), ("old", True)],
     ]
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_events_without_a_key_are_ignored_and_counted(jit: bool) -> None:
+    """Counted are those that have no role at all: A needs both keys, I and T one, and of two roles one is enough."""
+    text = "CreateCE P Select A.x as x Init I Event And(A as A<consume>, B<consume>) Term T GKey *.k LKey A.x, B.y"
+    rows: list[dict[str, Any]] = [
+        {"type": "I", "k": 1}, {"type": "I", "k": None},
+        {"type": "A", "k": 1, "x": 5}, {"type": "A", "k": 1, "x": None},
+        {"type": "B", "k": None, "y": 5}, {"type": "B", "k": 1, "y": 5}, {"type": "C", "k": None},
+    ]  # fmt: skip
+    rows = [{"x": None, "y": None, "time": time, **row} for time, row in enumerate(rows)]
+    found = tocsin.query(text).detect(rows, jit=jit)
+    assert [match["x"] for match in found] == [5]
+    assert found.counters["keyless"] == 3
+    both = tocsin.query("CreateCE P Event And(A as a, A as b) GKey a.k, b.x").detect(rows, jit=jit)
+    assert both.counters["keyless"] == 0
