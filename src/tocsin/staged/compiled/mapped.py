@@ -23,7 +23,7 @@ class MappedWords:
         self.grow(size)[: len(words)] = words
 
     def grow(self, size: int) -> Ints:
-        """The same words, with room for more. A full disk is said here, and not when a page is written."""
+        """Make room for more words. A full disk is said here, and not when a page is written."""
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._file.fileno(), 0, 8 * size)
