@@ -41,6 +41,10 @@ QUERIES = (
     "EVENT SEQ(A a, C c) WHERE a.k = c.m WITHIN 6",
     "EVENT SEQ(A a, B b) WHERE a.v < b.v WITHIN 3",
     "EVENT SEQ(A a, B b) WHERE [k, m] WITHIN 20",
+    "EVENT SEQ(A a, B b, C c) WHERE [k] WITHIN 5 TIMEOUT",  # rows of three kinds
+    "EVENT SEQ(A a, B b) WHERE a.v < b.v WITHIN 3 TIMEOUT",
+    "EVENT SEQ(A a, FIRST B b, C? c) WHERE [k] WITHIN 9",
+    "EVENT SEQ(A a, NEXT B* b, !C c FOR 2) WHERE [k] WITHIN 9",
 )
 NAMES = (
     "u",
@@ -102,7 +106,7 @@ def bindings(found: tocsin.Matches) -> Counter[tuple[tuple[str, frozenset[int]],
     counted: Counter[tuple[tuple[str, frozenset[int]], ...]] = Counter()
     for match in found:
         bound = []
-        for name in found.columns():
+        for name in (name for name in found.columns() if name != "step"):
             events = match[name] if isinstance(match[name], list) else [match[name]]
             if eids := frozenset(event["eid"] for event in events if event is not None):
                 bound.append((name, eids))
