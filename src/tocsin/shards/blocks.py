@@ -82,7 +82,7 @@ class Note:
     begun: Begun = field(default_factory=dict)
 
     def text(self) -> str:
-        return json.dumps([self.clocks, self.events, self.bad, self.keyless, self.begun])
+        return json.dumps([self.clocks, self.events, self.bad, self.keyless, *([self.begun] if self.begun else [])])
 
     @staticmethod
     def read(text: str) -> Note:
