@@ -345,11 +345,11 @@ def test_an_interrupt_stops_all_threads_and_says_how_far_they_came(threads, comp
     assert child.stdout.readline() == "begun\n"
     time.sleep(0.3)
     child.send_signal(signal.SIGINT)
-    began = time.monotonic()
     out, _ = child.communicate(timeout=60)
     assert child.returncode == 0
-    assert re.fullmatch(r"stopped after [0-9,]+ of 3,000,000 rows, with 0 matches \[\]\n", out)
-    assert time.monotonic() - began < 5  # under a second, on a machine that does nothing else
+    said = re.fullmatch(r"stopped after ([0-9,]+) of 3,000,000 rows, with 0 matches \[\]\n", out)
+    assert said is not None
+    assert int(said[1].replace(",", "")) < 60_000  # a few hundred, on a machine that does nothing else
 
 
 def test_chunks_grow_while_they_are_quick_and_shrink_at_once(monkeypatch):

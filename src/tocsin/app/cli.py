@@ -418,9 +418,9 @@ def bad_policy(text: str) -> str:
     """What --bad-rows says: fail, skip, or the path after `file`."""
     if text in ("fail", "skip"):
         return text
-    kind, _, path = text.partition(":")
-    if kind == "file" and path:
-        return path
+    said = re.fullmatch(r"file[: ]\s*(.+)", text)
+    if said is not None:
+        return said[1]
     raise InputError(f"--bad-rows {text!r} is unknown", hint="use fail, skip, or: file PATH")
 
 
