@@ -30,8 +30,7 @@ from tocsin.plan.facts import types_of as plan_types
 from tocsin.run.query import plans_of
 from tocsin.schema import Schema
 from tocsin.shards import shard as module
-from tocsin.shards.announced import ITEM
-from tocsin.shards.announced import Row as What
+from tocsin.shards.announced import ITEM, RowItem
 from tocsin.shards.blocks import COPY, SHARD, Note, Packer, as_table
 from tocsin.shards.job import Job
 from tocsin.shards.routes import own_columns
@@ -108,7 +107,7 @@ class Asked:
     def routed(self, rows: Sequence[Row]) -> list[Row]:
         """Each row once for every shard that needs it; once without a shard if none does."""
         schema = self.frame.rows.append(pa.field(PLACE, pa.int64())).append(pa.field(ITEM, pa.int32()))
-        placed = [{**row, PLACE: at} for at, row in enumerate(rows) if row.get(ITEM) != What.PROMISE]
+        placed = [{**row, PLACE: at} for at, row in enumerate(rows) if row.get(ITEM) != RowItem.PROMISE]
         sent = self.rules.routed(pa.RecordBatch.from_pylist(placed, schema=schema), self.job).to_pylist()
         somewhere = {row[PLACE] for row in sent}
         sent += [{**row, SHARD: None, PLACE: at} for at, row in enumerate(rows) if at not in somewhere]

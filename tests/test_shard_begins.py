@@ -24,7 +24,7 @@ from tocsin.items import advanced, end, tick
 from tocsin.lang.parser import parse
 from tocsin.order.strategy import Strategy
 from tocsin.plan.facts import types_of
-from tocsin.shards.announced import ITEM, Row, encoded
+from tocsin.shards.announced import ITEM, RowItem, encoded
 from tocsin.shards.blocks import SHARD
 from tocsin.shards.watermark import Slack
 from tocsin.spark.event_frame import EventFrame
@@ -45,11 +45,11 @@ def row_of(item: Item) -> dict[str, Any]:
     """As Spark sends it: what has no end has its time for it."""
     match item:
         case Begin(type, start):
-            return {ITEM: Row.BEGIN, "type": type, "start": start, "end": start, "eid": item.name, **item.attrs}
+            return {ITEM: RowItem.BEGIN, "type": type, "start": start, "end": start, "eid": item.name, **item.attrs}
         case Promise(type, time):
-            return {ITEM: Row.PROMISE, "type": type, "start": time, "end": time}
+            return {ITEM: RowItem.PROMISE, "type": type, "start": time, "end": time}
         case Event(type, start, ended):
-            return {ITEM: Row.EVENT, "type": type, "start": start, "end": ended, "eid": item.eid, **item.attrs}
+            return {ITEM: RowItem.EVENT, "type": type, "start": start, "end": ended, "eid": item.eid, **item.attrs}
     raise AssertionError(item)
 
 

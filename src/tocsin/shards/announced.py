@@ -27,7 +27,7 @@ Begun = dict[str, int]  # how far begins were promised, by type and source (as J
 EVERYBODY = None  # the source of a promise that speaks for all
 
 
-class Row(IntEnum):
+class RowItem(IntEnum):
     """What a row is. The last two are bad rows."""
 
     EVENT = 0
@@ -37,14 +37,14 @@ class Row(IntEnum):
     ENDED = 4
 
 
-WORDS = {"event": Row.EVENT, "begin": Row.BEGIN, "begins": Row.PROMISE}
+WORDS = {"event": RowItem.EVENT, "begin": RowItem.BEGIN, "begins": RowItem.PROMISE}
 REASONS = {
-    Row.STRANGE: f"what the row is, is none of {', '.join(WORDS)}",
-    Row.ENDED: "a begin has no end: the whole interval comes when it has ended",
+    RowItem.STRANGE: f"what the row is, is none of {', '.join(WORDS)}",
+    RowItem.ENDED: "a begin has no end: the whole interval comes when it has ended",
 }
 
 
-def are(rows: pa.RecordBatch | pa.Table, *kinds: Row) -> Bools:
+def are(rows: pa.RecordBatch | pa.Table, *kinds: RowItem) -> Bools:
     """Which rows are of these kinds."""
     found: Bools = np.isin(rows.column(ITEM).to_numpy(zero_copy_only=False), kinds)
     return found
@@ -55,7 +55,7 @@ def problems_of(rows: pa.RecordBatch, keyless: str) -> Problems:
     found: Problems = [(are(rows, kind), reason) for kind, reason in REASONS.items()]
     if keyless in rows.schema.names:
         lacking = pc.fill_null(rows.column(keyless), False).to_numpy(zero_copy_only=False)
-        found.append((are(rows, Row.BEGIN) & lacking, "a begin has all attributes of the key"))
+        found.append((are(rows, RowItem.BEGIN) & lacking, "a begin has all attributes of the key"))
     return [problem for problem in found if problem[0].any()]
 
 
@@ -64,7 +64,7 @@ def problems_of(rows: pa.RecordBatch, keyless: str) -> Problems:
 
 def promised(rows: pa.RecordBatch, time: str, type: str, source: str | None) -> tuple[pa.RecordBatch, Begun]:
     """Take the promises out of some rows; those that name no time stay, and are found to be bad."""
-    mine = are(rows, Row.PROMISE) & pc.is_valid(rows.column(time)).to_numpy(zero_copy_only=False)
+    mine = are(rows, RowItem.PROMISE) & pc.is_valid(rows.column(time)).to_numpy(zero_copy_only=False)
     if not mine.any():
         return rows, {}
     told = rows.filter(pa.array(mine))
@@ -102,7 +102,7 @@ def until_when(begun: Begun, sources: Iterable[str]) -> dict[str | None, int]:
 
 def apart(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The rows in pieces in which each begin is alone, so that a bad one can be reported."""
-    begins = np.flatnonzero(are(rows, Row.BEGIN)).tolist()
+    begins = np.flatnonzero(are(rows, RowItem.BEGIN)).tolist()
     at = 0
     for place in [*begins, rows.num_rows]:
         if place > at:
@@ -119,7 +119,7 @@ def encoded(graph: QueryGraph, rows: pa.RecordBatch) -> Items:
     """Rows as items, in their order; begins among them have no end."""
     if ITEM not in rows.schema.names:
         return graph.encode(rows)
-    begins = are(rows, Row.BEGIN)
+    begins = are(rows, RowItem.BEGIN)
     items = graph.encode(rows.drop_columns([ITEM]))
     if not begins.any():
         return items

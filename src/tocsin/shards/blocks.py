@@ -17,7 +17,7 @@ from tocsin.encode.batch import HINTS, TimesAndEids, frame
 from tocsin.encode.keyless import keyless_rows
 from tocsin.errors import InputError
 from tocsin.items import Bools, Ints
-from tocsin.shards.announced import ITEM, Begun, Row, are, learn, problems_of, promised
+from tocsin.shards.announced import ITEM, Begun, RowItem, are, learn, problems_of, promised
 from tocsin.shards.job import Job
 
 SHARD, COPY = "__shard", "__copy"
@@ -143,7 +143,7 @@ class Packer:
     def _clocks(self, rows: pa.RecordBatch, ends: Ints) -> None:
         """Update the clock of each source, the largest end it has sent; rows that no query reads count too."""
         columns = self.job.columns
-        if ITEM in rows.schema.names and not (happened := are(rows, Row.EVENT)).all():  # begins move no clock
+        if ITEM in rows.schema.names and not (happened := are(rows, RowItem.EVENT)).all():  # begins move no clock
             rows, ends = rows.filter(pa.array(happened)), ends[happened]
             if not rows.num_rows:
                 return

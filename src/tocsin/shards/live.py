@@ -19,7 +19,7 @@ from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Items, advanced, end, tick
 from tocsin.order.begins import Unended
 from tocsin.plan.changed_rule import predecessors
-from tocsin.shards.announced import ITEM, Row, apart, are, encoded
+from tocsin.shards.announced import ITEM, RowItem, apart, are, encoded
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.routes import Unit
 from tocsin.shards.timed_rows import TimedRows, released
@@ -177,7 +177,7 @@ class Live:
         if arrival is not None and arrival in block.rows.schema.names:  # a block may be older than the wish
             return block.rows.take(pc.sort_indices(block.rows, sort_keys=[(arrival, "ascending")]))
         if ITEM in block.rows.schema.names:  # at equal times begins come before ends
-            places = np.lexsort((~are(block.rows, Row.BEGIN), block.ends))
+            places = np.lexsort((~are(block.rows, RowItem.BEGIN), block.ends))
             return block.rows.take(pa.array(places))
         return block.in_order
 

@@ -24,7 +24,7 @@ from tocsin.encode.batch import one_batch
 from tocsin.engine.tables import instants
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.shards.announced import ITEM, Row, are, learn, until_when
+from tocsin.shards.announced import ITEM, RowItem, are, learn, until_when
 from tocsin.shards.blocks import COPY, Note, as_bytes, as_table, coded, described, uncoded
 from tocsin.shards.identity import Known, admit, check_layout
 from tocsin.shards.job import Job
@@ -283,7 +283,7 @@ class Shard:
         late = plain.ends < guarantee
         if not late.any():
             return plain, []
-        begins = are(plain.rows, Row.BEGIN) if ITEM in rows.schema.names else np.zeros(len(late), np.bool_)
+        begins = are(plain.rows, RowItem.BEGIN) if ITEM in rows.schema.names else np.zeros(len(late), np.bool_)
         places = np.flatnonzero(late if first is None else late & first).tolist()
         told = [described(plain.rows, at, "the begin came too late" if begins[at] else None) for at in places]
         return plain.only(~late), told

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import ANY
 from tocsin.schema import Field
-from tocsin.shards.announced import ITEM, REASONS, WORDS, Row
+from tocsin.shards.announced import ITEM, REASONS, WORDS, RowItem
 from tocsin.shards.watermark import Slack
 from tocsin.spark.event_frame import TEXT, EventFrame, column
 from tocsin.spark.expressions import columns_of, ticks
@@ -29,13 +29,13 @@ def with_items(frame: EventFrame, item: str) -> EventFrame:
     _check(frame, item)
     ends = str(frame.columns.end)
     word, end, time = sf.lower(sf.trim(column(item))), column(ends), column(frame.columns.time)
-    code = sf.when(word.isNull() | (word == "event"), sf.lit(int(Row.EVENT)))
-    code = code.when((word == "begin") & end.isNotNull(), sf.lit(int(Row.ENDED)))
+    code = sf.when(word.isNull() | (word == "event"), sf.lit(int(RowItem.EVENT)))
+    code = code.when((word == "begin") & end.isNotNull(), sf.lit(int(RowItem.ENDED)))
     for text, kind in WORDS.items():
         code = code.when(word == text, sf.lit(int(kind)))
-    df = frame.df.withColumn(ITEM, code.otherwise(sf.lit(int(Row.STRANGE))).cast("int"))
+    df = frame.df.withColumn(ITEM, code.otherwise(sf.lit(int(RowItem.STRANGE))).cast("int"))
     moment = time.cast(frame.df.schema[ends].dataType)
-    df = df.withColumn(ends, sf.when(are(Row.BEGIN, Row.PROMISE), moment).otherwise(end)).drop(item)
+    df = df.withColumn(ends, sf.when(are(RowItem.BEGIN, RowItem.PROMISE), moment).otherwise(end)).drop(item)
 
     def others(fields: Iterable[tuple[str, Field]]) -> dict[str, Field]:
         return {name: field for name, field in fields if name != item}
@@ -83,7 +83,7 @@ def check_order(order: Slack | None, *, arrival: str | None, limited: bool) -> N
         raise TocsinError(f"a stream with begins does not take {name}=", hint="leave it, or item=, out")
 
 
-def are(*kinds: Row) -> Column:
+def are(*kinds: RowItem) -> Column:
     """Rows of these kinds."""
     return column(ITEM).isin([int(kind) for kind in kinds])
 
@@ -97,10 +97,10 @@ def without_begins(frame: EventFrame, *, keep_bad: bool) -> EventFrame:
     df = frame.df
     if not keep_bad:
         texts = [f"an event cannot be used: {reason}" for reason in REASONS.values()]
-        code = sf.when(are(Row.STRANGE), sf.raise_error(sf.lit(texts[0])).cast("int"))
-        code = code.when(are(Row.ENDED), sf.raise_error(sf.lit(texts[1])).cast("int")).otherwise(column(ITEM))
+        code = sf.when(are(RowItem.STRANGE), sf.raise_error(sf.lit(texts[0])).cast("int"))
+        code = code.when(are(RowItem.ENDED), sf.raise_error(sf.lit(texts[1])).cast("int")).otherwise(column(ITEM))
         df = df.withColumn(ITEM, code)
-    kept = df.where(are(Row.EVENT)) if keep_bad else df.where(are(Row.EVENT) | odd)
+    kept = df.where(are(RowItem.EVENT)) if keep_bad else df.where(are(RowItem.EVENT) | odd)
     return replace(frame, df=kept.drop(ITEM), announces=False)
 
 
@@ -111,7 +111,9 @@ def reports(frame: EventFrame, types: Iterable[str], *, keep_bad: bool) -> list[
     whole = [column(name) for name in frame.rows.names]
     if frame.announces:
         if keep_bad:
-            why = sf.when(are(Row.STRANGE), sf.lit(REASONS[Row.STRANGE])).otherwise(sf.lit(REASONS[Row.ENDED]))
+            why = sf.when(are(RowItem.STRANGE), sf.lit(REASONS[RowItem.STRANGE])).otherwise(
+                sf.lit(REASONS[RowItem.ENDED])
+            )
             found.append(("bad", df.where(are(*REASONS)).select(_json([why.alias("reason"), *whole]))))
         own = [
             column(str(columns.eid)).alias("eid"),
@@ -119,8 +121,8 @@ def reports(frame: EventFrame, types: Iterable[str], *, keep_bad: bool) -> list[
             column(columns.time).alias("start"),
         ]
         read = sf.lit(True) if ANY in types else column(columns.type).isin(sorted(types))
-        begun = df.where(are(Row.BEGIN) & read).select(*own).distinct()
-        ended = df.where(are(Row.EVENT)).select(*own)
+        begun = df.where(are(RowItem.BEGIN) & read).select(*own).distinct()
+        ended = df.where(are(RowItem.EVENT)).select(*own)
         found.append(("unended", begun.join(ended, ["eid", "type", "start"], "left_anti").select(_json(begun.columns))))
     if frame.schema.longest:
         field = columns_of(df.schema)
@@ -128,7 +130,7 @@ def reports(frame: EventFrame, types: Iterable[str], *, keep_bad: bool) -> list[
         assert start is not None and end is not None
         tests = [(column(columns.type) == type) & (end - start > most) for type, most in frame.schema.longest.items()]
         late = reduce(Column.__or__, tests)
-        late = late & are(Row.EVENT) if frame.announces else late
+        late = late & are(RowItem.EVENT) if frame.announces else late
         found.append(("late", df.where(late).select(_json(whole))))
     return found
 

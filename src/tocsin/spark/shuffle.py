@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from tocsin.encode.keyless import Needs
 from tocsin.events import ANY
 from tocsin.schema import Kind
-from tocsin.shards.announced import ITEM, Row
+from tocsin.shards.announced import ITEM, RowItem
 from tocsin.shards.blocks import COPY, KEYLESS, SHARD
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.routes import Attrs, Group, own_columns
@@ -74,7 +74,7 @@ def wanted(frame: EventFrame, group: Group) -> tuple[Column, list[str]]:
     if free:
         tests.insert(0, kinds.isin(free))
     test = either(tests)
-    return (column(ITEM).isin(int(Row.EVENT), int(Row.BEGIN)) & test if frame.announces else test), said
+    return (column(ITEM).isin(int(RowItem.EVENT), int(RowItem.BEGIN)) & test if frame.announces else test), said
 
 
 def others(kinds: Column, group: Group) -> Column:
@@ -173,8 +173,8 @@ def unusable(frame: EventFrame, needs: Needs) -> Column:
     if not frame.announces:
         return lacking
     item = column(ITEM)
-    tests = [lacking & (item != int(Row.PROMISE)), item.isin(int(Row.STRANGE), int(Row.ENDED))]
-    return either([*tests, (item == int(Row.BEGIN)) & without_key(frame, needs)] if needs else tests)
+    tests = [lacking & (item != int(RowItem.PROMISE)), item.isin(int(RowItem.STRANGE), int(RowItem.ENDED))]
+    return either([*tests, (item == int(RowItem.BEGIN)) & without_key(frame, needs)] if needs else tests)
 
 
 def without_key(frame: EventFrame, needs: Needs) -> Column:
