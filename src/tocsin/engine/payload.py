@@ -210,7 +210,9 @@ class WholeTable(Chunk):
     def type_words(self, at: Ints) -> Words:
         """What the types of some rows say to the hash of their content; their texts are not looked at."""
         codes: Any = self.types
-        return np.array([*map(text_word, self.names), 0], np.uint64)[codes.codes[at]]
+        words: Words = np.array([*map(text_word, self.names), 0], np.uint64)
+        found: Words = words[codes.codes[at]]
+        return found
 
     def by_end(self) -> tuple[Ints, Ints | None]:
         return self.end, None
