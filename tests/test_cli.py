@@ -591,3 +591,55 @@ def test_garbage_objects_end_in_order(rows, live, policy, tmp_path, monkeypatch,
     out, err = capfd.readouterr()
     assert code in (0, 2), err
     assert "Traceback" not in out + err
+
+
+# --- what newcomers stumble over -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("EVENT SEQ(A a, B b) WHERE id WITHIN 9", ["unknown variable id", "a.id"]),
+        ("EVENT SEQ(A a, B b) WHERE a.id = AA WITHIN 9", ["unknown variable AA", "in quotes: 'AA'"]),
+        ("SELECT a.id", ["SELECT is the last clause", "EVENT SEQ("]),
+    ],
+)
+def test_one_mistake_is_one_error(tocsin, events, text, says):
+    code, _, err = tocsin(*run(text, input=events))
+    assert code == 2 and err.count("error:") == 1
+    assert all(each in err for each in says), err
+
+
+def test_a_limit_tells_how_many_matches_were_written(tocsin, events):
+    code, out, err = tocsin(*run("EVENT SEQ(A a, B b) WITHIN 10", input=events), "--limit", "1", "--format", "jsonl")
+    assert code == 0 and len(out.splitlines()) == 1
+    assert "1 match," in err and "the first match" in err
+
+
+def test_a_part_of_a_name_finds_the_name(tocsin, tmp_path):
+    (tmp_path / "log.csv").write_text("type,time,case:concept:name\nA,1,x\nB,2,x\n")
+    code, _, err = tocsin(*run("EVENT SEQ(A a, B b) WHERE [case] WITHIN 9", input="log.csv"))
+    assert code == 0
+    assert "no event has an attribute case, so it is null; did you mean `case:concept:name`?" in err
+
+
+def test_a_query_that_never_matches_counts_no_events_without_a_key(tocsin, events):
+    """Its key was read by nobody, and every event was counted as one that lacks it."""
+    code, _, err = tocsin(*run("EVENT SEQ(A a, B b) WHERE [id] AND a.idd > 5 WITHIN 9", input=events))
+    assert code == 0 and "did you mean id?" in err
+    assert "without a key" not in err
+
+
+def test_a_live_stream_says_zones_for_all_times_or_none(tocsin):
+    rows = [{"type": "A", "time": "2026-03-01T10:00:00Z"}, {"type": "B", "time": "2026-03-01T10:00:05"}]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    code, _, err = tocsin(*run("EVENT SEQ(A a, B b) WITHIN 9 s", input="-"), stdin=lines)
+    assert code == 2
+    assert "line 2: the time has no zone, and those before have one: say it for all or none" in err
+
+
+def test_the_file_of_bad_rows_may_stand_in_quotes(tocsin, tmp_path):
+    (tmp_path / "bad.csv").write_text("type,time\nA,1\nB,x\n")
+    code, _, err = tocsin(*run("EVENT SEQ(A a, B b) WITHIN 9", input="bad.csv"), "--bad-rows", "file kept.jsonl")
+    assert code == 0, err
+    assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 1

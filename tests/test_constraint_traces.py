@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import tocsin
 from tests.effort import examples
 from tests.test_constraint_reasoning import drawn_regex, letter_of, reasoning
+from tocsin.constraint.loops import BEGUN
 from tocsin.constraint.monitor import Monitored
 from tocsin.constraint.reasoning import Flag, verdict_of
 from tocsin.constraint.rows import TraceRows
+from tocsin.constraint.tracker import Tracker
 from tocsin.errors import QueryError
 from tocsin.events import Event
+from tocsin.items import Column, Items
 from tocsin.lang.parser import parse
 from tocsin.order.strategy import Strategy
 from tocsin.schema import Field, Kind, Schema
@@ -224,15 +229,32 @@ def test_checked_traces_are_not_released() -> None:
     assert sum(branch.live for branch in run.detector.branches) > 50
 
 
-def test_a_trace_takes_eight_bytes_or_twenty_four() -> None:
-    """Without `expected`, TIMEOUT and times a trace is one word; its key is kept beside it, as for every query."""
-    _, plain = feed(QUERY.replace("WHERE [id]", "WHERE [id] WITHIN 50"), 300, "A")
-    _, timed = feed("CONSTRAINT c PARTITION BY id AS A B; EVENT SEQ(A a, B b) WHERE [id] UNDER c", 300, "A")
-    for operator, most in ((plain, 8), (timed, 24)):
-        tracker = operator.tracker
-        held = [array for array in (tracker.words, tracker.last, tracker.head) if len(array) > 1]
-        assert sum(array.nbytes for array in held) <= most * len(tracker.words)
-        assert operator.tracker.bytes_of_a_trace == most
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        (QUERY.replace("WHERE [id]", "WHERE [id] WITHIN 50"), 8),
+        ("CONSTRAINT c PARTITION BY id AS A B; EVENT SEQ(A a, B b) WHERE [id] UNDER c", 16),
+        ("CONSTRAINT c PARTITION BY id AS A B TIMEOUT 5000000; EVENT SEQ(A a, B b) WHERE [id] WITHIN 9 UNDER c", 16),
+        ("CONSTRAINT c PARTITION BY id AS A B TIMEOUT 5000000; EVENT SEQ(A a, B b) WHERE [id] UNDER c", 24),
+    ],
+)
+def test_a_million_traces_alive_take_eight_bytes_or_twenty_four_each(text: str, most: int) -> None:
+    """Without `expected` and TIMEOUT a trace is one word; its key is kept beside it, as for every query."""
+    count = 1 << 20
+    _, operator = feed(text, 3, "A")
+    tracker = operator.tracker
+    types = list(operator.tracker._setting.reader.types)
+    every = np.arange(count)
+    rows = Items(
+        types=np.full(count, types.index("A"), np.int32), start=every + 10, end=every + 10, eid_high=None,
+        eid_low=None, columns={"id": Column(Kind.INT, every)}, payload=pa.record_batch({"id": every}),
+    )  # fmt: skip
+    big = Tracker(operator._setting, operator.reasoning, jit=True)
+    assert big.time.ended is False
+    big.push(rows)
+    assert big.keys.count == count == len(big.table.words)
+    assert (big.table.words & BEGUN != 0).all()
+    assert big.table.nbytes == most * count == tracker.table.bytes_of_a_trace * count
 
 
 def test_static_unsat_stores_nothing() -> None:
@@ -254,6 +276,7 @@ def test_static_unsat_stores_nothing() -> None:
         ("CONSTRAINT c AS A; EVENT SEQ(A a, B b) CONSUME chronicle UNDER c", "UNDER and CONSUME do not go together"),
         ("CONSTRAINT c AS A[1 = 2]; EVENT A a UNDER c", "this condition can never hold"),
         ("CONSTRAINT c AS A[v = 'x']; EVENT A a UNDER c", "v"),
+        ("CONSTRAINT c AS " + " ".join(f"T{n}" for n in range(3000)) + "; EVENT T1 t UNDER c", "more than 166 states"),
         ("CONSTRAINT c AS (A|B)* A" + " (A|B)" * 14 + "; EVENT A a UNDER c", "more than 10,000 states"),
     ],
 )

@@ -7,11 +7,11 @@ find the one session of the tests.
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,16 +19,6 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 ON_SPARK = sorted(EXAMPLES.glob("spark_*.py"))
 DAY = sorted((EXAMPLES / "day").glob("step_*.py"))
 PLAIN = sorted(set(EXAMPLES.glob("*.py")) - set(ON_SPARK))
-IN_EVERY_RUN = ("step_1_first_look", "step_3_live")
-
-
-def shorter(path: Path) -> Any:
-    """Steps of the day that short runs leave out."""
-    marks = [] if path.stem in IN_EVERY_RUN else [pytest.mark.long]
-    return pytest.param(path, marks=marks, id=path.stem)
-
-
-EMBEDDED = [shorter(path) for path in DAY if "spark" not in path.stem]
 
 
 @pytest.mark.slow
@@ -42,12 +32,11 @@ def test_every_example_runs(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.jit
-@pytest.mark.parametrize(
-    "path", [shorter(path) for path in DAY if "spark" not in path.stem], ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", [path for path in DAY if "spark" not in path.stem], ids=lambda path: path.stem)
 def test_every_step_of_the_day_runs(path: Path, tmp_path: Path) -> None:
     """A day of use, as a newcomer would spend it; each step compares its answers with those of SQL, or of a file."""
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False, cwd=tmp_path)
+    usual = {name: value for name, value in os.environ.items() if name != "TOCSIN_COMPILE_FIRST"}  # nobody waits
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False, cwd=tmp_path, env=usual)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 

@@ -203,3 +203,14 @@ def test_the_oracle_judges_without_the_judged():
     for path in oracles:
         wrong = set(inside(imports(path))) - ORACLE_MAY - own - {"tocsin.lang"}
         assert not wrong, f"{path.name} imports {', '.join(sorted(wrong))}"
+
+
+def test_docstrings_stand_alone() -> None:
+    """One that begins with "The same" can only be read behind another."""
+    leaning = [
+        f"{path.relative_to(SOURCE)}:{number}"
+        for path in MODULES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if line.lstrip().startswith('"""The same')
+    ]
+    assert not leaning

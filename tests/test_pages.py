@@ -41,6 +41,16 @@ def test_relative_links_and_anchors_resolve(page):
     assert not broken
 
 
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "On this page: " in page.read_text()], ids=lambda page: page.stem
+)
+def test_the_list_at_the_top_of_a_page_has_all_its_sections(page):
+    [line] = [line for line in prose(page).splitlines() if line.startswith("On this page: ")]
+    titles = re.findall(r"^## (.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    made = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+    assert re.findall(r"\(#([^)]+)\)", line) == made
+
+
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
 def test_a_decision_has_its_five_parts_in_order(page):
     found = re.findall(r"^\*\*(\w+)\.\*\*", page.read_text(encoding="utf-8"), re.MULTILINE)

@@ -963,3 +963,14 @@ def test_a_link_is_followed_and_stays(tmp_path, dangling):
     with whole_file(link) as part:
         part.write_text("new")
     assert (link.is_symlink(), target.read_text(), len(list(tmp_path.iterdir()))) == (True, "new", 2)
+
+
+def test_matches_have_places():
+    found = detect("EVENT A a; QUERY b EVENT B b", [{"type": kind, "time": at} for at, kind in enumerate("ABA")])
+    assert [found[place] for place in range(len(found))] == list(found)
+    assert found[-1] == list(found)[-1]
+    for place in (3, -4):
+        with pytest.raises(IndexError, match="there are 3"):
+            found[place]
+    with pytest.raises(TypeError, match="numbered"):
+        found["a"]

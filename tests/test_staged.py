@@ -21,6 +21,7 @@ from tocsin.errors import QueryError, TocsinError, TocsinWarning
 from tocsin.events import Event
 from tocsin.lang.parser import parse_file
 from tocsin.lang.staged_syntax import NestedBlock, Statement, parts
+from tocsin.plan.staged_memory import staged_memory
 from tocsin.plan.staged_places import StatementPlaces
 from tocsin.run.declared import declare
 from tocsin.run.query import Query
@@ -134,6 +135,34 @@ def test_a_partition_in_which_nothing_is_left_is_forgotten() -> None:
             machine.stage(event.end, [event])
     assert not machine.partitions
     assert machine.kept() == 0
+
+
+@pytest.mark.parametrize(("clauses", "grows"), [
+    ("Event And(A<consume>, B<consume>)", False),
+    ("Event And(A<range 2>, B<range 2>)", False),  # when many are there, those that are too old are looked for
+    ("Init A Event B Term B", False),
+    ("Init A Event Not(C) Term B", False),
+    ("Event A<consume> Term B", True),
+    ("Event A<consume> Term 3", False),
+    ("Event And(A<consume>, Every(5))", True),
+    ("Init A Event And(C, Every(5)) Term B", False),
+    ("Init A Event Not(B) Term B LKey *.x", True),
+    ("Init A Event And(C, {Init C Event A}) Term I", True),
+])  # fmt: skip
+def test_explain_says_where_partitions_are_not_forgotten(
+    clauses: str, grows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tocsin.staged.machine.SOME", 10)
+    (statement,) = parse_file(f"CreateCE X {clauses} GKey *.k")
+    assert isinstance(statement, Statement)
+    machine = Machine(statement, None)
+    for number in range(0, 400, 2):
+        for at, type in enumerate("AB"):
+            event = StagedEvent(number + at, type, number + at, number + at, {"k": number, "x": 0})
+            machine.advance(event.end - 1)
+            machine.stage(event.end, [event])
+    assert (len(machine.partitions) > 20) == grows
+    assert ("keys ever seen" in staged_memory(statement)) == grows
 
 
 def test_lists_stay_as_long_as_what_they_hold() -> None:

@@ -36,6 +36,10 @@ WRONG = [  # statement, message, hint
     ("Event And(A, B) as P Where P.x > 1", "P is an operator and has no attributes", "start-ts(P)"),
     ("Event A DETECT NFP", "the policy NFP is not built yet", "late events are a matter of order="),
     ("Event A DETECT GUARANTEED TIMEOUT 5", "the policy GUARANTEED TIMEOUT is not built yet", "order="),
+    ("Event And(And(A, B)<repeat>, C)", "only the whole pattern can be repeat", "put <repeat> at its end"),
+    ("Event And(A, B)<deferred, repeat> Term T", "a deferred pattern cannot be repeat", "leave <deferred> out"),
+    ("Event And(A, B)<repeat>", "repeat needs an operand that is consumed", "write A<consume>"),
+    ("Event Unless(A, B)<active>", "active needs a negated or counted operand with a range", "B<range 5>"),
     # keys
     ("Event A GKey *.k (In Rest, Rest)", "a second Rest", "everything that the other ranges leave"),
     ("Event A GKey *.k (In 1, 'a')", "ranges of different kinds", "are numbers, or all are texts"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import suppress
 from itertools import groupby
 from random import Random
 from typing import Any
@@ -99,6 +100,26 @@ def test_the_function_agrees_with_the_machine() -> None:
         answered += bool(wanted)
     assert compiled > count / 2
     assert answered > count / 8
+
+
+def test_partitions_whose_events_are_too_old_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where that is looked for at each stage, which else happens when many partitions are there."""
+    (statement,) = parse_file("CreateCE X Select A.x as x Event And(A<range 9>, B<range 9>) GKey *.k LKey *.x")
+    assert isinstance(statement, Statement)
+    program, _ = function_of(statement)
+    core = Core(program, bodies.plain(program.source), Strings())
+    for number in range(3000):
+        core.take(words_of(core, [Event("A", number, number, number, {"k": number, "x": 0})]))
+    assert core.P[library.PARTITIONS] <= library.SOME + 2 * core.P[library.LEFT] < 2 * library.SOME
+    assert core.P[library.PARTITIONS] == core.P[library.LOCALS]
+    for module in ("tocsin.staged.machine", "tocsin.staged.compiled.library"):
+        monkeypatch.setattr(f"{module}.SOME", -1)
+    for seed in range(examples(1000, least=40)):
+        random = Random(seed)
+        statement, items = drawn_statement(random), list[Any](drawn_history(random))
+        if statement.gkeys:
+            with suppress(NotCompiledError):
+                assert function_rows(statement, items, restarts=False) == machine_rows(statement, items, restarts=False)
 
 
 @pytest.fixture

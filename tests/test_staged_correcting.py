@@ -53,7 +53,7 @@ def defined(statements: Sequence[Any], events: Sequence[Event], clock: int) -> C
 @pytest.mark.filterwarnings("ignore")
 def test_what_stands_is_what_the_definition_finds_so_far() -> None:
     found = withdrawn = 0
-    count = examples(600, least=20)
+    count = examples(600, least=60)
     for seed in range(count):
         random = Random(f"correcting {seed}")
         statements, events = drawn_statements(random), drawn_history(random, length=40, last=16)

@@ -125,6 +125,8 @@ def built(node: Any) -> FluentOperand:
         )  # fmt: skip
     inner = [built(each) for each in node.operands]
     match node.operator:
+        case "" if node.mode is None:
+            found = getattr(inner[0], node.options[0])()
         case "":
             found = inner[0]
         case "At":
@@ -138,6 +140,8 @@ def built(node: Any) -> FluentOperand:
             found = getattr(staged_fluent, OPERATORS[node.operator])(*[node.count] * (node.count is not None), *inner)
     if node.mode is not None:
         found = getattr(found, node.mode)()
+    for option in node.options:
+        found = getattr(found, option)()
     return found if node.label is None else found.named(node.label)
 
 
@@ -244,6 +248,7 @@ def test_a_statement_of_python_runs() -> None:
     (lambda: create_ce("X", "A").select(n=avg(col.A.x + 1)), "nothing can be collected of A.x"),
     (lambda: block("A").named("b"), "a block has no name"),
     (lambda: block("A").deferred(), "a block has no mode"),
+    (lambda: block("A").distinct(), "a block has no options"),
     (lambda: create_ce("", "A"), "cannot be a name"),
     (lambda: fluent.col.A.x == create_ce, "cannot be a constant"),
 ])  # fmt: skip

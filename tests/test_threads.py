@@ -41,6 +41,10 @@ QUERIES = (
     "EVENT SEQ(A a, C c) WHERE a.k = c.m WITHIN 6",
     "EVENT SEQ(A a, B b) WHERE a.v < b.v WITHIN 3",
     "EVENT SEQ(A a, B b) WHERE [k, m] WITHIN 20",
+    "EVENT SEQ(A a, B b, C c) WHERE [k] WITHIN 5 TIMEOUT",  # rows of three kinds
+    "EVENT SEQ(A a, B b) WHERE a.v < b.v WITHIN 3 TIMEOUT",
+    "EVENT SEQ(A a, FIRST B b, C? c) WHERE [k] WITHIN 9",
+    "EVENT SEQ(A a, NEXT B* b, !C c FOR 2) WHERE [k] WITHIN 9",
 )
 NAMES = (
     "u",
@@ -102,7 +106,7 @@ def bindings(found: tocsin.Matches) -> Counter[tuple[tuple[str, frozenset[int]],
     counted: Counter[tuple[tuple[str, frozenset[int]], ...]] = Counter()
     for match in found:
         bound = []
-        for name in found.columns():
+        for name in (name for name in found.columns() if name != "step"):
             events = match[name] if isinstance(match[name], list) else [match[name]]
             if eids := frozenset(event["eid"] for event in events if event is not None):
                 bound.append((name, eids))
@@ -341,11 +345,11 @@ def test_an_interrupt_stops_all_threads_and_says_how_far_they_came(threads, comp
     assert child.stdout.readline() == "begun\n"
     time.sleep(0.3)
     child.send_signal(signal.SIGINT)
-    began = time.monotonic()
     out, _ = child.communicate(timeout=60)
     assert child.returncode == 0
-    assert re.fullmatch(r"stopped after [0-9,]+ of 3,000,000 rows, with 0 matches \[\]\n", out)
-    assert time.monotonic() - began < 5  # under a second, on a machine that does nothing else
+    said = re.fullmatch(r"stopped after ([0-9,]+) of 3,000,000 rows, with 0 matches \[\]\n", out)
+    assert said is not None
+    assert int(said[1].replace(",", "")) < 60_000  # a few hundred, on a machine that does nothing else
 
 
 def test_chunks_grow_while_they_are_quick_and_shrink_at_once(monkeypatch):

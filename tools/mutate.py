@@ -33,6 +33,7 @@ from tools.mutants import Mutant, candidates, is_python
 ROOT = Path(__file__).parent.parent
 SOURCE = "src/tocsin"
 KNOWN = "tools/equivalent_mutants.txt"
+KERNELS = ".cache/kernels"
 COPIED = (
     "src", "tests", "tools", "docs", "examples", "benchmarks", "pyproject.toml", "README.md", "MAP.md", "CHANGELOG.md",
     "CONTRIBUTING.md", "Makefile", "constraints.txt", "LICENSE",
@@ -132,13 +133,16 @@ def copied(root: Path, into: Path) -> Path:
             )
         elif path.exists():
             shutil.copy2(path, into / name)
+    kernels = root / KERNELS
+    if kernels.is_dir():  # what was compiled without any change; what mutants compile stays in the copy
+        shutil.copytree(kernels, into / KERNELS)
     return into
 
 
 def judged(tree: Path, tests: Sequence[str], seconds: float) -> tuple[str, str]:
     """Run the tests in the copy; stop at the first that fails, and name it, or when the time is over."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment |= {"EXAMPLES": "quick", "TOCSIN_CACHE": str(tree / ".cache" / "kernels")}
+    environment |= {"EXAMPLES": "quick", "TOCSIN_CACHE": str(tree / KERNELS)}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", QUICK, *tests]
     with subprocess.Popen(
         command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True

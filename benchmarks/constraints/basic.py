@@ -91,8 +91,9 @@ class Basic:
         self._tracker, self._follow = tracker, tracker._follow
         tracker._follow = self.follow  # type: ignore[method-assign]
 
-    def follow(self, items: Any, codes: Any, letters: Any, said: Any) -> Any:
-        room = len(self._tracker.words)
+    def follow(self, items: Any, codes: Any, bits: Any, said: Any) -> Any:
+        room = len(self._tracker.table.words)
+        letters = self._tracker._letters_of(items, bits)
         if len(self.states[0]) < room:
             grown = [np.full(room, begin, each.dtype) for each, begin in zip(self.states, self.begin, strict=True)]
             for mine, before in zip(grown, self.states, strict=True):
@@ -100,7 +101,7 @@ class Basic:
             self.states = grown
         run = compiled() if self._tracker.jit else follow
         self.round = run(codes, letters, *self.moves, *self.states, self.stack, self.met, self.round)
-        return self._follow(items, codes, letters, said)
+        return self._follow(items, codes, bits, said)
 
     def count(self, verdict: str) -> int:
         """How many traces have a verdict."""

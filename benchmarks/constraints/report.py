@@ -36,9 +36,9 @@ The arms: **naive** is plain detection, **basic** compares derivatives whenever 
 **lightweight** is what the product does: one look into a table. All three are compiled. Basic checking leaves its
 actions to the lightweight loop, which runs behind it, and so costs a little more than it must.
 
-CPU is that of detection, from encoded events to matches as columns, without key lookups. State is the number of events
-in the buffers of the query, looked at after every 4,096 events. Determination time is that of the stream: from the
-first event of a trace to its verdict, or else to its last event.
+CPU is that of detection, from encoded events to matches as columns, without key lookups and without what comes once
+for a query. State is the number of events in the buffers of the query, looked at after every 4,096 events.
+Determination time is that of the stream: from the first event of a trace to its verdict, or else to its last event.
 """
 
 

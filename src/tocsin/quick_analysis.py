@@ -34,7 +34,7 @@ def switch_on() -> None:
 
 
 def switch_on_if_tested() -> None:
-    """The same, but only for the releases of Numba that the tests were run with."""
+    """Have Numba analyse so if its release is one that the tests were run with."""
     import numba
 
     if numba.__version__.startswith(TESTED):

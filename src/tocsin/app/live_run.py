@@ -54,6 +54,9 @@ def _as_json(row: dict[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False, default=str)
 
 
+BEGIN_ANEW = "name another file, and all rules begin anew; or give the changed rule another name, and only it does"
+
+
 @dataclass(slots=True)
 class KeptState:
     """The file in which a live run keeps its state, so that the next one goes on where it ended."""
@@ -81,7 +84,8 @@ class KeptState:
         try:
             yield
         except StateError as problem:
-            raise StateError(f"{self.path}: {problem.message}", detail=problem.detail, hint=problem.hint) from None
+            hint = BEGIN_ANEW if "accept_loss" in (problem.hint or "") else problem.hint
+            raise StateError(f"{self.path}: {problem.message}", detail=problem.detail, hint=hint) from None
 
     def save(self, session: Session) -> None:
         """Write the state; a crash while it is written leaves the one before."""

@@ -83,7 +83,7 @@ def encoded(automata: Automata) -> list[bool]:
 
 
 def lightweight(automata: Automata, word: Sequence[int]) -> list[str]:
-    """The same by one look into a table for each letter."""
+    """The verdicts on the prefixes of a word by one look into a table for each letter."""
     both, flags = automata.both, encoded(automata)
     said, verdict = [], static(automata)
     p = both.start

@@ -71,9 +71,10 @@ def automaton_of(
     empty, first, last = positions.of(expression)
     follow = {**positions.follow, BEGIN: first}
     takes = [[accepts(symbol, letter) for letter in range(letters)] for symbol in positions.symbols]
+    passes = [blind(letter) for letter in range(letters)]
 
     def step(here: frozenset[int], letter: int) -> frozenset[int] | None:
-        if blind(letter):
+        if passes[letter]:
             return here
         return frozenset(at for one in here for at in follow[one] if takes[at][letter]) or None
 

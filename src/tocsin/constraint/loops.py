@@ -21,6 +21,8 @@ EXPECTED = 1 << 26  # it was told, and no match settled yet
 CLOSED = 1 << 27  # it is not looked at any more
 TOUCHED, TIED = 1 << 28, 1 << 29  # it has one event at this time; it has several
 JUST = 1 << 30  # it was closed in this push: in place of its state is its place among those that were
+CHAINED = 1 << 31  # events are linked that an expected match may name: in place of its beginning is the newest link
+USUAL = CLOSED | BEGUN | TOUCHED | TIED
 NUMBER = 32
 # a step is the next state, and above it what else happens: something in any trace, or only before its verdict SAT
 ALWAYS, BEFORE_SAT = 1 << 24, 1 << 25
@@ -53,73 +55,159 @@ def note(
     return r + 1
 
 
-def freed(head: Array, links: Array, pool: Array, code: int) -> None:
-    """No match of a trace can be expected any more: the events that are linked may go."""
-    at = head[code]
-    while at >= 0:
-        before = links[2 * at]
-        links[2 * at] = pool[FREE]
-        links[2 * at + 1] = -1
-        pool[FREE] = at
-        pool[LIVE] -= 1
-        at = before
-    head[code] = -1
+def linked(since: Array, links: Array, pool: Array, code: int, word: int, number: int) -> int:
+    """Note an event that an expected match may name; the word of the trace.
 
-
-def linked(head: Array, links: Array, pool: Array, code: int, number: int) -> None:
-    """Note an event that an expected match may name."""
+    A link is (the link before, the number of the event). The oldest one keeps, in place of a link before, when the
+    trace began, and -2 minus its number: `since` has that time only while there is no link.
+    """
     at = pool[FREE]
     if at >= 0:
         pool[FREE] = links[2 * at]
     else:
         at = pool[USED]
         pool[USED] = at + 1
-    links[2 * at] = head[code]
-    links[2 * at + 1] = number
-    head[code] = at
+    if word & CHAINED:
+        links[2 * at] = since[code]
+        links[2 * at + 1] = number
+    else:
+        links[2 * at] = since[code] if word & BEGUN else BEGINNING
+        links[2 * at + 1] = -2 - number
+    since[code] = at
     pool[LIVE] += 1
+    return word | CHAINED
 
 
-def told(head: Array, links: Array, members: Array, m: int, code: int) -> int:
+def freed(since: Array, links: Array, pool: Array, code: int, word: int) -> int:
+    """No match of a trace can be expected any more: the events that are linked may go; the word of the trace."""
+    if not word & CHAINED:
+        return word
+    at, more = since[code], True
+    while more:
+        before = links[2 * at]
+        more = links[2 * at + 1] >= 0
+        links[2 * at] = pool[FREE]
+        links[2 * at + 1] = -1
+        pool[FREE] = at
+        pool[LIVE] -= 1
+        at = before
+    since[code] = at
+    return word & ~CHAINED
+
+
+def oldest(since: Array, links: Array, code: int) -> int:
+    """The oldest link of a trace."""
+    at = since[code]
+    while links[2 * at + 1] >= 0:
+        at = links[2 * at]
+    return at  # type: ignore[no-any-return]
+
+
+def begins(since: Array, links: Array, code: int, word: int, end: int) -> None:
+    """The first event of a trace that its constraints see."""
+    if word & CHAINED:
+        links[2 * oldest(since, links, code)] = end
+    else:
+        since[code] = end
+
+
+def begun_at(since: Array, links: Array, code: int, word: int) -> int:
+    """When a trace began, where anybody remembers."""
+    if len(since) == 1 or not word & BEGUN:
+        return BEGINNING
+    return links[2 * oldest(since, links, code)] if word & CHAINED else since[code]  # type: ignore[no-any-return]
+
+
+def told(since: Array, links: Array, members: Array, m: int, code: int, word: int) -> int:
     """The events that are linked, in their order, behind those of others; where they end."""
-    at, count = head[code], 0
-    while at >= 0:
+    if not word & CHAINED:
+        return m
+    at, count = since[code], 1
+    while links[2 * at + 1] >= 0:
         count += 1
         at = links[2 * at]
-    at, place = head[code], m + count
-    while at >= 0:
+    at, place = since[code], m + count
+    while place > m:
         place -= 1
-        members[place] = links[2 * at + 1]
+        number = links[2 * at + 1]
+        members[place] = number if number >= 0 else -2 - number
         at = links[2 * at]
     return m + count
 
 
-def freed_all(codes: Array, count: int, head: Array, links: Array, pool: Array) -> None:
-    """The same for several traces."""
+def freed_all(codes: Array, count: int, since: Array, links: Array, pool: Array, words: Array) -> None:
+    """Let go of the events that are linked for several traces."""
     for i in range(count):
-        freed(head, links, pool, codes[i])
+        words[codes[i]] = freed(since, links, pool, codes[i], words[codes[i]])
+
+
+def begun_all(codes: Array, count: int, since: Array, links: Array, words: Array, found: Array) -> None:
+    """When several traces began."""
+    for i in range(count):
+        found[i] = begun_at(since, links, codes[i], words[codes[i]])
+
+
+def shut_at(shut: Array, c: int, code: int, word: int, state: int, when: int, divides: int) -> int:
+    """Close a trace, the next one after `c` others in this push; its word."""
+    shut[3 * c] = code
+    shut[3 * c + 1] = state
+    shut[3 * c + 2] = when
+    if divides:
+        return word | CLOSED
+    if when == BEGINNING:  # all of its events are behind its closing
+        return word & ~STATE | CLOSED | state
+    return word & ~STATE | CLOSED | c | JUST
+
+
+def is_cut_short(word: int, open: Array) -> bool:
+    """Whether a trace that ends here is looked at, and is no word of all its constraints."""
+    return not word & CLOSED and open[word & STATE] != 0
 
 
 def follow(
-    i: int, n: int, codes: Array, letters: Array, ends: Array, moves: Array, steps: Array, width: int, flags: Array,
-    dead: Array, open: Array, ender: Array, seen: Array, wanted: Array, words: Array, last: Array, begun: Array,
-    head: Array, links: Array, pool: Array, first: int, divides: int, timeout: int, trusted: int, numbers: Array,
-    skipped: Array, marks: Array, records: Array, members: Array, shut: Array, c: int, fresh: int, sums: Array,
+    i: int, n: int, codes: Array, types: Array, of_type: Array, of_bits: Array, bits: Array, ends: Array, moves: Array,
+    steps: Array, width: int, flags: Array, dead: Array, open: Array, ender: Array, seen: Array, wanted: Array,
+    words: Array, last: Array, since: Array, links: Array, pool: Array, first: int, divides: int, timeout: int,
+    trusted: int, numbers: Array, skipped: Array, marks: Array, records: Array, members: Array, shut: Array, c: int,
+    fresh: int, sums: Array,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """Follow rows i to n, all of one end together; stops behind a time at which a trace has several events.
 
+    of_type  by type its letter; -1 where nobody asks, and below that -2 minus a place in `of_bits`, to which the bits
+             of the row are added
     steps    moves that say whether there is more to do than to go to the next state
-    codes    the key of each row, -1 where it has none; letters: -1 where nobody asks
+    codes    the key of each row, -1 where it has none
     numbers  of each row the number of its trace, where traces are divided; skipped: whether it was closed before
     marks    rows that are linked or told of; shut: traces that are closed (code, state, when), c of them before
     fresh    keys from this code on have no events in the query yet
     Returns the row where to go on, and how many records, members and shut traces there are.
     """
     r = m = 0
-    timed = len(begun) > 1
+    timed, simple = len(since) > 1, timeout < 0 and not divides
     most, room, gates = len(records) // RECORD, len(links) // 2, len(shut) // 3
     safe = i  # up to this row there is room for all that may happen
+    passed = 0
     while i < n:
+        code = codes[i]
+        if simple and code >= 0:  # most events, in few instructions
+            word = words[code]
+            if word & USUAL == CLOSED | BEGUN:
+                skipped[i] = 1
+                passed += 1
+                i += 1
+                continue
+            if word & USUAL == BEGUN and (i + 1 == n or ends[i + 1] != ends[i]):
+                letter = of_type[types[i]]
+                if letter < -1:
+                    letter = of_bits[bits[i] - 2 - letter]
+                if letter < 0:
+                    i += 1
+                    continue
+                step = steps[(word & STATE) * width + letter]
+                if step & ALWAYS == 0 and (word & SAT_SEEN or step & BEFORE_SAT == 0):
+                    words[code] = word & ~STATE | step & STATE
+                    i += 1
+                    continue
         j = i + 1
         while j < n and ends[j] == ends[i]:
             j += 1
@@ -128,12 +216,12 @@ def follow(
             if timed:
                 safe = min(safe, i + room - pool[USED])
             if j > safe:
-                return i, r, m, c
+                break
         tied = 0
         if j > i + 1:
             for k in range(i, j):
                 code = codes[k]
-                if code < 0 or (letters[k] < 0 and not divides):
+                if code < 0 or (of_type[types[k]] == -1 and not divides):
                     continue
                 word = words[code]
                 if word & TOUCHED:
@@ -143,10 +231,14 @@ def follow(
                     words[code] = word | TOUCHED
         for k in range(i, j):
             code = codes[k]
-            letter = letters[k]
-            if code < 0 or (letter < 0 and not divides):
+            if code < 0:
                 continue
             word = words[code]
+            letter = of_type[types[k]]
+            if letter < -1:
+                letter = of_bits[bits[k] - 2 - letter]
+            if letter < 0 and not divides:
+                continue
             if word & TIED:
                 if word & TOUCHED:  # told once, at its first event
                     words[code] = word & ~TOUCHED
@@ -154,107 +246,90 @@ def follow(
                 continue
             if j > i + 1:
                 word &= ~TOUCHED
-            if word & (BEGUN | CLOSED) == BEGUN and not divides:
-                step = steps[(word & STATE) * width + letter]
-                if not step & ALWAYS and (word & SAT_SEEN or not step & BEFORE_SAT):
-                    words[code] = word & ~STATE | step & STATE
-                    continue
-            if word & CLOSED and timeout < 0 and not divides:
+            if word & CLOSED and simple:
                 skipped[k] = 1
-                sums[SKIPPED] += 1
+                passed += 1
                 words[code] = word | BEGUN if seen[letter] else word
                 continue
             if timeout >= 0 and word & BEGUN and last[code] + timeout < ends[k]:
                 sums[ENDED] += 1
-                if not word & CLOSED and open[word & STATE]:
-                    since = begun[code] if timed else BEGINNING
-                    r = note(records, r, TELL_ENDED, code, -1, word, since, m, last[code] + timeout)
-                word = ((word >> NUMBER) + 1) << NUMBER
-                if timed:
-                    freed(head, links, pool, code)
+                if is_cut_short(word, open):
+                    begun = begun_at(since, links, code, word)
+                    r = note(records, r, TELL_ENDED, code, -1, word, begun, m, last[code] + timeout)
+                word = ((freed(since, links, pool, code, word) >> NUMBER) + 1) << NUMBER
             if divides:
                 numbers[k] = word >> NUMBER
                 if letter < 0:
                     skipped[k] = 1 if word & CLOSED else 0
-                    sums[SKIPPED] += skipped[k]
+                    passed += skipped[k]
                     words[code] = word
                     continue
             s = word & STATE
             if not word & BEGUN and trusted and flags[s] & F_CLOSABLE and not word & CLOSED:
                 sums[SHUT] += 1
                 sums[HOPELESS] += 1
-                shut[3 * c] = code
-                shut[3 * c + 1] = s
-                shut[3 * c + 2] = BEGINNING
-                word |= CLOSED
-                if not divides:
-                    word = word & ~STATE | c | JUST
+                word = shut_at(shut, c, code, word, s, BEGINNING, divides)
                 c += 1
             if seen[letter]:
-                if timed and not word & BEGUN:
-                    begun[code] = ends[k]
+                if not word & BEGUN:
+                    if timed:
+                        begins(since, links, code, word, ends[k])
+                    word |= BEGUN
                 if timeout >= 0:
                     last[code] = ends[k]
-                word |= BEGUN
             if word & CLOSED:
                 skipped[k] = 1
-                sums[SKIPPED] += 1
+                passed += 1
             else:
                 t = moves[s * width + letter]
                 f = flags[t]
                 if dead[t] != dead[s]:
                     marks[k] = 1
-                    since = begun[code] if timed else BEGINNING
-                    r = note(records, r, TELL_UNEXPECTED, code, k, word, since, m, ends[k])
-                    word &= ~EXPECTED
-                    if timed:
-                        freed(head, links, pool, code)
-                elif timed and not word & SAT_SEEN:
-                    if wanted[letter]:
-                        linked(head, links, pool, code, first + k)
+                    begun = begun_at(since, links, code, word)
+                    r = note(records, r, TELL_UNEXPECTED, code, k, word, begun, m, ends[k])
+                    word = freed(since, links, pool, code, word) & ~EXPECTED
+                elif timed and not word & SAT_SEEN and dead[t] == 0:
+                    sat = f & F_SAT != 0 and word & BEGUN != 0
+                    if f & F_UNSAT:
+                        word = freed(since, links, pool, code, word)
+                    elif wanted[letter] and not (sat and f & F_HELD):
+                        word = linked(since, links, pool, code, word, first + k)
                         marks[k] = 1
-                    if f & F_SAT and word & BEGUN:
+                    if sat:
                         word |= SAT_SEEN
+                        begun = begun_at(since, links, code, word)
                         sums[DECIDED] += 1
-                        sums[LATENCY] += ends[k] - begun[code]
+                        sums[LATENCY] += ends[k] - begun
                         if not f & F_HELD:
                             word |= EXPECTED
                             marks[k] = 1
-                            m = told(head, links, members, m, code)
-                            r = note(records, r, TELL_EXPECTED, code, k, word, begun[code], m, ends[k])
-                        freed(head, links, pool, code)
+                            m = told(since, links, members, m, code, word)
+                            r = note(records, r, TELL_EXPECTED, code, k, word, begun, m, ends[k])
+                        word = freed(since, links, pool, code, word)
                 if f & F_UNSAT and not flags[s] & F_UNSAT:
                     sums[UNSAT] += 1
                     sums[DECIDED] += 1
                     if timed and word & BEGUN:
-                        sums[LATENCY] += ends[k] - begun[code]
+                        sums[LATENCY] += ends[k] - begun_at(since, links, code, word)
                 word = word & ~STATE | t
                 if trusted and f & F_CLOSABLE and dead[t] == 0:
                     sums[SHUT] += 1
-                    if timed:
-                        freed(head, links, pool, code)
-                    shut[3 * c] = code
-                    shut[3 * c + 1] = t
-                    shut[3 * c + 2] = ends[k]
-                    if f & F_UNSAT and not f & F_MATCHED and code >= fresh:  # no match will have any of its events
-                        sums[HOPELESS] += 1
-                        shut[3 * c + 2] = BEGINNING
-                    word |= CLOSED
-                    if not divides:
-                        word = word & ~STATE | c | JUST
+                    word = freed(since, links, pool, code, word)
+                    hopeless = f & F_UNSAT and not f & F_MATCHED and code >= fresh  # no match will have its events
+                    sums[HOPELESS] += 1 if hopeless else 0
+                    word = shut_at(shut, c, code, word, t, BEGINNING if hopeless else ends[k], divides)
                     c += 1
             if ender[letter]:
                 sums[ENDED] += 1
-                if not word & CLOSED and open[word & STATE]:
-                    since = begun[code] if timed else BEGINNING
-                    r = note(records, r, TELL_ENDED, code, -1, word, since, m, ends[k])
-                word = ((word >> NUMBER) + 1) << NUMBER
-                if timed:
-                    freed(head, links, pool, code)
+                if is_cut_short(word, open):
+                    begun = begun_at(since, links, code, word)
+                    r = note(records, r, TELL_ENDED, code, -1, word, begun, m, ends[k])
+                word = ((freed(since, links, pool, code, word) >> NUMBER) + 1) << NUMBER
             words[code] = word
         i = j
         if tied:
-            return i, r, m, c
+            break
+    sums[SKIPPED] += passed
     return i, r, m, c
 
 
@@ -279,7 +354,9 @@ def settle(count: int, shut: Array, words: Array) -> None:
         words[code] = words[code] & ~(STATE | JUST) | shut[3 * at + 1]
 
 
-LOOPS: dict[str, Callable[..., Any]] = {"follow": follow, "sift": sift, "settle": settle, "freed_all": freed_all}
+LOOPS: dict[str, Callable[..., Any]] = {
+    "follow": follow, "sift": sift, "settle": settle, "freed_all": freed_all, "begun_all": begun_all,
+}  # fmt: skip
 
 
 @cache
@@ -292,19 +369,22 @@ def _compiled(name: str) -> Callable[..., Any]:
     """Compiled for its one signature; times may be Arrow's memory, which nobody may write."""
     from numba import extending, njit, types
 
-    for each in (note, freed, linked, told):
+    for each in (note, oldest, linked, freed, begins, begun_at, told, shut_at, is_cut_short):
         extending.register_jitable(each)
     build: Any = types
     number, words, small = types.int64, types.int64[::1], types.int32[::1]
     marks, times = types.int8[::1], build.Array(types.int64, 1, "C", readonly=True)
+    kinds = build.Array(types.int32, 1, "C", readonly=True)
     arguments = {
         "follow": (
-            number, number, words, words, times, small, small, number, words, words, words, marks, marks, marks,
-            *[words] * 6, *[number] * 4, words, marks, marks, words, words, words, number, number, words,
+            number, number, words, kinds, words, words, words, times, small, small, number, words, words, words,
+            marks, marks, marks, *[words] * 5, *[number] * 4, words, marks, marks, words, words, words, number, number,
+            words,
         ),
         "sift": (number, number, words, times, words, words, types.boolean[::1]),
         "settle": (number, words, words),
-        "freed_all": (words, number, words, words, words),
+        "freed_all": (words, number, words, words, words, words),
+        "begun_all": (words, number, words, words, words, words),
     }[name]  # fmt: skip
     function: Callable[..., Any] = njit(arguments, cache=True, nogil=True, error_model="numpy")(LOOPS[name])
     return function

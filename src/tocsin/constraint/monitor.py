@@ -125,7 +125,7 @@ class Monitored:
         return late
 
     def _in_order(self, items: Items, said: Changes) -> list[int]:
-        """The same where the traces can be followed first: then nothing is stored that is released at once."""
+        """Follow the traces before the query is fed, which order allows: nothing is stored that is released at once."""
         tracker = self.tracker
         tracker.fresh = known = tracker.keys.count
         codes = tracker.codes_of(items)

@@ -36,6 +36,7 @@ from tocsin.plan.rewrite import all_leaves
 from tocsin.plan.under import BoundConstraint, UnderForm, events_of
 
 MOST_STATES = 10_000  # of a product
+MOST_MOVES = 500_000  # of a product: a move for each letter in each state; more take minutes to reason about
 DEAD = -1
 Path: TypeAlias = tuple[int, Thread]  # an alternative of the query, and a thread in it
 Node: TypeAlias = tuple[tuple[int, ...], "frozenset[Path] | None"]
@@ -99,10 +100,11 @@ class Maker:
 
     def __init__(self, plan: Plan, most: int = MOST_STATES) -> None:
         assert plan.under is not None
-        self.plan, self.under, self.most = plan, plan.under, most
+        self.plan, self.under = plan, plan.under
         self.left_out = Abstracted()
         self.silent = why_silent(plan)
         self.letters = self._letters()
+        self.most = min(most, MOST_MOVES // max(len(self.letters), 1))
         self.automata = [self._automaton(constraint) for constraint in self.under.constraints]
         self.machines = [] if self.silent else self._machines()
 

@@ -40,10 +40,10 @@ class _Tie:
 
     def follow(self, numbers: Ints, skipped: Any, marks: Any) -> None:
         tracker, code = self.tracker, self.code
-        word = int(tracker.words[code]) & ~(TIED | TOUCHED)
+        word = int(tracker.table.words[code]) & ~(TIED | TOUCHED)
         timeout = tracker.under.timeout
-        if timeout is not None and word & BEGUN and int(tracker.last[code]) + timeout < self.when:
-            word = self._ended(word, int(tracker.last[code]) + timeout)
+        if timeout is not None and word & BEGUN and int(tracker.table.last[code]) + timeout < self.when:
+            word = self._ended(word, int(tracker.table.last[code]) + timeout)
         if tracker.under.divides:
             numbers[self.every] = word >> NUMBER
         rows = [row for row in self._distinct(self.every.tolist()) if self.letters[row] >= 0]
@@ -52,7 +52,7 @@ class _Tie:
         elif word & CLOSED:
             self._skip(skipped)
         marks[self.marked] = 1
-        tracker.words[code] = word
+        tracker.table.words[code] = word
 
     def _skip(self, skipped: Any) -> None:
         skipped[self.every] = 1
@@ -60,7 +60,7 @@ class _Tie:
 
     def _moment(self, word: int, when: int, row: int | None) -> Moments:
         tracker = self.tracker
-        begun = int(tracker.begun[self.code]) if tracker.timed else BEGINNING
+        begun = tracker.table.begun_at(self.code, word)
         event = NOBODY if row is None else self.first + row
         if row is not None:
             self.marked.append(row)
@@ -72,8 +72,7 @@ class _Tie:
         tracker.counts.traces += 1
         if not word & CLOSED and tracker.tables.open[word & STATE]:
             self.telling.in_turn(list(self.telling.incomplete(self._moment(word, when, None))))
-        tracker.unlink(np.array([self.code]))
-        return ((word >> NUMBER) + 1) << NUMBER
+        return ((tracker.table.free(self.code, word) >> NUMBER) + 1) << NUMBER
 
     def _step(self, word: int, rows: list[int], skipped: Any) -> int:
         tracker, code = self.tracker, self.code
@@ -82,10 +81,10 @@ class _Tie:
             word = tracker.close(code, word, BEGINNING)
         letters = [int(self.letters[row]) for row in rows]
         if any(tracker.seen[letter] for letter in letters):
-            if tracker.timed and not word & BEGUN:
-                tracker.begun[code] = self.when
+            if not word & BEGUN:
+                tracker.table.begins(code, word, self.when)
             if tracker.under.timeout is not None:
-                tracker.last[code] = self.when
+                tracker.table.last[code] = self.when
             word |= BEGUN
         if word & CLOSED:
             self._skip(skipped)
@@ -114,14 +113,13 @@ class _Tie:
             reason, at = (TIE, 1) if strict & news else (UNEXPECTED, 0)
             here = self._moment(word, self.when, ordered[min(at, len(rows) - 1)])
             self.telling.in_turn(list(self.telling.violated(here, np.array([after]), reason)))
-            word &= ~EXPECTED
-            tracker.unlink(np.array([self.code]))
+            word = tracker.table.free(self.code, word) & ~EXPECTED
         flags = int(tables.flags[after])
         if not news and len(rows) == 1:
             word = self._as_usual(word, rows[0], letters[0], flags)
         word = word & ~STATE | after
         if flags & Flag.CLOSABLE and tracker.trusted and not tables.dead[after]:
-            tracker.unlink(np.array([self.code]))
+            word = tracker.table.free(self.code, word)
             word = tracker.close(self.code, word, self.when)
         return word
 
@@ -129,19 +127,19 @@ class _Tie:
         """One event that came twice is one event."""
         tracker, code = self.tracker, self.code
         if tracker.timed and tracker.wanted[letter] and not word & SAT_SEEN:
-            tracker.link(code, self.first + row)
+            word = tracker.table.link(code, word, self.first + row)
             self.marked.append(row)
         if flags & Flag.SAT and word & BEGUN and not word & SAT_SEEN:
             word |= SAT_SEEN
             tracker.counts.decided += 1
-            tracker.counts.latency += self.when - int(tracker.begun[code])
+            tracker.counts.latency += self.when - tracker.table.begun_at(code, word)
             if not flags & Flag.HELD:
                 word |= EXPECTED
-                members = np.array(tracker.chained(code), np.int64)
+                members = tracker.table.chained(code, word)
                 here = self._moment(word, self.when, row)
                 told = self.telling.expected(here, np.array([len(members)]), members, tracker.told_before)
                 self.telling.in_turn([(np.zeros(1, np.int64), told)])
-            tracker.unlink(np.array([code]))
+            word = tracker.table.free(code, word)
         return word
 
     def _canonical(self, rows: list[int]) -> list[int]:

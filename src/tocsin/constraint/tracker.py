@@ -23,6 +23,7 @@ from tocsin.constraint.rows import NOBODY, TraceRows
 from tocsin.constraint.state_tables import StateTables
 from tocsin.constraint.telling import Moments, Telling, TraceCounts
 from tocsin.constraint.ties import follow_tie
+from tocsin.constraint.trace_table import TraceTable
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import Changes
 from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
@@ -36,17 +37,13 @@ from tocsin.select.key_codes import KeyCodes
 from tocsin.select.standing_columns import Standings
 
 CODE = "#key"  # the code of the key of an event, where it was looked up before
-MANY = 1 << 16
-NOTHING: Ints = np.zeros(0, np.int64)
+MANY = 1 << 17
+MOST_BITS = 10  # conditions on one type of whose 2**n outcomes each has a place
+NO_BITS: Ints = np.zeros(1, np.int64)
 
 
 class Tracker(RemembersAll):
-    """Follows the traces of one query. `forward`: the query itself, where traces are divided.
-
-    words   by key: state, marks and number of the trace (`constraint/loops`)
-    last    with TIMEOUT: when its last event ended
-    begun   where matches may be expected: when its first event ended; `head`: the last of the events to be named
-    """
+    """Follows the traces of one query. `forward`: the query itself, where traces are divided."""
 
     def __init__(self, setting: Setting, reasoning: Reasoning, *, jit: bool, forward: Operator | None = None) -> None:
         plan, reader = setting.plan, setting.reader
@@ -67,9 +64,7 @@ class Tracker(RemembersAll):
         self.passed = BEGINNING
         self.timed = bool((reasoning.flags & Flag.SAT).any())
         self._prepare(reader.types)
-        self._allocate(1024 if jit else 8)
-        self.links: Ints = np.zeros(2 * (1024 if jit and self.timed else 1), np.int64)
-        self.pool: Ints = np.array([0, -1, 0], np.int64)
+        self.table = TraceTable(timed=self.timed, pauses=plan.under.timeout is not None, jit=jit)
         self.payload = Payload(ordered=False)
         self.told_before: dict[tuple[int, int], tuple[str, ...]] = {}  # eids from before a restart, by trace
         self._sums: Ints = np.zeros(loops.SUMS, np.int64)
@@ -81,7 +76,8 @@ class Tracker(RemembersAll):
         letters, under = self._known.letters, self.under
         self._by_code: Ints = np.full(len(types) + 2, -1, np.int64)
         asked: list[list[tuple[int, Any]]] = [[] for _ in types]
-        self._by_bits: dict[int, tuple[Ints, Ints]] = {}
+        by_bits: list[int] = []  # the letters of types with conditions, by the bits of those that hold
+        self._ranked: dict[int, Ints] = {}  # ... or, where these are many, by their places among those that can be
         for code, type in enumerate(types):
             if type in self.plan.schema.matches and type not in letters.of_type:
                 continue
@@ -90,12 +86,17 @@ class Tracker(RemembersAll):
                 self._by_code[code] = mine[0]
             elif mine:
                 asked[code] = [(1 << at, (test,)) for at, test in enumerate(letters.conditions[type])]
-                bits = np.array([letters.all[at].bits for at in mine], np.int64)
-                order = np.argsort(bits)
-                self._by_bits[code] = bits[order], np.array(mine, np.int64)[order]
+                self._by_code[code] = -2 - len(by_bits)
+                bits_of = {letters.all[at].bits: at for at in mine}
+                if len(letters.conditions[type]) <= MOST_BITS:
+                    by_bits += [bits_of.get(bits, -1) for bits in range(1 << len(letters.conditions[type]))]
+                else:
+                    self._ranked[code] = np.array(sorted(bits_of), np.int64)
+                    by_bits += [bits_of[bits] for bits in sorted(bits_of)]
         reader = self._setting.reader
+        self._by_bits: Ints = np.array(by_bits or [0], np.int64)
         self._standing = None
-        if self._by_bits:
+        if by_bits:
             self._standing = Standings(asked, reader.strings, self._setting.functions, jit=self.jit)
         every = under.types is None
         self.sees = [
@@ -105,27 +106,6 @@ class Tracker(RemembersAll):
         self.ender = np.array([letter.type in under.ends for letter in letters.all], np.int8)
         positive = wanted_letters(self.plan, letters) if self.timed else ()
         self.wanted = np.array([at in positive for at in range(len(letters))], np.int8)
-
-    def _allocate(self, room: int) -> None:
-        self.words: Ints = np.zeros(room, np.int64)
-        self.last: Ints = np.full(1 if self.under.timeout is None else room, BEGINNING, np.int64)
-        self.begun: Ints = np.full(room if self.timed else 1, BEGINNING, np.int64)
-        self.head: Ints = np.full(room if self.timed else 1, NOBODY, np.int64)
-
-    @property
-    def bytes_of_a_trace(self) -> int:
-        """What a trace that is alive takes in the tables, beside its key."""
-        return 8 + (16 if self.timed else 0) + (0 if self.under.timeout is None else 8)
-
-    def room_for(self, count: int) -> None:
-        """Make room for keys."""
-        if count <= len(self.words):
-            return
-        old = self.words, self.last, self.begun, self.head
-        self._allocate(max(count, 2 * len(self.words)))
-        for mine, before in zip((self.words, self.last, self.begun, self.head), old, strict=True):
-            if len(mine) > 1:
-                mine[: len(before)] = before
 
     # --- what others ask -----------------------------------------------------------------------------------------
 
@@ -140,30 +120,37 @@ class Tracker(RemembersAll):
             rows = np.flatnonzero(has_key(items, self.under.key))
             codes = np.full(len(items), -1, np.int64)
             codes[rows] = self.keys.of(items, rows)
-        self.room_for(self.keys.count)
+        self.table.room_for(self.keys.count)
         return codes
 
     def is_closed(self, codes: Ints) -> Bools:
         """Whether the traces of some keys are closed."""
-        found: Bools = (self.words[codes] & CLOSED != 0) & (codes >= 0)
+        found: Bools = (self.table.words[codes] & CLOSED != 0) & (codes >= 0)
         return found
 
     def is_behind(self, codes: Ints, ends: Ints) -> Bools:
         """Which rows lie behind the closing of their traces in this push; all of those that hold no match."""
-        words = self.words[codes]
+        words = self.table.words[codes]
         found: Bools = (codes >= 0) & (words & CLOSED != 0)
         just = np.flatnonzero(found & (words & loops.JUST != 0))
         found[just] = ends[just] > self.shut[3 * (words[just] & STATE) + 2]
         return found
 
-    def letters_of(self, items: Items) -> Ints:
+    def _bits_of(self, items: Items) -> Ints:
+        """Which conditions of its type hold for each row, as bits; one zero if there are none."""
+        if self._standing is None:
+            return NO_BITS
+        _, bits = self._standing.of(items)
+        for code, known in self._ranked.items():
+            rows = np.flatnonzero(items.types == code)
+            bits[rows] = np.searchsorted(known, bits[rows])
+        return bits
+
+    def _letters_of(self, items: Items, bits: Ints) -> Ints:
         """The letter of each row, -1 where nobody asks."""
         letters = self._by_code[items.types]
-        if self._standing is not None:
-            _, bits = self._standing.of(items)
-            for code, (known, mine) in self._by_bits.items():
-                rows = np.flatnonzero(items.types == code)
-                letters[rows] = mine[np.searchsorted(known, bits[rows])]
+        rows = np.flatnonzero(letters < -1)
+        letters[rows] = self._by_bits[bits[rows] - 2 - letters[rows]]
         return letters
 
     # --- the one verb --------------------------------------------------------------------------------------------
@@ -185,7 +172,7 @@ class Tracker(RemembersAll):
     def _rows(self, items: Items, said: Changes) -> None:
         """Follow settled rows, all of one end together."""
         codes = self.codes_of(items)
-        numbers, skipped = self._follow(items, codes, self.letters_of(items), said)
+        numbers, skipped = self._follow(items, codes, self._bits_of(items), said)
         if self._next is None and self._corrects and skipped.any():
             self.passed_over.append(take(items, skipped != 0))
         if self._next is not None:
@@ -197,35 +184,38 @@ class Tracker(RemembersAll):
             if len(keep):
                 said.add(self._next.push(mine))
 
-    def _follow(self, items: Items, codes: Ints, letters: Ints, said: Changes) -> tuple[Ints, Any]:
+    def _follow(self, items: Items, codes: Ints, bits: Ints, said: Changes) -> tuple[Ints, Any]:
         """Of each row the number of its trace, where traces are divided, and whether it was closed before."""
         self._trim()
         count, first = len(items), self.next
         self.next += count
-        ends = np.ascontiguousarray(items.end)
+        types, ends = np.ascontiguousarray(items.types), np.ascontiguousarray(items.end)
         numbers: Ints = np.zeros(count if self.under.divides else 1, np.int64)
         skipped, marks = np.zeros(count, np.int8), np.zeros(count, np.int8)
         records = self._records
-        if self.timed and len(self._members) <= int(self.pool[loops.LIVE]) + count:
-            self._members = np.zeros(2 * (int(self.pool[loops.LIVE]) + count) + 1, np.int64)
+        if self.timed and len(self._members) <= self.table.linked + count:
+            self._members = np.zeros(2 * (self.table.linked + count) + 1, np.int64)
         members = self._members
         timeout = -1 if self.under.timeout is None else self.under.timeout
         telling = self.telling()
         at = 0
+        letters: Ints | None = None
         while at < count:
-            known = self.tables
+            known, table = self.tables, self.table
             steps = known.steps(self.wanted != 0, self.ender != 0, trusted=self.trusted)
-            arrays = (codes, letters, ends, known.moves, steps, known.flags, known.dead, known.open, self.ender,
-                      self.seen, self.wanted, self.words, self.last, self.begun, self.head, self.links,
-                      self.pool, numbers, skipped, marks, records, members, self.shut, self._sums)  # fmt: skip
-            views: tuple[Any, ...] = arrays if self.jit else tuple(each.data for each in arrays)
+            arrays = (codes, types, self._by_code, self._by_bits, bits, ends, known.moves, steps, known.flags,
+                      known.dead, known.open, self.ender, self.seen, self.wanted, table.words, table.last, table.since,
+                      table.links, table.pool, numbers, skipped, marks, records, members, self.shut,
+                      self._sums)  # fmt: skip
+            views = table.views(*arrays)
             before = at
             at, told, _, self.shut_count = loop("follow", jit=self.jit)(
-                at, count, *views[:5], self.tables.width, *views[5:17], first, int(self.under.divides), timeout,
-                int(self.trusted), *views[17:23], self.shut_count, self.fresh, views[23],
+                at, count, *views[:8], known.width, *views[8:19], first, int(self.under.divides), timeout,
+                int(self.trusted), *views[19:25], self.shut_count, self.fresh, views[25],
             )  # fmt: skip
             noted = records[: loops.RECORD * told]
             if told:
+                letters = self._letters_of(items, bits) if letters is None else letters
                 telling.records(noted, members, first, letters, self.told_before)
                 for _, code, begin, stop, *_ in noted.reshape(-1, loops.RECORD)[
                     noted[:: loops.RECORD] == loops.TELL_TIE
@@ -244,8 +234,7 @@ class Tracker(RemembersAll):
         """Make room for what all events of one end may bring."""
         several = int(np.searchsorted(ends, ends[at], side="right")) - at if at < len(ends) else 1
         several = max(several, 1024 if self.jit else 8)
-        if self.timed and 2 * (int(self.pool[loops.USED]) + several) > len(self.links):
-            self.links = np.concatenate([self.links, np.zeros(len(self.links) + 2 * several, np.int64)])
+        self.table.room_to_link(several)
         if 3 * (self.shut_count + 2 * several) > len(self.shut):
             self.shut = np.concatenate([self.shut, np.zeros(len(self.shut) + 6 * several, np.int64)])
         needed = loops.RECORD * (loops.AT_ONCE * several + 1)
@@ -287,12 +276,8 @@ class Tracker(RemembersAll):
         self.hopeless_now += when == BEGINNING
         if 3 * (self.shut_count + 1) > len(self.shut):
             self.shut = np.concatenate([self.shut, np.zeros(len(self.shut), np.int64)])
-        self.shut[3 * self.shut_count : 3 * self.shut_count + 3] = code, state, when
-        word |= CLOSED
-        if not self.under.divides:
-            word = word & ~STATE | self.shut_count | loops.JUST
         self.shut_count += 1
-        return word
+        return loops.shut_at(self.shut, self.shut_count - 1, code, word, state, when, int(self.under.divides))
 
     def sift(self, items: Items, codes: Ints) -> Bools:
         """Which rows the query need not see: those behind the closing of their trace, or all of a hopeless one."""
@@ -300,8 +285,7 @@ class Tracker(RemembersAll):
             return codes >= 0
         gone = np.zeros(len(items), np.bool_)
         begin = 0 if self.skipped_now or self.hopeless_now else int(np.searchsorted(items.end, self.passed, "right"))
-        arrays = (codes, np.ascontiguousarray(items.end), self.words, self.shut, gone)
-        views: tuple[Any, ...] = arrays if self.jit else tuple(each.data for each in arrays)
+        views = self.table.views(codes, np.ascontiguousarray(items.end), self.table.words, self.shut, gone)
         loop("sift", jit=self.jit)(begin, len(items), *views)
         return gone
 
@@ -316,9 +300,7 @@ class Tracker(RemembersAll):
         count, self.shut_count = self.shut_count, 0
         self.skipped_now = self.hopeless_now = 0
         if count and not self.under.divides:
-            arrays = (self.shut, self.words)
-            views: tuple[Any, ...] = arrays if self.jit else tuple(each.data for each in arrays)
-            loop("settle", jit=self.jit)(count, *views)
+            loop("settle", jit=self.jit)(count, *self.table.views(self.shut, self.table.words))
         codes: Ints = self.shut[: 3 * count : 3].copy()
         return codes
 
@@ -332,13 +314,13 @@ class Tracker(RemembersAll):
         self.passed = until
         telling = self.telling()
         timeout, count = self.under.timeout, self.keys.count
-        words = self.words[:count]
+        words = self.table.words[:count]
         if timeout is not None:  # at the end of the stream, too: nothing comes before the pause is over
-            due = np.flatnonzero((words & BEGUN != 0) & (self.last[:count] < until - timeout))
-            due = due[np.argsort(self.last[due], kind="stable")]
-            self._end(telling, due, self.last[due] + timeout)
+            due = np.flatnonzero((words & BEGUN != 0) & (self.table.last[:count] < until - timeout))
+            due = due[np.argsort(self.table.last[due], kind="stable")]
+            self._end(telling, due, self.table.last[due] + timeout)
+            self.table.free_all(due)
             words[due] = ((words[due] >> NUMBER) + 1) << NUMBER
-            self.unlink(due)
         elif self.time.ended:
             begun = np.flatnonzero(words & BEGUN)
             self._end(telling, begun, np.full(len(begun), END_OF_TIME))
@@ -346,44 +328,19 @@ class Tracker(RemembersAll):
 
     def _end(self, telling: Telling, codes: Ints, when: Ints) -> None:
         """Traces have ended: those that are not closed must be words."""
-        words = self.words[codes]
+        words = self.table.words[codes]
         self.counts.traces += len(codes)
         at = np.flatnonzero(words & CLOSED == 0)
         at = at[self.tables.open[words[at] & STATE] != 0]
         codes = codes[at]
-        begun = self.begun[codes] if self.timed else np.full(len(at), BEGINNING)
+        begun = self.table.begun_of(codes)
         moments = Moments(codes, words[at], when[at], begun, np.full(len(at), NOBODY))
         telling.in_turn(list(telling.incomplete(moments)))
 
-    # --- events of expected matches ------------------------------------------------------------------------------
-
-    def link(self, code: int, number: int) -> None:
-        """Note an event that an expected match may name."""
-        if 2 * (int(self.pool[loops.USED]) + 1) > len(self.links):
-            self.links = np.concatenate([self.links, np.zeros(max(16, len(self.links)), np.int64)])
-        loops.linked(self.head, self.links, self.pool, code, number)
-
-    def unlink(self, codes: Ints) -> None:
-        """Forget the events of some traces: no match will be expected, or the next trace has other events."""
-        if self.timed and len(codes):
-            arrays = (codes, self.head, self.links, self.pool)
-            views: tuple[Any, ...] = arrays if self.jit else tuple(each.data for each in arrays)
-            loop("freed_all", jit=self.jit)(views[0], len(codes), *views[1:])
-
-    def chained(self, code: int) -> list[int]:
-        """The numbers of the events that an expected match of a trace would name, in their order."""
-        numbers, at = [], int(self.head[code]) if self.timed else NOBODY
-        while at >= 0:
-            numbers.append(int(self.links[2 * at + 1]))
-            at = int(self.links[2 * at])
-        return numbers[::-1]
-
     def _trim(self) -> None:
         """Drop rows that no trace needs any more, when most are such."""
-        if self.payload.count < max(MANY, 4 * int(self.pool[loops.LIVE])):
-            return
-        numbers = self.links[1 : 2 * int(self.pool[loops.USED]) : 2]
-        self.payload.keep(np.sort(numbers[numbers >= 0]))
+        if self.payload.count >= max(MANY, 4 * self.table.linked):
+            self.payload.keep(self.table.numbers())
 
     # --- state ---------------------------------------------------------------------------------------------------
 
@@ -407,27 +364,23 @@ class Tracker(RemembersAll):
             "sets": [list(each) for each in self.tables.sets],
             "silent": [list(each) for each in self.tables.of_plain],
         }
-        arrays = {"words": self.words[:count].copy()}
-        if self.under.timeout is not None:
-            arrays["last"] = self.last[:count].copy()
-        if self.timed:
-            arrays["begun"] = self.begun[:count].copy()
-        mine = [Part("tracker", 0, encode("tracker", words, {}, arrays))]
+        mine = [Part("tracker", 0, encode("tracker", words, {}, self.table.saved(count)))]
         return mine if self._next is None else [*mine, *nested("query", self._next.snapshot(since))]
 
     def _chains(self, count: int) -> dict[str, list[str]]:
         """The eids that expected matches would name, by key."""
         if not self.timed:
             return {}
-        open = (self.words[:count] & BEGUN != 0) & (self.words[:count] & (CLOSED | SAT_SEEN) == 0)
-        chains = {code: self.chained(code) for code in np.flatnonzero(open).tolist()}
+        words = self.table.words[:count]
+        open = (words & BEGUN != 0) & (words & (CLOSED | SAT_SEEN) == 0)
+        chains = {code: self.table.chained(code, int(words[code])).tolist() for code in np.flatnonzero(open).tolist()}
         known: dict[int, Any] = {}
         if mine := sorted({number for chain in chains.values() for number in chain}):
             eids = self.payload.rows(np.array(mine, np.int64)).eids.to_pylist()
             known = dict(zip(mine, map(str, eids), strict=True))
         found = {}
         for code, chain in chains.items():
-            before = self.told_before.get((code, int(self.words[code]) >> NUMBER), ())
+            before = self.told_before.get((code, int(words[code]) >> NUMBER), ())
             if before or chain:
                 found[str(code)] = [*before, *(known[number] for number in chain)]
         return found
@@ -450,18 +403,11 @@ class Tracker(RemembersAll):
             silent = [tuple(each) for each in stored.words["silent"]]
         self.keys = KeyCodes(self.under.key, self._setting.reader.strings, jit=self.jit)
         self.keys.load(keys, passed)
-        self.room_for(max(len(keys), 1))
-        self.words[: len(keys)] = stored.arrays["words"]
-        if self.under.timeout is not None:
-            self.last[: len(keys)] = stored.arrays["last"]
-        if self.timed:
-            self.begun[: len(keys)] = stored.arrays["begun"]
-            self.head[:] = NOBODY
-            self.pool[:] = 0, -1, 0
+        self.table.load(len(keys), stored.arrays)
         self.time.clock, self.time.ended, self.passed = clock, ended, passed
         for name, value in zip(TraceCounts.__slots__, counts, strict=True):
             setattr(self.counts, name, value)
-        self.told_before = {(code, int(self.words[code]) >> NUMBER): eids for code, eids in events.items()}
+        self.told_before = {(code, int(self.table.words[code]) >> NUMBER): eids for code, eids in events.items()}
         for each in silent:
             self.tables.silent(each)
         for each in sets:

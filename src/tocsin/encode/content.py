@@ -121,7 +121,7 @@ def content_hash(rows: pa.RecordBatch, types: Words | None = None) -> Words:
 
 
 def _content_hash(content: list[tuple[str, pa.Array]], count: int, types: Words | None) -> Words:
-    """The same by compiled loops, column by column; texts are read where they lie."""
+    """Hash each row by compiled loops, column by column; texts are read where they lie."""
     from tocsin.encode import answer_loops as loops
 
     total = np.zeros(count, np.uint64)
@@ -148,8 +148,14 @@ def row_hash(content: Mapping[str, Any]) -> int:
     """Hash one row without nulls; equal to `content_hash` of a batch with that row."""
     total = 0
     for name, value in content.items():
-        if name not in NOT_CONTENT:
-            total += _text_hash(name, value) if type(value) is str else mix(_value_word(value) ^ text_word(name))
+        if name in NOT_CONTENT:
+            continue
+        if type(value) is str:
+            total += _text_hash(name, value)
+        elif type(value) is float:
+            total += mix(BITS.unpack(NUMBER.pack(value + 0.0))[0] ^ text_word(name))
+        else:
+            total += mix(_value_word(value) ^ text_word(name))
     total = mix(total & MASK64)
     return total - 2**64 if total >= 2**63 else total
 

@@ -38,7 +38,7 @@ def taken(column: pa.Array | pa.ChunkedArray, places: Ints) -> pa.Array:
 
 
 def all_taken(columns: Sequence[pa.Array | pa.ChunkedArray], places: Ints) -> list[pa.Array]:
-    """The same of several columns; numbers that are a column under two names are copied once."""
+    """The values of several columns at some places; numbers that are a column under two names are copied once."""
     known: dict[tuple[Any, ...], pa.Array] = {}
     found = []
     for column in columns:
@@ -58,7 +58,7 @@ def _where(column: pa.Array | pa.ChunkedArray) -> tuple[Any, ...]:
 
 
 def _of_pieces(column: pa.ChunkedArray, places: Ints) -> pa.Array:
-    """The same where a column lies in pieces: each for itself, if places ascend, so that pieces follow each other."""
+    """The values of a column in pieces: each for itself, if places ascend, so that pieces follow each other."""
     if not answer_loops_are_worth(len(places)) or not is_sorted(places) or not column.num_chunks:
         return one_array(column.take(pa.array(places)))
     begins = np.cumsum([0, *map(len, column.chunks)])

@@ -104,7 +104,7 @@ class Rearranged(Items):
 
 
 def with_column(items: Items, name: str, column: Column) -> Items:
-    """The same rows with one column more; nothing is copied."""
+    """Items with one column more; nothing is copied."""
     made: Items
     if isinstance(items, Rearranged):
         made = Rearranged.of(items, items.base, items.order)

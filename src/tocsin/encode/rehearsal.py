@@ -68,7 +68,7 @@ LOOPS = Loops(rehearse, Path(__file__).with_name("loops.py"), LAST)
 
 
 def answer_loops_are_worth(rows: int) -> bool:
-    """The same of the loops that write tables of matches, for so many rows or events of them."""
+    """Whether the loops that write tables of matches are worth their time for so many rows or events."""
     return rows >= MANY_SHOWN and ANSWER_LOOPS.are_worth(rows, MANY_SHOWN)
 
 

@@ -172,7 +172,7 @@ def text_buffers(array: pa.Array) -> tuple[Any, Any, Any]:
 
 
 def frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same values read-only, as Arrow gives them, so that a loop is compiled once."""
+    """Values read-only, as Arrow gives them, so that a loop is compiled once."""
     if values.flags.writeable:
         values = values.view()
         values.flags.writeable = False
@@ -188,7 +188,7 @@ def numbered_column(
 
 
 def numbered_names(column: pa.ChunkedArray, workers: ThreadTeam = ALONE) -> tuple[list[str], Codes]:
-    """The same for a whole column in which few texts are expected: then their numbers take a byte each."""
+    """The texts and numbers of a whole column in which few are expected: then the numbers take a byte each."""
     for most, kind in ((FEW, np.int8), (MANY, np.int32)):
         out: Any = np.empty(len(column), kind)
         found = _numbered(column, None, workers, out, most)

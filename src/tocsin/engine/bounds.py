@@ -23,7 +23,7 @@ def checked_index(index):
 
 
 def checked(text: str) -> str:
-    """The same source text, in which every index goes through `checked_index`.
+    """A source text in which every index goes through `checked_index`.
 
     >>> print(checked("T[CLOCK] = H[i * 3 + 1]"))
     T[CLOCK] = H[checked_index(i * 3 + 1)]

@@ -121,7 +121,7 @@ class ChangeBatch:
         return replace(self, op=self.op[mine], known_at=self.known_at[mine], fixed=fixed, repeated=repeated)
 
     def renumbered(self, numbers: Ints) -> ChangeBatch:
-        """The same changes, where event i is called numbers[i]."""
+        """Changes in which event i is called numbers[i]."""
         fixed = [_looked_up(numbers, column) for column in self.fixed]
         repeated = {
             index: Members(each.offsets, _looked_up(numbers, each.events)) for index, each in self.repeated.items()

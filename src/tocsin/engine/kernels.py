@@ -119,7 +119,7 @@ def _paired(function: Function) -> Callable[..., tuple[Any, bool]]:
 
 
 def _paired_code(function: Function, kinds: Sequence[Kind]) -> Any:
-    """The same for compiled kernels; a function that Numba cannot compile for these arguments is an error of ours."""
+    """A function as compiled kernels ask it; one that Numba cannot compile for these arguments is an error of ours."""
     import numba
 
     numbers: Any = {Kind.FLOAT: numba.float64, Kind.BOOL: numba.boolean}

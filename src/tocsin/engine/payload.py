@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -384,7 +383,7 @@ class Rows:
         return self._told_apart(nameless, chunks)
 
     def _told_by_neighbours(self, chunks: list[Chunk]) -> tuple[Ints, Ints]:
-        """The same where all rows lie in one chunk in order: only rows beside one that ends with them have an equal."""
+        """Content hash and occurrence number of one chunk in order: only rows beside one of their end have an equal."""
         tied = _tied(chunks[0].end, self.pieces[0][1])
         high = self._hashes().view(np.int64)
         low = np.zeros(len(high), np.int64)
@@ -674,14 +673,17 @@ class Payload:
             return tail[head:]
         places = {bisect_left(tail, (number,), head) for number in mine}
         if not self.has_eid:
-            ends = {tail[place][1] for place in places}
             if not self.ordered:
+                ends = {tail[place][1] for place in places}
                 return [single for single in tail[head:] if single[1] in ends]
-            for end in ends:
-                place = bisect_left(tail, end, head, key=itemgetter(1))
-                while place < len(tail) and tail[place][1] == end:
-                    places.add(place)
-                    place += 1
+            for place in list(places):
+                end, before, behind = tail[place][1], place - 1, place + 1
+                while before >= head and tail[before][1] == end:
+                    places.add(before)
+                    before -= 1
+                while behind < len(tail) and tail[behind][1] == end:
+                    places.add(behind)
+                    behind += 1
         return [tail[place] for place in sorted(places)]
 
 

@@ -186,7 +186,7 @@ class Copies:
         return again
 
     def _in_any_order(self, items: Items) -> list[CopiesOfOne]:
-        """The same where copies may come until their time is guaranteed."""
+        """The copies among new rows where some may come until their time is guaranteed."""
         self._remember()
         self.clock = max(self.clock, int(items.end.max()))
         found = self._found(items, self.memory.add(items), 0, self.memory)

@@ -113,7 +113,8 @@ class QueryGraph:
         held = [() if order.kind == "auto" else order.held_types(types_of(plan)) for plan in self.plans]
         detectors = [self._detector(number, hold) for number, hold in enumerate(held)]
         reads = [reads_of(plan, detector) for plan, detector in zip(self.plans, detectors, strict=True)]
-        wanted = sorted({attr for each in reads for attr in each if attr != TRACE})
+        counted = {attr for attr, mine in needs.items() if any(schema.field(type, attr) for type in mine)}
+        wanted = sorted(counted.union(attr for each in reads for attr in each if attr != TRACE))
         self.encoder = Encoder(schema, self.types, self.strings, columns, wanted)
         stages = [self._stage(number, detector) for number, detector in enumerate(detectors)]
         self.queries = Stages(stages, ordered=order.sorts, late=order.late)

@@ -44,7 +44,7 @@ def key_columns(items: Items) -> tuple[Any, ...]:
 
 
 def keys_of(items: Items) -> Iterator[Key]:
-    """The same row by row."""
+    """Yield for each row what tells its event apart in every query."""
     return zip(*(column.tolist() for column in key_columns(items)), strict=True)
 
 
@@ -129,7 +129,7 @@ class Remembered:
 
 @dataclass(slots=True)
 class EidTable:
-    """The same for many rows: their columns, and the numbers of rows by a hash of these."""
+    """Which events have come, for many rows: their columns, and the numbers of rows by a hash of these."""
 
     columns: list[Any]
     count: int = 0

@@ -396,6 +396,10 @@ class PatternReader(ExpressionReader):
         token = self.token
         if token.kind not in ("name", "quoted"):
             raise self.fault(f"expected a pattern, found {shown(token)}", hint="write a type, or SEQ(...)")
+        if token.kind == "name" and token.word == "SELECT":
+            raise self.fault(
+                "SELECT is the last clause of a query", hint="EVENT SEQ(A a, B b) WHERE [id] WITHIN 1 h SELECT a.id"
+            )
         parts = [self.name("a pattern")]
         if token.kind == "name" and token.text == ANY_WORD and not self.is_op("."):
             return ANY

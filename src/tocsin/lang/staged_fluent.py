@@ -33,6 +33,7 @@ from tocsin.lang.staged_printer import operand as operand_text
 from tocsin.lang.staged_printer import to_text
 from tocsin.lang.staged_syntax import (
     ONLY,
+    OPTIONS,
     AfterSize,
     AggregateOf,
     Arithmetic,
@@ -198,6 +199,30 @@ class FluentOperand:
 
     def immediate(self) -> FluentOperand:
         return self._in_mode("immediate")
+
+    def incremental(self) -> FluentOperand:
+        """Only matches with something that ends in this stage."""
+        return self._looked_for("incremental")
+
+    def distinct(self) -> FluentOperand:
+        """No event stands at two operands of a match."""
+        return self._looked_for("distinct")
+
+    def repeat(self) -> FluentOperand:
+        """Looked for again in the same stage, as long as matches consume events."""
+        return self._looked_for("repeat")
+
+    def active(self) -> FluentOperand:
+        """Looked for also when an event leaves a negated or counted operand by its range."""
+        return self._looked_for("active")
+
+    def _looked_for(self, option: str) -> FluentOperand:
+        node = self.node
+        if isinstance(node, NestedBlock):
+            raise TocsinError("a block has no options", hint="they belong to the pattern that the block stands in")
+        call = node if isinstance(node, OperatorCall) else OperatorCall(ONLY, (node,))
+        options = {*call.options, option}
+        return FluentOperand(replace(call, options=tuple(each for each in OPTIONS if each in options)))
 
     def _in_mode(self, mode: Mode) -> FluentOperand:
         if isinstance(self.node, OperatorCall):

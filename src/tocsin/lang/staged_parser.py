@@ -13,6 +13,7 @@ from tocsin.lang.staged_syntax import (
     COUNTING,
     LISTS,
     ONLY,
+    OPTIONS,
     TIMED,
     AfterSize,
     DetectPolicy,
@@ -327,27 +328,33 @@ class StatementReader(StagedExpressionReader):
             raise self.fault(f"expected max or + in a quantifier, found {shown(self.token)}", hint="write <old max 1>")
         return Quantifier(False, age, most, strict, self.accept_word("STAGED"))  # type: ignore[arg-type]
 
-    def _mode(self) -> Mode | None:
-        if not self.accept_op("<"):
-            return None
+    def _how(self) -> tuple[Mode | None, tuple[str, ...]]:
+        """What stands in `< >` behind an operator: a mode, and the options of the whole pattern."""
+        found: dict[str, Any] = {}
+        self._params(found, self._operator_param)
+        options = found.get("options", ())
+        return found.get("mode"), tuple(each for each in OPTIONS if each in options)
+
+    def _operator_param(self, found: dict[str, Any]) -> None:
         token = self.token
-        if token.word not in MODES:
-            hint = "an operator has a mode; windows, quantifiers and conditions belong to its leaves"
+        if token.word in MODES:
+            self._once(found, "mode", self.take(), token.word.lower())
+        elif token.word.lower() in OPTIONS:
+            found["options"] = (*found.get("options", ()), self.take().word.lower())
+        else:
+            hint = f"or one of {', '.join(OPTIONS)}; windows, quantifiers and conditions belong to its leaves"
             raise self.fault(f"expected immediate, deferred or delayed, found {shown(token)}", hint=hint)
-        self.take()
-        self.expect_op(">", "after the mode")
-        return token.word.lower()  # type: ignore[return-value]
 
     def _only(self) -> StagedPattern:
         start = self.take()
         inner = self.operand()
         self.expect_op(")", "to close the bracket")
-        mode = self._mode()
-        if mode is None:
+        mode, options = self._how()
+        if mode is None and not options:
             return inner
         if not isinstance(inner, LeafOperand):
             raise self.fault("the mode of an operator stands right after it", start, hint="write And(A, B)<deferred>")
-        return OperatorCall(ONLY, (inner,), mode, span=self.since(start))
+        return OperatorCall(ONLY, (inner,), mode, options=options, span=self.since(start))
 
     def _operator(self) -> OperatorCall:
         start = self.token
@@ -359,7 +366,7 @@ class StatementReader(StagedExpressionReader):
         self.take()
         found = self._arguments(operator)
         self.expect_op(")", f"to close {operator}(")
-        found["mode"] = self._mode()
+        found["mode"], found["options"] = self._how()
         found["label"] = self._label()
         return OperatorCall(operator, **found, span=self.since(start))
 

@@ -115,7 +115,7 @@ def operand(node: StagedPattern) -> str:
     if isinstance(node, NestedBlock):
         inside = [*_clauses(node.inits, node.pattern), *_ending(node.terms, node.gkeys, node.lkeys)]
         return f"{{ {' '.join(inside)} }}"
-    mode = f"<{node.mode}>" if node.mode else ""
+    mode = _params([*([node.mode] if node.mode else []), *node.options])
     return f"{node.operator}({', '.join(_arguments(node))}){mode}{_as(node.label)}"
 
 

@@ -166,6 +166,7 @@ class LeafOperand:
 
 
 Mode: TypeAlias = Choice["immediate", "deferred", "delayed"]
+OPTIONS = ("active", "distinct", "incremental", "repeat")  # of the whole pattern: how it is looked for at a stage
 
 LISTS = ("Sequence", "And", "Or", "Concurrent", "Not", "Unless")
 COUNTING = ("Nth", "AtLeast", "AtMost")
@@ -184,7 +185,10 @@ class AfterSize:
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """One of the twelve operators. `count` is for counting ones, `interval` for Every and After, `pattern` for At."""
+    """One of the twelve operators. `count` is for counting ones, `interval` for Every and After, `pattern` for At.
+
+    options  of the whole pattern, those of OPTIONS that are wanted, in that order
+    """
 
     operator: str
     operands: tuple[StagedPattern, ...] = ()
@@ -194,6 +198,7 @@ class OperatorCall:
     interval: Duration | None = None
     pattern: str | None = None
     size: AfterSize | None = None
+    options: tuple[str, ...] = ()
     span: Span | None = _place()
 
 
@@ -318,6 +323,11 @@ class Statement:
     policy: DetectPolicy | None = None
     span: Span | None = _place()
     text: str = field(default="", compare=False, repr=False, kw_only=True)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """How the pattern is looked for at a stage: `And(A, B)<incremental, distinct>`."""
+        return self.pattern.options if isinstance(self.pattern, OperatorCall) else ()
 
     @property
     def hidden(self) -> bool:

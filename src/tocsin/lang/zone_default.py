@@ -12,7 +12,7 @@ Node = TypeVar("Node")
 
 
 def in_zone(node: Node, zone: str) -> Node:
-    """The same syntax with a zone in every hour(t), date(t), ... that has none.
+    """A syntax tree with a zone in every hour(t), date(t), ... that has none.
 
     >>> from tocsin.lang.parser import parse
     >>> print(in_zone(parse("EVENT A a WHERE hour(a.time) < 6"), "Europe/Berlin"))

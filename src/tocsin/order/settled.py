@@ -126,7 +126,7 @@ class Settled(RemembersAll):
 
 
 class SettledByEnd(Settled):
-    """The same, but events of one end leave as they came: together, for an operator that puts them into order itself.
+    """Settled events; those of one end leave as they came: together, for an operator that puts them into order itself.
 
     Where events come in order, and none is withdrawn, nothing is copied but what one batch has in common with the next.
     """
@@ -194,7 +194,7 @@ class SettledByEnd(Settled):
 
 
 class SettledOnce(SettledByEnd):
-    """The same, but each event once: only those with eids can come twice, and these leave in canonical order."""
+    """Settled events, each once: only those with eids can come twice, and these leave in canonical order."""
 
     def _ripe(self, until: int) -> tuple[list[Items], list[Items]]:
         held = [items for items in self.held if len(items)]

@@ -274,7 +274,8 @@ def _notes(query: Query, roots: list[Draft], blocks: list[Block], context: Conte
             if draft.dead is not None and draft.parent is not None and draft.parent.dead is None:
                 notes.append(f"the negated part over {_shown(draft)} never rejects anything: {draft.dead}")
             elif draft.dead is not None and draft.parent is None:
-                notes.append(f"the alternative over {_shown(draft)} can never match: {draft.dead}")
+                several = f"the alternative over {_shown(draft)} can never match: " if len(roots) > 1 else ""
+                notes.append(several + draft.dead)
     if not blocks:
         notes.append("this query can never match")
     notes += _without_attribute(context)

@@ -67,7 +67,7 @@ def per_last_event(rates: Sequence[float], window: float, *, regular: bool = Fal
 
 
 def per_last_event_continuous(rates: Sequence[float]) -> float:
-    """The same in the mode `continuous`, where a match uses all events up: a window of 1 over the last rate."""
+    """Matches for each last event in the mode `continuous`, where one uses all events up: a window of 1 / last rate."""
     return _over_last(rates)
 
 

@@ -33,7 +33,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         by = ", ".join(_shown(key) for key in (*block.gkeys, *block.lkeys))
         yield f"block     {_bounds(block)}" + (f"; partitions by {by}" if by else "")
     mapping = "one event for all matches of a stage" if places.is_group else "one event for each match"
-    yield f"pattern   {mode_of(statement.pattern)}, {mapping}"
+    how = ", ".join((mode_of(statement.pattern), *statement.options))
+    yield f"pattern   {how}; {mapping}"
     for place in places.leaves:
         leaf = place.node
         assert isinstance(leaf, LeafOperand)

@@ -154,12 +154,12 @@ class _Book:
         )
 
     def _unknown(self, name: str, span: Span | None) -> None:
-        hint = suggestion(name, self.all)
+        hint = suggestion(name, self.all) if len(name) > 2 else None
         if hint is None and name in self.schema.attributes():
             hint = f"{name} is an attribute: write it with its variable, {min(self.all)}.{name}"
-        self.problems.add(
-            f"unknown variable {name}", span, hint=hint or f"the variables of this query are {listed(self.all)}"
-        )
+        if hint is None:
+            hint = f"the variables of this query are {listed(self.all)}; a text stands in quotes: '{name}'"
+        self.problems.add(f"unknown variable {name}", span, hint=hint)
 
 
 def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 from tocsin.errors import Place, Problem, QueryError
 from tocsin.lang.syntax import Span
+
+NO_WORD = re.compile(r"[^a-z0-9]+")
+PLAIN = re.compile(r"[\w.]+")
 
 
 class Problems:
@@ -49,10 +53,16 @@ def suggestion(name: str, known: Iterable[str]) -> str | None:
 
     >>> suggestion("Shlef", ["Shelf", "Exit"])
     'did you mean Shelf?'
+    >>> suggestion("case", ["case:concept:name", "time"])
+    'did you mean `case:concept:name`?'
     """
     by_lower = {word.lower(): word for word in sorted(known, reverse=True)}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return f"did you mean {by_lower[close[0]]}?" if close else None
+    close = close or sorted((word for word in by_lower if name.lower() in NO_WORD.split(word)), key=len)
+    if not close:
+        return None
+    meant = by_lower[close[0]]
+    return f"did you mean {meant if PLAIN.fullmatch(meant) or not meant.isprintable() else f'`{meant}`'}?"
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:

@@ -211,7 +211,7 @@ class SoughtFiller:
 
     def _add(self, bound: Bound) -> None:
         if never_true(bound):
-            self._die("one of its conditions can never be TRUE")
+            self._die("one of its conditions can never be true")
         elif bound != TRUE and only_leaf(bound) == self.id:
             (alt,) = self.alts[self.spot]
             self.alts[self.spot] = (replace(alt, where=(*alt.where, bound)),)

@@ -61,7 +61,7 @@ def problems_of(statement: Statement, schema: Schema | None = None) -> list[Prob
     """Everything that is wrong with one statement by itself."""
     places = StatementPlaces(statement)
     rules: tuple[Callable[[StatementPlaces], Found], ...] = (
-        _labels, _operands, _modes, _sequences, _timed, _counting, _thresholds, _where, _scope, _policy,
+        _labels, _operands, _modes, _options, _sequences, _timed, _counting, _thresholds, _where, _scope, _policy,
     )  # fmt: skip
     found = [problem for rule in rules for problem in rule(places)]
     found += [*key_problems(places), *select_problems(places)]
@@ -181,6 +181,33 @@ def _modes(places: StatementPlaces) -> Found:
         elif mode == "deferred" and any(mode_of(outer) in ("deferred", "delayed") for outer in above):
             hint = "an immediate pattern runs once more when its context ends: leave the outer mode out"
             yield Problem("a deferred operator inside a deferred or delayed one", call.span, hint=hint)
+
+
+def _options(places: StatementPlaces) -> Found:
+    root = places.statement.pattern
+    for place in places.operators:
+        call = place.node
+        if isinstance(call, OperatorCall) and call.options and call is not root:
+            hint = f"put <{call.options[0]}> at its end"
+            yield Problem(f"only the whole pattern can be {call.options[0]}", call.span, hint=hint)
+    options = places.statement.options
+    for each in options:
+        if places.mode == "deferred" and each != "distinct":
+            hint = "leave <deferred> out, or the option"
+            yield Problem(f"a deferred pattern cannot be {each}", root.span, hint=f"it is looked for once: {hint}")
+    leaves = [place.node for place in places.leaves if isinstance(place.node, LeafOperand) and not place.negated]
+    if "repeat" in options and not any(leaf.consume for leaf in leaves):
+        hint = "write A<consume>: looking again finds the same unless events are gone"
+        yield Problem("repeat needs an operand that is consumed", root.span, hint=hint)
+    if "active" in options and not any(_gives_way(place) for place in places.leaves):
+        hint = "write for example Unless(A, B<range 5>)<active>: it looks again when B is too old"
+        yield Problem("active needs a negated or counted operand with a range", root.span, hint=hint)
+
+
+def _gives_way(place: OperandPlace) -> bool:
+    """Whether events of a leaf that are too old may make room for a match."""
+    has_range = isinstance(place.node, LeafOperand) and place.node.range is not None
+    return has_range and place.block is None and (place.negated or place.counted_by is not None)
 
 
 def _closed(call: OperatorCall, at: int) -> bool:
@@ -387,11 +414,13 @@ def notes_of_statement(statement: Statement) -> Iterator[str]:
     if places.mode == "immediate" and not places.is_group and _repeats(places):
         yield (
             f"{statement.name}: matches come again at every later stage; to get each once, consume events, "
-            "keep `stages 1`, or ask for end-ts(X) = stable-time"
+            "keep `stages 1`, or ask for what is new: <incremental> behind the pattern"
         )
 
 
 def _repeats(places: StatementPlaces) -> bool:
     leaves = [place.node for place in places.leaves if isinstance(place.node, LeafOperand) and not place.negated]
+    if "incremental" in places.statement.options:
+        return False
     timed = any(isinstance(part, StableTime) for part in parts(places.statement.where))
     return len(leaves) > 0 and not timed and not any(leaf.consume or leaf.stages == 1 for leaf in leaves)

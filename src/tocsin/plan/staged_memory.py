@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tocsin.lang.staged_syntax import LeafOperand, NestedBlock, Statement, parts
-from tocsin.plan.staged_places import StatementPlaces
+from collections.abc import Iterator
+
+from tocsin.lang.staged_syntax import LeafOperand, OperatorCall, Statement
+from tocsin.plan.staged_places import StatementPlaces, mode_of
 
 
 def staged_memory(statement: Statement) -> str:
@@ -30,12 +32,24 @@ def staged_memory(statement: Statement) -> str:
 
 
 def _of_partitions(statement: Statement) -> str:
-    """Whether partitions are forgotten."""
-    if statement.gkeys and any(isinstance(part, NestedBlock) for part in parts(statement)):
-        return "; a partition with blocks is remembered until its context ends: memory grows with the keys ever seen"
+    """Why partitions, or the local values that they have seen, are not forgotten."""
+    reasons = [why for why in _never_forgotten(statement) if why]
+    return f"; {reasons[0]}: memory grows with the keys ever seen" if reasons else ""
+
+
+def _never_forgotten(statement: Statement) -> Iterator[str]:
+    places = StatementPlaces(statement)
+    ticks = any(
+        isinstance(place.node, OperatorCall) and place.node.operator in ("At", "Every") for place in places.places
+    )
+    defers = any(mode_of(place.node) == "deferred" for place in places.operators)
     started = not statement.inits or any(init.type is None for init in statement.inits)
-    if statement.gkeys and started and statement.terms:
-        return (
-            "; a partition whose first context has ended is remembered for ever: memory grows with the keys ever seen"
-        )
-    return ""
+    lasting = any(term.after is not None for term in statement.terms)  # then what Start has opened is over once
+    if statement.gkeys and places.blocks:
+        yield "a partition with blocks is remembered until its context ends"
+    if statement.lkeys and (defers or ticks or places.blocks):
+        yield "the local values that have come are remembered, for the run at the end or at a tick"
+    if statement.gkeys and started and ticks and not lasting:
+        yield "in each partition ticks go on"
+    if statement.gkeys and started and statement.terms and not lasting:
+        yield "a partition whose first context has ended is remembered for ever"

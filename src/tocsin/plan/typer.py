@@ -227,6 +227,8 @@ class Typer:
             case Attr(var, name):
                 return self.column(var, name, expr.span)
             case Name(name):
+                if name not in self.names:
+                    return NULL  # reported as an unknown variable already
                 raise KindError(f"{name} is an event, not a value", hint=f"name an attribute: {name}.x")
             case Unary("NOT", operand):
                 return Op("not", (truth,), Kind.BOOL) if not is_null(truth := self._truth(operand, "NOT")) else NULL
@@ -275,7 +277,7 @@ class Typer:
 
     def _only_values(self, expr: Binary) -> None:
         for side in (expr.left, expr.right):
-            if isinstance(side, Name):
+            if isinstance(side, Name) and side.name in self.names:
                 raise KindError(
                     f"{side.name} is an event and cannot be compared with a value",
                     hint=f"name an attribute ({side.name}.x), or compare two variables with = or <>",

@@ -185,7 +185,7 @@ class _Filler:
         for spot, id in self.draft.leaves.items():
             found = [self._alt(Alt(leaf.type, str(leaf.var)), id, self._asked(leaf)) for leaf in spot.leaves]
             if all(alt.where == (FALSE,) for alt in found):
-                self._die(f"nothing can be {' or '.join(str(leaf.var) for leaf in spot.leaves)}")
+                self._die(f"the conditions on {' or '.join(str(leaf.var) for leaf in spot.leaves)} can never be true")
             self.alts[spot] = tuple(found)
 
     def _asked(self, leaf: syntax.Leaf) -> tuple[Expr, ...]:
@@ -283,7 +283,7 @@ class _Filler:
 
     def _add(self, bound: Bound) -> None:
         if never_true(bound):
-            self._die("one of its predicates can never be TRUE")
+            self._die("one of its conditions can never be true")
         elif bound != TRUE:
             self.predicates.append(bound)
 

@@ -59,15 +59,29 @@ class Answers:
         batches = self._batches[stage]
         if not batches:
             return with_times(self._graph.nothing(stage).table(), time)
-        if self.view is None or self._graph.copies.chose or len({(batch.kind, batch.step) for batch in batches}) > 1:
+        if self.view is None or self._graph.copies.chose:
             return with_times(net(joined([batch.table() for batch in batches])), time)
-        whole = in_order(replace(one_batch(batches), payload=self.view), waits=self._graph.waits)
+        kinds: dict[tuple[str, str | None], list[ChangeBatch]] = {}
+        for batch in batches:
+            kinds.setdefault((batch.kind, batch.step), []).append(batch)
+        wholes = [replace(one_batch(each), payload=self.view) for each in kinds.values()]
+        if len(wholes) > 1:
+            return net(_side_by_side(wholes, time, waits=self._graph.waits))
+        whole = in_order(wholes[0], waits=self._graph.waits)
         threads = max(1, min(self._threads, len(whole) // WORTH_A_THREAD))
         cuts = [len(whole) * at // threads for at in range(threads + 1)]
         with ThreadTeam(threads) as workers:
             parts = [whole] if threads == 1 else [whole.between(*cut) for cut in pairwise(cuts)]
             tables = workers.all([partial(_shown, part, time) for part in parts])
         return net(joined(tables))
+
+
+def _side_by_side(wholes: Sequence[ChangeBatch], time: pa.DataType | None, *, waits: bool) -> pa.Table:
+    """Changes of several kinds, such as matches and timeouts, in the order that those of one kind have."""
+    table = joined([_shown(whole, time) for whole in wholes])
+    known_at, *fixed = map(np.concatenate, zip(*((whole.known_at, *whole.fixed) for whole in wholes), strict=True))
+    order = _order(known_at, fixed, waits=waits)
+    return table if order is None else table.take(pa.array(order))
 
 
 def _shown(batch: ChangeBatch, time: pa.DataType | None) -> pa.Table:
@@ -102,7 +116,6 @@ class GrowingTables:
         self._graph, self.is_final, self._count = graph, True, 0
         self._tables: dict[int, list[pa.Table]] = {stage: [] for stage in shown}
         self._events: dict[int, list[tuple[Ints, ...]]] = {stage: [] for stage in shown}  # when known, and of what
-        self._kinds: dict[int, set[tuple[str, str | None]]] = {stage: set() for stage in shown}
 
     def add(self, changes: Changes) -> None:
         """Take what a push has brought."""
@@ -110,7 +123,6 @@ class GrowingTables:
             if batch.stage in self._tables and len(batch):
                 self._tables[batch.stage].append(batch.table())
                 self._events[batch.stage].append((batch.known_at, *batch.fixed))
-                self._kinds[batch.stage].add((batch.kind, batch.step))
                 self._count += len(batch)
                 self.is_final &= bool((batch.op > 0).all())
 
@@ -131,7 +143,7 @@ class GrowingTables:
         if not tables:
             return with_times(self._graph.nothing(stage).table(), time)
         table = joined(tables)
-        if self._graph.is_plain and not self._graph.copies.chose and len(self._kinds[stage]) == 1:
+        if self._graph.is_plain and not self._graph.copies.chose:
             known_at, *fixed = map(np.concatenate, zip(*self._events[stage], strict=True))
             order = _order(known_at, fixed, waits=self._graph.waits)
             table = table if order is None else table.take(pa.array(order))

@@ -236,7 +236,7 @@ def unusable(given: Input, wanted: Mapping[str, Field]) -> tuple[str, ...]:
 
 
 def usable_rows(given: Input, wanted: Mapping[str, Field], workers: ThreadTeam = ALONE) -> UsableRows:
-    """The same, with what had to be read of every row to know that."""
+    """The rows that can be used, with what had to be read of every row to know that."""
     survey = Survey(workers)
     parts = list(_judged(given, wanted, survey))
     table = together([_with_missing(part.table, given.columns) for part, _, _, _ in parts])

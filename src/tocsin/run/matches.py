@@ -57,6 +57,18 @@ class Matches:
                     matches = with_whole_numbers(batch.to_pylist(), table.schema)
                 yield from matches
 
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        """One match by its place, as `list(matches)[number]` has it."""
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise TypeError(f"matches are numbered, and {number!r} is no number; list(matches) has slices")
+        place = number + len(self) if number < 0 else number
+        for table in self._tables if place >= 0 else ():
+            if place < table.num_rows:
+                with readable_texts():
+                    return with_whole_numbers(table.slice(place, 1).to_pylist(), table.schema)[0]
+            place -= table.num_rows
+        raise IndexError(f"there is no match {number}: there are {len(self)}")
+
     def __repr__(self) -> str:
         count = f"{len(self):,} match{'' if len(self) == 1 else 'es'}"
         shown = [table for table in self._tables if table.num_rows]

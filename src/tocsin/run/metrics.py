@@ -62,7 +62,7 @@ class PushTimes:
     total: float = 0.0
 
     def timed(self, push: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-        """The same function, whose time is taken."""
+        """Wrap a function so that its time is taken."""
 
         def measured(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
             began = perf_counter()

@@ -12,7 +12,7 @@ from tocsin.shards.time_slices import margins, owns_what_it_sees
 
 
 def near_of(graph: QueryGraph) -> Near | None:
-    """The same for the one query of a graph; None where events may matter that are not near all steps of a match."""
+    """What the one query of a graph says of events that can matter; None where some that are not near all steps may."""
     if len(graph.plans) != 1 or why_not(graph) is not None:
         return None
     [plan] = graph.plans

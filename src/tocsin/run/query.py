@@ -389,8 +389,9 @@ class Query:
         matches = Matches(partial(_shown, given, found, instant), counters, notes, count=count)
         matches.counters["matches"] = len(matches)
         if limit is not None and len(matches) >= limit:
-            notes = (*notes, f"the search ended with the first {limit:,} matches")
-            return Matches(first_rows(matches.tables(), limit), matches.counters, notes)
+            ended = "match" if limit == 1 else f"{limit:,} matches"
+            notes = (*notes, f"the search ended with the first {ended}")
+            return Matches(first_rows(matches.tables(), limit), {**matches.counters, "matches": limit}, notes)
         return matches
 
     @known_options
@@ -433,6 +434,7 @@ class Query:
         that of other queries, which were changed since: what fits goes on, what does not is refused and named, or with
         `accept_loss` named in a warning (docs/changing-rules.md).
         """
+        look_for_pandas()  # which takes long: not when the first event comes
         check_order(order)
         check_unit(time_unit)
         columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit, truncate=truncate)

@@ -37,7 +37,7 @@ def schema_from(
     nulls: Mapping[str, int],
     showing: Callable[[str], Iterable[str]],
 ) -> Schema:
-    """The same from what is known of rows: the types that occur, how many there are, and of each column the nulls.
+    """A schema from what is known of rows: the types that occur, how many there are, and of each column the nulls.
 
     `showing` says for a column with nulls which types have a value there.
     """

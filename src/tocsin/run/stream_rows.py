@@ -17,7 +17,19 @@ import pyarrow as pa
 from tocsin.encode.arrow import BadRowError
 from tocsin.encode.batch import HINTS
 from tocsin.encode.columns import Columns, infer_schema
-from tocsin.encode.forms import TICKS, TIME_TYPES, WORDS, Form, after, declared_form, form_of, stored, times_of
+from tocsin.encode.forms import (
+    LOCAL,
+    TICKS,
+    TIME_TYPES,
+    WORDS,
+    ZONED,
+    Form,
+    after,
+    declared_form,
+    form_of,
+    stored,
+    times_of,
+)
 from tocsin.encode.objects import ODD_NAME, is_encodable, plain_row, plain_value
 from tocsin.encode.times import ticks
 from tocsin.encode.values import EXACT_FLOAT
@@ -170,7 +182,7 @@ class StreamRows:
         kind = _type(row.get(columns.type))
         times, start = _time(row.get(columns.time), "time")
         if self.times and times != self.times:
-            raise MisfitError(f"the time is {WORDS[times]} now and was {WORDS[self.times]} before")
+            raise MisfitError(_other_times(times, self.times))
         if not self.times and self.beats and (times == TICKS) != (self.beats == TICKS):
             raise MisfitError(f"the time is {WORDS[times]}, and the heartbeat before it was {WORDS[self.beats]}")
         made = {columns.type: kind, columns.time: start}
@@ -246,10 +258,25 @@ class StreamRows:
             columns.resolve(list(dict.fromkeys([*made, *self.forms])))
         except InputError as problem:
             raise MisfitError(problem.message) from None
-        for name, form in news.items():
-            old = self.forms.get(name, Form())
-            if name in self.asks and (old.kind, old.scale) != (form.kind, form.scale):
-                self._check_kind(name, form)
+        asked = {name: form for name, form in news.items() if name in self.asks and self._is_news(name, form)}
+        if len(asked) > 1 and self._can_take(asked):
+            return
+        for name, form in asked.items():
+            self._check_kind(name, form)
+
+    def _is_news(self, name: str, form: Form) -> bool:
+        old = self.forms.get(name, Form())
+        return (old.kind, old.scale) != (form.kind, form.scale)
+
+    def _can_take(self, news: dict[str, Form]) -> bool:
+        """Whether the queries can take all new kinds together: then each need not be asked by itself."""
+        if self._refuses is None or any((name, form.kind, form.scale) in self._refused for name, form in news.items()):
+            return False
+        known = {each: has.field(each) for each, has in self.forms.items()}
+        if self._refuses(known | {name: form.field(name) for name, form in news.items()}) is not None:
+            return False
+        self._refused.clear()
+        return True
 
     def _check_kind(self, name: str, form: Form) -> None:
         """Refuse a kind that the queries cannot take, if they could take what was known before."""
@@ -415,3 +442,11 @@ def _read_time(text: str, what: str) -> int | datetime:
         return datetime.fromisoformat(text)
     except ValueError:
         raise MisfitError(f"the {what} is neither a whole number nor an ISO timestamp") from None
+
+
+def _other_times(times: str, before: str) -> str:
+    """Why a time does not go with those before it."""
+    if {times, before} == {LOCAL, ZONED}:
+        have, others = ("no zone", "one") if times == LOCAL else ("a zone", "none")
+        return f"the time has {have}, and those before have {others}: say it for all or none"
+    return f"the time is {WORDS[times]} now and was {WORDS[before]} before"

@@ -108,7 +108,7 @@ def _merged(runs: list[_SortedFile]) -> Iterator[pa.Table]:
 
 
 def _gathered(tables: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
-    """The same rows in tables of about so many bytes."""
+    """Yield rows in tables of about so many bytes."""
     waiting: list[pa.Table] = []
     for table in tables:
         waiting.append(table)

@@ -106,7 +106,7 @@ class ClauseRule:
         return (EMPTY, EMPTY) if state is None else (state, state)
 
     def plain(self, x: int, y: int) -> Any:
-        """The same in plain values."""
+        """The state of a key in plain values, as it is saved."""
         del y
         return None if x == EMPTY else x
 

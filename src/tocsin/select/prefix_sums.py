@@ -91,7 +91,7 @@ def _absolute(weight: Numbers) -> int:
 
 
 def wide(weights: Sequence[Numbers]) -> list[Numbers]:
-    """The same numbers as Python's integers."""
+    """Numbers as Python's integers, which never overflow."""
     return [weight if weight.dtype == object else weight.astype(object) for weight in weights]
 
 

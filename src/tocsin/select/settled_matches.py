@@ -42,7 +42,7 @@ class ColumnRule(Protocol):
         """The state of a key as the loop has it."""
 
     def plain(self, x: int, y: int) -> Any:
-        """The same in plain values."""
+        """The state of a key in plain values, as it is saved."""
 
     def over(self, x: Any, y: Any, until: int) -> Any:
         """Whether nothing is left of a state once every later match ends after `until`; for numbers or arrays."""

@@ -96,7 +96,7 @@ class Group:
 
     @property
     def keeps_state(self) -> bool:
-        """The same of all units: those that do share no shards with those that do not."""
+        """Whether its shards store the state of queries, not their events: all of its units do, or none."""
         return any(unit.keeps_state for unit in self.units)
 
     @property

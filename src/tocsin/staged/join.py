@@ -8,7 +8,7 @@ is found once. The order of matches is another one, which nobody can see: what a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -32,6 +32,7 @@ class Step:
     equal  by which attribute it is found, and the number and attribute of a bound operand that it is equal to
     low, high  numbers of bound operands that it ends after, or before
     same   whether it ends with those, as in Concurrent
+    apart  numbers of bound operands that must have other events
     asked  the conditions of which `tests` says whether they hold
     """
 
@@ -41,6 +42,7 @@ class Step:
     low: int | None
     high: int | None
     same: bool
+    apart: tuple[int, ...]
     asked: tuple[StagedExpr, ...]
     tests: tuple[Callable[[DetectionRun], Any], ...]
 
@@ -69,9 +71,10 @@ class NewJoin:
     """The searches of a pattern, one for each operand that may be the new one."""
 
     def __init__(
-        self, root: PatternSpot, conjuncts: Sequence[StagedExpr], names: PatternNames, news: Sequence[int]
-    ) -> None:
-        self._names, self._root = names, root
+        self, root: PatternSpot, conjuncts: Sequence[StagedExpr], names: PatternNames, news: Sequence[int],
+        apart: Mapping[int, Sequence[int]],
+    ) -> None:  # fmt: skip
+        self._names, self._root, self._apart = names, root, apart
         self._conjuncts = [
             (frozenset(names.spots[str(part.name)].number for part in _mentions(each)), each) for each in conjuncts
         ]
@@ -91,7 +94,8 @@ class NewJoin:
         step = steps[at]
         for event in step.candidates(run):
             run.bound[step.number] = event
-            if all(test(run) in (True, ABSENT) for test in step.tests):
+            is_other = all(event is not run.bound[other] for other in step.apart)
+            if is_other and all(test(run) in (True, ABSENT) for test in step.tests):
                 self._walk(run, steps, at + 1)
         run.bound[step.number] = None
 
@@ -123,7 +127,8 @@ class NewJoin:
         if self._root.operator in ("Sequence", "Concurrent"):
             low = max((one for one in bound if one < number), default=None)
             high = min((one for one in bound if one > number), default=None)
-        return Step(number, age, equal, low, high, self._root.operator == "Concurrent", tuple(asked), tests)
+        apart = tuple(other for other in self._apart.get(number, ()) if other in bound)
+        return Step(number, age, equal, low, high, self._root.operator == "Concurrent", apart, tuple(asked), tests)
 
     def _equality(self, number: int, bound: set[int]) -> tuple[str, int, str] | None:
         """An equality of an attribute with that of an operand that is bound."""
@@ -138,8 +143,10 @@ class NewJoin:
         return None
 
 
-def new_join(root: PatternSpot, conjuncts: Sequence[StagedExpr], names: PatternNames) -> NewJoin | None:
-    """The join of a pattern, if it is of the kind that can begin with what is new."""
+def new_join(
+    root: PatternSpot, conjuncts: Sequence[StagedExpr], names: PatternNames, apart: Mapping[int, Sequence[int]]
+) -> NewJoin | None:
+    """The join of a pattern, if it is of the kind that can begin with what is new; `apart`: which are distinct."""
     leaves = [spot.leaf for spot in root.spots]
     if root.operator not in ("And", "Sequence", "Concurrent") or mode_of(root.call) == "deferred":
         return None
@@ -154,7 +161,7 @@ def new_join(root: PatternSpot, conjuncts: Sequence[StagedExpr], names: PatternN
     for each in conjuncts:
         news = _asked_to_be_new(each, names)
         if news:
-            return NewJoin(root, conjuncts, names, news)
+            return NewJoin(root, conjuncts, names, news, apart)
     return None
 
 

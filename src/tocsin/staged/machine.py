@@ -29,9 +29,12 @@ from tocsin.staged.event import Binding, BlockFrame, StagedEvent, events_in, fra
 from tocsin.staged.mapping import Chosen, Mapper, Row
 from tocsin.staged.matcher import Matcher
 from tocsin.staged.operand_list import OperandList
+from tocsin.staged.options import written_out
 from tocsin.staged.partition_keys import Key, KeyOf, key_attribute, key_of
 from tocsin.staged.scope import ContextScope, Parts, RoleKey
 from tocsin.staged.spots import PatternSpot, spots_of
+
+SOME = 1024  # partitions that may stay beside those that the last look at all of them has left
 
 
 class Found(NamedTuple):
@@ -57,7 +60,9 @@ class Machine:
     """
 
     def __init__(self, statement: Statement, unit: str | None, sst: Callable[[str, int], int] | None = None) -> None:
+        statement = written_out(statement)
         self.statement, self.unit = statement, unit
+        self._repeats = "repeat" in statement.options
         self.sst = sst or (lambda _, now: now)
         self.root = spots_of(statement.pattern)
         self.matcher, self.mapper = Matcher(statement, self.root), Mapper(statement, self.root)
@@ -73,6 +78,7 @@ class Machine:
         self.created: int | None = None
         self.clock = BEGINNING
         self.next = 0
+        self._left = 0  # how many partitions the last look at all of them has left
         self._alarms = Alarms()
 
     # --- time ---
@@ -108,6 +114,8 @@ class Machine:
         for _, due in self._alarms.past(now):
             touched.setdefault(due, {})  # type: ignore[arg-type]
         rows = [found for key, mine in touched.items() for found in self.stage_in(key, now, mine)]
+        if len(self.partitions) > SOME + 2 * self._left:
+            self._sweep(now)
         return sorted(rows, key=_row_order)
 
     def parts_of(self, events: Iterable[StagedEvent]) -> dict[Key, Parts]:
@@ -153,6 +161,20 @@ class Machine:
             return context.opener is None and not context.locals and not context.delayed
         return not part.contexts
 
+    def _sweep(self, now: int) -> None:
+        """Forget partitions in which all that was collected has become too old; the next event would come too late."""
+        for key, part in list(self.partitions.items()):
+            for context in part.contexts:
+                for local, state in list(context.locals.items()):
+                    for each in state.lists.values():
+                        each.expire(now)
+                    if state.is_empty:
+                        del context.locals[local]
+            if self._is_as_new(part, now):
+                del self.partitions[key]
+                self._alarms.set(key, END_OF_TIME)
+        self._left = len(self.partitions)
+
     def _in_partition(self, key: Key, part: GlobalPartition, now: int, mine: Parts) -> list[Row]:
         """The steps of one stage in one global partition: terminate, collect and detect, initiate."""
         scope = self.scope
@@ -167,7 +189,7 @@ class Machine:
             scope.end_blocks(context, part, now, mine)
             news = scope.collect(context, part, now, mine)
             for local in news if self.mode != "deferred" else ():
-                rows += self._detected(context, self._run(context, local, now, final=False), key, local)
+                rows += self._searched(context, now, key, local)
                 if context.locals[local].is_empty:
                     del context.locals[local]
         scope.initiate(part, now, mine)
@@ -183,19 +205,30 @@ class Machine:
         bound: list[Any] = [None] * self.matcher.size
         return DetectionRun(now, context.opened, final, self.scope.lists(found, now), fires, sst, bound, frames)
 
-    def _detected(self, context: OpenContext, run: DetectionRun, key: Key, local: Key) -> list[Row]:
-        """Find all matches, then consume their events, then make complex events of them (delayed: when it ends)."""
-        matches = self.matcher.matches(run)
+    def _searched(self, context: OpenContext, now: int, key: Key, local: Key) -> list[Row]:
+        """Look for the pattern in a local partition; with `repeat` again, as long as events are consumed."""
+        rows, used = self._detected(context, self._run(context, local, now, final=False), key, local)
+        while used and self._repeats:
+            more, used = self._detected(context, self._run(context, local, now, final=False), key, local)
+            rows += more
+        return rows
+
+    def _detected(self, context: OpenContext, run: DetectionRun, key: Key, local: Key) -> tuple[list[Row], bool]:
+        """Find all matches, then consume their events, then make complex events of them (delayed: when it ends).
+
+        Also: whether a list has lost an event to a match.
+        """
+        matches, used = self.matcher.matches(run), False
         for leaf in self._consumes if matches else ():
             for match in matches:
                 for home in _homes(leaf, match, run):
                     for event in events_in(match[leaf.number]):
-                        home.remove(event)
+                        used |= home.remove(event)
         if self.mode == "delayed":
             if matches:
                 context.delayed.append(Delayed(run.now, local, matches))
-            return []
-        return self._selected(context, run, matches, key, local, None, ())
+            return [], used
+        return self._selected(context, run, matches, key, local, None, ()), used
 
     def _finished(
         self, context: OpenContext, part: GlobalPartition, now: int, key: Key, at: int, closers: Sequence[StagedEvent]

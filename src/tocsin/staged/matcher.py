@@ -7,7 +7,7 @@ from its list by value, where an equality relates it to an operand before it, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from tocsin.lang.staged_syntax import (
@@ -27,6 +27,7 @@ from tocsin.staged.bindings import DetectionRun, PatternNames, context_of, end_o
 from tocsin.staged.event import ABSENT, TICK, Binding, CountedEvents, EveryOne, StagedEvent, distinct, events_in
 from tocsin.staged.join import new_join
 from tocsin.staged.operand_list import EventRun
+from tocsin.staged.options import kept_apart
 from tocsin.staged.spots import PatternSpot
 from tocsin.staged.values import truth_of
 
@@ -55,6 +56,16 @@ def keeping(run: DetectionRun, found: list[Binding]) -> Rest:
     return keep
 
 
+def apart_from(number: int, others: Sequence[int]) -> Test:
+    """Whether no event of an operand stands at others that are bound."""
+
+    def test(run: DetectionRun) -> bool:
+        mine = {event.number for event in events_in(run.bound[number])}
+        return not any(event.number in mine for other in others for event in events_in(run.bound[other]))
+
+    return test
+
+
 def asking(asked: Value) -> Test:
     """Whether a condition is TRUE, or says nothing because all of it is about absent operands."""
     return lambda run: asked(run) in (True, ABSENT)
@@ -72,6 +83,7 @@ class Matcher:
         self.looked_up: dict[int, set[str]] = {leaf.number: set() for leaf in root.leaves()}
         self._every = {leaf.number for leaf in root.leaves() if leaf.leaf is not None and leaf.leaf.quantifier.every}
         self._counted = root.counted()
+        self._apart = kept_apart(root) if "distinct" in statement.options else {}
         self._homes: dict[int, list[StagedExpr]] = {}
         for conjunct in conjuncts_of(statement.where):
             home = max((spot.number for spot in self._mentioned(conjunct)), default=0)
@@ -79,7 +91,7 @@ class Matcher:
         self._run_holds = self._holds([0])
         self._possible = self._can_match(root)
         self._solve = self._solver(root, None)
-        self._join = new_join(root, list(conjuncts_of(statement.where)), self.names)
+        self._join = new_join(root, list(conjuncts_of(statement.where)), self.names, self._apart)
         for number, attr in () if self._join is None else self._join.looked_up:
             self.looked_up[number].add(attr)
 
@@ -100,7 +112,8 @@ class Matcher:
 
     def _holds(self, homes: Iterable[int]) -> Test:
         """Whether the conjuncts that are asked at some spots hold, for every member of an `all`."""
-        tests: list[Test] = []
+        homes = list(homes)
+        tests = [apart_from(home, self._apart[home]) for home in homes if home in self._apart]
         for conjunct in (each for home in homes for each in self._homes.get(home, ())):
             test = asking(truth_of(conjunct, self.names.look_up))
             tests.append(self._of_every(test, self._mentioned(conjunct)))
@@ -407,6 +420,7 @@ class Matcher:
         if (
             leaf is not None
             and number not in self._homes
+            and number not in self._apart
             and not leaf.quantifier.strict
             and leaf.quantifier.most is None
         ):

@@ -118,10 +118,10 @@ class OperandList:
         assert oldest is not None
         self.remove(oldest)
 
-    def remove(self, event: StagedEvent) -> None:
-        """Take an event out, if it is there."""
+    def remove(self, event: StagedEvent) -> bool:
+        """Take an event out; False if it is not there."""
         if not self.all.remove(event):
-            return
+            return False
         if self._stages is not None:
             self._ends[event.end] -= 1
             if not self._ends[event.end]:
@@ -133,6 +133,7 @@ class OperandList:
                 run.remove(event)
                 if not run.count:
                     del runs[value]
+        return True
 
     def with_value(self, attr: str, value: Any) -> EventRun | None:
         """The events with a value of an attribute that is looked up."""

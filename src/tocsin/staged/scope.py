@@ -26,6 +26,7 @@ from tocsin.lang.time_patterns import next_time
 from tocsin.staged.contexts import GlobalPartition, LocalState, OpenContext
 from tocsin.staged.event import TICK, BlockFrame, StagedEvent
 from tocsin.staged.operand_list import OperandList
+from tocsin.staged.options import giving_way
 from tocsin.staged.partition_keys import Key, Role, key_of
 from tocsin.staged.spots import PatternSpot, ticks
 from tocsin.staged.values import Asked, aggregated, threshold_of, truth_of
@@ -71,6 +72,8 @@ class ContextScope:
         self.lasts = [None if term.after is None else self.ticks(term.after) for term in node.terms]
         self.ticking = [spot for spot in own if spot.operator in ("At", "Every")]
         self.waiting = [spot for spot in own if spot.operator == "After"]
+        active = isinstance(node, Statement) and "active" in node.options
+        self._giving_way = giving_way(root) if active else []
         self._sources = {spot.spots[0].number for spot in self.waiting}
         self.starts = any(init.type is None for init in self.inits)
         self.defers = any(spot.deferred for spot in root.all())
@@ -262,6 +265,11 @@ class ContextScope:
         for spot in self.waiting:
             self._fire(spot, context, now, fires)
             self._pend(spot, context, now, mine)
+        for at in self._giving_way:
+            for local, state in context.locals.items():
+                due = self._gives_way(state, at)
+                if due is not None and due <= now:
+                    news[local] = None
         for (what, number, at), events in mine.items():
             if what == "leaf" and number == self.number and at not in self._sources:
                 for local, several in self._by_local(at, events, now).items():
@@ -322,6 +330,11 @@ class ContextScope:
             for event in events:
                 local.pending[spot.number] = _joined(local.pending.get(spot.number, []), event, spot.call)
 
+    def _gives_way(self, local: LocalState, number: int) -> int | None:
+        """When the oldest event of a leaf will be too old."""
+        length, oldest = self._ranges[number], None if number not in local.lists else local.lists[number].all.oldest
+        return None if oldest is None or length is None else oldest.end + length
+
     # --- timers ---
 
     def _next_tick(self, call: OperatorCall, context: OpenContext, after: int) -> int | None:
@@ -344,6 +357,9 @@ class ContextScope:
                 wait = self.ticks(spot.call.interval)
                 pending = (event for local in context.locals.values() for event in local.pending.get(spot.number, ()))
                 yield from (event.end + wait for event in pending)
+            for at in self._giving_way:
+                dues = (self._gives_way(local, at) for local in context.locals.values())
+                yield from (due for due in dues if due is not None)
             for local in context.locals.values() if self.blocks else ():
                 for block in self.blocks:
                     for inner in (local.blocks or {}).get(block.number, {}).values():

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 from tocsin.constraint.reasoning import reason_about
 from tocsin.engine.kinds import EARLY, UNENDED
 from tocsin.errors import InputError, TocsinError
-from tocsin.events import BEGINNING, Event, Value
+from tocsin.events import ANY, BEGINNING, Event, Value
 from tocsin.lang.derived_syntax import Intervals
 from tocsin.lang.parser import parse_file
 from tocsin.lang.printer import print_expr
@@ -37,6 +37,7 @@ from tocsin.lang.syntax import UNITS, Expr, Grouped, Query, Same, leaves_of, nam
 from tocsin.order.guarantees import Guarantees
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.plan.bind import bind_all
+from tocsin.plan.check import types_read
 from tocsin.plan.passes import optimize
 from tocsin.schema import Schema
 from tocsin.testing.begins import heard
@@ -192,7 +193,8 @@ class _Sections:
             self.section = "expected"
         elif self.section == "start":
             if words:
-                raise self.wrong(number, "a case file begins with a line `query`")
+                hint = "rules in a file of their own are named by a case file: query file=rules.tocsin NAME"
+                raise self.wrong(number, "a case file begins with a line `query`", hint=hint)
         else:
             {"query": self.query, "stream": self.stream, "expected": self.expected}[self.section].append(line)
 
@@ -432,7 +434,12 @@ def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: M
             count_line(query, list((row.select or {}).values()), span) for row, span in zip(rows, spans, strict=True)
         ]
         return [FoundMatch((), kind="count", text=text) for text in texts]
-    unended = [FoundMatch((), kind=UNENDED, text=spell_begin(begin)) for begin in told.unended]
+    read = _types_read(plain)
+    unended = [
+        FoundMatch((), kind=UNENDED, text=spell_begin(begin))
+        for begin in told.unended
+        if read is None or begin.type in read
+    ]
     return (
         traces
         + unended
@@ -445,6 +452,13 @@ def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: M
             for match in answers[-1][1]
         ]
     )
+
+
+def _types_read(queries: Sequence[Query]) -> set[str] | None:
+    """The types that queries and their constraints name; None: all, as one of them reads every type."""
+    alphabets = [each.alphabet for query in queries if query.under is not None for each in query.under.constraints]
+    found = {type for query in queries for type in types_read(query.pattern)}
+    return None if None in alphabets or ANY in found else found.union(*(each or () for each in alphabets))
 
 
 def _told_early(query: Query, items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:

@@ -10,7 +10,7 @@ from typing import Any
 from tocsin.errors import TocsinError
 from tocsin.events import Event
 from tocsin.lang.parser import parse_file
-from tocsin.lang.staged_syntax import Statement
+from tocsin.lang.staged_syntax import OPTIONS, Statement
 from tocsin.plan.staged_check import check_statements
 
 MOST_LEAVES = 5  # the definition tries every combination
@@ -18,7 +18,7 @@ TYPES = ("A", "B", "C", "I", "T")
 QUANTIFIERS = ("all", "new max 1", "old max 1", "old max 2", "new +", "old +", "strict old max 2", "strict new +",
                "new max 1 staged", "old max 1 staged", "strict old max 1 staged")  # fmt: skip
 WINDOWS = ("rows 1", "rows 2", "stages 1", "stages 2", "range 3", "range 6")
-MODES = ("", "", "", "<deferred>", "<delayed>", "<immediate>")
+MODES = ("", "", "", "deferred", "delayed", "immediate")
 KEYS = (
     "", "", "", "GKey *.k", "GKey *.k as K", "LKey *.k", "GKey *.k LKey *.x",
     "GKey *.k as K (In 0 as zero, Rest as rest)", "LKey *.k as K (In {0, 2}, 1..1 as one)",
@@ -117,9 +117,27 @@ class Drawing:
         if roll < 30:
             return f"({self.leaf()})<deferred>"
         if roll < 40:
-            return self.leaf()
+            options = self.options()
+            return f"({self.leaf()})<{', '.join(options)}>" if options else self.leaf()
+        if roll < 45:
+            return self.giving_way()
         found = self.pattern(2)
-        return found + (self.one(MODES) if not found.startswith("After") else "")
+        how = [self.one(MODES)] if not found.startswith("After") else []
+        how = [each for each in how + self.options() if each]
+        return found + (f"<{', '.join(how)}>" if how else "")
+
+    def giving_way(self) -> str:
+        """An operand that is in the way, or counted, until it is too old."""
+        first, (second, label) = self.leaf(), (self.one(self.types), "z")
+        self.labels.append(label)
+        hidden = f"{second} as {label}<{self.one(('range 2', 'range 4', 'range 4, rows 2'))}>"
+        inner = self.one((hidden, f"AtLeast(2, {hidden})"))
+        options = ", ".join(("active", *(each for each in self.options() if each != "active")))
+        return f"Unless({first}, {inner})<{options}>"
+
+    def options(self) -> list[str]:
+        """How the pattern is looked for; what makes no sense is drawn again by whoever checks it."""
+        return [each for each in OPTIONS if self.chance(30)] if self.chance(35) else []
 
     # --- conditions and columns ---
 

@@ -187,8 +187,8 @@ def traces_of(query: Query, events: Iterable[Event], unit: str | None = None) ->
     for end, group in groupby(ordered, key=lambda event: event.end):
         by_key: dict[Key, list[Event]] = {}
         for event in group:
-            key = tuple(event.attrs.get(attr) for attr in first.key)
-            if None not in key and not any(value != value for value in key):
+            key = trace_key(first, event)
+            if None not in key:
                 by_key.setdefault(key, []).append(event)
         for key, mine in by_key.items():
             traces = by_key_of.setdefault(key, [Trace(key, 0)])
@@ -292,7 +292,8 @@ def kinds_of(query: Query) -> list[Kind]:
     asked: dict[str, list[Expr]] = {type: [] for type in named}
     for constraint in query.under.constraints:
         for symbol in symbols_of(constraint.regex):
-            asked[symbol.type] += [] if symbol.where is None else [symbol.where]
+            if symbol.type in asked:  # else no event of it is ever seen
+                asked[symbol.type] += [] if symbol.where is None else [symbol.where]
     where = [] if query.where is None else [query.where]
     for leaf in leaves_of(query.pattern):
         asked.setdefault(leaf.type, []).extend([*where, *([] if leaf.where is None else [leaf.where])])
@@ -352,7 +353,21 @@ def told_of(query: Query, events: Iterable[Event], judge: Judge, unit: str | Non
     told = Told()
     for trace in traces_of(query, events, unit):
         _tell(query, trace, judge, told)
+    told.seen += _outside(query, events)
     return told
+
+
+def _outside(query: Query, events: Iterable[Event]) -> list[Event]:
+    """The events of no trace, as they lack an attribute of its key; without a number they lack the query's, too."""
+    assert query.under is not None
+    first = query.under.constraints[0]
+    return [] if first.divides else [event for event in set_of(events) if None in trace_key(first, event)]
+
+
+def trace_key(constraint: Constraint, event: Event) -> Key:
+    """The values that the events of a trace share; None stands also for a value that equals nothing."""
+    values = (event.attrs.get(attr) for attr in constraint.key)
+    return tuple(value if value == value else None for value in values)
 
 
 def _tell(query: Query, trace: Trace, judge: Judge, told: Told) -> None:

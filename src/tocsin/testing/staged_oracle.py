@@ -36,6 +36,7 @@ from tocsin.testing.staged_oracle_match import (
     PatternNode,
     events_in,
     is_deferred,
+    is_hidden,
     spots_of,
 )
 from tocsin.testing.staged_oracle_select import Selection
@@ -185,6 +186,11 @@ class Bounded:
         self.ticking = [spot for spot in own if spot.operator in ("At", "Every")]
         self.waiting = [spot for spot in own if spot.operator == "After"]
         self.sources = {spot.spots[0].number for spot in self.waiting}
+        self.giving_way = [
+            spot.number for spot in own
+            if "active" in getattr(node, "options", ()) and spot.number in self.leaves
+            and self.leaves[spot.number].range is not None and is_hidden(root, spot)
+        ]  # fmt: skip
         self.has_deferred = any(map(is_deferred, root.all()))
 
     def ticks(self, duration: Duration) -> int:
@@ -333,6 +339,10 @@ class Bounded:
                     context.fires.setdefault(local, {})[spot.number] = TICK
         for spot in self.waiting:
             self._pend(spot, context, now, events, sees)
+        for number in self.giving_way:  # `active`: what an event was in the way of may match from now on
+            for local, lists in context.locals.items():
+                if any(self._last(number, event) == now for event in lists.lists.get(number, ())):
+                    news[local] = None
         for number, leaf in self.leaves.items():
             for local, several in () if number in self.sources else self._by_local(leaf, events, now, sees).items():
                 kept = [*self.present(context, local, number, now), *several]
@@ -376,6 +386,12 @@ class Bounded:
             for event in several:
                 pending = context.local(local).pending.setdefault(spot.number, [])
                 context.local(local).pending[spot.number] = joined(pending, event, call)
+
+    def _last(self, number: int, event: Event) -> int:
+        """When an event leaves the list of a leaf by its range."""
+        length = self.leaves[number].range
+        assert length is not None
+        return event.end + self.ticks(length)
 
     # --- what a run sees ---
 
@@ -421,6 +437,8 @@ class Bounded:
                 tick = self._next_tick(spot, context, after)
                 yield from () if tick is None else (tick,)
             for lists in context.locals.values():
+                for number in self.giving_way:
+                    yield from (self._last(number, event) for event in lists.lists.get(number, ()))
                 for spot in self.waiting:
                     wait = self.ticks(spot.node.interval)  # type: ignore[union-attr,arg-type]
                     yield from (event.end + wait for event in lists.pending.get(spot.number, ()))
@@ -484,7 +502,7 @@ class Detecting(Bounded):
             self.end_blocks(context, part, now, events, sees)
             news = self.collect(context, part, now, events, sees)
             for local in news if self.mode != "deferred" else ():
-                rows += self._detected(context, self._run(context, local, now, final=False), key, local)
+                rows += self._searched(context, now, key, local)
         self.initiate(part, now, events, sees)
         return rows
 
@@ -495,7 +513,23 @@ class Detecting(Bounded):
         fires = {} if final else context.fires.get(local, {})
         frames = self.frames(context.local(local), now, final=final)
         lists = self.lists(context, local, now)
-        return MatchRun(self.root, self.statement.where, now, context.opened, final, lists, fires, sst, frames)
+        return MatchRun(self.root, self.statement.where, now, context.opened, final, lists, fires, sst, frames,
+                        self.statement.options)  # fmt: skip
+
+    def _searched(self, context: OracleContext, now: int, key: Key, local: Key) -> list[Row]:
+        """Look for the pattern; with `repeat` again, until no list has become shorter."""
+        rows, is_done = [], False
+        while not is_done:
+            before = self._sizes(context, local, now)
+            rows += self._detected(context, self._run(context, local, now, final=False), key, local)
+            is_done = "repeat" not in self.statement.options or self._sizes(context, local, now) == before
+        return rows
+
+    def _sizes(self, context: OracleContext, local: Key, now: int) -> list[int]:
+        """How long the lists of a run are, those of blocks too."""
+        frames = list(frames_in(self.frames(context.local(local), now, final=False)))
+        lists = [self.lists(context, local, now), *(frame.kept for frame in frames)]
+        return [len(events) for each in lists for events in each.values()]
 
     def _detected(self, context: OracleContext, run: MatchRun, key: Key, local: Key) -> list[Row]:
         """Find all matches, then consume their events, then make complex events of them (delayed: when it ends)."""

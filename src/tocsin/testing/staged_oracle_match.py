@@ -84,6 +84,13 @@ def is_deferred(spot: PatternNode) -> bool:
     )
 
 
+def is_hidden(root: PatternNode, leaf: PatternNode) -> bool:
+    """Whether a leaf stands in a negation or a count."""
+    hiding = [spot for spot in root.all() if spot.operator in ("Not", "Nth", "AtLeast", "AtMost")]
+    hiding += [spot.spots[1] for spot in root.all() if spot.operator == "Unless"]
+    return any(leaf in spot.all() for spot in hiding)
+
+
 @dataclass(frozen=True)
 class All:
     """The whole list of an operand with the quantifier `all`: whatever is asked must hold for each of them."""
@@ -135,6 +142,7 @@ class MatchRun:
     fires   by the number of a timed operator: TICK, or the sources of After that are due now
     sst     the start stable-time of a type
     blocks  by the number of a block, its context instances in all of its partitions
+    options of the pattern
     """
 
     root: PatternNode
@@ -146,6 +154,7 @@ class MatchRun:
     fires: Mapping[int, Any] = field(default_factory=dict)
     sst: Callable[[str], int] = lambda _: 0
     blocks: Mapping[int, list[OracleFrame]] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
 
     def matches(self) -> list[Binding]:
         """All matches, in the order in which they are found."""
@@ -155,8 +164,19 @@ class MatchRun:
             self._homes.setdefault(home, []).append(conjunct)
         found: list[Binding] = []
         if self._hold([0], {}):
-            self.solve(self.root, {}, lambda binding: found.append(binding) is None)  # type: ignore[func-returns-value]
+            self.solve(self.root, {}, lambda one: self._is_new(one) and found.append(one) is None)  # type: ignore[func-returns-value]
         return found
+
+    def _is_new(self, binding: Binding) -> bool:
+        """`incremental`: something of the match ends now; of the members of an `all`, with each of them."""
+        singles = self._singles(self.root.leaves(), binding)
+        return "incremental" not in self.options or all(self.end(self.root, one) == self.now for one in singles)
+
+    def _is_apart(self, leaf: PatternNode, binding: Binding) -> bool:
+        """`distinct`: no event of a leaf is bound at another leaf."""
+        others = [each.number for each in self.root.leaves() if each is not leaf] if "distinct" in self.options else []
+        taken = [event for other in others for event in events_in(binding.get(other))]
+        return not any(mine is event for mine in events_in(binding.get(leaf.number)) for event in taken)
 
     # --- the operators ---
 
@@ -203,13 +223,15 @@ class MatchRun:
         assert isinstance(spot.node, LeafOperand)
         events, how = self._around(spot, binding).lists.get(spot.number, []), spot.node.quantifier
         if how.every:
-            return bool(events) and done({**binding, spot.number: All(tuple(events))})
+            whole = {**binding, spot.number: All(tuple(events))}
+            return bool(events) and self._is_apart(spot, whole) and done(whole)
         selected: list[Event] = []
         for event in reversed(events) if how.age == "new" else events:
             ends = {each.end for each in selected}
             if how.most is not None and how.staged and event.end not in ends and len(ends) == how.most:
                 break
-            if done({**binding, spot.number: event}):
+            with_it = {**binding, spot.number: event}
+            if self._is_apart(spot, with_it) and done(with_it):
                 selected.append(event)
             elif how.strict:
                 break
@@ -254,7 +276,7 @@ class MatchRun:
         found = False
         for source in reversed(self._around(spot, binding).fires.get(spot.number, ())):
             extended = {**binding, leaf.number: source, spot.number: TICK}
-            found |= self._hold([leaf.number], extended) and done(extended)
+            found |= self._is_apart(leaf, extended) and self._hold([leaf.number], extended) and done(extended)
         return found
 
     def _counting(self, spot: PatternNode, binding: Binding, done: Rest) -> bool:

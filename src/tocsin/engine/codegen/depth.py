@@ -17,7 +17,7 @@ STATE = frozenset(WHOLE.split(", "))
 
 
 def shallow(text: str) -> str:
-    """The same source text, in functions without deep nests of loops."""
+    """A source text that means the same, in functions without deep nests of loops."""
     if "    " * (DEEPEST + 1) + "while" not in text:
         return text
     tree = ast.parse(text)

@@ -70,7 +70,7 @@ def routing_rules(frame: EventFrame, job: Job) -> RoutingRules:
 
 
 def unfiltered_rules(frame: EventFrame, job: Job) -> RoutingRules:
-    """The same without filters: every event of a type that is read goes to its shards."""
+    """Routing rules without filters: every event of a type that is read goes to its shards."""
     tests = tuple(dict.fromkeys(sorted(shards.group.types)) for shards in job.shards)
     return RoutingRules(tests, key_types(frame, job), times_of(frame))
 

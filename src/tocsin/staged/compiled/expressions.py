@@ -130,7 +130,7 @@ def _literal(layout: WordLayout, given: Any) -> Value:
 
 
 def limited(layout: WordLayout, given: Value, bits: int) -> Value:
-    """The same value, of which whole numbers have so many bits at most."""
+    """A value of which whole numbers have so many bits at most."""
     if given.kind not in ("int", "bool") or given.bits <= bits:
         return given
     if given.attr is None:

@@ -20,6 +20,7 @@ from tocsin.staged.bindings import PatternNames
 from tocsin.staged.compiled.library import GROWING
 from tocsin.staged.compiled.running import running_aggregates
 from tocsin.staged.join import new_join
+from tocsin.staged.options import giving_way, kept_apart, written_out
 from tocsin.staged.partition_keys import key_attribute
 from tocsin.staged.spots import BLOCK, PatternSpot, spots_of, ticks
 
@@ -53,6 +54,7 @@ class WordLayout:
     """
 
     def __init__(self, statement: Statement, fields: Mapping[str, Field], unit: str | None) -> None:
+        statement = written_out(statement)
         self.statement, self.fields, self.unit = statement, dict(fields), unit
         self.root = spots_of(statement.pattern)
         self.places = StatementPlaces(statement)
@@ -80,8 +82,10 @@ class WordLayout:
                        for leaf in self.leaves]  # fmt: skip
         self.starts = any(init.type is None for init in self.inits)
         self.lengths = {spot.number: self._length(spot) for spot in (*self.ticking, *self.waiting)}
+        self.apart = kept_apart(self.root) if "distinct" in statement.options else {}
+        self.giving_way = giving_way(self.root) if "active" in statement.options else []
         self.limited = any(last is not None for last in self.lasts)
-        self.timed = self.limited or bool(self.ticking) or bool(self.waiting)
+        self.timed = self.limited or bool(self.ticking) or bool(self.waiting) or bool(self.giving_way)
         self.many = any(init.add for init in self.inits)  # contexts of a partition may be open at once
         sizes = [spot.call.size for spot in self.waiting]
         self.counts_ends = (
@@ -122,7 +126,7 @@ class WordLayout:
     def _looked_up(self) -> dict[int, list[str]]:
         """By the number of a leaf, the attributes by whose values its events are found."""
         found: dict[int, list[str]] = {}
-        join = new_join(self.root, list(conjuncts_of(self.statement.where)), PatternNames(self.root))
+        join = new_join(self.root, list(conjuncts_of(self.statement.where)), PatternNames(self.root), self.apart)
         for number, attr in () if join is None else join.looked_up:
             if attr not in found.setdefault(number, []):
                 found[number].append(attr)

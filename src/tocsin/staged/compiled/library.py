@@ -20,7 +20,8 @@ TOP, FREE_NODE, FREE_LOCAL, FREE_CONTEXT, FREE_PARTITION, FREE_SEEN = 0, 1, 2, 3
 PARTITIONS, LOCALS, SEEN = 6, 7, 8  # entries of the tables
 CREATED, IS_CREATED, CLOCK, TIMERS, STAGE, RUN, NUMBER, UNIVERSAL, KEPT = 9, 10, 11, 12, 13, 14, 15, 16, 17
 OUT_N, UNSORTED, FREE_VALUE, VALUES = 18, 19, 20, 21
-ROOM = 22  # from here on, how many words there are of each array that may become longer
+LEFT, SOME = 22, 1024  # partitions that the last look at all of them has left, and how many may be new since
+ROOM = 23  # from here on, how many words there are of each array that may become longer
 GROWING = ("D", "TG", "TL", "TS", "TV", "Q", "M", "W", "H", "O", "V")
 TABLES = ("TG", "TL", "TS", "TV")
 PARAMETERS = ROOM + len(GROWING)
@@ -43,7 +44,7 @@ def pointer(words: Array) -> Array:
 
 
 def reals(words: Array) -> Array:
-    """The same words as numbers with fractions."""
+    """Words read as numbers with fractions."""
     return words.view(np.float64)
 
 

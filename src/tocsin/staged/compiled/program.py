@@ -141,6 +141,8 @@ class _StageWriter:
             with write.block("for m in range(first_of_g, P[OUT_N]):"):
                 write(f"O[m * {layout.row} + 3] = m - first_of_g")
         write("P[NUMBER] += j - i")
+        if layout.g and any(length is not None for length in layout.ranges):
+            self._sweep()
         if layout.g:
             with write.block("if not rough:"):
                 self._arrange("first_row")
@@ -642,6 +644,8 @@ class _StageWriter:
         self._tick()
         for spot in layout.waiting:
             self._fire(spot)
+        for number in layout.giving_way:
+            self._give_way(layout.index[number])
         for role in layout.all_roles():
             if role.what == "leaf":
                 with ExitStack() as stack:
@@ -660,18 +664,55 @@ class _StageWriter:
         write("loc = first_loc")
         with write.block("while loc != -1:"):
             write(*(("after_loc = D[loc + L_TOUCHED]", "lk = loc + L_KEY") if layout.l else ("after_loc = -1",)))
-            self._detect(final=False)
+            if "repeat" in layout.statement.options:
+                with write.block("while True:"):
+                    write("kept = P[KEPT]")
+                    self._detect(final=False)
+                    with write.block("if P[KEPT] == kept:"):  # nothing was consumed
+                        write("break")
+            else:
+                self._detect(final=False)
             for spot in layout.waiting:
                 due = self._due(spot)
                 write(f"P[KEPT] += D[{due} + {COUNT}]", f"clear(D, P, {due}, {layout.counts_ends})")
-            empty = both(*(f"D[{self._list(at)} + {COUNT}] == 0" for at in range(len(layout.leaves))))
-            with write.block(f"if {empty}:"):
-                if layout.l:
-                    self._unlink_local()
-                else:
-                    write("D[c + C_LOCALS] = -1")
-                self._free_local()
+            self._drop_if_empty()
             write("loc = after_loc")
+
+    def _drop_if_empty(self) -> None:
+        """Forget the local partition loc if it has no events."""
+        write, layout = self.write, self.layout
+        empty = both(*(f"D[{self._list(at)} + {COUNT}] == 0" for at in range(len(layout.leaves))))
+        with write.block(f"if {empty}:"):
+            if layout.l:
+                self._unlink_local()
+            else:
+                write("D[c + C_LOCALS] = -1")
+            self._free_local()
+
+    def _sweep(self) -> None:
+        """When many partitions are new since the last time, forget those in which all is too old that was collected."""
+        write, layout = self.write, self.layout
+        with write.block("if P[PARTITIONS] > SOME + 2 * P[LEFT]:"):
+            write("swept = 0")
+            with write.block("while swept < TGN:"):
+                write("g = TG[swept]")
+                with write.block("if g == -1:"):
+                    write("swept += 1", "continue")
+                write("c = D[g + G_FIRST]")
+                with write.block("while c != -1:"):
+                    write("loc = D[c + C_LOCALS]")
+                    with write.block("while loc != -1:"):
+                        write("after_loc = D[loc + L_NEXT]" if layout.l else "after_loc = -1")
+                        for at, leaf in enumerate(layout.leaves):
+                            if leaf.number not in layout.sources:
+                                self._expire(at)
+                        self._drop_if_empty()
+                        write("loc = after_loc")
+                    write(f"c = {self._next_context}")
+                self._forget()
+                with write.block("if TG[swept] == g:"):  # else another one has moved here
+                    write("swept += 1")
+            write("P[LEFT] = P[PARTITIONS]")
 
     def _unlink_local(self) -> None:
         write = self.write
@@ -726,6 +767,15 @@ class _StageWriter:
                     write(f"pass_on(D, {pending}, {self._due(spot)}, {layout.counts_ends})")
                 self._touch_local()
             write("loc = D[loc + L_NEXT]" if layout.l else "loc = -1")
+
+    def _give_way(self, at: int) -> None:
+        """Local partitions in which an event of a leaf is too old now are to have their run."""
+        write, head = self.write, f"D[{self._list(at)} + {HEAD}]"
+        write("loc = D[c + C_LOCALS]")
+        with write.block("while loc != -1:"):
+            with write.block(f"if {head} != -1 and D[{head} + {END}] + {self.layout.ranges[at]} <= now:"):
+                self._touch_local()
+            write("loc = D[loc + L_NEXT]" if self.layout.l else "loc = -1")
 
     def _wait(self, at: int, row: str) -> None:
         """After: the event of a row waits, if there is room for it."""
@@ -804,6 +854,8 @@ class _StageWriter:
         if self.layout.running is not None:
             self._go_on(self.layout.running, at)
         self._enter_values(at)
+        if self.layout.leaves[at].number in self.layout.giving_way:
+            self._set_timer(f"now + {self.layout.ranges[at]}")
         if leaf.rows is not None:
             with write.block(f"if D[{here} + {COUNT}] > {leaf.rows}:"):
                 self._remove(at, f"D[{here} + {HEAD}]")

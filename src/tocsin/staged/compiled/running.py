@@ -55,7 +55,8 @@ class RunningAggregates:
 def running_aggregates(places: StatementPlaces, root: PatternSpot) -> RunningAggregates | None:
     """The aggregates of a statement, if they can go on from stage to stage."""
     statement = places.statement
-    if statement.where is not None or not places.is_group or mode_of(statement.pattern) != "immediate":
+    asks = statement.where is not None or statement.options
+    if asks or not places.is_group or mode_of(statement.pattern) != "immediate":
         return None
     spots = (root,) if root.leaf is not None else root.spots if root.operator == "And" else ()
     if not spots or not all(spot.leaf is not None and _keeps_all(spot.leaf) for spot in spots):

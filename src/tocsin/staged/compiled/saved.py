@@ -237,6 +237,11 @@ class _StateWriter(_Values):
             for after, number in ((after, number) for after, numbers in pending for number in numbers):
                 self._set_timer(self.events[number][3] + layout.lengths[after], partition)
 
+            for number in layout.giving_way:
+                length = layout.ranges[layout.index[number]]
+                for event in dict(lists).get(number, ()) if length is not None else ():
+                    self._set_timer(self.events[event][3] + length, partition)
+
     def _set_timer(self, due: int, partition: int) -> None:
         if 2 * (self.P[library.TIMERS] + 1) > len(self.arrays["Q"]):
             self.arrays.grow(GROWING.index("Q"), 0)

@@ -32,7 +32,7 @@ from tocsin.staged.compiled.expressions import (
     holding,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
-from tocsin.staged.compiled.library import BEFORE, COUNT, END, HEAD, LAST, NEXT, OF_LIST, PREV, START, TAIL
+from tocsin.staged.compiled.library import AT, BEFORE, COUNT, END, HEAD, LAST, NEXT, OF_LIST, PREV, START, TAIL
 from tocsin.staged.compiled.writer import TextWriter
 from tocsin.staged.join import NewJoin, Step, new_join
 from tocsin.staged.spots import PatternSpot
@@ -71,7 +71,7 @@ class SearchWriter:
         for each in self._conjuncts:
             mentioned = [self.names.spots[str(part.name)].number for part in self._mentions(each)]
             self._homes.setdefault(max(mentioned, default=0), []).append(each)
-        self._join = new_join(self.layout.root, self._conjuncts, self.names)
+        self._join = new_join(self.layout.root, self._conjuncts, self.names, self.layout.apart)
 
     @staticmethod
     def _mentions(node: StagedExpr) -> list[AttrOf | TimeOf]:
@@ -149,8 +149,19 @@ class SearchWriter:
         return [each for one in below for each in self.timed(one)]
 
     def _holds(self, homes: Iterable[int], bound: Bound) -> str:
+        homes = list(homes)
         asked = [each for home in homes for each in self._homes.get(home, ())]
-        return holding(self.layout, asked, self.look_up(bound))
+        apart = (self._is_apart(home, self.layout.apart.get(home, ()), bound) for home in homes)
+        return both(*apart, holding(self.layout, asked, self.look_up(bound)))
+
+    def _is_apart(self, number: int, others: Iterable[int], bound: Bound) -> str:
+        """The text of: the event of a leaf stands at no other one that is bound (`distinct`)."""
+        if bound.get(number) != "node":
+            return "True"
+        if any(bound.get(other) in ("counted", "whole") for other in others):
+            raise NotCompiledError("an event is told apart from those that are counted")
+        there = [other for other in others if bound.get(other) == "node"]
+        return both(*(f"(D[x{number} + {AT}] != D[x{other} + {AT}])" for other in there))
 
     # --- what can be told without a search ---
 
@@ -425,12 +436,13 @@ class SearchWriter:
         is_shown = spot.number in self._shown()
         total = write.fresh("total")
         write(f"{total} = 0")
-        enough = wanted + (spot.operator == "Nth")
+        enough, apart = wanted + (spot.operator == "Nth"), self.layout.apart
         for operand in spot.spots:
             leaf = operand.leaf
             weight = 1 if leaf is None or leaf.weight is None else int(leaf.weight)
             how = None if leaf is None else leaf.quantifier
-            if how is not None and operand.number not in self._homes and not how.strict and how.most is None:
+            is_asked = operand.number in self._homes or operand.number in apart
+            if how is not None and not is_asked and not how.strict and how.most is None:
                 write(f"{total} += {weight} * D[{self.list_of(operand.number)} + {COUNT}]")
                 if is_shown:
                     self.whole.add(operand.number)
@@ -496,7 +508,8 @@ class SearchWriter:
             before = self._by_value(n, *step.equal) + BEFORE
         with write.block(f"while {x} != -1:"):
             self._within(x, names[0], names[1], newest=True, before=before)
-            with write.block(f"if {holding(self.layout, step.asked, self.look_up(there))}:"):
+            holds = both(self._is_apart(n, step.apart, there), holding(self.layout, step.asked, self.look_up(there)))
+            with write.block(f"if {holds}:"):
                 self._walk(steps, at + 1, there, keep)
             write(f"{x} = D[{x} + {before}]")
 
