@@ -272,7 +272,7 @@ mix_all: Any = compiled(_mix_all)
 
 
 def _add_floats(values: Any, name: Any, total: Any) -> None:
-    """The same for a column of floats; -0.0 says what 0.0 does."""
+    """Add to the content of rows what a column of floats without nulls says; -0.0 says what 0.0 does."""
     for at in range(len(values)):
         total[at] += mix(bits_of(values[at] + 0.0) ^ name)
 

@@ -312,7 +312,7 @@ class Rows:
 
     @cached_property
     def _typeless(self) -> pa.Table | None:
-        """The same without the type, where that is known beside the table, so that its texts need not be copied."""
+        """The rows without their type, where that is known beside the table, so that its texts need not be copied."""
         chunk, at = self.pieces[0] if len(self.pieces) == 1 else (None, NOBODY)
         if not isinstance(chunk, WholeTable) or not pa.types.is_string(chunk.rows.schema.field("type").type):
             return None
