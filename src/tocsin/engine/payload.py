@@ -30,7 +30,7 @@ from tocsin.encode.content import (
     sketch,
     text_word,
 )
-from tocsin.encode.gather import taken
+from tocsin.encode.gather import taken, words_at
 from tocsin.encode.late import with_values
 from tocsin.encode.merge import Rearranged, rows_at, stacked
 from tocsin.encode.rehearsal import answer_loops_are_worth
@@ -264,6 +264,10 @@ def _all_or_none(arrays: list[Ints | None]) -> Ints | None:
 # --- rows that an answer shows -------------------------------------------------------------------------------------
 
 
+def _joined(pieces: list[Ints]) -> Ints:
+    return pieces[0] if len(pieces) == 1 else np.concatenate([np.zeros(0, np.int64), *pieces])
+
+
 class Rows:
     """Some rows of some chunks, each once, in order of arrival."""
 
@@ -293,11 +297,11 @@ class Rows:
 
     @cached_property
     def start(self) -> Ints:
-        return np.concatenate([chunk.start[at] for chunk, at in self.pieces] or [np.zeros(0, np.int64)])
+        return _joined([words_at(chunk.start, at) for chunk, at in self.pieces])
 
     @cached_property
     def end(self) -> Ints:
-        return np.concatenate([chunk.end[at] for chunk, at in self.pieces] or [np.zeros(0, np.int64)])
+        return _joined([words_at(chunk.end, at) for chunk, at in self.pieces])
 
     @cached_property
     def table(self) -> pa.Table:
@@ -353,11 +357,7 @@ class Rows:
         are_hashes = all(chunk.high is None for chunk, _ in self.pieces) and not self.names[1].any()
         if not are_hashes or not answer_loops_are_worth(len(places)):
             return taken(self.eids, places)
-        from tocsin.encode import answer_loops as loops
-
-        found = np.empty(len(places), np.int64)
-        loops.pick(frozen(self.names[0]), frozen(places), found)
-        return hex_texts([found.view(np.uint64)])
+        return hex_texts([words_at(self.names[0], places).view(np.uint64)])
 
     @cached_property
     def names(self) -> tuple[Ints, Ints]:
@@ -370,7 +370,7 @@ class Rows:
             if chunk.high is None or chunk.low is None:
                 nameless[mine] = True
             else:
-                high[mine], low[mine] = chunk.high[at], chunk.low[at]
+                high[mine], low[mine] = words_at(chunk.high, at), words_at(chunk.low, at)
         if nameless.any():
             high[nameless], low[nameless] = self._computed(nameless)
         return high, low
