@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -122,7 +122,7 @@ def chosen_tests(file: str, root: Path) -> list[str]:
     return [str(path.relative_to(root)) for path in ranked]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _words(name: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[a-z]{4,}", name))
 
