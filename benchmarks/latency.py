@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import compiling
+
 Row = dict[str, Any]
 QUERY = "EVENT SEQ(A a, B b, C c) WHERE [user] AND b.v > a.v WITHIN 100 s"
 RARE = QUERY.replace("a.v", "a.v + 0.97")  # for whole inputs: about one match in a thousand events
@@ -136,6 +138,7 @@ def measured(*, quick: bool) -> dict[str, Any]:
     for form in TIMES:
         answer[f"list, {form}"] = round(lists(5000 if quick else 200_000, form))
     answer |= {f"pipe, {form}": round(piped(5000 if quick else 200_000, form)) for form in ("integers", "ISO text")}
+    answer["compiling"] = compiling.measured(quick=quick)
     answer["machine"]["load_after"] = os.getloadavg()[0]
     return answer
 
@@ -152,6 +155,8 @@ def text(found: dict[str, Any]) -> str:
     ]
     speeds = {name: value for name, value in found.items() if name.startswith(("list", "pipe"))}
     said = ", ".join(f"{name} {value / 1e6:.2f}" for name, value in speeds.items())
+    if "compiling" in found:
+        said += ".\n\n" + compiling.text(found["compiling"]).removesuffix(".")
     return "\n".join([*lines, "", f"Million events per second of CPU: {said}.", "", measured_on(found["machine"])])
 
 

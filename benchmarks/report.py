@@ -64,9 +64,9 @@ def probe_targets(results: dict[str, Any]) -> list[tuple[str, float | None, str,
     return [
         ("one event, dict to changes, p50, us", latency.get("dict_p50_us"), "<=", 5),
         ("1,000 events in one push, p50, us", latency.get("push_1000_p50_us"), "<=", 15),
-        ("compile 4 steps, cold, s", compile_times.get("cold_4_s"), "<=", 1.5),
+        ("compile 4 steps, cold, until its first body is there, s", compile_times.get("cold_4_s"), "<=", 1.5),
         ("compile 4 steps, from cache, s", compile_times.get("cached_4_s"), "<=", 0.5),
-        ("compile 8 steps, cold, s", compile_times.get("cold_8_s"), "<=", 5),
+        ("compile 8 steps, cold, until its first body is there, s", compile_times.get("cold_8_s"), "<=", 4),
         ("state after all chunks / after a tenth of them", state.get("growth"), "<=", 1.1),
     ]
 

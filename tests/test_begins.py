@@ -26,6 +26,7 @@ from tocsin.testing.strategies import SCHEMA, is_valid
 
 ORDERS: dict[str, int | None] = {  # and how late items may come, where that is known
     "aggressive": None, "conservative": None, "hybrid(H=conservative)": None, "conservative(20)": 20, "auto(20)": 20,
+    "slack(20)": 20,
 }  # fmt: skip
 LONGEST = {"A": 4, "H": 3}
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import tocsin
-from benchmarks import hand, rivals
+from benchmarks import compiling, hand, rivals
 from benchmarks.constraints import load as constraint_load
 from benchmarks.constraints.measure import measured
 from benchmarks.disorder.baselines.arms import SOUND
@@ -84,6 +84,13 @@ def test_the_arms_of_the_selection_benchmark_agree() -> None:
         if ask.polars is not None:
             assert selection_rivals.polars(ask.polars, 20, made)() == found[name], name
     assert found["CONSUME first"] < found["all combinations"]
+
+
+@pytest.mark.long
+def test_rules_are_answered_while_they_are_compiled() -> None:
+    """The benchmark of compilers, with one rule."""
+    found = compiling.child("rules", "1")
+    assert 0 < found["first_answer_s"] < found["fast_s"] < compiling.MOST
 
 
 def test_the_arms_of_the_constraint_benchmark_agree() -> None:

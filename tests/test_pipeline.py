@@ -11,6 +11,7 @@ import threading
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
 import tocsin
 from tocsin.app.cli import main
@@ -143,6 +145,10 @@ def test_a_query_may_be_under_constraints(tmp_path):
         ({"order": '[order]\nidle = "5 min"\n'}, ["[order], key 'strategy': is missing"]),
         ({"order": '[order]\nstrategy = "in-order"\nidle = "soon"\n'}, ["[order], key 'idle'"]),
         ({"order": '[order]\nstrategy = "in-order"\nclock = "soon"\n'}, ["[order], key 'clock'"]),
+        (
+            {"order": '[order]\nstrategy = "in-order"\nlongest = { Exit = "soon" }\n'},
+            ["[order], key 'longest': 'soon' is no length of time (of 'Exit')"],
+        ),
         ({"sink": ""}, ["there is no [sink.NAME]"]),
         ({"sink": '[sink.a]\nformat = "jsonl"\n'}, ["[sink.a], key 'path': is missing"]),
         ({"sink": '[sink.a]\npath = "x"\nkinds = ["matches"]\n'}, ["'matches' is no kind of row", "'match'?"]),
@@ -166,6 +172,16 @@ def test_mistakes_are_told_with_their_place(tmp_path, changed, expected):
     said = problems(tmp_path, **changed)
     for text in expected:
         assert text in said
+
+
+def test_how_long_intervals_may_last(tmp_path):
+    types = PARTS["source"] + 'types = ["Shelf", "Exit"]\n'
+    order = PARTS["order"] + 'longest = { Shelf = "2 h" }\n'
+    frames = {"events": SimpleNamespace(schema=StructType([StructField("tag", StringType())]))}
+    found = read_pipeline(written(tmp_path, source=types, order=order))
+    assert sources._schema(found, frames).longest == {"Shelf": 7_200_000_000}
+    with pytest.raises(InputError, match="not which types it has"):
+        sources._schema(read_pipeline(written(tmp_path, order=order)), frames)
 
 
 def test_everything_that_is_wrong_is_told_at_once(tmp_path):

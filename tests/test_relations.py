@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 
+from tocsin.errors import QueryError
 from tocsin.lang.fluent import all_of, event, related, relation
 from tocsin.lang.fluent import query as fluent
 from tocsin.lang.parser import parse
@@ -130,6 +131,12 @@ def test_every_spelling_is_read_and_printed(written: str, printed: str) -> None:
 def test_a_relation_can_stand_at_a_leaf_between_commas() -> None:
     read = parse("EVENT SEQ(A a, B b : b.v > 1, a DURING b, C c)")
     assert print_query(read) == "EVENT SEQ(A a, (B b : b.v > 1 AND a DURING b), C c)"
+
+
+@pytest.mark.parametrize("condition", ["= 'overlaping'", "<> 'Overlap'", "IN ('meet', 'overlaps')"])
+def test_a_relation_that_is_none_is_refused_with_what_was_meant(condition: str) -> None:
+    with pytest.raises(QueryError, match=r"is not an interval relation(.|\n)*did you mean overlap"):
+        query(f"EVENT SEQ(A a, B b) WHERE relation(a, b) {condition}").check()
 
 
 def test_relations_in_python() -> None:

@@ -16,10 +16,13 @@ leaves, *indexed* follows the longest path of terminations, *begins* follows a p
 of intervals are sent. They have the corrections of the specification, find equally many results, as many as Tocsin, and
 their absolute times mean little. The source fixes a window of 30 s, 20 types in equal parts, and chains of endpoints;
 `50t-50s` has half terminations and half starts, starts first. Its 2 GB are far beyond plain Python: streams here are
-one to thirty windows long. State is the number of stored instances and begins, averaged over the items."""
+one to thirty windows long. State is the number of stored instances and begins, averaged over the items of a stream of
+at least fifteen windows, which is run for that without looking for results: a short one begins with empty stacks."""
 ABOUT = """From an Arrow table in memory to a table of matches, one thread each, million events per CPU-second, equal
 matches. Every event is of a type that the pattern reads. Joins cut time into buckets, as one would write them: DuckDB's
-plain range join compares nearly all pairs here. `join_where` is Polars' own range join, asked for fewer events."""
+plain range join compares nearly all pairs here. `join_where` is Polars' own range join, asked for fewer events. The
+tables of the rivals hold the numbers of the matched events; that of Tocsin holds the id, times and kind of a match
+beside them."""
 WANTED = {
     ("two leaves, overlap", "duckdb"): 5.0, ("four leaves, mixed", "duckdb"): 5.0,
     ("two leaves, overlap", "polars"): 1.5, ("four leaves, mixed", "polars"): 3.0,

@@ -41,7 +41,7 @@ def tocsin(_: str, name: str, made: Intervals) -> Work:
     table = made.table()
     asked = ", ".join(f"eid({each}) AS {each}" for each in variables(name))
     rules = tocsin.query(f"EVENT {PATTERNS[name]} WITHIN {made.window} SELECT {asked}")
-    return lambda: len(rules.detect(table, eid="eid", threads=1))
+    return lambda: rules.detect(table, eid="eid", threads=1).table().num_rows
 
 
 def duckdb(_: str, name: str, made: Intervals) -> Work:

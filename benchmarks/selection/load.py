@@ -36,6 +36,12 @@ ASKS = {
         Ask("OR, CONSUME recent", "OR(A a, B b, C c)", "CONSUME recent"),
     )
 }
+COUNTS = {  # of all matches; `all`: as long as the stream
+    "no window": f"EVENT {STEPS} SELECT count(*)",
+    "a window as long as the stream": f"EVENT {STEPS} WITHIN {{all}} SELECT count(*)",
+    "a key, no window": f"EVENT {STEPS} WHERE [key] SELECT count(*)",
+    "a key, a window as long as the stream": f"EVENT {STEPS} WHERE [key] WITHIN {{all}} SELECT count(*)",
+}
 KEYS = (100, 10_000)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.run import machine
 from benchmarks.selection import beside_flink, rivals
-from benchmarks.selection.load import ASKS, KEYS, Ask, workload
+from benchmarks.selection.load import ASKS, COUNTS, KEYS, Ask, workload
 from benchmarks.selection.report import text
 from benchmarks.spark.flink import UnavailableError
 from benchmarks.workloads import TYPES, Stream, stream
@@ -30,11 +30,12 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "selection.json"
 EVENTS = 5_000_000
 MOST_OF_FLINK = 1_000_000
+OURS = 9  # runs of ours beside Flink, at least: they are short
 CHUNK = 1 << 17  # rows per push
 Timed = tuple[int, list[float]]  # matches, seconds of CPU of each push
 
 
-def tocsin(ask: Ask, window: int, made: Stream) -> Callable[[], Timed]:
+def tocsin(text: str, made: Stream) -> Callable[[], Timed]:
     """A graph that has seen nothing, and its input as items; then the pushes, each timed."""
     from tocsin.encode import Columns, infer_schema
     from tocsin.graph.query_graph import QueryGraph
@@ -45,7 +46,7 @@ def tocsin(ask: Ask, window: int, made: Stream) -> Callable[[], Timed]:
 
     table, columns = made.table(), Columns()
     schema = infer_schema(table.schema, columns, TYPES)
-    plan = optimize(bind(parse(ask.text(window)), schema))
+    plan = optimize(bind(parse(text), schema))
 
     def work() -> Timed:
         graph = QueryGraph([plan], schema, columns)
@@ -77,7 +78,8 @@ def measure(who: str, name: str, keys: int, events: int, repeat: int) -> dict[st
     """Run inside the child: warm up once, then the best of `repeat`."""
     load = workload(keys)
     made = stream(load, events)
-    work = {"tocsin": tocsin, "polars": polars}[who](ASKS[name], load.window, made)
+    ask = ASKS[name]
+    work = tocsin(ask.text(load.window), made) if who == "tocsin" else polars(ask, load.window, made)
     matches, _ = work()
     best: list[float] = []
     for _ in range(repeat):
@@ -90,20 +92,32 @@ def measure(who: str, name: str, keys: int, events: int, repeat: int) -> dict[st
     return {"matches": matches, "seconds": sum(best), **shown}
 
 
+def measure_count(name: str, events: int, repeat: int) -> dict[str, Any]:
+    """Run inside the child: seconds of CPU to count all matches of three steps."""
+    made = stream(workload(100), events)
+    work = tocsin(COUNTS[name].format(all=int(made.time[-1] - made.time[0]) + 1), made)
+    work()
+    return {"ask": name, "events": events, "seconds": min(sum(work()[1]) for _ in range(max(repeat, OURS)))}
+
+
 def measure_rival(name: str, events: int, repeat: int) -> dict[str, Any]:
     """Run inside the child: one row of the table beside Flink."""
     work = beside_flink.ours(name, events)
     work()
-    found, seconds = min((work() for _ in range(repeat)), key=lambda each: sum(each[1]))
-    row: dict[str, Any] = {"ask": name, "events": events, "matches": found, "tocsin": sum(seconds)}
+    runs = [work() for _ in range(max(repeat, OURS))]
+    found = runs[0][0]
+    row: dict[str, Any] = {"ask": name, "events": events, "matches": found}
+    row |= {"tocsin": min(sum(seconds) for _, seconds in runs), "tocsin_alone": min(alone for _, (_, alone) in runs)}
     try:
-        runs = beside_flink.theirs(name, events, repeat)
+        theirs = beside_flink.theirs(name, events, repeat)
+        reading = beside_flink.theirs(name, events, repeat, only="read")
     except UnavailableError as why:
         return {**row, "missing": str(why)}
-    counts = {run["matches"] for run in runs}
+    counts = {run["matches"] for run in theirs}
     if counts != {found}:
         raise SystemExit(f"Flink's {name}: {sorted(counts)} matches, Tocsin {found}")
-    return {**row, "flink": min(run["cpu_s"] for run in runs[1:])}
+    whole, read = (min(run["cpu_s"] for run in some[1:]) for some in (theirs, reading))
+    return {**row, "flink": whole, "flink_alone": whole - read}
 
 
 def child(*arguments: str) -> dict[str, Any]:
@@ -135,8 +149,13 @@ def everything(events: int, repeat: int, only: list[str]) -> dict[str, Any]:
         row = child("--who", "flink", "--ask", name, "--events", str(few), "--repeat", str(min(repeat, 2)))
         beside.append({"ask": name, **row})
         print(beside[-1], file=sys.stderr)
+    counts = []
+    for name in () if only else COUNTS:
+        few = str(min(events, MOST_OF_FLINK))
+        counts.append(child("--who", "count", "--ask", name, "--events", few, "--repeat", str(repeat)))
+        print(counts[-1], file=sys.stderr)
     facts["load_after"] = os.getloadavg()[0]
-    return {"machine": facts, "events": events, "repeat": repeat, "rows": rows, "flink": beside}
+    return {"machine": facts, "events": events, "repeat": repeat, "rows": rows, "flink": beside, "counts": counts}
 
 
 def progress(row: dict[str, Any]) -> str:
@@ -164,6 +183,9 @@ def main() -> int:
     for hidden in ("--who", "--ask", "--keys"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.who == "count":
+        print(json.dumps(measure_count(options.ask, options.events, options.repeat)))
+        return 0
     if options.who == "flink":
         print(json.dumps(measure_rival(options.ask, options.events, options.repeat)))
         return 0

@@ -10,9 +10,11 @@ import tocsin
 data.write()
 names = {"type": "concept:name", "time": "time:timestamp"}
 unanswered = tocsin.query("EVENT SEQ(O_SENT s, !O_SENT_BACK b) WHERE [`case:concept:name`] WITHIN 14 d")
+both = tocsin.query("EVENT SEQ(O_SENT s, O_SENT_BACK b) WHERE [`case:concept:name`] WITHIN 14 d TIMEOUT")
 called = "EVENT SEQ(O_SENT s, `W_Call customer`{3,} w, O_SENT_BACK b) WHERE [`case:concept:name`] WITHIN 30 d"
 
 silent = unanswered.detect(data.FOLDER / "loans.parquet", **names)
+told = both.detect(data.FOLDER / "loans.parquet", **names, threads=2)
 hunted = tocsin.query(called).detect(data.FOLDER / "loans.parquet", **names)
 
 duckdb.sql(f"""
@@ -34,4 +36,6 @@ expected_hunted = duckdb.sql("""
 """).fetchall()
 print(f"{len(silent)} offers without an answer, {len(hunted)} customers called three times; DuckDB: ", end="")
 print(expected_silent[0][0], expected_hunted[0][0])
+without = sorted(match["s"]["case:concept:name"] for match in told if match["kind"] == "timeout")
+assert without == sorted(match["s"]["case:concept:name"] for match in silent)
 assert len(silent) == expected_silent[0][0] > 0 and len(hunted) == expected_hunted[0][0] > 0

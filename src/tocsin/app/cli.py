@@ -129,7 +129,7 @@ def check(
     time_unit: UnitArg = None,
     zone: ZoneArg = None,
 ) -> None:
-    """Check a query: grammar, names, kinds; then a line for each rule: key, window, memory.
+    """Check a query; tell key, window and memory of each rule.
 
     Errors show the place, the reason and a hint.
 
@@ -280,7 +280,7 @@ def run_cases(
     files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Case files, or directories of them.")],
     jit: JitArg = False,
 ) -> None:
-    """Run case files: the definition and the engine must both give what they expect.
+    """Run case files against the definition and the engine.
 
     \b
       tocsin test tests/cases
@@ -315,7 +315,9 @@ def learn_constraint(
     least: Annotated[float, typer.Option("--least", min=0, max=1, help="Steps rarer than this are left out.")] = 0.001,
     bad_rows: BadRowsArg = "fail",
 ) -> None:
-    """Find the order that past traces keep to, and print it as a constraint to be edited.
+    """Find the order of past traces, as a constraint.
+
+    It is printed, to be edited.
 
     \b
       tocsin constraints learn --input orders.parquet --key order_id --name order > order.tocsin
@@ -332,7 +334,7 @@ def learn_constraint(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 @guarded
 def bench(context: typer.Context) -> None:
-    """Measure: the full benchmarks in a checkout, a small one elsewhere."""
+    """Measure: all benchmarks in a checkout, else a small one."""
     root = Path(__file__).parents[3]
     if (root / "benchmarks" / "run.py").is_file():
         done = subprocess.run([sys.executable, "-m", "benchmarks.run", *context.args], cwd=root, check=False)  # noqa: S603
@@ -355,7 +357,7 @@ def demo(
     ] = None,
     jit: JitArg = True,
 ) -> None:
-    """Make the shoplifting data set, find the thefts, show them and draw a timeline.
+    """Make data of a shop, find the thefts, show and draw them.
 
     \b
       tocsin demo

@@ -28,7 +28,10 @@ def reduce(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the program.")],
     time_unit: Annotated[str | None, typer.Option(help="The length of a tick of the readings: us, ms, s, ...")] = None,
 ) -> None:
-    """Write a Python file that derives the intervals of a definition: JSON lines in, JSON lines out, no packages."""
+    """Write a program that derives intervals at a device.
+
+    It is a Python file without packages: JSON lines in, JSON lines out.
+    """
     from dataclasses import replace
 
     from tocsin.intervals import reducer

@@ -25,7 +25,9 @@ pipeline_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Run queries on Spark as a file describes it: sources, queries, order, sinks.
+    help="""Run queries on Spark as a file describes it.
+
+    It names sources, queries, the order of events and sinks.
 
     \b
     Examples:
@@ -47,7 +49,9 @@ def check(
     offline: Annotated[bool, typer.Option("--offline", help="Without Spark: what the file alone can tell.")] = False,
     verbose: VerboseArg = False,
 ) -> None:
-    """Check a pipeline and start nothing: its keys, queries, columns, order, checkpoint and sinks.
+    """Check a pipeline, and start nothing.
+
+    Its keys, queries, columns, order, checkpoint and sinks are looked at.
 
     \b
       tocsin pipeline check theft.toml

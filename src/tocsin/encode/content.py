@@ -139,8 +139,14 @@ def row_hash(content: Mapping[str, Any]) -> int:
     """Hash one row without nulls; equal to `content_hash` of a batch with that row."""
     total = 0
     for name, value in content.items():
-        if name not in NOT_CONTENT:
-            total += _text_hash(name, value) if type(value) is str else mix(_value_word(value) ^ text_word(name))
+        if name in NOT_CONTENT:
+            continue
+        if type(value) is str:
+            total += _text_hash(name, value)
+        elif type(value) is float:
+            total += mix(BITS.unpack(NUMBER.pack(value + 0.0))[0] ^ text_word(name))
+        else:
+            total += mix(_value_word(value) ^ text_word(name))
     total = mix(total & MASK64)
     return total - 2**64 if total >= 2**63 else total
 

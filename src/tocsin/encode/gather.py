@@ -48,6 +48,18 @@ def all_taken(columns: Sequence[pa.Array | pa.ChunkedArray], places: Ints) -> li
     return found
 
 
+def words_at(values: Ints, places: Ints) -> Ints:
+    """The words at some places."""
+    if not answer_loops_are_worth(len(places)) or values.dtype != np.int64 or not values.flags.c_contiguous:
+        found: Ints = values[places]
+        return found
+    from tocsin.encode import answer_loops as loops
+
+    out = np.empty(len(places), np.int64)
+    loops.pick(frozen(values), frozen(places), out)
+    return out
+
+
 def _where(column: pa.Array | pa.ChunkedArray) -> tuple[Any, ...]:
     """Where the numbers of a column lie."""
     if isinstance(column, pa.ChunkedArray):

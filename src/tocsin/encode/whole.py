@@ -62,9 +62,9 @@ def encode_whole(encoder: Encoder, rows: UsableRows, *, drop: bool, workers: Thr
     codes = encoder.codes_of(rows.types.names)
     places = rows.types.read(codes, workers) if drop else np.arange(len(rows))
     taken = _Taken(encoder, rows, places, workers)
-    points = rows.start is rows.end
-    work: list[Callable[[], Any]] = [lambda: rows.end[places], lambda: codes[rows.types.codes[places]]]
-    end, types, *rest = workers.all(work if points else [*work, lambda: rows.start[places]])
+    points, picked = rows.start is rows.end, slice(None) if len(places) == len(rows) else places
+    work: list[Callable[[], Any]] = [lambda: rows.end[picked], lambda: codes[rows.types.codes[picked]]]
+    end, types, *rest = workers.all(work if points else [*work, lambda: rows.start[picked]])
     high, low = taken.eids()
     items = Items(
         types=types,

@@ -236,7 +236,7 @@ class Branch:
         waiting = max(16, rows // 16) if program.waits else 1
         self.PD = np.zeros((waiting, program.head + 2 * len(program.nest)), np.int64)
         self.OUT = np.zeros((rows, program.width), np.int64)
-        self.MEM = np.zeros(4 * rows if program.repeated else 1, np.int64)
+        self.MEM = np.zeros(4 * rows if program.repeated or program.has_tails else 1, np.int64)
         self.LF = np.array(program.floats or (0.0,), np.float64)
         self.RK = np.zeros(1, np.int64)
 
@@ -289,6 +289,7 @@ class Branch:
         tables = (self.H, self.D, self.KM, self.OUT, self.MEM, self.PD)
         self.T[rt.H_SIZE : rt.PD_SIZE + 1] = [len(table) for table in tables]
         self.T[rt.WAIT_WIDTH] = self.PD.shape[1]
+        self.T[rt.TAILS_FROM] = self.T[rt.TAILS]  # events may have moved, or gone
         self._args = None
         arrays = (
             self.T,

@@ -270,7 +270,7 @@ class ChangeBatch:
 
     def _eids(self, numbers: Ints) -> pa.Array:
         """The eids of events, null where there is none."""
-        return self.rows.eids.take(pa.array(np.maximum(self.rows.at(numbers), 0), mask=numbers < 0))
+        return _picked(self.rows.eids, self.rows.at(numbers))
 
     def table(self) -> pa.Table:
         """One row per change: query, kind, match_id, op, start, end, settled_at, then variables or SELECT columns."""
@@ -335,13 +335,11 @@ class ChangeBatch:
         """A SELECT column; a plain attribute is taken as it is, everything else is evaluated row by row."""
         expr = output.expr
         if isinstance(expr, Col) and expr.attr == EID and expr.leaf not in self.repeated and len(self.rows.numbers):
-            return self._eids(self.fixed[expr.leaf])
+            return _picked(self.rows.eids, self._at(expr.leaf))
         if isinstance(expr, Col) and len(self) and expr.attr in (table := self.rows.table).schema.names:
-            numbers = self.fixed[expr.leaf]
             known = {field.name for field in self.plan.variables[expr.leaf].fields}
             if expr.attr in known and expr.leaf not in self.repeated:
-                at = pa.array(np.maximum(self.rows.at(numbers), 0), mask=numbers < 0)
-                return whole(table.column(expr.attr)).take(at)
+                return _picked(whole(table.column(expr.attr)), self._at(expr.leaf))
         return pa.array(self.values(expr), column_type(expr))
 
     def values(self, expr: Bound) -> list[Any]:
@@ -442,6 +440,13 @@ def no_changes(plan: Plan, functions: Mapping[str, Function]) -> ChangeBatch:
 
 def _time_type(plan: Plan) -> pa.DataType:
     return pa.timestamp("us") if plan.schema.unit == "us" else pa.int64()
+
+
+def _picked(column: pa.Array, at: Ints) -> pa.Array:
+    """The values at some places, null where a place is -1."""
+    if not len(at) or at.min() >= 0:
+        return all_taken([column], at)[0]
+    return column.take(pa.array(np.maximum(at, 0), mask=at < 0))
 
 
 def _nulls(field: Field, count: int) -> pa.Array:

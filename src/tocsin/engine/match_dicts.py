@@ -17,7 +17,7 @@ from tocsin.encode.content import auto_eid, row_hash, text_word
 from tocsin.engine.changes import ChangeBatch, named_by
 from tocsin.engine.tables import YEAR_9999
 from tocsin.events import MASK64, TIME_LIMIT, eid_number, mix
-from tocsin.plan.block import Variable
+from tocsin.plan.block import Plan
 from tocsin.plan.expr import Col
 from tocsin.schema import EID
 
@@ -51,37 +51,50 @@ def _is_plain(changes: ChangeBatch, expr: object) -> bool:
 
 def as_dicts(changes: ChangeBatch, time: pa.DataType | None) -> list[Row]:
     """The changes as dicts; only for those that can be."""
-    shown, show = _Shown(changes, time), _showing(time)
-    return [shown.change(at, show) for at in range(len(changes))]
+    shown = _Shown(changes, time)
+    return [shown.change(at) for at in range(len(changes))]
 
 
 def _showing(time: pa.DataType | None) -> Show:
     if time is None:
-        return lambda ticks: ticks if -TIME_LIMIT < ticks < TIME_LIMIT else None
+        return _ticks
     zone = time.tz if pa.types.is_timestamp(time) else None
-    if zone not in _EPOCHS:
-        _EPOCHS[zone] = pa.scalar(0, pa.timestamp("us", zone)).as_py()
-    epoch = _EPOCHS[zone]
-    return lambda ticks: epoch + timedelta(microseconds=ticks) if -TIME_LIMIT < ticks < TIME_LIMIT else None
+    if zone not in _SHOWING:
+        epoch = pa.scalar(0, pa.timestamp("us", zone)).as_py()
+        _SHOWING[zone] = lambda ticks: (
+            epoch + timedelta(microseconds=ticks) if -TIME_LIMIT < ticks < TIME_LIMIT else None
+        )
+    return _SHOWING[zone]
 
 
-_EPOCHS: dict[str | None, Any] = {}
+def _ticks(ticks: int) -> int | None:
+    return ticks if -TIME_LIMIT < ticks < TIME_LIMIT else None
+
+
+_SHOWING: dict[str | None, Show] = {}
 
 
 class _Event:
     """One event: what it shows, its times, and its eid as people see it and as two numbers."""
 
-    __slots__ = ("content", "eid", "end", "high", "low", "start", "times")
+    __slots__ = ("content", "eid", "end", "high", "low", "shown_end", "shown_start", "start", "times", "words")
 
-    def __init__(self, content: Row, eid: Any, high: int, low: int) -> None:
+    def __init__(self, content: Row, eid: Any, high: int, low: int, show: Show) -> None:
         self.content, self.eid, self.high, self.low = content, eid, high, low
-        self.start, self.end = content["start"], content["end"]
-        self.times = mix((self.start * 31 + self.end) & MASK64)
+        self.start = start = content["start"]
+        self.end = end = content["end"]
+        self.shown_start = show(start)
+        self.shown_end = self.shown_start if end == start else show(end)
+        self.times = mix((start * 31 + end) & MASK64)
+        self.words: dict[int, tuple[int, int]] = {}  # what the event contributes to ids, by variable
 
-    def word(self, seed: int, *, timed: bool) -> int:
-        """What the event contributes to the id of a match: `ChangeBatch._event_words` of one event."""
-        word = mix((mix((self.high + seed) & MASK64) + self.low) & MASK64)
-        return mix((word + self.times) & MASK64) if timed else word
+    def contributes(self, seed: int, *, timed: bool) -> tuple[int, int]:
+        """What the event contributes to the halves of the id of a match: `ChangeBatch._event_words` of one event."""
+        high, low = self.high + seed, self.low
+        one, other = mix((mix(high & MASK64) + low) & MASK64), mix((mix((high + 1) & MASK64) + low) & MASK64)
+        if timed:
+            return mix((one + self.times) & MASK64), mix((other + self.times) & MASK64)
+        return one, other
 
 
 class _Shown:
@@ -91,14 +104,14 @@ class _Shown:
         source = changes.payload.source
         assert source is not None
         self.changes, self.source, self.plan = changes, source, changes.plan
-        self.has_years = time is not None
+        self.has_years, self.show = time is not None, _showing(time)
         self.rows = {number: row for number, _, row in changes.payload.singles}
         self.events: dict[int, _Event] = {}
         self.hashes: dict[int, int] = {}
-        self.bound = {index: _lists(changes, index) for index in changes.visible}
-        self.named = [text_word(named_by(changes) + chr(lane + 1)) for lane in (0, 1)]  # see `_id`
-        self.names = {index: _names(self.plan.variables[index]) for index in self.bound}
-        self.seeds = {index: text_word(name) for index, (name, _) in self.names.items()}
+        named = named_by(changes)
+        self.named = text_word(named + chr(1)), text_word(named + chr(2))  # see `_id`
+        self.timed, self.has_step = self.plan.has_timed_ids, self.plan.has_timeouts
+        self.bound = [(*words, _lists(changes, words[0])) for words in _described(self.plan)]
 
     def event(self, number: int) -> _Event:
         found = self.events.get(number)
@@ -111,7 +124,7 @@ class _Shown:
                 high = self.hashes[number] = row_hash(content)
                 low = self._equal_before(number, content)
                 eid = auto_eid(high, low)
-            found = self.events[number] = _Event(content, eid, high, low)
+            found = self.events[number] = _Event(content, eid, high, low, self.show)
         return found
 
     def _equal_before(self, number: int, content: Row) -> int:
@@ -124,31 +137,38 @@ class _Shown:
                     count += row_hash(its) == self.hashes[number]
         return count
 
-    def change(self, at: int, show: Show) -> Row:
+    def change(self, at: int) -> Row:
         """One change as a dict."""
-        bound = {index: [self.event(number) for number in each[at]] for index, each in self.bound.items()}
-        events = [event for each in bound.values() for event in each]
-        start = min([event.start for event in events], default=TIME_LIMIT)
-        end = max([event.end for event in events], default=TIME_LIMIT)
-        known = int(self.changes.known_at[at])
+        bound = [(index, [self.event(number) for number in lists[at]]) for index, *_, lists in self.bound]
+        first = last = None
+        for _, events in bound:
+            for event in events:
+                if first is None or event.start < first.start:
+                    first = event
+                if last is None or event.end > last.end:
+                    last = event
         found = {
             "query": self.plan.title,
             "kind": self.changes.kind,
             "match_id": self._id(bound),
             "op": int(self.changes.op[at]),
-            "start": show(start),
-            "end": show(end),
-            "settled_at": None if self.has_years and known >= YEAR_9999 else show(known),
+            "start": None if first is None else first.shown_start,
+            "end": None if last is None else last.shown_end,
+            "settled_at": self._settled_at(int(self.changes.known_at[at]), last),
         }
-        if self.plan.has_timeouts:
+        if self.has_step:
             found["step"] = self.changes.step
         if self.plan.outputs:
             return found | {output.name: self._selected(output.expr, at) for output in self.plan.outputs}
-        for index, mine in bound.items():
-            name, names = self.names[index]
-            several = [_struct(event, names, show) for event in mine]
+        for (index, events), (_, name, _, names, _) in zip(bound, self.bound, strict=True):
+            several = [_struct(event, names) for event in events]
             found[name] = several if index in self.changes.repeated else several[0] if several else None
         return found
+
+    def _settled_at(self, known: int, last: _Event | None) -> Any:
+        if last is not None and known == last.end:
+            return last.shown_end
+        return None if self.has_years and known >= YEAR_9999 else self.show(known)
 
     def _selected(self, expr: Any, at: int) -> Any:
         number = int(self.changes.fixed[expr.leaf][at])
@@ -157,18 +177,19 @@ class _Shown:
         event = self.event(number)
         return event.eid if expr.attr == EID else event.content.get(expr.attr)
 
-    def _id(self, bound: dict[int, list[_Event]]) -> str:
+    def _id(self, bound: list[tuple[int, list[_Event]]]) -> str:
         """`ChangeBatch.identity` of one change."""
-        plan, lanes = self.plan, []
-        for lane, total in enumerate(self.named):
-            for index, events in bound.items():
-                seed = self.seeds[index] + lane
-                word = len(events) if index in self.changes.repeated else 0
-                for event in events:
-                    word += event.word(seed, timed=plan.has_timed_ids)
-                total = mix((total * 31 + word) & MASK64)
-            lanes.append(total.to_bytes(8, "little").hex())
-        return "".join(lanes)
+        one, other = self.named
+        for (index, events), (_, _, seed, _, _) in zip(bound, self.bound, strict=True):
+            word = word_too = len(events) if index in self.changes.repeated else 0
+            for event in events:
+                words = event.words.get(index)
+                if words is None:
+                    words = event.words[index] = event.contributes(seed, timed=self.timed)
+                word += words[0]
+                word_too += words[1]
+            one, other = mix((one * 31 + word) & MASK64), mix((other * 31 + word_too) & MASK64)
+        return one.to_bytes(8, "little").hex() + other.to_bytes(8, "little").hex()
 
 
 def _lists(changes: ChangeBatch, index: int) -> list[list[int]]:
@@ -180,16 +201,29 @@ def _lists(changes: ChangeBatch, index: int) -> list[list[int]]:
     return [events[first:last] for first, last in pairwise(offsets)]
 
 
-def _names(variable: Variable) -> tuple[str, list[str]]:
-    """The name of a variable, and of the attributes that its events show."""
-    return variable.name, [field.name for field in variable.fields]
+def _described(plan: Plan) -> list[tuple[int, str, int, list[str]]]:
+    """For each visible variable its index, its name, also as a word, and the attributes that its events show."""
+    known = _plans.get(id(plan))
+    if known is None:
+        if len(_plans) >= MANY_PLANS:
+            _plans.clear()
+        found = [
+            (index, variable.name, text_word(variable.name), [field.name for field in variable.fields])
+            for index, variable in enumerate(plan.variables)
+            if not variable.hidden
+        ]
+        known = _plans[id(plan)] = (plan, found)
+    return known[1]
 
 
-def _struct(event: _Event, names: list[str], show: Show) -> Row:
+MANY_PLANS = 256
+_plans: dict[int, tuple[Plan, list[tuple[int, str, int, list[str]]]]] = {}  # with the plans, so that ids stay theirs
+
+
+def _struct(event: _Event, names: list[str]) -> Row:
     """An event as results show it."""
-    content, start = event.content, show(event.start)
-    end = start if event.end == event.start else show(event.end)
-    found = {"eid": event.eid, "type": content["type"], "start": start, "end": end}
+    content = event.content
+    found = {"eid": event.eid, "type": content["type"], "start": event.shown_start, "end": event.shown_end}
     for name in names:
         found[name] = content.get(name)
     return found

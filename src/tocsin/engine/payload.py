@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.encode.content import Words, auto_eids, content_hash, is_plain, occurrences, sketch
+from tocsin.encode.gather import words_at
 from tocsin.encode.late import with_values
 from tocsin.encode.merge import Rearranged, rows_at, stacked
 from tocsin.encode.rehearsal import answer_loops_are_worth
@@ -242,6 +242,10 @@ def _all_or_none(arrays: list[Ints | None]) -> Ints | None:
 # --- rows that an answer shows -------------------------------------------------------------------------------------
 
 
+def _joined(pieces: list[Ints]) -> Ints:
+    return pieces[0] if len(pieces) == 1 else np.concatenate([np.zeros(0, np.int64), *pieces])
+
+
 class Rows:
     """Some rows of some chunks, each once, in order of arrival."""
 
@@ -271,11 +275,11 @@ class Rows:
 
     @cached_property
     def start(self) -> Ints:
-        return np.concatenate([chunk.start[at] for chunk, at in self.pieces] or [np.zeros(0, np.int64)])
+        return _joined([words_at(chunk.start, at) for chunk, at in self.pieces])
 
     @cached_property
     def end(self) -> Ints:
-        return np.concatenate([chunk.end[at] for chunk, at in self.pieces] or [np.zeros(0, np.int64)])
+        return _joined([words_at(chunk.end, at) for chunk, at in self.pieces])
 
     @cached_property
     def table(self) -> pa.Table:
@@ -312,7 +316,7 @@ class Rows:
             if chunk.high is None or chunk.low is None:
                 nameless[mine] = True
             else:
-                high[mine], low[mine] = chunk.high[at], chunk.low[at]
+                high[mine], low[mine] = words_at(chunk.high, at), words_at(chunk.low, at)
         if nameless.any():
             high[nameless], low[nameless] = self._computed(nameless)
         return high, low
@@ -608,14 +612,17 @@ class Payload:
             return tail[head:]
         places = {bisect_left(tail, (number,), head) for number in mine}
         if not self.has_eid:
-            ends = {tail[place][1] for place in places}
             if not self.ordered:
+                ends = {tail[place][1] for place in places}
                 return [single for single in tail[head:] if single[1] in ends]
-            for end in ends:
-                place = bisect_left(tail, end, head, key=itemgetter(1))
-                while place < len(tail) and tail[place][1] == end:
-                    places.add(place)
-                    place += 1
+            for place in list(places):
+                end, before, behind = tail[place][1], place - 1, place + 1
+                while before >= head and tail[before][1] == end:
+                    places.add(before)
+                    before -= 1
+                while behind < len(tail) and tail[behind][1] == end:
+                    places.add(behind)
+                    behind += 1
         return [tail[place] for place in sorted(places)]
 
 

@@ -178,23 +178,35 @@ def repeated_in_ticks(items: Items, *, jit: bool) -> list[Again]:
     end = items.end
     if len(end) < 2:
         return []
-    edges = np.flatnonzero(end[1:] != end[:-1])
-    if len(edges) == len(end) - 1:  # no two rows end together
+    tied = np.flatnonzero(end[1:] == end[:-1])
+    if not len(tied):  # no two rows end together
         return []
     if not jit or len(items) < MANY or not SEARCH.are_worth(len(items), WORTH):
         return Remembered(jit=False).add(items)
-    longest = int(np.diff(np.concatenate(([-1], edges, [len(end) - 1]))).max())
-    slots = np.full(1 << (4 * longest).bit_length(), NOBODY, np.int64)
-    firsts = np.empty(len(items), np.int64)
-    if not compiled_search()(*key_columns(items), 0, len(items), slots, True, firsts):
+    columns, rows = key_columns(items), np.arange(len(end))
+    if 4 * len(tied) < len(end):  # most rows are alone in their tick, and have no copy
+        shared = np.zeros(len(end), np.bool_)
+        shared[tied] = shared[tied + 1] = True
+        rows = np.flatnonzero(shared)
+        columns = tuple(column[rows] for column in columns)
+    slots = np.full(1 << (4 * _longest(columns[2])).bit_length(), NOBODY, np.int64)
+    firsts = np.empty(len(rows), np.int64)
+    if not compiled_search()(*columns, 0, len(rows), slots, True, firsts):
         return []
-    return list(_together(firsts))
+    return list(_together(firsts, rows))
 
 
-def _together(firsts: Ints) -> Iterator[Again]:
+def _longest(end: Ints) -> int:
+    """How many rows end together at most."""
+    edges = np.flatnonzero(end[1:] != end[:-1])
+    return int(np.diff(np.concatenate(([-1], edges, [len(end) - 1]))).max())
+
+
+def _together(firsts: Ints, rows: Ints) -> Iterator[Again]:
+    """The events of `rows` that came more than once; `firsts`: for each the first of its rows, or nobody."""
     events: dict[int, Again] = {}
-    for place in np.flatnonzero(firsts != NOBODY).tolist():
-        first = int(firsts[place])
+    again = np.flatnonzero(firsts != NOBODY)
+    for place, first in zip(rows[again].tolist(), rows[firsts[again]].tolist(), strict=True):
         events.setdefault(first, Again(first, [], [first])).places.append(place)
     yield from events.values()
 

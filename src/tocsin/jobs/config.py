@@ -14,6 +14,7 @@ from tocsin.jobs.toml import File, Table, meant
 from tocsin.lang.parser import parse_duration
 from tocsin.lang.syntax import UNITS, Duration
 from tocsin.run.clock import as_clock
+from tocsin.run.declared import length_of
 from tocsin.run.query import Query, query
 from tocsin.schema import Schema
 from tocsin.shards.watermark import FORMS, parse_order
@@ -100,12 +101,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class JobOrder:
-    """`[order]`: how late events may come, which sources to wait for, and whether time passes without events."""
+    """`[order]`: how late events may come, which sources to wait for, and whether time passes without events.
+
+    longest  by type, how long an interval that was announced may last
+    """
 
     strategy: str | None = None
     idle: str | None = None
     sources: tuple[str, ...] | None = None
     clock: str | None = None
+    longest: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,8 +346,14 @@ def _order(table: Table | None) -> JobOrder:
     else:
         given = table.text("idle", '"5 min"')
     clock = table.text("clock", '"30 s"')
-    found = JobOrder(table.text("strategy", '"slack(10 min)"'), given, table.texts("sources"), clock)
+    longest = table.mapping("longest", '{ Outage = "1 h" }')
+    found = JobOrder(table.text("strategy", '"slack(10 min)"'), given, table.texts("sources"), clock, longest)
     table.done()
+    for type, length in longest.items():
+        try:
+            length_of(type, length, None)
+        except TocsinError as problem:
+            table.wrong("longest", problem.message, hint='longest = { Outage = "1 h" }')
     if found.strategy is None and not table.file.problems:
         table.wrong("strategy", "is missing", hint=f"strategy = {FORMS}")
     for key, parse in (

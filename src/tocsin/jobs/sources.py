@@ -15,6 +15,7 @@ from tocsin.encode.columns import field_of
 from tocsin.errors import InputError
 from tocsin.jobs.config import WRITTEN, JobFile, JobSource
 from tocsin.jobs.toml import meant
+from tocsin.run.declared import length_of
 from tocsin.schema import Field, Schema
 from tocsin.spark.event_frame import INSTANT, TEXT, WHOLE_TYPES, column
 from tocsin.spark.setup.errors import explained
@@ -261,6 +262,11 @@ def _schema(pipeline: JobFile, frames: dict[str, DataFrame]) -> Schema | None:
     types: dict[str, dict[str, Field]] = {}
     for source in pipeline.sources:
         if source.closed is None:
+            if pipeline.order.longest:
+                raise InputError(
+                    f"[order] says how long intervals may last, and [source.{source.name}] not which types it has",
+                    hint='say event = "..." or types = ["..."] at each source',
+                )
             return None
         fields = [field_of(each) for each in arrow_schema(frames[source.name].schema)]
         own = {
@@ -268,4 +274,6 @@ def _schema(pipeline: JobFile, frames: dict[str, DataFrame]) -> Schema | None:
         }
         for name in source.closed:
             types.setdefault(name, {}).update(own)
-    return Schema(types=types, open_types=False, unit=pipeline.run.time_unit)
+    unit = pipeline.run.time_unit
+    longest = {type: length_of(type, length, unit) for type, length in pipeline.order.longest.items()}
+    return Schema(types=types, open_types=False, unit=unit, longest=longest)

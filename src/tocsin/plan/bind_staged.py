@@ -258,7 +258,8 @@ class _Binder:
             if isinstance(part, Duration) and part.unit is not None and self.schema.unit is None:
                 yield Problem(
                     "a length of time with a unit needs times with a unit", part.span,
-                    "the times of these events are plain numbers", "write the bare number of ticks, or give time_unit",
+                    "the times of these events are plain numbers",
+                    'write the bare number of ticks, or say how long one is: time_unit="s" (--time-unit s)',
                 )  # fmt: skip
             if isinstance(part, TimeOf) and part.which == "sst" and self.schema.intervals:
                 hint = "declare that all events are points: Schema(..., intervals=False); else compare end-ts"

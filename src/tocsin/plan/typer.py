@@ -40,7 +40,7 @@ from tocsin.lang.syntax import (
     walk,
 )
 from tocsin.plan import kinds
-from tocsin.plan.allen import MEANS, classifier
+from tocsin.plan.allen import CLASSES, MEANS, classifier
 from tocsin.plan.calls import BUILT_IN, call
 from tocsin.plan.expr import Agg, Bound, Col, Lit, Op, Ref, Time, User, leaves
 from tocsin.plan.expr import walk as walk_bound
@@ -268,6 +268,8 @@ class Typer:
                 return self._same(op, left, right)
             case Binary("=" | "<>" | "<" | "<=" | ">" | ">=" as op, left, right):
                 self._only_values(expr)
+                self._check_relation(left, right)
+                self._check_relation(right, left)
                 return kinds.compared(op, self._bound(left), self._bound(right))
             case Binary("||", left, right):
                 return call("concat", (self._bound(left), self._bound(right)))
@@ -297,6 +299,8 @@ class Typer:
     def _sql(self, expr: In | Between | Like | IsNull | CaseWhen) -> Bound:
         match expr:
             case In(operand, options, negated):
+                for option in options:
+                    self._check_relation(operand, option)
                 value = self._bound(operand)
                 tests = tuple(self._compared_at("=", value, option) for option in options)
                 return self._flipped(self._joined("or", tests), negated)
@@ -408,6 +412,13 @@ class Typer:
             for mine, op, other in MEANS[expr.relation]
         )
         return self._joined("and", tests)
+
+    def _check_relation(self, asked: Expr, name: Expr) -> None:
+        """A text that `relation(a, b)` is compared with must be one that it can give."""
+        match asked, name:
+            case Call("relation"), Literal(str() as text) if text not in CLASSES:
+                hint = suggestion(text.lower(), CLASSES) or listed(CLASSES, len(CLASSES))
+                raise KindError(f"{text!r} is not an interval relation", hint=hint)
 
     def _classified(self, args: tuple[Expr, ...]) -> Bound:
         """relation(a, b): where several relations hold, because an event has no length, the first of `CLASSES`."""

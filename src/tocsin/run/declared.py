@@ -47,12 +47,12 @@ def declare(
     return Schema(
         types=fields, common=common, open_types=not fields, unit=unit, intervals=intervals,
         eid=None if eid is None else eid.kind,
-        longest={type: _length(type, length, unit) for type, length in (longest or {}).items()},
+        longest={type: length_of(type, length, unit) for type, length in (longest or {}).items()},
     )  # fmt: skip
 
 
-def _length(type: str, length: int | str, unit: str | None) -> int:
-    """A length of time in ticks."""
+def length_of(type: str, length: int | str, unit: str | None) -> int:
+    """How long an interval of a type may last, in ticks."""
     try:
         found = ticks(parse_duration(length), Schema(unit=unit or "us")) if isinstance(length, str) else length
     except (KindError, QueryError) as problem:

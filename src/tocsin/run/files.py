@@ -218,7 +218,7 @@ def csv_piece(
     lines = _CsvLines(raw, delimiter, before)
     for text, expected, actual in faults:
         place = lines.place_of_fault(path, text)
-        bad.report(place, f"has {actual} fields instead of {expected}", text)
+        bad.report(place, f"has {actual} field{'' if actual == 1 else 's'} instead of {expected}", text)
     problems: Problems = []
     table = _as_texts(table, problems)
     table = with_exact_numbers(table, odd - {columns.time, columns.end}, problems)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -14,13 +15,21 @@ from tocsin.run.matches import Matches
 
 
 class LiveMatches(Matches):
-    """Parts are tables, and changes that can be shown as dicts without one; `time` is how the input has its times."""
+    """Parts are tables, and changes that can be shown as dicts without one; `time` is how the input has its times.
+
+    `counters` says what the session has seen; it is asked when somebody looks, which few do after each event.
+    """
 
     def __init__(
-        self, parts: Sequence[pa.Table | ChangeBatch], time: pa.DataType | None, counters: Mapping[str, int]
+        self, parts: Sequence[pa.Table | ChangeBatch], time: pa.DataType | None, counters: Callable[[], dict[str, int]]
     ) -> None:
-        super().__init__([], counters)
-        self._parts, self._time = list(parts), time
+        self._parts, self._time, self._count_now = list(parts), time, counters
+        self.notes = ()
+
+    @cached_property
+    def counters(self) -> dict[str, int]:  # type: ignore[override]  # of other matches it is there from the start
+        """What the session had seen when this was first looked at."""
+        return self._count_now()
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))

@@ -434,6 +434,7 @@ class Query:
         that of other queries, which were changed since: what fits goes on, what does not is refused and named, or with
         `accept_loss` named in a warning (docs/changing-rules.md).
         """
+        look_for_pandas()  # which takes long: not when the first event comes
         check_order(order)
         check_unit(time_unit)
         columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit, truncate=truncate)

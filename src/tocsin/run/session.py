@@ -489,7 +489,7 @@ class Session:
             parts, self._owed = [*self._owed, *parts], []
         if not parts:
             return NOTHING
-        found = LiveMatches(parts, self._time, self.counters)
+        found = LiveMatches(parts, self._time, lambda: self.counters)
         if self._on_match is not None:
             for match in found:
                 self._on_match(match)

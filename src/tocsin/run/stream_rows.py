@@ -258,10 +258,25 @@ class StreamRows:
             columns.resolve(list(dict.fromkeys([*made, *self.forms])))
         except InputError as problem:
             raise MisfitError(problem.message) from None
-        for name, form in news.items():
-            old = self.forms.get(name, Form())
-            if name in self.asks and (old.kind, old.scale) != (form.kind, form.scale):
-                self._check_kind(name, form)
+        asked = {name: form for name, form in news.items() if name in self.asks and self._is_news(name, form)}
+        if len(asked) > 1 and self._can_take(asked):
+            return
+        for name, form in asked.items():
+            self._check_kind(name, form)
+
+    def _is_news(self, name: str, form: Form) -> bool:
+        old = self.forms.get(name, Form())
+        return (old.kind, old.scale) != (form.kind, form.scale)
+
+    def _can_take(self, news: dict[str, Form]) -> bool:
+        """Whether the queries can take all new kinds together: then each need not be asked by itself."""
+        if self._refuses is None or any((name, form.kind, form.scale) in self._refused for name, form in news.items()):
+            return False
+        known = {each: has.field(each) for each, has in self.forms.items()}
+        if self._refuses(known | {name: form.field(name) for name, form in news.items()}) is not None:
+            return False
+        self._refused.clear()
+        return True
 
     def _check_kind(self, name: str, form: Form) -> None:
         """Refuse a kind that the queries cannot take, if they could take what was known before."""

@@ -27,6 +27,7 @@ from tocsin.engine.codegen.members import MemberSets
 from tocsin.engine.codegen.nest import Nest
 from tocsin.engine.codegen.program import WITHDRAWN, Program, Shape
 from tocsin.engine.codegen.source import SourceText
+from tocsin.engine.codegen.tails import Tails
 from tocsin.engine.module_cache import COMPILING
 from tocsin.functions import Function
 from tocsin.plan.block import Block, Plan
@@ -62,8 +63,9 @@ def written(layout: Layout) -> Program:
     forbidden = ForbiddenBlocks(layout, source, levels, members)
     certainty = Certainty(layout, source, levels, forbidden)
     groups = Groups(layout, source, levels, forbidden)
-    nest = Nest(layout, source, levels, members, forbidden, certainty, groups)
-    intake = Intake(layout, source, levels, nest)
+    tails = Tails(layout, source, levels)
+    nest = Nest(layout, source, levels, members, forbidden, certainty, groups, tails)
+    intake = Intake(layout, source, levels, nest, tails)
     gathered = [part.block for each in layout.blocks for part in each.groups]
     for each in layout.blocks[1:][::-1]:
         if each in gathered:
@@ -74,6 +76,7 @@ def written(layout: Layout) -> Program:
         certainty.write_certainties()
     if nest.is_judged:
         nest.write_judge()
+    tails.write_remember()
     nest.write_nest()
     nest.write_again()
     intake.write_answers()
@@ -112,6 +115,7 @@ def _program(layout: Layout, source: SourceText, batch_args: list[str]) -> Progr
         batch_args=", ".join(batch_args),
         functions=tuple(source.declared),
         tables=layout.tables(),
+        has_tails=layout.tail_level >= 0,
         leaf_lists=layout.leaf_lists(),
         key=hashlib.blake2b(text.encode(), digest_size=12).hexdigest(),
     )

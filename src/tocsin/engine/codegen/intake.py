@@ -9,6 +9,7 @@ from tocsin.engine.codegen.nest import Nest
 from tocsin.engine.codegen.program import DELTA, MASK_BITS, NEW, STATE, WHOLE, WITHDRAWN
 from tocsin.engine.codegen.snippets import arrays
 from tocsin.engine.codegen.source import SourceText
+from tocsin.engine.codegen.tails import Tails
 from tocsin.engine.derive import native
 from tocsin.plan.block import After, Before, Leaf, Point
 from tocsin.plan.expr import Agg, Bound, leaves, walk
@@ -19,8 +20,8 @@ from tocsin.plan.rewrite import blocks_below
 class Intake:
     """kernel() and answers()."""
 
-    def __init__(self, layout: Layout, source: SourceText, levels: Levels, nest: Nest) -> None:
-        self.layout, self.source = layout, source
+    def __init__(self, layout: Layout, source: SourceText, levels: Levels, nest: Nest, tails: Tails) -> None:
+        self.layout, self.source, self.tails = layout, source, tails
         self.levels, self.nest = levels, nest
         self.emit, self.lines = source.emit, source.lines
 
@@ -340,6 +341,8 @@ class Intake:
             number = self.layout.number[id]
             where = f"T, {self.layout.place_args}, D, KM, {len(self.layout.buffers)}, {number}, {self._key(id)}"
             self.lines(f"if sign < 0 and take_{id}:", f"    withdraw({where}, {event})")
+            if self.layout.tail_level >= 0:
+                self.emit("    T[TAILS_FROM] = T[TAILS]")
         self.emit(f"{'elif' if self._withdraws else 'if'} take_{id}:")
         with self.source.writer.indented():
             self.emit(f"place = enter({self._entry(id)}, number, {event}, {keep})")
@@ -350,6 +353,7 @@ class Intake:
                 if only:
                     self.emit("T[RELEVANT] += 1")
                 self._fill(leaf, alternative)
+                self.tails.stored(id)
 
     def _alternative_mark(self, alternative: int) -> str:
         """Events of two types are two events, also at one leaf, where only eids and times are compared."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tocsin.engine.codegen.block_facts import is_terminal, looks_back, reaches_ahead
 from tocsin.engine.codegen.program import MASK_BITS, WITHDRAWN, Shape, Stored
+from tocsin.engine.codegen.tail_level import level_of_tails
 from tocsin.engine.derive import derive
 from tocsin.functions import Function
 from tocsin.lang.syntax import DISTINCT
@@ -61,6 +62,10 @@ class Layout:
         chain = None if self.waits else one_for_first(plan)
         # levels at which the first event that gives an answer is enough (the pass that orders the loops may be off)
         self.first_only = chain[1:-1] if chain and self.nest == (chain[-1], *chain[:-1]) else ()
+        self.tail_level = level_of_tails(self)
+        if self.tail_level >= 0:  # one word more: where the tail of an event stands
+            self.row_tail = self.words
+            self.words += 1
 
     @property
     def width(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tocsin.engine.codegen import taken
-from tocsin.engine.codegen.block_facts import ending, reaches_ahead, scope_leaves
+from tocsin.engine.codegen.block_facts import ending, is_terminal, reaches_ahead, scope_leaves
 from tocsin.engine.codegen.certainty import Certainty
 from tocsin.engine.codegen.forbidden import ForbiddenBlocks
 from tocsin.engine.codegen.groups import Groups
@@ -13,6 +13,7 @@ from tocsin.engine.codegen.members import MemberSets
 from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, WAITS, WHOLE
 from tocsin.engine.codegen.snippets import least, most
 from tocsin.engine.codegen.source import SourceText
+from tocsin.engine.codegen.tails import Tails
 from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
 from tocsin.plan.endpoints import strictly_ordered
 from tocsin.plan.expr import Bound, leaves
@@ -34,8 +35,9 @@ class Nest:
         forbidden: ForbiddenBlocks,
         certainty: Certainty,
         groups: Groups,
+        tails: Tails,
     ) -> None:
-        self.layout, self.source, self.groups = layout, source, groups
+        self.layout, self.source, self.groups, self.tails = layout, source, groups, tails
         self.levels, self.members, self.forbidden, self.certainty = levels, members, forbidden, certainty
         self.emit, self.lines = source.emit, source.lines
         self.spans: list[
@@ -220,11 +222,13 @@ class Nest:
             self.emit(f"a_{leaf}, l_{leaf}, h_{leaf} = pinned(T, H, {self.layout.words}, {level})")
             if self.layout.shape.intervals:
                 self.emit(f"ls_{leaf} = H[a_{leaf} * {words} + {self.layout.row_start}] if a_{leaf} >= 0 else -FAR")
+        self.tails.begin()
         self.emit("W = T[PARAMS]")
         self.emit(f"mn = {least([f'h_{leaf}' for leaf in self.layout.nest])}")
         self.emit(f"mx = {most([f'l_{leaf}' for leaf in self.layout.nest])}")
         for leaf in self.layout.nest:
             self._narrow(leaf, window)
+        self._narrow_again()
 
     def _narrow(self, leaf: int, window: bool) -> None:
         others = tuple(other for other in self.layout.nest if other != leaf)
@@ -238,9 +242,31 @@ class Nest:
             low.append("mx - W")
             high.append("mn + W")
         at = f"H, {self.layout.words}, D, N, {self.levels.buffer(leaf)}, a_{leaf}, {most(low)}, {least(high)}, mn, mx"
-        self.emit(f"a_{leaf}, b_{leaf}, l_{leaf}, h_{leaf}, mn, mx = narrow({at})")
+        narrow = "narrow_near" if self.layout.shape.intervals else "narrow"
+        self.emit(f"a_{leaf}, b_{leaf}, l_{leaf}, h_{leaf}, mn, mx = {narrow}({at})")
         self.emit(f"if a_{leaf} >= b_{leaf}:")
         self.emit("    return True")
+
+    def _narrow_again(self) -> None:
+        """Ranges that were narrowed before much was known, from the innermost: where not the first level is pinned."""
+        root, nest = self.layout.root, self.layout.nest
+        if not self.layout.shape.intervals or sum(is_terminal(root, leaf) for leaf in nest) < 2:
+            return
+        self.emit("if T[PINS] < 0:")
+        with self.source.writer.indented():
+            for level in range(len(nest) - 2, -1, -1):
+                leaf = nest[level]
+                low, high = self.levels.bounds(root, leaf, (), nest[level + 1 :])
+                if low or high:
+                    bounds = f"{most(low or ['-FAR'])}, {least(high or ['FAR'])}"
+                    self.lines(
+                        f"a_{leaf}, b_{leaf} = near(H, {self.layout.words}, a_{leaf}, b_{leaf}, {bounds})",
+                        f"if a_{leaf} >= b_{leaf}:",
+                        "    return True",
+                        f"l_{leaf} = H[a_{leaf} * {self.layout.words}]",
+                        f"h_{leaf} = H[(b_{leaf} - 1) * {self.layout.words}]",
+                    )
+            self.emit("pass")
 
     def _level(self, level: int, placed: dict[int, list[Bound]]) -> None:
         leaf, exact, loose = self.layout.nest[level], self.layout.nest[:level], self.layout.nest[level + 1 :]
@@ -253,7 +279,8 @@ class Nest:
         if low or high:
             bounds = f"{most(low or ['-FAR'])}, {least(high or ['FAR'])}"
             if self.layout.shape.intervals or level == 0:
-                self.emit(f"y_{leaf}, z_{leaf} = between(H, {self.layout.words}, a_{leaf}, b_{leaf}, {bounds})")
+                search = "near" if self.layout.shape.intervals else "between"
+                self.emit(f"y_{leaf}, z_{leaf} = {search}(H, {self.layout.words}, a_{leaf}, b_{leaf}, {bounds})")
             else:  # with points the bounds grow as the loop around goes on
                 self.emit(f"y_{leaf}, z_{leaf} = slide(H, {self.layout.words}, y_{leaf}, z_{leaf}, b_{leaf}, {bounds})")
         else:
@@ -283,6 +310,7 @@ class Nest:
         self.source.test(" and ".join(tests), "continue")
         self.source.tests(placed.get(level, []), "continue")
         self._early_forbidden(level)
+        self.tails.use(level, mn, mx)
 
     def _span_names(self, level: int, start: str) -> tuple[str, str]:
         """Names of the first start and last end with this level taken in; new ones only where it can change them."""

@@ -73,6 +73,7 @@ class Program:
     functions: tuple[tuple[str, str], ...]  # inner functions in order, with the types of their arguments: i f b S
     tables: dict[str, tuple[int, ...]]
     leaf_lists: tuple[tuple[int, ...], ...]  # leaves that an event of each local type may fill
+    has_tails: bool  # MEM is a ring of tails (`codegen/tails`)
     key: str = field(default="")
 
     @property

@@ -47,6 +47,20 @@ def between(H: Any, R: int, a: int, b: int, low: int, high: int) -> tuple[int, i
 
 
 @inlined
+def near(H: Any, R: int, a: int, b: int, low: int, high: int) -> tuple[int, int]:
+    """`between`, where [low, high] is most often near the end of [a, b), as that of intervals that share time."""
+    if b > a and H[(b - 1) * R] > high:
+        b = first_after(H, R, a, b, high)
+    recent = max(a, b - 8)
+    if recent > a and H[recent * R] >= low:
+        return first_at(H, R, a, recent, low), b
+    a = b
+    while a > recent and H[(a - 1) * R] >= low:
+        a -= 1
+    return a, b
+
+
+@inlined
 def slide(H: Any, R: int, a: int, b: int, stop: int, low: int, high: int) -> tuple[int, int]:
     """The part of places up to `stop` whose ends lie in [low, high], if both grew since [a, b) was that part."""
     far = b + 8
@@ -84,6 +98,21 @@ def narrow(
     if N[d] < low:
         return 0, 0, 0, 0, mn, mx
     a, b = between(H, R, D[4 * d + 1], D[4 * d + 2], low, high)
+    if a >= b:
+        return b, b, 0, 0, mn, mx
+    return a, b, H[a * R], H[(b - 1) * R], min(mn, H[(b - 1) * R]), max(mx, H[a * R])
+
+
+@inlined
+def narrow_near(
+    H: Any, R: int, D: Any, N: Any, d: int, place: int, low: int, high: int, mn: int, mx: int
+) -> tuple[int, int, int, int, int, int]:
+    """`narrow` by `near`."""
+    if place >= 0:
+        return place, place + 1, H[place * R], H[place * R], mn, mx
+    if N[d] < low:
+        return 0, 0, 0, 0, mn, mx
+    a, b = near(H, R, D[4 * d + 1], D[4 * d + 2], low, high)
     if a >= b:
         return b, b, 0, 0, mn, mx
     return a, b, H[a * R], H[(b - 1) * R], min(mn, H[(b - 1) * R]), max(mx, H[a * R])

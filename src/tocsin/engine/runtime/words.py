@@ -63,10 +63,11 @@ NULLS = 44  # 1: an attribute of a stored event was null once; before that no ma
 MARKED = 45  # rows of the batch, if one of them is withdrawn or has a null: the length of a block of `marks`; else 0
 ASKED = 46  # 1 + the number of the user function that is being asked; else 0
 START = 47  # which word of a stored event is its start; 0: it is a point
+TAILS, TAILS_FROM = 48, 49  # the ring MEM of tails: how much was written, and from where on it may be read
 
 # --- tables in T, one word for each leaf -------------------------------------------------------------------------
 MOST_LEAVES = 112  # how many there may be
-PINS = 48  # by level of the root's nest: the place that is given, -1: free
+PINS = 50  # by level of the root's nest: the place that is given, -1: free
 PLACES = PINS + MOST_LEAVES  # where the current row's event was stored, -1: not there
 ROW_KEYS = PLACES + MOST_LEAVES  # under which key code
 LEVELS = ROW_KEYS + MOST_LEAVES  # the level of the leaf in the root's nest; -1: in a forbidden block, or repeated
