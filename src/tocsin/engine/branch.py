@@ -53,7 +53,8 @@ class Branch:
         self._kernel: kernels.Kernel | None = None
         self._tiers: Tiers | None = None  # None: there is one body only
         self._nullable: list[str] = []  # attributes that may be null
-        self.program = self._generate(eids=True)
+        # what the first items will ask for, most likely (`reads_eids`): then it need not be written again
+        self.program = self._generate(eids=detector.plan.schema.eid is not None or self.needs_order)
         self.accepted = 0
         self._drained: list[Answers] = []  # on their way out
         self._ready = False
