@@ -30,6 +30,7 @@ from tocsin.plan.facts import types_of as plan_types
 from tocsin.run.query import plans_of
 from tocsin.schema import Schema
 from tocsin.shards import shard as module
+from tocsin.shards.announced import ITEM, RowItem
 from tocsin.shards.blocks import COPY, SHARD, Note, Packer, as_table
 from tocsin.shards.job import Job
 from tocsin.shards.routes import own_columns
@@ -100,13 +101,14 @@ class Asked:
         own = sorted({name for each in self.job.shards for name in own_columns(each.group).values()})
         fields = [self.frame.rows.field(name) for name in self.names]
         fields += [pa.field(COPY, pa.int32())] if many else []
+        fields += [pa.field(ITEM, pa.int32())] if self.frame.announces else []
         return pa.schema([*fields, (SHARD, pa.int32()), *((name, pa.bool_()) for name in own)])
 
     def routed(self, rows: Sequence[Row]) -> list[Row]:
         """Each row once for every shard that needs it; once without a shard if none does."""
-        schema = self.frame.rows.append(pa.field(PLACE, pa.int64()))
-        batch = pa.RecordBatch.from_pylist([{**row, PLACE: at} for at, row in enumerate(rows)], schema=schema)
-        sent = self.rules.routed(batch, self.job).to_pylist()
+        schema = self.frame.rows.append(pa.field(PLACE, pa.int64())).append(pa.field(ITEM, pa.int32()))
+        placed = [{**row, PLACE: at} for at, row in enumerate(rows) if row.get(ITEM) != RowItem.PROMISE]
+        sent = self.rules.routed(pa.RecordBatch.from_pylist(placed, schema=schema), self.job).to_pylist()
         somewhere = {row[PLACE] for row in sent}
         sent += [{**row, SHARD: None, PLACE: at} for at, row in enumerate(rows) if at not in somewhere]
         return sorted(sent, key=lambda row: int(row[PLACE]))
@@ -168,6 +170,7 @@ class Answers:
     late: list[Row] = field(default_factory=list)
     bad: list[Row] = field(default_factory=list)
     metrics: list[Row] = field(default_factory=list)
+    unended: list[Row] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch) -> None:
         for row in batch.to_pylist():

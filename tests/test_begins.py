@@ -13,7 +13,7 @@ import pytest
 from tests.effort import examples
 from tocsin.app.judge import judge_case
 from tocsin.codec import pack, unpack
-from tocsin.errors import InputError, TocsinError
+from tocsin.errors import InputError
 from tocsin.events import Event
 from tocsin.run.declared import declare
 from tocsin.run.query import query
@@ -218,11 +218,3 @@ def test_a_saved_state_without_begins_is_as_before() -> None:
 def test_a_begin_in_a_history_is_that_of_its_interval() -> None:
     begins = [item for item in history("h[3, h[3, h[3,8] h[3,9] @H[>5") if isinstance(item, Begin)]
     assert [begin.eid for begin in begins] == ["h[3,8]", "h[3,9]"]
-
-
-def test_spark_refuses_what_it_does_not_know() -> None:
-    detect = pytest.importorskip("tocsin.spark.detect")
-    declared = declare({"H": {}}, longest={"H": 7})
-    with pytest.raises(TocsinError, match="does not run on Spark yet"):
-        detect._without_begins(declared)
-    assert detect._without_begins(replace(declared, longest={})) is not None

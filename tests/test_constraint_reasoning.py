@@ -192,7 +192,8 @@ def drawn_regex(random: Random, depth: int = 3) -> str:
 def drawn(random: Random) -> Query:
     pattern = random.choice(PATTERNS)
     where = random.choice(WHERE) if "A a" in pattern and "OR(SEQ" not in pattern else ""
-    return parse(f"CONSTRAINT c ON A, B, C, N AS {drawn_regex(random)}; EVENT {pattern}{where} UNDER c")
+    within = random.choice(("", "", "", " WITHIN 3"))
+    return parse(f"CONSTRAINT c ON A, B, C, N AS {drawn_regex(random)}; EVENT {pattern}{where}{within} UNDER c")
 
 
 def shortest(known: Reasoning, asked: int, want: int) -> list[int]:

@@ -223,6 +223,50 @@ def test_closed_traces_are_released_and_skipped() -> None:
     assert plain.graph.plans[0].under is None
 
 
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("order", ["in-order", "conservative", "conservative(2)"])
+@pytest.mark.parametrize("within", ["", " WITHIN 100"])
+def test_answers_that_wait_are_given_when_their_trace_is_closed(order: str, within: str, jit: bool) -> None:
+    """No N can follow on C, so the answer needs not wait for the end or for its window (spec 000, 7.2, rule 2)."""
+    text = f"CONSTRAINT c PARTITION BY id AS A B (C | N) D*; EVENT SEQ(A a, B b, !N n) WHERE [id]{within} UNDER c"
+    schema = Schema(open_types=True, intervals=False, common={"id": Field("id", Kind.INT)})
+    run = Harness(parse(text), schema).start(order, jit=jit)
+    for at, (type, key) in enumerate(("A1", "A2", "B1", "B2", "C1", "D1", "D1", "A3", "A3", "A3"), 1):
+        run.push([Event(type, at, at, f"{type}{at}", {"id": int(key)})])
+    if order == "conservative":  # nothing is guaranteed yet
+        run.promise(None, 10)
+    matches = {binding for step in run.answers for batch in step for _, binding in batch.bindings()
+               if not isinstance(batch, TraceRows)}  # fmt: skip
+    assert matches == {(("a", ("A1",)), ("b", ("B3",)))}
+    run.end()
+    given = found(run)[1]
+    assert given == {(("a", ("A1",)), ("b", ("B3",))): 1, (("a", ("A2",)), ("b", ("B4",))): 1}
+
+
+def test_answers_are_certain_at_one_time_however_events_are_cut() -> None:
+    """In order `settled_at` is a function of the events: the deadline, or the event that closed the trace."""
+    times = 0
+    for seed in range(examples(300)):
+        random = Random(f"certain {seed}")
+        text = drawn(random)
+        try:
+            events = drawn_history(random, text, random.randint(3, 14))
+        except QueryError:  # no trace can fulfil it
+            continue
+        said = []
+        for size in (1, 3, 100):
+            run = Harness(parse(text), SCHEMA).start("in-order")
+            for at in range(0, len(events), size):
+                run.push(events[at : at + size])
+            run.end()
+            batches = [batch for step in run.answers for batch in step if not isinstance(batch, TraceRows)]
+            certain = [each for batch in batches for each in zip(batch.bindings(), batch.known_at, strict=True)]
+            said.append(sorted((repr(binding), int(when)) for (_, binding), when in certain))
+        assert said[0] == said[1] == said[2], (seed, text, events)
+        times += len(said[0])
+    assert times
+
+
 def test_checked_traces_are_not_released() -> None:
     run, operator = feed(QUERY + " CHECKED", 50, "ANBB")
     assert operator.counts.closed == operator.counts.skipped == operator.counts.released == 0

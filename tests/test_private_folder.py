@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,17 @@ def test_a_damaged_cache_is_healed(place: Path) -> None:
 @pytest.mark.slow
 def test_eight_threads_detect_at_once_before_anything_is_compiled(place: Path) -> None:
     assert detected(place / "new", threads=8) == ([EXPECTED] * 8, True)
+
+
+@pytest.mark.jit
+@pytest.mark.long
+def test_processes_that_start_together_share_one_cache(place: Path) -> None:
+    """One of them compiles, the others wait for it and load; a later one only loads."""
+    with ThreadPoolExecutor() as threads:
+        found = list(threads.map(detected, [place / "new"] * 3))
+    assert [answers for answers, _ in found] == [[EXPECTED]] * 3
+    assert sum(compiled for _, compiled in found) == 1
+    assert detected(place / "new") == ([EXPECTED], False)
 
 
 SHIP = """

@@ -12,7 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tocsin
-from tocsin.spark import Sink, start
+from tocsin.constraint.mining import learn, traces_of
+from tocsin.errors import InputError
+from tocsin.spark import Sink, learn_constraint, start
 from tocsin.spark import detect as detect_on_spark
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted"), pytest.mark.filterwarnings("ignore")]
@@ -71,3 +73,13 @@ def test_a_stream_that_is_stopped_gives_the_same(spark: SparkSession, tmp_path: 
         stream.awaitTermination()
     given = [row.asDict() for row in spark.read.parquet(str(tmp_path / "out")).collect()]
     assert rows_of(given) == expected()
+
+
+def test_a_constraint_is_learned_from_a_table(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([*EVENTS, {"type": "Order", "time": 5}, {"time": 6, "id": 1}], SHAPE).repartition(3)
+    found = learn_constraint(frame, key=["id"], name="parcel", least=0.0)
+    ordered = sorted(EVENTS, key=lambda row: (row["time"], row["type"]))
+    assert found == learn(traces_of(ordered, ["id"]), key=("id",), name="parcel", least=0.0)
+    assert str(found.constraint).startswith("CONSTRAINT parcel PARTITION BY id AS ")
+    with pytest.raises(InputError, match="no column case"):
+        learn_constraint(frame, key=["case"])

@@ -16,7 +16,7 @@ import numpy as np
 
 from tocsin.codec import Part, decode, nested, only_part, pack, unpack, within
 from tocsin.constraint.reasoning import reason_about
-from tocsin.constraint.release import drop_rows, events_kept, release, rows_kept
+from tocsin.constraint.release import answer, drop_rows, events_kept, release, rows_kept
 from tocsin.constraint.telling import TraceCounts
 from tocsin.constraint.tracker import CODE, Tracker
 from tocsin.encode.auto_eids import AutoEids
@@ -25,7 +25,7 @@ from tocsin.engine.changes import Changes
 from tocsin.engine.operator import Counters, Operator, Setting
 from tocsin.engine.stream_time import StreamTime
 from tocsin.engine.texts import joined, of_operators, of_rows
-from tocsin.events import ANY
+from tocsin.events import ANY, BEGINNING
 from tocsin.items import Bools, Column, Ints, ItemKind, Items, tick
 from tocsin.order.settled import Settled, SettledByEnd
 from tocsin.plan.facts import types_of
@@ -97,8 +97,9 @@ class Monitored:
             else:
                 told = Changes() if self._following else self.front.push(run)
                 self._pushes += 1  # what came before has been given to the query
-                self._take_back(said)
+                closed = self._take_back(said)
                 said.add(self.query.push(run))
+                self._answer(*closed, said)
                 self._say(told, said)
             at += len(run)
         said.late = late
@@ -119,8 +120,9 @@ class Monitored:
         numbered = with_column(items, PUSH, Column(Kind.INT, np.full(len(items), self._pushes)))
         told = self.front.push(take(numbered, ~gone) if gone.any() else numbered)
         gone |= tracker.is_behind(codes, items.end) & (True if items.kinds is None else items.kinds == ItemKind.EVENT)
-        self._take_back(said)  # before the clock of the query moves on: then it would be too late
+        closed = self._take_back(said)  # before the clock of the query moves on: then it would be too late
         late = self._feed(items, gone, said)
+        self._answer(*closed, said)
         self._say(told, said)
         return late
 
@@ -133,12 +135,20 @@ class Monitored:
             return self._feed(items, tracker.is_closed(codes), said)
         told = self.front.push(with_column(items, CODE, Column(Kind.INT, codes)))
         gone = tracker.sift(items, codes)
-        hopeless = tracker.hopeless
+        hopeless, when = tracker.hopeless, tracker.closing_times
         closed = tracker.settle()
         late = self._feed(items, gone, said)
+        self._answer(closed, when, said)
         self._release(closed[(closed < known) | ~hopeless])
         self._say(told, said)
         return late
+
+    def _answer(self, closed: Ints, when: Ints, said: Changes) -> None:
+        """Give the answers of closed traces that wait to be refuted."""
+        sure = when > BEGINNING
+        found = answer(self.query, self._plan, self.tracker.keys, closed[sure], when[sure])
+        if found is not None:
+            said.add(found)
 
     def _release(self, closed: Ints) -> None:
         """Forget what is stored of closed traces; the rows, too, once there are as many as others."""
@@ -169,14 +179,15 @@ class Monitored:
     def _say(self, told: Changes, said: Changes) -> None:
         said.batches += told.batches
 
-    def _take_back(self, said: Changes) -> None:
+    def _take_back(self, said: Changes) -> tuple[Ints, Ints]:
         """Where events come in any order the query was given them before they were settled: those of traces that are
-        closed by now are withdrawn."""
+        closed by now are withdrawn. Returns the traces whose answers may be given, and when they were closed."""
         tracker = self.tracker
+        when, newly = tracker.closing_times, tracker.settle()
         if self._ordered:
-            self._release(tracker.settle())
-            return
-        newly = tracker.settle()
+            self._answer(newly, when, said)
+            self._release(newly)
+            return newly[:0], when[:0]
         back, tracker.passed_over = tracker.passed_over, []
         if len(newly):
             left = []
@@ -190,6 +201,7 @@ class Monitored:
             items.kinds = np.full(len(items), ItemKind.WITHDRAWAL, np.int8)
             if len(items):
                 said.add(self.query.push(items))
+        return newly, when
 
     # --- state ---
 

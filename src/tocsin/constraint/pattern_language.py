@@ -50,10 +50,11 @@ class Thread:
 
 @dataclass(slots=True)
 class Abstracted:
-    """What was left out, and whether a negated part was among it."""
+    """What was left out, whether a negated part was among it, and the letters of which such a part could be made."""
 
     reasons: list[str] = field(default_factory=list)
     negations: bool = False
+    refuting: set[int] = field(default_factory=set)
 
     def note(self, reason: str, *, negation: bool = False) -> None:
         if reason not in self.reasons:
@@ -365,6 +366,9 @@ def _parts(block: Block, place: Mapping[int, int], setting: LetterSetting) -> It
         why = _why_dropped(part, gap, block, setting)
         if why is not None or gap is None:
             setting.left_out.note(f"a negated part is left out: {why}", negation=True)
+            for each in blocks_below(part.block):
+                for leaf in each.leaves:
+                    setting.left_out.refuting |= setting.letters_at(leaf, ())
             continue
         yield PatternMachine(part.block, setting), gap
 

@@ -262,7 +262,7 @@ class Maker:
                     mine |= Flag.UNSAT
                 elif at not in bad and self.exact:
                     mine |= Flag.SAT
-                mine |= facts.flags(cs, paths)
+                mine |= facts.flags(at, cs, paths)
             flags.append(int(mine))
         every = frozenset(range(len(nodes)))
         least, chosen = minimal(Dfa(len(self.letters), tuple(moves), every), lambda at: (nodes[at][0], flags[at]))
@@ -287,6 +287,7 @@ class _Paths:
         self.maker = maker
         live = reaching(moves, [at for at, (cs, _) in enumerate(nodes) if DEAD not in cs and maker._complete(cs)])
         alive = {nodes[at][0] for at in live}
+        self.reach = reachable_letters(moves, live) if maker.left_out.refuting else {}
         numbers: dict[Step, int] = {}
         for at in sorted(live):
             cs, paths = nodes[at]
@@ -322,7 +323,7 @@ class _Paths:
         self.usable = reaching(steps, [n for n in range(len(numbers)) if used[n] & self.winning])
         self.unsteady = reaching(past, unsteady)
 
-    def flags(self, cs: tuple[int, ...], paths: frozenset[Path]) -> Flag:
+    def flags(self, at: int, cs: tuple[int, ...], paths: frozenset[Path]) -> Flag:
         maker = self.maker
         mine = [(self.numbers[cs, path], path) for path in paths]
         found = Flag(0)
@@ -331,7 +332,9 @@ class _Paths:
         accepted = [number for number, path in mine if maker.accepts(path)]
         steady = [number for number in accepted if number not in self.unsteady]
         waiting = [number for number, path in mine if number in self.winning and number not in accepted]
-        sure = not accepted if maker.left_out.negations else len(steady) == len(accepted)
+        sure = len(steady) == len(accepted)
+        if accepted and maker.left_out.negations:  # then no event may come that could refute
+            sure = sure and not any(self.reach[at] >> letter & 1 for letter in maker.left_out.refuting)
         if found & Flag.EXHAUSTED and sure and not waiting and not maker.plan.has_timeouts:
             found |= Flag.CLOSABLE
         if accepted:
@@ -342,6 +345,25 @@ class _Paths:
             if any(maker.machines[path[0]].is_done(path[1]) for _, path in mine):
                 found |= Flag.DONE
         return found
+
+
+def reachable_letters(moves: list[dict[int, int]], live: set[int]) -> dict[int, int]:
+    """From each live state the letters, as bits, that stand on some way to an end."""
+    found = dict.fromkeys(live, 0)
+    before: dict[int, list[int]] = {at: [] for at in live}
+    for at in live:
+        for letter, there in moves[at].items():
+            if there in live:
+                found[at] |= 1 << letter
+                before[there].append(at)
+    waiting = list(live)
+    while waiting:
+        there = waiting.pop()
+        for at in before[there]:
+            if found[there] & ~found[at]:
+                found[at] |= found[there]
+                waiting.append(at)
+    return found
 
 
 def why_silent(plan: Plan) -> str | None:

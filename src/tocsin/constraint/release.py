@@ -1,4 +1,4 @@
-"""Release: the buffers of closed traces are emptied, key by key, without touching any other event."""
+"""Release: answers of closed traces that waited are given, and their buffers emptied, without touching other events."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 
 from tocsin.engine import runtime as rt
 from tocsin.engine.branch import Branch
+from tocsin.engine.changes import Changes
 from tocsin.engine.detector import Detector, detectors_in
 from tocsin.engine.number_set import distinct
 from tocsin.engine.operator import Operator
 from tocsin.engine.partial_state import drop_rows_of_others
 from tocsin.engine.runtime.keys import key_hash
-from tocsin.items import Ints
+from tocsin.items import Bools, Ints
 from tocsin.plan.block import Plan
 from tocsin.plan.rewrite import all_leaves
 from tocsin.select.key_codes import KeyCodes
@@ -24,17 +25,50 @@ KM_SIZE, DENSE, FAR, FREE_KEY, KEYS_USED = rt.KM_SIZE, rt.DENSE, rt.FAR, rt.FREE
 
 def release(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints) -> int:
     """Forget the events of some traces in the detectors of a query; how many there were."""
+    places = _places(plan)
+    if places is None:
+        return 0
+    words = keys.words_of(closed)[:, places]
+    return sum(_from(detector, words) for detector in detectors_in(query))
+
+
+def answer(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints, when: Ints) -> Changes | None:
+    """Give the answers of closed traces that wait to be refuted: nothing comes any more that could refute them.
+
+    when  the end of the event that closed each trace
+    """
+    if not isinstance(query, Detector) or not len(closed) or not any(branch.waiting for branch in query.branches):
+        return None
+    places = _places(plan)
+    if places is None:
+        return None
+    words = keys.words_of(closed)[:, places]
+    chosen = [_waiting(branch, words, when) for branch in query.branches]
+    return None if all(each is None for each in chosen) else query.judge_now(chosen)
+
+
+def _waiting(branch: Branch, words: Ints, when: Ints) -> tuple[Bools, Ints] | None:
+    """Which answers of a branch wait under some keys, and the times of these keys."""
+    if not branch.waiting:
+        return None
+    codes: Ints = np.zeros(len(words), np.int64)
+    _loop("known", jit=branch.is_compiled)(words, len(words), words.shape[1], branch.T, branch.KM.reshape(-1), codes)
+    rows = branch.waiting_answers()
+    order = np.argsort(codes)
+    at = np.minimum(np.searchsorted(codes[order], rows[:, 1]), len(codes) - 1)
+    which = (codes[order][at] == rows[:, 1]) & (rows[:, 1] > 0)
+    return (which, when[order][at][which]) if which.any() else None
+
+
+def _places(plan: Plan) -> list[int] | None:
+    """Where the parts of a query's key stand among those of its traces; None if its key is another one."""
     under = plan.under
     assert under is not None
     known = {attrs for _, attrs in plan.key}
     if not under.key or len(known) != 1 or len(dict(plan.key)) != len(list(all_leaves(plan))):
-        return 0
+        return None
     order = next(iter(known))
-    if set(order) != set(under.key):
-        return 0
-    places = [under.key.index(attr) for attr in order]
-    words = keys.words_of(closed)[:, places]
-    return sum(_from(detector, words) for detector in detectors_in(query))
+    return [under.key.index(attr) for attr in order] if set(order) == set(under.key) else None
 
 
 def _from(detector: Detector, words: Ints) -> int:
@@ -78,12 +112,12 @@ def _stored_in(branch: Branch) -> Ints:
 @cache
 def _loop(name: str, *, jit: bool) -> Any:
     if not jit:
-        return partial(_empty, key_hash)
+        return partial(_known if name == "known" else _empty, _code_of, key_hash)
     from numba import njit
 
     if name == "stored":
         return njit(nogil=True)(_stored)
-    return partial(njit(nogil=True)(_empty), njit(key_hash))
+    return partial(njit(nogil=True)(_known if name == "known" else _empty), njit(_code_of), njit(key_hash))
 
 
 def _stored(D: Any, H: Any, horizon: int, found: Any) -> int:
@@ -97,23 +131,38 @@ def _stored(D: Any, H: Any, horizon: int, found: Any) -> int:
     return count
 
 
-def _empty(hashed: Any, words: Any, count: int, parts: int, T: Any, KM: Any, D: Any, N: Any, leaves: int) -> int:
+def _code_of(hashed: Any, words: Any, i: int, parts: int, T: Any, KM: Any) -> tuple[int, int]:
+    """The code that a kernel knows a key by, and its slot in the table of keys; 0, and -1, where there is none."""
+    mask = T[KM_SIZE] - 1
+    code, slot = 0, -1
+    for k in range(parts):
+        value, prefix = words[i, k], code
+        if prefix == 0 and value >= 0 and value < T[DENSE]:
+            code = value + 1
+            continue
+        slot = hashed(prefix, value) & mask
+        while KM[3 * slot + 2] != 0 and (KM[3 * slot + 1] != value or KM[3 * slot] != prefix):
+            slot = (slot + 1) & mask
+        code = KM[3 * slot + 2]
+        if code == 0:
+            break
+    return code, slot
+
+
+def _known(find: Any, hashed: Any, words: Any, count: int, parts: int, T: Any, KM: Any, codes: Any) -> None:
+    """The codes of some keys, 0 where a kernel does not know them."""
+    for i in range(count):
+        codes[i] = find(hashed, words, i, parts, T, KM)[0]
+
+
+def _empty(
+    find: Any, hashed: Any, words: Any, count: int, parts: int, T: Any, KM: Any, D: Any, N: Any, leaves: int
+) -> int:
     """Empty the buffers of some keys, and recycle their codes: nothing comes for them any more."""
     found = 0
     mask = T[KM_SIZE] - 1
     for i in range(count):
-        code, slot = 0, -1
-        for k in range(parts):
-            value, prefix = words[i, k], code
-            if prefix == 0 and value >= 0 and value < T[DENSE]:
-                code = value + 1
-                continue
-            slot = hashed(prefix, value) & mask
-            while KM[3 * slot + 2] != 0 and (KM[3 * slot + 1] != value or KM[3 * slot] != prefix):
-                slot = (slot + 1) & mask
-            code = KM[3 * slot + 2]
-            if code == 0:
-                break
+        code, slot = find(hashed, words, i, parts, T, KM)
         if code == 0:
             continue
         for d in range(code * leaves, (code + 1) * leaves):

@@ -295,6 +295,11 @@ class Tracker(RemembersAll):
         found: Bools = self.shut[2 : 3 * self.shut_count : 3] == BEGINNING
         return found
 
+    @property
+    def closing_times(self) -> Ints:
+        """When each of these traces was closed: the end of the event that did it; BEGINNING for the hopeless ones."""
+        return self.shut[2 : 3 * self.shut_count : 3].copy()
+
     def settle(self) -> Ints:
         """The push is over; the keys whose traces it has closed."""
         count, self.shut_count = self.shut_count, 0

@@ -53,7 +53,8 @@ class Branch:
         self._kernel: kernels.Kernel | None = None
         self._tiers: Tiers | None = None  # None: there is one body only
         self._nullable: list[str] = []  # attributes that may be null
-        self.program = self._generate(eids=True)
+        # what the first items will ask for, most likely (`reads_eids`): then it need not be written again
+        self.program = self._generate(eids=detector.plan.schema.eid is not None or self.needs_order)
         self.accepted = 0
         self._drained: list[Answers] = []  # on their way out
         self._ready = False
@@ -521,10 +522,37 @@ class Branch:
         After a restart: what is kept of the events need not show that a binding has failed, or was answered, long ago.
         """
         if len(which) and not which.all():
-            rows = self.waiting_answers()[which]
-            self.PD[: len(rows)] = rows
-            self.T[WAITING], self.T[rt.ASIDE], self.T[rt.FRESH] = 0, 0, len(rows)
-            self.library.wait_entry(*self.views(self.T, self.PD))
+            self._let_wait(self.waiting_answers()[which])
+
+    def judge_now(self, which: npt.NDArray[np.bool_], times: Ints) -> Answers | None:
+        """Judge some of the waiting answers, in the order of `waiting_answers`, as if the stream had ended for them.
+
+        times  when each of those was certain: what they show where events come in order
+        """
+        rows, time, kernel = self.waiting_answers(), self.detector.time, self.prepare()
+        mine, others = rows[which], rows[~which]
+        mine[:, 0] = times
+        clock, before = self.words[CLOCK], (time.clock, time.ended)
+        self._let_wait(mine)
+        time.clock, time.ended = END_OF_TIME, True
+        self.words[CLOCK] = max(END_OF_TIME, time.open_from(self.detector.all_types, END_OF_TIME))
+        self.T[rt.ENDED] = 1
+        self._renew_guarantees()
+        self._settle(kernel)
+        found = self._answers()
+        time.clock, time.ended = before
+        self.words[CLOCK], self.T[rt.ENDED] = clock, 0
+        self._renew_guarantees()
+        self._let_wait(np.concatenate([self.waiting_answers(), others]))
+        if found is not None:
+            found[0][1] = np.minimum(found[0][1], clock)
+        return found
+
+    def _let_wait(self, rows: Ints) -> None:
+        """These answers wait, and no others."""
+        self.PD[: len(rows)] = rows
+        self.T[WAITING], self.T[rt.ASIDE], self.T[rt.FRESH] = 0, 0, len(rows)
+        self.library.wait_entry(*self.views(self.T, self.PD))
 
     def tidy(self, *, now: bool = False, pushed: bool = True) -> bool:
         """Drop events that no answer can need, if enough has come since the last time. True: it was done."""

@@ -187,6 +187,14 @@ class Detector:
         self._forget(pushed=False)
         return changes
 
+    def judge_now(self, chosen: list[tuple[npt.NDArray[np.bool_], Ints] | None]) -> Changes:
+        """Judge waiting answers for which nothing comes any more: by branch which, and when they were certain."""
+        answers = [
+            None if which is None else branch.judge_now(*which)
+            for branch, which in zip(self.branches, chosen, strict=True)
+        ]
+        return self._said(self._changes(answers))
+
     def _open(self, items: Items) -> None:
         if self.time.ended:
             raise InputError("the stream has ended", hint="start a new detector, or do not push the end before")

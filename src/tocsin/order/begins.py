@@ -73,6 +73,7 @@ class Begins:
         self._came: dict[str, list[tuple[int, Name]]] = {}  # by type a heap of their starts
         self.told: dict[str, int] = {}  # the guarantees of ends that followed
         self.unended: list[Unended] = []
+        self.behind = BEGINNING  # where a host judges lateness: no begin that comes starts before this
         self.used = False  # whether there ever was a begin, or a guarantee of them
         self.counts = dict.fromkeys(("begins", "late_begins", "repeated_begins", "differing_begins", "unended"), 0)
 
@@ -221,7 +222,7 @@ class Begins:
     def _since(self) -> int:
         """Where it is known how late items come, none that begins before this is in time."""
         slack = self._next.slack
-        return BEGINNING if slack is None else self._next.clock - slack
+        return self.behind if slack is None else self._next.clock - slack
 
     def _promise(self, items: Items, at: int) -> None:
         self.used = True

@@ -17,6 +17,7 @@ from tocsin.encode.batch import HINTS, TimesAndEids, frame
 from tocsin.encode.keyless import keyless_rows
 from tocsin.errors import InputError
 from tocsin.items import Bools, Ints
+from tocsin.shards.announced import ITEM, Begun, RowItem, are, learn, problems_of, promised
 from tocsin.shards.job import Job
 
 SHARD, COPY = "__shard", "__copy"
@@ -70,16 +71,18 @@ def larger(batches: Iterable[pa.RecordBatch], rows: int = 1 << 16) -> Iterator[p
 class Note:
     """What a task tells every shard: the clock of each source, numbers of events, and unusable rows.
 
-    `keyless` counts the events that a query does not see, because they lack an attribute of its key.
+    `keyless` counts the events that a query does not see, because they lack an attribute of its key. `begun` says until
+    when all begins are there.
     """
 
     clocks: dict[str, int] = field(default_factory=dict)
     events: int = 0
     bad: list[str] = field(default_factory=list)
     keyless: int = 0
+    begun: Begun = field(default_factory=dict)
 
     def text(self) -> str:
-        return json.dumps([self.clocks, self.events, self.bad, self.keyless])
+        return json.dumps([self.clocks, self.events, self.bad, self.keyless, *([self.begun] if self.begun else [])])
 
     @staticmethod
     def read(text: str) -> Note:
@@ -103,6 +106,10 @@ class Packer:
         yield self._flush(last=True)
 
     def take(self, batch: pa.RecordBatch) -> None:
+        if ITEM in batch.schema.names:
+            columns = self.job.columns
+            batch, begun = promised(batch, columns.time, columns.type, columns.source)
+            learn(self.note.begun, begun)
         rows = judged(batch, self.job)
         good = batch
         ends = rows.end
@@ -136,6 +143,10 @@ class Packer:
     def _clocks(self, rows: pa.RecordBatch, ends: Ints) -> None:
         """Update the clock of each source, the largest end it has sent; rows that no query reads count too."""
         columns = self.job.columns
+        if ITEM in rows.schema.names and not (happened := are(rows, RowItem.EVENT)).all():  # begins move no clock
+            rows, ends = rows.filter(pa.array(happened)), ends[happened]
+            if not rows.num_rows:
+                return
         copies = _copies(rows)
         first = np.ones(rows.num_rows, np.bool_) if copies is None else ~(copies > 0)
         self.note.events += int(np.count_nonzero(first))
@@ -181,7 +192,7 @@ class Packer:
         numbers = range(self.job.count) if last else sorted(self.rows)
         notes: list[str | None] = []
         blocks: list[bytes | None] = []
-        told = Note(self.note.clocks, self.note.events, keyless=self.note.keyless).text()
+        told = Note(self.note.clocks, self.note.events, keyless=self.note.keyless, begun=self.note.begun).text()
         for number in numbers:
             pieces = self.rows.get(number)
             blocks.append(as_bytes(pa.Table.from_batches(pieces)) if pieces else None)
@@ -209,6 +220,8 @@ def judged(batch: pa.RecordBatch, job: Job) -> TimesAndEids:
             lacking = lacking & marks(pc.is_valid(batch.column(SHARD)))
         if lacking.any():
             rows.problems.append((lacking, "the eid is null"))
+    if ITEM in batch.schema.names:
+        rows.problems += problems_of(batch, KEYLESS)
     if job.known is not None:
         strange = pc.invert(pc.is_in(batch.column(columns.type), pa.array(sorted(job.known), pa.string())))
         if (marks(strange)).any():

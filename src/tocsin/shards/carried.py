@@ -110,7 +110,8 @@ def going_on(job: Job, old: OldState, schema: Schema, *, accept_loss: bool) -> t
     """
     if kept := [unit.name for unit in (*old.units, *job.units) if unit.keeps_state]:
         raise StateError(
-            f"a stream with statements cannot go on with another checkpoint: {', '.join(dict.fromkeys(kept))}",
+            "a stream with statements or begins cannot go on with another checkpoint: "
+            + ", ".join(dict.fromkeys(kept)),
             detail="what is stored of them is their state, which cannot be dealt out to other shards",
             hint="go on with the checkpoint as it is, with the same queries and buckets, or start with a new one",
         )

@@ -75,6 +75,11 @@ class Job:
         return [unit for each in self.shards for unit in each.group.units]
 
     @property
+    def announces(self) -> bool:
+        """Whether intervals may be announced when they begin."""
+        return any(unit.announced for unit in self.units)
+
+    @property
     def layout(self) -> list[int]:
         """How many shards each group has."""
         return [each.count for each in self.shards]

@@ -51,6 +51,7 @@ class Unit:
     plans: tuple[Plan, ...]
     ways: tuple[tuple[str, Way], ...] = ()
     homes: tuple[Attrs, ...] = ()  # the keys of the leaves that decide where a match is at home, if that must be asked
+    announced: bool = False  # whether intervals may be announced when they begin
 
     @property
     def types(self) -> set[str]:
@@ -67,8 +68,8 @@ class Unit:
 
     @property
     def keeps_state(self) -> bool:
-        """Whether a shard stores the state of the queries, not their events: statements, intervals, traces."""
-        return any(plan.has_rows_of_its_own or plan.under is not None for plan in self.plans)
+        """Whether a shard stores the state of the queries, not their events: statements, intervals, traces, begins."""
+        return self.announced or any(plan.has_rows_of_its_own or plan.under is not None for plan in self.plans)
 
     @property
     def fingerprints(self) -> list[str]:

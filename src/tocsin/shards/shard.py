@@ -21,8 +21,10 @@ import pyarrow as pa
 
 from tocsin.codec import as_record, damaged, decode, encode, reading, stamp
 from tocsin.encode.batch import one_batch
+from tocsin.engine.tables import instants
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING, END_OF_TIME
+from tocsin.shards.announced import ITEM, RowItem, are, learn, until_when
 from tocsin.shards.blocks import COPY, Note, as_bytes, as_table, coded, described, uncoded
 from tocsin.shards.identity import Known, admit, check_layout
 from tocsin.shards.job import Job
@@ -82,6 +84,8 @@ class Head:
     changed: bool = False  # the stored events were kept for queries that have been changed since, and not yet looked at
     decided: list[str] = field(default_factory=list)  # answers that were decided before queries changed, by name
     decided_until: int = BEGINNING  # ... and when nobody asks about them any more
+    begun: dict[str, int] = field(default_factory=dict)  # until when all begins are there, by type and source
+    copies: list[str] = field(default_factory=list)  # of open begins those that another shard reports
     timed_ids: bool = False  # match ids cover the times of events; a checkpoint of 0.2 keeps those that do not
 
     @property
@@ -116,6 +120,7 @@ class Shard:
         self.shards = job.of_shard(number)
         data = store.read_head()
         self.head = Head(uuid.uuid4().hex, timed_ids=True) if data is None else Head.read(data)
+        self._copied = set(self.head.copies)  # eids of events that another shard reports
         self._owed: list[pa.RecordBatch] = []  # answers of the time before queries were changed
         self._admit()
 
@@ -139,16 +144,21 @@ class Shard:
             bad += note.bad
             for source, clock in note.clocks.items():
                 head.clocks[source] = max(head.clocks.get(source, clock), clock)
+            learn(head.begun, note.begun)
         quiet = not events and not bad and bool(head.clocks)
         head.guarantee = max(before, self.order.guarantee(head.clocks), passed if quiet else BEGINNING)
         rows, late = self._accepted(list(tables), before)
-        answers = live.take(self._append(rows), head.guarantee, head.clock)
+        answers = live.take(self._append(rows), head.guarantee, head.clock, self._begun())
         found = 0
         for answer in chain(owed, answers):
             found += answer.num_rows
             yield answer
+        late += self._set_aside(live)
+        bad += self._bad_begins(live)
+        unended = self._unended(live)
         self._commit(live)
         yield from self.job.reports("late", late)
+        yield from self.job.reports("unended", unended)
         yield from self.job.reports("bad", bad)
         yield from self._metrics(live, events, keyless, len(late), len(bad), found)
 
@@ -162,9 +172,11 @@ class Shard:
             yield answer
         self._remove(self.head.blocks)
         self.head.blocks = []
+        unended = self._unended(live)
         # These detectors have seen the end, and their version would not tell: should this attempt be lost, the next one
         # must not find them.
         self.store.write_head(self.head.data())
+        yield from self.job.reports("unended", unended)
         yield from self._metrics(live, 0, 0, 0, 0, found)
 
     def seed(self, note: Note, guarantee: int, tables: list[pa.Table]) -> None:
@@ -186,7 +198,8 @@ class Shard:
         """Refuse a state of other queries, order or layout; queries that were added begin with the next block."""
         head, units = self.head, self.shards.group.units
         strategy = self.job.strategy
-        order = " around ".join(["" if strategy.sorts else str(strategy), *map(repr, self.job.around)])
+        words = ["" if strategy.sorts else str(strategy), *map(repr, self.job.around)]
+        order = " around ".join(words) + (" with begins" if any(unit.announced for unit in units) else "")
         if head.next and head.order != order:
             raise StateError(
                 f"the checkpoint was written with order {head.order or 'slack'!r}, not with {order or 'slack'!r}",
@@ -264,11 +277,15 @@ class Shard:
         rows = one_batch(pa.concat_tables(known, promote_options="default"))
         copies = rows.column(COPY) if COPY in rows.schema.names else None
         plain = TimedRows.of(rows if copies is None else rows.drop_columns([COPY]), self.job)
+        first = None if copies is None else copies.to_numpy(zero_copy_only=False) == 0
+        if first is not None and ITEM in rows.schema.names and self.job.columns.eid is not None:
+            self._copied |= set(map(str, plain.rows.column(self.job.columns.eid).filter(pa.array(~first)).to_pylist()))
         late = plain.ends < guarantee
         if not late.any():
             return plain, []
-        first = late if copies is None else late & (copies.to_numpy(zero_copy_only=False) == 0)
-        told = [described(plain.rows, at) for at in np.flatnonzero(first).tolist()]
+        begins = are(plain.rows, RowItem.BEGIN) if ITEM in rows.schema.names else np.zeros(len(late), np.bool_)
+        places = np.flatnonzero(late if first is None else late & first).tolist()
+        told = [described(plain.rows, at, "the begin came too late" if begins[at] else None) for at in places]
         return plain.only(~late), told
 
     def _append(self, rows: TimedRows | None, *, whole: bool = False) -> list[tuple[int, TimedRows]]:
@@ -342,6 +359,42 @@ class Shard:
         for block in blocks:
             if block.size:
                 self.store.remove(block.number)
+
+    # --- begins ---
+
+    def _begun(self) -> dict[str | None, int]:
+        """Until when all begins of a type are there, by what all sources that count have promised."""
+        head = self.head
+        silent = self.order.silent(head.clocks)
+        return until_when(head.begun, [each for each in {*head.clocks, *self.order.sources} if each not in silent])
+
+    def _set_aside(self, live: Live) -> list[str]:
+        """Describe the events that came too late by what was promised of begins, or that lasted too long."""
+        eid = self.job.columns.eid
+        told: dict[str, None] = {}
+        for rows, at in live.late:
+            if eid is None or str(rows.column(eid)[at].as_py()) not in self._copied:
+                told[described(rows, at)] = None
+        return list(told)
+
+    def _bad_begins(self, live: Live) -> list[str]:
+        """Describe the begins that cannot be, since their eids are those of other intervals."""
+        eid, told = str(self.job.columns.eid), dict[str, None]()
+        for rows, why in live.bad:
+            if str(rows.column(eid)[0].as_py()) not in self._copied:
+                told[described(rows, 0, why)] = None
+        return list(told)
+
+    def _unended(self, live: Live) -> list[str]:
+        """Describe the intervals that were announced and never end; remember which of the others are copies."""
+        time, told = self.job.time, dict[str, None]()
+        for each in live.unended:
+            if str(each.eid) not in self._copied:
+                [start] = instants([each.start], time)
+                row = {"eid": each.eid, "type": each.type, "start": start}
+                told[json.dumps(row, default=str, ensure_ascii=False)] = None
+        self.head.copies = sorted(self._copied.intersection(live.open_begins())) if self._copied else []
+        return list(told)
 
     # --- what is said besides matches ---
 

@@ -12,6 +12,7 @@ if (problem := why_not()) is not None:  # before anything is imported that an ol
 
 from tocsin.spark.detect import detect, detector
 from tocsin.spark.explain import explain
+from tocsin.spark.learn import learn_constraint
 from tocsin.spark.metrics import numbers, open_metrics, watch
 from tocsin.spark.register import register
 from tocsin.spark.settled import settled
@@ -23,6 +24,7 @@ __all__ = [
     "detect",
     "detector",
     "explain",
+    "learn_constraint",
     "matches",
     "numbers",
     "open_metrics",

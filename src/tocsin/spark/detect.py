@@ -18,6 +18,7 @@ from tocsin.events import ANY
 from tocsin.functions import Function, registered
 from tocsin.order.strategy import check_limit
 from tocsin.plan.block import Plan
+from tocsin.plan.facts import types_of
 from tocsin.run.clock import Clock, as_clock
 from tocsin.run.declared import check_unit
 from tocsin.run.keywords import names_of, refuse_options
@@ -38,6 +39,7 @@ from tocsin.shards.result import DETAILS, result_schema
 from tocsin.shards.routes import Group, groups_of, needs_one_shard, units_of
 from tocsin.shards.time_slices import Slices, cut, margins
 from tocsin.shards.watermark import FORMS, Slack, parse_order
+from tocsin.spark.announced import check_order, reports, with_items, with_reports, without_begins
 from tocsin.spark.batch import detect_batch
 from tocsin.spark.carry_over import carried_over, read_old
 from tocsin.spark.event_frame import EventFrame, EventTable, column, open_frame
@@ -73,6 +75,7 @@ class Prepared:
     direct: tuple[Files, Job] | None = None  # the files that workers read themselves, and the job cut by time
     file_stream: FileStream | None = None  # where workers read the files of a stream
     detour: str = ""  # why not
+    told: tuple[tuple[str, DataFrame], ...] = ()  # what a batch says of begins and of what lasts too long
     warnings: tuple[str, ...] = ()  # beside the notes of the plans
 
     @cached_property
@@ -86,9 +89,10 @@ class Prepared:
     def run(self) -> DataFrame:
         if self.direct is not None:
             files, cut_in_time = self.direct
-            return detect_files(files, cut_in_time.compiled(), self.frame.df.sparkSession)
+            found = detect_files(files, cut_in_time.compiled(), self.frame.df.sparkSession)
+            return with_reports(found, list(self.told))
         if self.order is None:
-            return detect_batch(self.frame, self.sent, self.job.compiled())
+            return with_reports(detect_batch(self.frame, self.sent, self.job.compiled()), list(self.told))
         job, initial = self._begin()
         source, beats = self.file_stream or self.sent, self.beats
         result = detect_stream(source, job, self.order, closing=self.closing, initial=initial, beats=beats)
@@ -116,6 +120,7 @@ def prepare(
     end: str | None = None,
     eid: str | None = None,
     source: str | None = None,
+    item: str | None = None,
     time_unit: str | None = None,
     order: str | Slack | None = None,
     clock: str | int | Clock | None = None,
@@ -141,16 +146,25 @@ def prepare(
     _one_of("unknown", unknown, ("ignore", "error"))
     _one_of("bad_rows", bad_rows, ("fail", "keep"))
     columns = Columns(type=type, time=time, end=end, eid=eid, source=source, unit=time_unit)
-    frame = open_frame(events, columns, _without_begins(declared_schema(schema, asked.schema, strict=strict)))
+    frame = open_frame(events, columns, declared_schema(schema, asked.schema, strict=strict))
+    frame = frame if item is None else with_items(frame, item)
     _check_session(frame)
     plans = plans_of(asked.queries, frame.schema)
-    _refuse_early(plans)
     strategy = _strategy(frame, plans, order, idle, sources, closing=end_of_stream)
+    if frame.announces:
+        check_order(strategy, arrival=arrival, limited=memory_limit is not None)
+    told: list[tuple[str, DataFrame]] = []
+    if strategy is None and (frame.announces or frame.schema.longest):
+        told = reports(frame, set().union(*map(types_of, plans)), keep_bad=bad_rows == "keep")
+        frame = without_begins(frame, keep_bad=bad_rows == "keep") if frame.announces else frame
     beats = _beats(frame, plans, strategy, as_clock(clock))
     shown = frozenset(range(len(plans)) if all else asked.answers)
     known = _known(frame) if unknown == "error" else None
     count = _buckets(frame, buckets)
-    job, keep = plan_job(frame, plans, shown, buckets=count, jit=jit, keep_bad=bad_rows == "keep", known=known)
+    details = frame.streaming or bad_rows == "keep" or bool(told)
+    job, keep = plan_job(
+        frame, plans, shown, buckets=count, jit=jit, keep_bad=bad_rows == "keep", known=known, details=details
+    )
     texts = tuple(map(str, asked.queries))
     job = replace(job, around=asked.operators, texts=texts, clock=beats is not None)
     for each in job.shards:  # what does not fit is told here, not by a worker
@@ -163,34 +177,14 @@ def prepare(
     if arrival is not None:
         job, keep = _as_they_arrive(frame, job, keep, arrival)
     check_functions(frame.df.sparkSession, job.functions)
-    files, streamed, detour = _read_by_workers(frame, job, keep, buckets) if direct else (None, None, "direct=False")
+    direct, why = direct and not frame.announces, "some rows are no events" if frame.announces else "direct=False"
+    files, streamed, detour = _read_by_workers(frame, job, keep, buckets) if direct else (None, None, why)
     if files is None:
         job = _divided(frame, job, buckets)
     return Prepared(
         frame, plans, job, keep, strategy, end_of_stream, carry_over, accept_loss, beats, files, streamed, detour,
-        kept_for_ever(asked.queries, strategy is not None and not end_of_stream),
+        tuple(told), kept_for_ever(asked.queries, strategy is not None and not end_of_stream),
     )  # fmt: skip
-
-
-def _without_begins(schema: Schema | None) -> Schema | None:
-    """Refuse what is said of announced intervals: streams of rows have no begins."""
-    if schema is not None and schema.longest:
-        raise TocsinError(
-            "a schema with `longest` does not run on Spark yet",
-            detail="it says when an interval that was announced never ends, and Spark's rows announce none",
-            hint="leave `longest` out, or run the query embedded (docs/semantics.md, Begins)",
-        )
-    return schema
-
-
-def _refuse_early(plans: Sequence[Plan]) -> None:
-    """Refuse EARLY: what it tells, begins tell it."""
-    if any(plan.early for plan in plans):
-        raise TocsinError(
-            "EARLY does not run on Spark",
-            detail="it tells what announced intervals make certain, and Spark's rows announce none",
-            hint="leave EARLY out, or run the query embedded (docs/semantics.md, Early answers)",
-        )
 
 
 def _check_session(frame: EventFrame) -> None:
@@ -212,6 +206,8 @@ def detect(*arguments: Any, **options: Any) -> DataFrame:
     or a list of them; later ones may use the matches of earlier ones as events.
 
     type, time, end, eid, source   the columns that say so; `time` is the start where `end` is given
+    item         a column that says what a row is: "event" (or null), "begin", which announces an interval, or "begins",
+                 which promises that every interval that starts at or before its time was announced or sent
     time_unit    the length of a tick where time is a whole number
     order        for streams, and needed there: "in-order", "slack(10 min)", "conservative(10 min)", ... (docs/order.md)
     arrival      a column that grows as rows arrive (an offset, a time of ingestion); without it a micro-batch has come
@@ -377,16 +373,17 @@ def plan_job(
     jit: bool,
     keep_bad: bool,
     known: frozenset[str] | None = None,
+    details: bool | None = None,
 ) -> tuple[Job, list[str] | None]:
     """Build the job: groups, shards and the schema of the result; also return the attributes that must travel."""
     if buckets < 1:
         raise TocsinError(f"{buckets} buckets are too few", hint="use at least 1, or leave it out")
     keep = carried(plans, shown, frame.schema, frame.columns)
-    groups = groups_of(units_of(plans))
+    groups = groups_of([replace(unit, announced=frame.announces) for unit in units_of(plans)])
     answers = [plan for number, plan in enumerate(plans) if number in shown]
     names = frozenset(type for plan in plans for type in plan.emits)
     result = result_schema(answers, names, frame.rows, frame.columns, frame.time)
-    if frame.streaming or keep_bad:
+    if details or (details is None and (frame.streaming or keep_bad)):
         result = result.append(DETAILS)
     job = Job(
         shards=tuple(_shards(groups, buckets)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -29,6 +30,9 @@ class EventTable:
     columns: Columns
     rows: pa.Schema  # the columns as Arrow
     schema: Schema
+    announces: bool = dataclasses.field(
+        default=False, kw_only=True
+    )  # whether rows say what they are (`shards/announced`)
 
     @property
     def streaming(self) -> bool:

@@ -109,4 +109,4 @@ def _order(order: Slack, shards: tuple[Shards, ...], unit: str | None) -> Iterat
         until = f"until {as_duration(max(known, default=0), unit)} behind the guarantee"
         yield f"state     events are kept {'for ever' if len(known) < len(reaches) else until}"
     if len(reaches) < len(shards):
-        yield "state     of statements: what they know, stored whole with each micro-batch"
+        yield "state     of statements and begins: what they know, stored whole with each micro-batch"

@@ -12,6 +12,7 @@ from pyspark.sql import functions as sf
 from tocsin.encode.keyless import Needs
 from tocsin.events import ANY
 from tocsin.schema import Kind
+from tocsin.shards.announced import ITEM, RowItem
 from tocsin.shards.blocks import COPY, KEYLESS, SHARD
 from tocsin.shards.job import Job, Shards
 from tocsin.shards.routes import Attrs, Group, own_columns
@@ -48,7 +49,10 @@ def end_of(frame: EventFrame) -> Column:
 
 
 def wanted(frame: EventFrame, group: Group) -> tuple[Column, list[str]]:
-    """The rows that a group may need, and what was pushed down to find them."""
+    """The rows that a group may need, and what was pushed down to find them.
+
+    Where intervals are announced each of them is needed, since its begin waits for it.
+    """
     kinds = column(frame.columns.type)
     free: list[str] = []
     tests: list[Column] = []
@@ -57,7 +61,8 @@ def wanted(frame: EventFrame, group: Group) -> tuple[Column, list[str]]:
     field, ends = columns_of(frame.df.schema), columns_of(frame.df.schema, names)
     plans = [plan for unit in group.units for plan in unit.plans]
     for type in sorted(group.types):
-        test = row_filter(type, plans, field, ends) if is_whole(frame.df.sparkSession) else None
+        pushes = is_whole(frame.df.sparkSession) and not frame.announces
+        test = row_filter(type, plans, field, ends) if pushes else None
         if type == ANY:
             rest = others(kinds, group)
             tests.append(rest if test is None else rest & test)
@@ -68,7 +73,8 @@ def wanted(frame: EventFrame, group: Group) -> tuple[Column, list[str]]:
             said.append(type)
     if free:
         tests.insert(0, kinds.isin(free))
-    return either(tests), said
+    test = either(tests)
+    return (column(ITEM).isin(int(RowItem.EVENT), int(RowItem.BEGIN)) & test if frame.announces else test), said
 
 
 def others(kinds: Column, group: Group) -> Column:
@@ -159,11 +165,16 @@ def _slices(frame: EventFrame, shards: Shards) -> Column:
     return sf.sequence(lowest + sf.lit(shards.first), highest + sf.lit(shards.first))
 
 
-def unusable(frame: EventFrame) -> Column:
+def unusable(frame: EventFrame, needs: Needs) -> Column:
     """Rows that no detector can take: they are sent along to be reported."""
     columns = frame.columns
     roles = (columns.type, columns.time, columns.end, columns.eid)
-    return either([column(name).isNull() for name in roles if name is not None])
+    lacking = either([column(name).isNull() for name in roles if name is not None])
+    if not frame.announces:
+        return lacking
+    item = column(ITEM)
+    tests = [lacking & (item != int(RowItem.PROMISE)), item.isin(int(RowItem.STRANGE), int(RowItem.ENDED))]
+    return either([*tests, (item == int(RowItem.BEGIN)) & without_key(frame, needs)] if needs else tests)
 
 
 def without_key(frame: EventFrame, needs: Needs) -> Column:
@@ -191,7 +202,8 @@ def send(frame: EventFrame, job: Job, keep: list[str] | None, unknown: Column | 
     In a stream, rows that nobody reads go along without a shard: they move the clock.
     """
     names = travelling(frame, keep)
-    reported = unusable(frame) if unknown is None else unusable(frame) | unknown
+    odd = unusable(frame, job.needs)
+    reported = odd if unknown is None else odd | unknown
     tests, targets, said = [], [], []
     for shards in job.shards:
         test, pushed = wanted(frame, shards.group)
@@ -203,6 +215,8 @@ def send(frame: EventFrame, job: Job, keep: list[str] | None, unknown: Column | 
     needed = [_needed(frame, name, some | reported) for name in names]
     if frame.streaming and job.needs:
         needed.append(without_key(frame, job.needs).alias(KEYLESS))
+    if frame.announces:
+        needed.append(column(ITEM))
     df = _with_shard(df, job, tests, targets, needed, reported, clock=frame.streaming)
     for shards in job.shards:
         for home, name in own_columns(shards.group).items():

@@ -48,9 +48,9 @@ class Sink:
         if self.format in FILES and self.path is None:
             raise TocsinError(f"a sink of format {self.format} needs a path")
 
-    def put(self, rows: DataFrame, batch: int) -> None:
-        """Write one batch; doing it again changes nothing where the format allows that."""
-        mine = chosen(rows, self.kinds)
+    def put(self, rows: DataFrame, batch: int, *, details: bool = False) -> None:
+        """Write one batch; doing it again changes nothing where the format allows that. `details` are always kept."""
+        mine = chosen(rows, self.kinds, details=details)
         if callable(self.format):
             self.format(mine, batch)
         elif self.format in FILES:
@@ -64,10 +64,10 @@ class Sink:
             writer.save(self.path) if self.path else writer.save()
 
 
-def chosen(rows: DataFrame, kinds: Sequence[str]) -> DataFrame:
-    """The rows of some kinds; answers alone need no details."""
+def chosen(rows: DataFrame, kinds: Sequence[str], *, details: bool = False) -> DataFrame:
+    """The rows of some kinds; answers alone need no details, but for announced intervals that never ended."""
     mine = rows.where(sf.col("kind").isin(list(kinds)))
-    return mine.drop("details") if set(kinds) <= set(ANSWERS) else mine
+    return mine.drop("details") if set(kinds) <= set(ANSWERS) and not details else mine
 
 
 def matches(result: DataFrame) -> DataFrame:
@@ -81,14 +81,14 @@ def as_messages(rows: DataFrame) -> DataFrame:
     return rows.select(sf.col("match_id").alias("key"), whole.alias("value"))
 
 
-def put_all(sinks: Sequence[Sink], rows: DataFrame, batch: int) -> None:
+def put_all(sinks: Sequence[Sink], rows: DataFrame, batch: int, *, details: bool = False) -> None:
     """Write one batch to every sink, and compute it once."""
     several = len(sinks) > 1
     if several:  # else every sink would have it computed anew
         rows = rows.persist()
     try:
         for sink in sinks:
-            sink.put(rows, batch)
+            sink.put(rows, batch, details=details)
     finally:
         if several:
             rows.unpersist()
@@ -140,12 +140,13 @@ def start(
     if not listed:
         raise TocsinError("a stream needs a sink", hint='for example Sink("parquet", "matches")')
 
-    writer = result.writeStream.foreachBatch(lambda rows, batch: put_all(listed, rows, batch)).option(
+    job = job_of(result)
+    details = job is not None and job.announces
+    writer = result.writeStream.foreachBatch(lambda rows, batch: put_all(listed, rows, batch, details=details)).option(
         "checkpointLocation", checkpoint
     )
     writer = writer.queryName(name) if name else writer
     writer = writer.trigger(**trigger) if trigger else writer
-    job = job_of(result)
     for sink in listed:
         check_folder(result.sparkSession, sink, checkpoint)
     if job is not None:
