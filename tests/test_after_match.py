@@ -20,6 +20,7 @@ from tocsin.lang.parser import parse, parse_all
 from tocsin.lang.syntax import Query
 from tocsin.order.strategy import Strategy
 from tocsin.plan.facts import one_for_first
+from tocsin.run import pace
 from tocsin.run.query import plans_of
 from tocsin.select import after_match, per_key, pieces, settled_matches
 from tocsin.shards.routes import groups_of, needs_one_shard, units_of
@@ -389,3 +390,26 @@ def test_memory_of_skip_and_first_is_linear_in_a_dense_window(monkeypatch: pytes
     for text in (first, *(f"{every} AFTER MATCH SKIP {to}" for to in ("PAST LAST EVENT", "TO NEXT EVENT"))):
         small, large = peak(text, 40), peak(text, 160)
         assert 0 < large < 6 * small, (text, small, large)
+
+
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.jit)])
+@pytest.mark.parametrize(
+    "clause", ["AFTER MATCH SKIP PAST LAST EVENT", "LIMIT 2 PER [k] EVERY 30", "DISTINCT BY a.v EVERY 9"]
+)
+def test_the_order_of_matches_does_not_depend_on_how_rows_are_cut(clause, jit, monkeypatch):
+    """Many keys at few times: how many rows are read at once follows the clock, and two runs gave two orders."""
+    draw, count = Random(clause), 400
+    table = pa.table(
+        {
+            "type": [draw.choice("AB") for _ in range(count)],
+            "time": sorted(draw.randrange(60) for _ in range(count)),
+            "k": [draw.randrange(12) for _ in range(count)],
+            "v": [draw.randrange(9) for _ in range(count)],
+        }
+    )
+    query = tocsin.query(f"EVENT SEQ(A a, B b) WHERE [k] WITHIN 9 {clause}")
+    orders = set()
+    for rows in (1, 7, 100, 1000):
+        monkeypatch.setattr(pace, "ROWS_PER_CHUNK", rows)
+        orders.add(tuple(match["match_id"] for match in query.detect(table, threads=1, jit=jit)))
+    assert len(orders) == 1

@@ -15,6 +15,7 @@ from tocsin.encode import content, rehearsal
 from tocsin.encode.content import content_hash, hex_texts
 from tocsin.encode.gather import all_taken, taken
 from tocsin.engine.number_set import NumberSet, distinct
+from tocsin.run import feeds, pace
 
 TEXTS = ("", "u", "ü", "user-0001", "sixteen bytes ..", "longer than sixteen bytes", "日本語テキスト", "\0", "x" * 300)
 
@@ -147,8 +148,8 @@ QUERIES = (
 
 
 @pytest.mark.parametrize("text", QUERIES)
-def test_tables_of_matches_are_those_of_plain_code(text, plainly):
-    """With events that are equal, so that eids have numbers, and with values that are missing."""
+def test_tables_of_matches_are_those_of_plain_code(text, plainly, monkeypatch):
+    """With events that are equal, so that eids have numbers, with values that are missing, and rows read in place."""
     for number in range(examples(40, least=2)):
         draw = random.Random(f"{text}{number}")
         count = 80
@@ -158,11 +159,21 @@ def test_tables_of_matches_are_those_of_plain_code(text, plainly):
             "k": [draw.choice(TEXTS[:3]) for _ in range(count)],
             "v": pa.array([draw.choice((1, 2, None)) for _ in range(count)], pa.int64()),
         })  # fmt: skip
+        layout = draw.choice((pa.string(), pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())))
+        whole = table.set_column(0, "type", table.column("type").cast(layout))
+        cuts = sorted({0, count, *(draw.randrange(count) for _ in range(draw.randrange(3)))})
+        table = pa.concat_tables([whole.slice(a, b - a) for a, b in pairwise(cuts)])
 
         def found(table=table):
             return tocsin.query(text).detect(table, jit=False, threads=1).table()
 
-        assert found().equals(plainly(found))
+        plain = plainly(found)
+        assert found().equals(plain)
+        with monkeypatch.context() as in_place:
+            in_place.setattr(feeds, "MANY", 1)
+            in_place.setattr(pace, "ROWS_PER_CHUNK", draw.choice((7, 512)))
+            assert found().equals(plain)
+            assert plainly(found).equals(plain)
 
 
 @pytest.mark.jit

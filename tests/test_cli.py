@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests.effort import examples
 from tocsin.app.cli import joined_options, main
+from tocsin.app.jobs import spinning
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 
@@ -643,3 +644,13 @@ def test_the_file_of_bad_rows_may_stand_in_quotes(tocsin, tmp_path):
     code, _, err = tocsin(*run("EVENT SEQ(A a, B b) WITHIN 9", input="bad.csv"), "--bad-rows", "file kept.jsonl")
     assert code == 0, err
     assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_line_that_says_how_far_a_run_is_stays_out_of_what_is_piped(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # it is drawn though nobody looks
+    with spinning("Spark begins", quiet=False) as tell:
+        tell("two batches")
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "two batches" in told.err

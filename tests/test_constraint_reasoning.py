@@ -164,6 +164,11 @@ def test_the_special_rule_keeps_states_apart(text: str, special: int, ordinary: 
     assert len(intersection(known.constraint, known.query)[0]) == special
 
 
+def test_an_intersection_may_be_one_state() -> None:
+    every_word = Dfa(1, ({0: 0},), frozenset((0,)))
+    assert intersection(every_word, every_word) == (every_word, [0])
+
+
 # --- random ones, by enumeration -------------------------------------------------------------------------------------
 
 EXPRESSIONS = ("A", "B", "C", "A[v = 1]", "A[v <> 1]", "N")

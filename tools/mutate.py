@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -65,9 +65,9 @@ TESTS = {
 }
 
 # What draws random tests: a change there draws others, which are tests as well.
-GENERATORS = tuple(
-    f"testing/{name}.py"
-    for name in "corpus delays disorder draw_patterns draw_predicates shop strategies streams".split()
+GENERATORS = (
+    "testing/draw_",
+    *(f"testing/{name}.py" for name in "corpus delays disorder shop strategies streams".split()),
 )
 
 MANY = 8  # test files that import a module
@@ -79,15 +79,27 @@ def all_mutants(root: Path, only: str | None = None) -> list[Mutant]:
     found: list[Mutant] = []
     for path in sorted((root / SOURCE).rglob("*.py")):
         name = str(path.relative_to(root / SOURCE))
-        if name not in GENERATORS and (only is None or only in name):
+        if not name.startswith(GENERATORS) and (only is None or only in name):
             found += candidates(name, path.read_text(encoding="utf-8"))
     return found
 
 
 @lru_cache(maxsize=1)
-def _texts(folder: Path) -> dict[Path, str]:
-    """The test files."""
-    return {path: path.read_text(encoding="utf-8") for path in sorted(folder.glob("test_*.py"))}
+def _named_in(folder: Path) -> dict[Path, frozenset[str]]:
+    """For each test file the modules that it names, in full or as `from package import module`."""
+    found = {}
+    for path in sorted(folder.glob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        names = set(re.findall(r"\btocsin(?:\.\w+)+", text))
+        for package, listed in re.findall(r"from (tocsin[\w.]*) import ([^\n]*)", text):
+            names |= {f"{package}.{leaf}" for leaf in re.findall(r"\w+", listed)}
+        found[path] = frozenset(name[:end] for name in names for end in _ends(name))
+    return found
+
+
+def _ends(name: str) -> list[int]:
+    """Where a dotted name and each package in it end."""
+    return [at for at, letter in enumerate(name) if letter == "."] + [len(name)]
 
 
 def chosen_tests(file: str, root: Path) -> list[str]:
@@ -96,15 +108,12 @@ def chosen_tests(file: str, root: Path) -> list[str]:
     They are those that import the module, those of its package, and those that have a word of its path in their name.
     """
     dotted = "tocsin." + file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    asked = re.compile(rf"\b{re.escape(dotted)}\b")
-    parent, _, leaf = dotted.rpartition(".")
-    listed = re.compile(rf"from {re.escape(parent)} import [^\n]*\b{leaf}\b")
-    texts = _texts(root / "tests")
+    naming = _named_in(root / "tests")
     package = file.split("/", 1)[0] if "/" in file else ""
     named = [root / "tests" / f"test_{name}.py" for name in TESTS.get(package, "").split()]
-    direct = [path for path, text in texts.items() if asked.search(text) or listed.search(text)]
-    akin = {path: words_shared(dotted.removeprefix("tocsin."), path.stem) for path in [*texts, *named]}
-    others = [*direct, *(path for path in texts if akin[path])]
+    direct = [path for path, names in naming.items() if dotted in names]
+    akin = {path: words_shared(dotted.removeprefix("tocsin."), path.stem) for path in [*naming, *named]}
+    others = [*direct, *(path for path in naming if akin[path])]
     if package != "spark":  # a JVM takes long to start: only where it is about Spark
         others = [path for path in others if "spark" not in path.name and path.name != "test_pipeline.py"]
     # what many import, tests of its package see sooner than each of those
@@ -113,13 +122,18 @@ def chosen_tests(file: str, root: Path) -> list[str]:
     return [str(path.relative_to(root)) for path in ranked]
 
 
+@cache
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"[a-z]{4,}", name))
+
+
 def words_shared(module: str, test: str) -> int:
     """Count the words of a module's name that are, at least as their beginning, in the name of a test file.
 
     >>> words_shared("plan.timeouts", "test_timeout"), words_shared("lang.staged_tokens", "test_staged_compiled")
     (1, 1)
     """
-    mine, its = (re.findall(r"[a-z]{4,}", text) for text in (module, test.removeprefix("test_")))
+    mine, its = _words(module), _words(test.removeprefix("test_"))
     return sum(any(one.startswith(other) or other.startswith(one) for other in its) for one in mine)
 
 

@@ -55,7 +55,17 @@ def _put_eight_bytes(context: Any, data: Any, place: Any, word: Any) -> Any:  # 
     return types.void(data, types.intp, types.uint64), code
 
 
+def _bits_of(context: Any, value: Any) -> Any:  # noqa: ARG001
+    """The bits of a float as a number."""
+
+    def code(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        return builder.bitcast(arguments[0], target.get_value_type(types.uint64))
+
+    return types.uint64(types.float64), code
+
+
 ones: Any = intrinsic(_ones)
+bits_of: Any = intrinsic(_bits_of)
 zeros_below: Any = intrinsic(_zeros_below)
 put_eight_bytes: Any = intrinsic(_put_eight_bytes)
 
@@ -148,6 +158,32 @@ def _pick(values: Any, places: Any, out: Any) -> None:
 pick: Any = compiled(_pick)
 
 
+def _take_texts(offsets: Any, data: Any, places: Any, begins: Any, out: Any) -> Any:
+    """Write the texts at some places one behind the other, and where each begins; how many bytes, -1: no room.
+
+    Bytes are written eight at a time, so there must be room for eight more.
+    """
+    to = np.int64(0)
+    for at in range(len(places)):
+        place = places[at]
+        first, last = np.int64(offsets[place]), np.int64(offsets[place + 1])
+        begins[at], stop = to, to + last - first
+        if stop + 8 > len(out):
+            return -1
+        while to < stop and first + 8 <= len(data):
+            put_eight_bytes(out, to, eight_bytes(data, first))
+            first, to = first + 8, to + 8
+        while to < stop:
+            out[to] = data[first]
+            first, to = first + 1, to + 1
+        to = stop
+    begins[len(places)] = to
+    return to
+
+
+take_texts: Any = compiled(_take_texts)
+
+
 def _place_texts(offsets: Any, places: Any, out: Any) -> Any:
     """Where each of the texts at some places begins and ends if they stand one behind the other; bytes in all."""
     total = np.int64(0)
@@ -233,6 +269,15 @@ def _mix_all(words: Any) -> None:
 
 
 mix_all: Any = compiled(_mix_all)
+
+
+def _add_floats(values: Any, name: Any, total: Any) -> None:
+    """Add to the content of rows what a column of floats without nulls says; -0.0 says what 0.0 does."""
+    for at in range(len(values)):
+        total[at] += mix(bits_of(values[at] + 0.0) ^ name)
+
+
+add_floats: Any = compiled(_add_floats)
 
 
 def _event_words(high: Any, low: Any, start: Any, end: Any, timed: Any, seed: Any, out: Any) -> None:

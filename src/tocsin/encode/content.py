@@ -97,17 +97,22 @@ def _digits(lanes: Sequence[Words]) -> npt.NDArray[np.uint8]:
 DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-def content_hash(rows: pa.RecordBatch) -> Words:
-    """Hash each row, independent of the order of columns; a null and a missing column hash alike."""
+def content_hash(rows: pa.RecordBatch, types: Words | None = None) -> Words:
+    """Hash each row, independent of the order of columns; a null and a missing column hash alike.
+
+    `types`: what the types of the rows say (`text_word`), where they have no such column.
+    """
     named = zip(rows.schema.names, rows.columns, strict=True)
     content = [(name, column) for name, column in named if name not in NOT_CONTENT]
     if answer_loops_are_worth(rows.num_rows):
-        return _content_hash(content, rows.num_rows)
-    words = np.empty((len(content), rows.num_rows), np.uint64)
-    for mine, (name, column) in zip(words, content, strict=True):
+        return _content_hash(content, rows.num_rows, types)
+    words = np.empty((len(content) + (types is not None), rows.num_rows), np.uint64)
+    for mine, (name, column) in zip(words, content, strict=False):
         np.bitwise_xor(words_of(column), np.uint64(text_word(name)), out=mine)
+    if types is not None:
+        np.bitwise_xor(types, np.uint64(text_word("type")), out=words[-1])
     _mix(words)
-    for mine, (_, column) in zip(words, content, strict=True):
+    for mine, (_, column) in zip(words, content, strict=False):
         if column.null_count:
             mine[np.asarray(column.is_null())] = 0
     total: Words = words.sum(axis=0, dtype=np.uint64)
@@ -115,16 +120,20 @@ def content_hash(rows: pa.RecordBatch) -> Words:
     return total
 
 
-def _content_hash(content: list[tuple[str, pa.Array]], count: int) -> Words:
+def _content_hash(content: list[tuple[str, pa.Array]], count: int, types: Words | None) -> Words:
     """Hash each row by compiled loops, column by column; texts are read where they lie."""
     from tocsin.encode import answer_loops as loops
 
     total = np.zeros(count, np.uint64)
+    if types is not None:
+        loops.add_words(frozen(types), np.uint64(text_word("type")), total)
     for name, column in content:
         word = np.uint64(text_word(name))
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             offsets, data, bits = text_buffers(column)
             loops.add_texts(offsets, data, bits, column.offset, word, total)
+        elif not column.null_count and column.type == REAL:
+            loops.add_floats(frozen(column.to_numpy()), word, total)
         elif not column.null_count:
             loops.add_words(frozen(words_of(column)), word, total)
         else:

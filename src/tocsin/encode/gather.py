@@ -15,6 +15,7 @@ from tocsin.encode.text_numbers import frozen, text_buffers
 from tocsin.items import Ints, is_sorted
 
 MOST_BYTES = 2**31 - 1  # of the texts of a column whose offsets are short
+ROOMY = 2  # so many times the bytes that as many texts have on average
 
 
 def taken(column: pa.Array | pa.ChunkedArray, places: Ints) -> pa.Array:
@@ -98,9 +99,15 @@ def _texts(column: pa.Array, places: Ints) -> pa.Array | None:
 
     offsets, data, _ = text_buffers(column)
     begins: Any = np.empty(len(places) + 1, offsets.dtype)
-    size = loops.place_texts(offsets, frozen(places), begins)
-    if offsets.dtype == np.int32 and size > MOST_BYTES:
-        return None
-    out = np.empty(size + 8, np.uint8)
-    loops.copy_texts(offsets, data, frozen(places), frozen(begins), out)
+    room = ROOMY * len(places) * (1 + (int(offsets[-1]) - int(offsets[0])) // max(1, len(column))) + 16
+    size = -1
+    if room <= MOST_BYTES:  # what is not written to takes no memory
+        out = np.empty(room, np.uint8)
+        size = loops.take_texts(offsets, data, frozen(places), begins, out)
+    if size < 0:
+        size = loops.place_texts(offsets, frozen(places), begins)
+        if offsets.dtype == np.int32 and size > MOST_BYTES:
+            return None
+        out = np.empty(size + 8, np.uint8)
+        loops.copy_texts(offsets, data, frozen(places), frozen(begins), out)
     return pa.Array.from_buffers(column.type, len(places), [None, pa.py_buffer(begins), pa.py_buffer(out[:size])])

@@ -19,6 +19,7 @@ FIRST_FACTOR, SECOND_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476
 EIGHT, TWENTY_NINE, THIRTY_TWO, FORTY = np.uint64(8), np.uint64(29), np.uint64(32), np.uint64(40)
 FIFTY_SIX, SIX, SIXTY_THREE = np.uint64(56), np.uint64(6), np.uint64(63)
 NOTHING, ONE, LOWER = np.uint64(0), np.uint64(1), np.uint64(0xFFFFFFFF)
+TWO, SIXTEEN = np.uint64(2), np.uint64(16)
 
 compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
 inlined: Any = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
@@ -163,19 +164,19 @@ def _number_few(offsets: Any, data: Any, out: Any, heads: Any, lengths: Any, num
     heads, lengths, numbers  by slot: the first two words of a name, its length (-1: free), and its number
     masks                    for each length up to 16 which bits of the two words belong to the text
     """
-    last = np.int64(offsets[row])
+    last, safe = np.int64(offsets[row]), len(data) - 16
+    if last < 0:
+        return row, LIES
     for at in range(row, len(out)):
         first, last = last, np.int64(offsets[at + 1])
-        if first < 0 or last < first or last > len(data):
-            return at, LIES
-        length = last - first
-        if length > 16 or first + 16 > len(data):
-            return at, NEW
-        head, next_head = eight_bytes(data, first) & masks[2 * length], NOTHING
-        if length > 8:
-            next_head = eight_bytes(data, first + 8) & masks[2 * length + 1]
+        length = np.uint64(last - first)
+        if length > SIXTEEN or first > safe:
+            return at, LIES if last < first or last > len(data) else NEW
+        head, next_head = eight_bytes(data, first) & masks[TWO * length], NOTHING
+        if length > EIGHT:
+            next_head = eight_bytes(data, first + 8) & masks[TWO * length + ONE]
         slot = few_slot(head, next_head, length)
-        if heads[2 * slot] != head or heads[2 * slot + 1] != next_head or lengths[slot] != length:
+        if (heads[TWO * slot] ^ head) | (heads[TWO * slot + ONE] ^ next_head) | (np.uint64(lengths[slot]) ^ length):
             return at, NEW
         out[at] = numbers[slot]
     return len(out), DONE
@@ -183,7 +184,7 @@ def _number_few(offsets: Any, data: Any, out: Any, heads: Any, lengths: Any, num
 
 def _few_slot(head: Any, next_head: Any, length: Any) -> Any:
     """The place of a name in the small table."""
-    return np.int64(((head + (np.uint64(length) ^ next_head)) * FIRST_FACTOR) >> FIFTY_SIX)
+    return ((head + (np.uint64(length) ^ next_head)) * FIRST_FACTOR) >> FIFTY_SIX
 
 
 few_slot: Any = inlined(_few_slot)
@@ -216,6 +217,23 @@ def _places_of(codes: Any, wanted: Any, first: Any, out: Any) -> Any:
 
 
 places_of: Any = compiled(_places_of)
+
+
+def _places_within(codes: Any, wanted: Any, asked: Any, low: Any, high: Any, values: Any, first: Any, out: Any) -> Any:
+    """`places_of`, of rows whose value lies between the bounds for their code, if it is asked for one.
+
+    The tables begin with the code -1. How many are kept, and how many codes were wanted.
+    """
+    count = read = 0
+    for at in range(len(codes)):
+        code, value = np.uint64(codes[at] + 1), values[at]
+        out[count] = first + at
+        read += wanted[code]
+        count += wanted[code] & ((not asked[code]) | ((low[code] <= value) & (value <= high[code])))
+    return count, read
+
+
+places_within: Any = compiled(_places_within)
 
 
 def _keep_within(
@@ -309,13 +327,11 @@ def _cell(value: Any, stretch: Any, count: Any) -> Any:
 cell: Any = inlined(_cell)
 
 
-def _mark_near(
-    hashes: Any, places: Any, end: Any, origin: Any, width: Any, before: Any, behind: Any, bits: Any
-) -> None:
+def _mark_near(hashes: Any, ends: Any, origin: Any, width: Any, before: Any, behind: Any, bits: Any) -> None:
     """Mark the keys of some rows in the stretches of time that reach so far before and behind their ends."""
     count = 64 * len(bits)
-    for at in range(len(places)):
-        time = end[places[at]] - origin
+    for at in range(len(ends)):
+        time = ends[at] - origin
         for stretch in range((time - before) // width, (time + behind) // width + 1):
             bit = cell(hashes[at], stretch, count)
             bits[bit >> SIX] |= ONE << (bit & SIXTY_THREE)

@@ -22,6 +22,7 @@ RARE = 4  # one row in so many, at most, is of the rarest step
 MOST_KEPT = 0.5  # where more rows than this share stay, rows are not looked at any more
 BITS = 16  # of the table for each mark
 Keep: TypeAlias = Callable[[Ints], Ints]  # those of some rows that conditions on one event let through
+Look: TypeAlias = Callable[[int, int, Bools], tuple[Ints, int]]  # the same of a stretch, of wanted codes; and how many
 Hash: TypeAlias = Callable[[Ints], Words]  # the keys of some rows as hashes
 
 
@@ -46,10 +47,11 @@ class NearRows:
     """The rows of stretches that are of the rarest step, or near one that is."""
 
     def __init__(
-        self, near: Near, end: Ints, codes: Codes, lookup: Codes, types: Sequence[str], keep: Keep, hash: Hash
-    ) -> None:
+        self, near: Near, end: Ints, codes: Codes, lookup: Codes, types: Sequence[str], keep: Keep, look: Look,
+        hash: Hash,
+    ) -> None:  # fmt: skip
         """`lookup` has for each of the `codes` of rows the type as kernels number it, negative if nobody reads it."""
-        self._end, self._codes, self._keep, self._hash = frozen(end), codes, keep, hash
+        self._end, self._codes, self._keep, self._look, self._hash = frozen(end), codes, keep, look, hash
         self._step: NeededStep | None = self._rarest(near, lookup, types)
         mine = () if self._step is None else self._step.types
         self._rare: Bools = np.isin(lookup, [at for at, type in enumerate(types) if type in mine])
@@ -75,23 +77,23 @@ class NearRows:
         from tocsin.encode import loops
 
         assert self._step is not None
-        step, codes, end = self._step, self._codes, self._end
+        step, end = self._step, self._end
         begin = int(np.searchsorted(end, end[first] - step.behind))
         stop = int(np.searchsorted(end, end[last - 1] + step.before, "right"))
         if stop - begin > 2 * (last - first):
             return None
-        rare, room = np.empty(stop - begin, np.int64), np.empty(last - first, np.int64)
-        rare = rare[: loops.places_of(codes[begin:stop], self._rare, begin, rare)]
-        room = room[: loops.places_of(codes[first:last], self._others, first, room)]
-        read = len(room) + int(np.subtract(*np.searchsorted(rare, (last, first))))
-        rare, others = self._keep(rare), self._keep(room)
-        mine = rare[slice(*np.searchsorted(rare, (first, last)))]
+        around = ((begin, first), (first, last), (last, stop))
+        (before, _), (mine, read), (behind, _) = (self._look(*each, self._rare) for each in around)
+        others, more = self._look(first, last, self._others)
+        rare = np.concatenate([before, mine, behind])
         bits = np.zeros(max(64, 1 << (3 * BITS * len(rare)).bit_length()) // 64, np.uint64)
         width = max(1, (step.before + step.behind + 1) // 2)
         time = int(end[begin]) - step.before, width
-        loops.mark_near(self._hash(rare), rare, end, *time, step.before, step.behind, bits)
+        ends = np.empty(len(rare), np.int64)
+        loops.gather(end, rare, 0, ends)
+        loops.mark_near(self._hash(rare), ends, *time, step.before, step.behind, bits)
         found = np.empty(len(others), np.int64)
         found = found[: loops.keep_near(self._hash(others), others, end, *time, bits, found)]
         self._seen += len(others)
         self._kept += len(found)
-        return np.sort(np.concatenate([mine, found]), kind="stable"), read
+        return np.sort(np.concatenate([mine, found]), kind="stable"), read + more

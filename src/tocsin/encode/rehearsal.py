@@ -45,6 +45,7 @@ def _numbers() -> None:
         loops.types_and_ends(codes, types, frozen(ends), places, types.copy(), ends)
         loops.look_up(types, codes, codes.copy())
         for values in (np.zeros(1, np.int64), np.zeros(1, np.float64)):
+            loops.places_within(codes, np.zeros(2, np.bool_), asked, values, values, frozen(values), 0, places.copy())
             loops.keep_within(frozen(values), 0, values, values, asked, codes, types, places, places.copy())
     loops.look_up(places, types, places.copy())
     for width in WIDTHS:
@@ -56,7 +57,7 @@ def _numbers() -> None:
         offsets, data, _ = text_buffers(pa.array(["text"], layout))
         loops.hash_texts(offsets, data, places, 0, words.copy())
     loops.hash_words(words, words.copy())
-    loops.mark_near(words, places, frozen(ends), 0, 1, 0, 0, words.copy())
+    loops.mark_near(words, places, 0, 1, 0, 0, words.copy())
     loops.keep_near(words, places, frozen(ends), 0, 1, words.copy(), places.copy())
     for width in (np.int32, np.int64):
         loops.ascend(frozen(np.zeros(1, width)))
@@ -85,12 +86,14 @@ def rehearse_answers() -> None:
     for layout, width in ((pa.string(), np.int32), (pa.large_string(), np.int64)):
         offsets, data, bits = text_buffers(pa.array(["text"], layout))
         begins, out = np.zeros(2, width), np.zeros(12, np.uint8)
+        loops.take_texts(offsets, data, frozen(one), begins, out)
         loops.place_texts(offsets, frozen(one), begins)
         loops.copy_texts(offsets, data, frozen(one), frozen(begins), out)
         loops.add_texts(offsets, data, bits, 0, words[0], words.copy())
     loops.write_hex(frozen(words), 0, 16, np.zeros(16, np.uint8))
     loops.add_words(frozen(words), words[0], words.copy())
     loops.mix_all(words.copy())
+    loops.add_floats(frozen(np.zeros(1)), words[0], words.copy())
     loops.event_words(*[frozen(words)] * 4, True, words[0], words.copy())
     loops.add_events(frozen(one), frozen(words), words.copy())
     loops.tied(frozen(one), frozen(one), np.zeros(1, np.bool_))

@@ -47,7 +47,7 @@ class RowPieces:
         if near is not None and drops:
             self._keys = [self._readers[name] for name in near.keys]
             self._near = NearRows(
-                near, rows.end, rows.types.codes, self._lookup, encoder.types, self._within, self._hashed
+                near, rows.end, rows.types.codes, self._lookup, encoder.types, self._within, self._look, self._hashed
             )  # fmt: skip
 
     def _is_there(self, name: str) -> bool:
@@ -86,15 +86,27 @@ class RowPieces:
 
     def _places(self, first: int, last: int) -> tuple[Ints, int]:
         """The rows of a stretch that matter, and how many are of a type that somebody reads."""
-        from tocsin.encode import loops
-
         if first < last and self._near is not None and self._near.is_worth_it:
             found = self._near.rows(first, last)
             if found is not None:
                 return found
-        places = np.empty(last - first, np.int64)
-        read = loops.places_of(self._rows.types.codes[first:last], self._wanted, first, places)
-        return self._within(places[:read]), read
+        return self._look(first, last, self._wanted)
+
+    def _look(self, first: int, last: int, wanted: Bools) -> tuple[Ints, int]:
+        """The rows of a stretch that are of wanted types and matter, and how many are of such a type."""
+        from tocsin.encode import loops
+
+        codes = self._rows.types.codes
+        asking = [bounds for bounds in self._bounds if bounds.concern(wanted, self._lookup)]
+        if asking:
+            places, read = asking[0].places(first, last, wanted, codes, self._lookup)
+        else:
+            places = np.empty(last - first, np.int64)
+            read = loops.places_of(codes[first:last], wanted, first, places)
+            places = places[:read]
+        for bounds in asking[1:]:
+            places = bounds.kept(places, codes, self._lookup)
+        return places, read
 
 
 # --- columns in pieces ---------------------------------------------------------------------------------------------
@@ -276,6 +288,25 @@ class _Bounds:
     low: npt.NDArray[Any]
     high: npt.NDArray[Any]
     asked: Bools
+
+    def concern(self, wanted: Bools, lookup: Codes) -> bool:
+        """Whether a type is asked for its value that one of the wanted codes says."""
+        return bool((wanted & (lookup >= 0) & self.asked[lookup]).any())
+
+    def places(self, first: int, last: int, wanted: Bools, codes: Codes, lookup: Codes) -> tuple[Ints, int]:
+        """The rows of a stretch that are of wanted codes and matter, and how many are of these codes."""
+        from tocsin.encode import loops
+
+        order = np.append(-1, np.arange(len(lookup) - 1))  # of the tables: by code, from -1 on
+        tables = wanted[order], *(table[lookup[order]] for table in (self.asked, self.low, self.high))
+        kept, count, read = np.empty(last - first, np.int64), 0, 0
+        while first < last:
+            at = int(np.searchsorted(self.pieces.begins, first, "right")) - 1
+            begin, stop = int(self.pieces.begins[at]), min(last, int(self.pieces.begins[at + 1]))
+            values = frozen(self.words[at])[first - begin : stop - begin]
+            more, seen = loops.places_within(codes[first:stop], *tables, values, first, kept[count:])
+            count, read, first = count + more, read + seen, stop
+        return kept[:count], read
 
     def kept(self, places: Ints, codes: Codes, lookup: Codes) -> Ints:
         """Those of some rows that matter; lookup[codes] are the types of all rows."""

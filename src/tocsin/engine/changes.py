@@ -311,25 +311,29 @@ class ChangeBatch:
             kinds = [pa.string(), pa.string(), timed, timed, *(_field_type(field) for field in variable.fields)]
             nothing = [pa.nulls(len(at), kind) for kind in kinds]
             return pa.StructArray.from_arrays(nothing, names, mask=pa.array(absent))
+        if not absent.any() and (type := self._one_type(variable, at)) is not None:
+            known = self.rows.without_types
+            columns = all_taken([self._column(known, name, variable) for name in names[2:]], at)
+            return pa.StructArray.from_arrays([self.rows.eids_at(at), pa.repeat(type, len(at)), *columns], names)
         known = self.rows.shown
-        missing = {field.name: field for field in variable.fields if field.name not in known}
-        count = len(self.rows.numbers)
-        columns = [known[name] if name not in missing else _nulls(missing[name], count) for name in names]
-        if absent.any():
-            structs = pa.StructArray.from_arrays(columns, names).take(pa.array(np.maximum(at, 0)))
-            return pa.StructArray.from_arrays(structs.flatten(), names, mask=pa.array(absent))
-        if (type := self._one_type(variable, at)) is None:
+        columns = [self._column(known, name, variable) for name in names]
+        if not absent.any():
             return pa.StructArray.from_arrays(all_taken(columns, at), names)
-        eid, *rest = all_taken([columns[0], *columns[2:]], at)
-        types = pa.repeat(pa.scalar(type, known["type"].type), len(at))
-        return pa.StructArray.from_arrays([eid, types, *rest], names)
+        structs = pa.StructArray.from_arrays(columns, names).take(pa.array(np.maximum(at, 0)))
+        return pa.StructArray.from_arrays(structs.flatten(), names, mask=pa.array(absent))
 
-    def _one_type(self, variable: Variable, at: Ints) -> str | None:
+    def _column(self, known: Mapping[str, pa.Array], name: str, variable: Variable) -> pa.Array:
+        """A column of `rows`; nulls if their table lacks an attribute of the variable."""
+        if name in known:
+            return known[name]
+        return _nulls(next(field for field in variable.fields if field.name == name), len(self.rows.numbers))
+
+    def _one_type(self, variable: Variable, at: Ints) -> pa.Scalar | None:
         """The type that all events of a variable show, if it can have but one."""
-        shown = self.rows.shown["type"]
-        if len(variable.types) != 1 or variable.types[0] == ANY or not pa.types.is_string(shown.type):
+        if len(variable.types) != 1 or variable.types[0] == ANY:
             return None
-        return variable.types[0] if shown[int(at[0])].as_py() == variable.types[0] else None
+        shown = self.rows.type_shown(int(at[0]))
+        return shown if pa.types.is_string(shown.type) and shown.as_py() == variable.types[0] else None
 
     def selected(self, output: Output) -> pa.Array:
         """A SELECT column; a plain attribute is taken as it is, everything else is evaluated row by row."""

@@ -369,11 +369,14 @@ class Detector:
         Only events that may be members of a repetition are looked at, and in ordered input only ties among them.
         """
         types = {type for branch in self.branches for type in branch.repeated_types}
-        rows = np.flatnonzero(np.array([self._takes(types, type) for type in self.types] + [False])[items.types])
-        if self.ordered:
+        asked = np.array([self._takes(types, type) for type in self.types] + [False])
+        places = _at_the_ends(items.end) if self.ordered else slice(None)
+        rows = np.arange(len(items))[places][asked[items.types[places]]]
+        if self.ordered and len(rows) > 2:
             rows = rows[_tied(items.end[rows], [items.columns[attr].values[rows] for attr in self._repeated_key])]
         high = np.zeros(len(items), np.int64)
-        high[rows] = content_hash(payload_at(items, rows)).view(np.int64)
+        if len(rows):
+            high[rows] = content_hash(payload_at(items, rows)).view(np.int64)
         numbers = np.arange(first, first + len(items), dtype=np.int64)
         return Items(items.types, items.start, items.end, high, numbers, items.columns, NO_ROWS, items.kinds)
 
@@ -433,6 +436,13 @@ def detectors_in(operator: Operator) -> Iterator[Detector]:
         yield operator
     for each in operator.inner:
         yield from detectors_in(each)
+
+
+def _at_the_ends(end: Ints) -> Ints | slice:
+    """Where events in order may share their time with another one: the first and the last, unless two do here."""
+    if len(end) < 2 or (end[1:] == end[:-1]).any():
+        return slice(None)
+    return np.array([0, len(end) - 1])
 
 
 def _tied(end: Ints, keys: list[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:

@@ -20,8 +20,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tocsin.encode.content import Words, auto_eids, content_hash, is_plain, occurrences, sketch
-from tocsin.encode.gather import words_at
+from tocsin.encode.content import (
+    Words,
+    auto_eids,
+    content_hash,
+    hex_texts,
+    is_plain,
+    occurrences,
+    sketch,
+    text_word,
+)
+from tocsin.encode.gather import taken, words_at
 from tocsin.encode.late import with_values
 from tocsin.encode.merge import Rearranged, rows_at, stacked
 from tocsin.encode.rehearsal import answer_loops_are_worth
@@ -38,6 +47,7 @@ SMALL = 4096  # rows of a small chunk
 MOST_SINGLE = 1 << 16  # single rows that stay dicts
 SINGLE = 400  # bytes of a single row that is a dict, about
 AT_ONCE = 1024  # single rows that become a chunk when there are too many
+NOBODY: Ints = np.zeros(0, np.int64)
 MANY_AT_ONCE = 256  # numbers that are worth a set to look them up in
 
 
@@ -183,13 +193,25 @@ class LazyCodes:
 
 @dataclass(slots=True)
 class WholeTable(Chunk):
-    """A whole table in order of time, with rows that nobody reads between the others."""
+    """A whole table in order of time, with rows that nobody reads between the others; `names` are those of types."""
+
+    names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, rows: pa.Table, codes: Codes, lookup: Codes, start: Ints, end: Ints) -> WholeTable:
+    def of(
+        cls, rows: pa.Table, codes: Codes, names: tuple[str, ...], lookup: Codes, start: Ints, end: Ints
+    ) -> WholeTable:
         """`lookup` has the type of each code as kernels number it; the last one is for the code -1."""
         types: Any = LazyCodes(codes, lookup)
-        return cls(0, rows, types, start, end, None, None, last_end=int(end[-1]) if len(end) else 0)
+        last = int(end[-1]) if len(end) else 0
+        return cls(0, rows, types, start, end, None, None, last_end=last, names=names)
+
+    def type_words(self, at: Ints) -> Words:
+        """What the types of some rows say to the hash of their content; their texts are not looked at."""
+        codes: Any = self.types
+        words: Words = np.array([*map(text_word, self.names), 0], np.uint64)
+        found: Words = words[codes.codes[at]]
+        return found
 
     def by_end(self) -> tuple[Ints, Ints | None]:
         return self.end, None
@@ -286,7 +308,32 @@ class Rows:
         """The rows as results show them; every column in one piece."""
         if not self.pieces:
             return pa.table({})
-        return pa.Table.from_batches([stacked([chunk.taken(at) for chunk, at in self.pieces])])
+        if self._typeless is None:
+            return pa.Table.from_batches([stacked([chunk.taken(at) for chunk, at in self.pieces])])
+        [(chunk, at)] = self.pieces
+        place = chunk.rows.schema.get_field_index("type")
+        return self._typeless.add_column(place, chunk.rows.schema.field(place), taken(chunk.rows.column(place), at))
+
+    @cached_property
+    def _typeless(self) -> pa.Table | None:
+        """The rows without their type, where that is known beside the table, so that its texts need not be copied."""
+        chunk, at = self.pieces[0] if len(self.pieces) == 1 else (None, NOBODY)
+        if not isinstance(chunk, WholeTable) or not pa.types.is_string(chunk.rows.schema.field("type").type):
+            return None
+        return pa.Table.from_batches([rows_at(chunk.rows.drop_columns("type"), at)])
+
+    @cached_property
+    def without_types(self) -> dict[str, pa.Array]:
+        """The columns by name; that of the type may be missing, and that of the eid is."""
+        table = self.table if self._typeless is None else self._typeless
+        return {name: whole(table.column(name)) for name in table.schema.names}
+
+    def type_shown(self, place: int) -> pa.Scalar:
+        """The type of a row as results show it."""
+        if self._typeless is None:
+            return self.shown["type"][place]
+        [(chunk, at)] = self.pieces
+        return chunk.rows.column("type")[int(at[place])]
 
     @cached_property
     def shown(self) -> dict[str, pa.Array]:
@@ -304,6 +351,13 @@ class Rows:
         if not any(named):
             return computed
         return pc.coalesce(whole(self.table.column("eid")).cast(pa.string()), computed)
+
+    def eids_at(self, places: Ints) -> pa.Array:
+        """The eids of some of the rows, as people see them."""
+        are_hashes = all(chunk.high is None for chunk, _ in self.pieces) and not self.names[1].any()
+        if not are_hashes or not answer_loops_are_worth(len(places)):
+            return taken(self.eids, places)
+        return hex_texts([words_at(self.names[0], places).view(np.uint64)])
 
     @cached_property
     def names(self) -> tuple[Ints, Ints]:
@@ -331,11 +385,18 @@ class Rows:
     def _told_by_neighbours(self, chunks: list[Chunk]) -> tuple[Ints, Ints]:
         """Content hash and occurrence number of one chunk in order: only rows beside one of their end have an equal."""
         tied = _tied(chunks[0].end, self.pieces[0][1])
-        high: Ints = content_hash(self.table.to_batches()[0]).view(np.int64)
+        high = self._hashes().view(np.int64)
         low = np.zeros(len(high), np.int64)
         if tied.any():
             high[tied], low[tied] = self._told_apart(tied, chunks)
         return high, low
+
+    def _hashes(self) -> Words:
+        """The contents of rows that lie in one piece."""
+        [(chunk, at)] = self.pieces
+        if self._typeless is None or not isinstance(chunk, WholeTable):
+            return content_hash(self.table.to_batches()[0])
+        return content_hash(self._typeless.to_batches()[0], chunk.type_words(at))
 
     def _told_apart(self, nameless: npt.NDArray[np.bool_], chunks: list[Chunk]) -> tuple[Ints, Ints]:
         ends = _distinct(self.end[nameless])[0]

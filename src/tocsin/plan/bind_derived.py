@@ -12,7 +12,7 @@ from tocsin.plan.block import Alt, Block, Leaf, Output, Plan, Variable
 from tocsin.plan.derived_form import LABEL, DerivedForm, Fold
 from tocsin.plan.expr import Bound, Col, walk
 from tocsin.plan.kinds import KindError, article, ticks
-from tocsin.plan.names import clash
+from tocsin.plan.names import clash, own_names, owned
 from tocsin.plan.problems import Problems
 from tocsin.plan.same_event import known_by
 from tocsin.plan.typer import Seen, Typer, unknown_attribute
@@ -101,7 +101,11 @@ class _IntervalBinder:
         alts = []
         for each in readings:
             typer = Typer(self.schema, self.functions, {var: Seen(id, each.type)}, self.problems)
-            tests = [of_reading(test, var) for test in (each.where, when) if test is not None]
+            tests = [
+                owned(of_reading(test, var), own_names(self.schema), self.schema, self.problems)
+                for test in (each.where, when)
+                if test is not None
+            ]
             alts.append(Alt(each.type, var, tuple(self._condition(typer, test) for test in tests)))
         return Leaf(id, tuple(alts))
 

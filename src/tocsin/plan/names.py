@@ -69,7 +69,7 @@ FUNCTIONS = {"time": "start", **{name: name for name in OWN}}  # of `x.name`, wh
 
 def _with_own(query: Query, schema: Schema, problems: Problems) -> Query:
     """`x.time` is start(x), and `x.end` is end(x), unless the input has an attribute of that name."""
-    own = FUNCTIONS.keys() - schema.attributes()
+    own = own_names(schema)
     if not own:
         return query
     called = Counter(item.name or (item.expr.name if isinstance(item.expr, Attr) else None) for item in query.select)
@@ -79,22 +79,28 @@ def _with_own(query: Query, schema: Schema, problems: Problems) -> Query:
         else item
         for item in query.select
     )
-    owned: Query = _owned(replace(query, select=select), own, schema, problems)
-    return owned
+    found: Query = owned(replace(query, select=select), own, schema, problems)
+    return found
 
 
-def _owned(node: Any, own: AbstractSet[str], schema: Schema, problems: Problems) -> Any:
+def own_names(schema: Schema) -> AbstractSet[str]:
+    """What stands behind a dot for something of the event's own, as the input has no attribute of that name."""
+    return FUNCTIONS.keys() - schema.attributes()
+
+
+def owned(node: Any, own: AbstractSet[str], schema: Schema, problems: Problems) -> Any:
+    """Syntax in which functions stand where names of the event's own were read like attributes."""
     match node:
         case Attr(var, name) if name in own:
             if name in schema.clashes:
                 clash(name, var, node.span, problems)
             return Call(FUNCTIONS[name], (Name(var, span=node.span),), span=node.span)
         case tuple():
-            return tuple(_owned(member, own, schema, problems) for member in node)
+            return tuple(owned(member, own, schema, problems) for member in node)
     if isinstance(node, Span) or not hasattr(node, "__dataclass_fields__"):
         return node
     parts = {item.name: getattr(node, item.name) for item in fields(node) if item.name not in ("span", "text")}
-    return replace(node, **{name: _owned(part, own, schema, problems) for name, part in parts.items()})
+    return replace(node, **{name: owned(part, own, schema, problems) for name, part in parts.items()})
 
 
 def clash(name: str, var: str | None, span: Span | None, problems: Problems) -> None:

@@ -84,7 +84,9 @@ class RowFeed:
         self._near = near_of(graph)
         self._base = graph.encoder.payload_table(rows.table, rows.start, rows.end)
         codes: Codes = np.append(graph.encoder.codes_of(rows.types.names), np.int32(-1))
-        self.view: View | None = View([WholeTable.of(self._base, rows.types.codes, codes, rows.start, rows.end)])
+        self.view: View | None = View(
+            [WholeTable.of(self._base, rows.types.codes, rows.types.names, codes, rows.start, rows.end)]
+        )
 
     def reader(self, graph: QueryGraph) -> Reader:
         return _RowReader(graph.row_pieces(self.rows, self._base, self._near))

@@ -60,6 +60,35 @@ class Waiting:
         return Waiting(self.batch.pick(np.flatnonzero(which)), self.codes[which], self.aim[which])
 
 
+def _last_event(batch: ChangeBatch) -> Ints:
+    """The number of the last event of each match, as events came."""
+    found: Ints = np.full(len(batch), -1, np.int64)
+    for index in batch.visible:
+        if index in batch.repeated:
+            members = batch.repeated[index]
+            np.maximum.at(found, np.repeat(np.arange(len(batch)), np.diff(members.offsets)), members.events)
+        else:
+            np.maximum(found, batch.fixed[index], out=found)
+    return found
+
+
+def _as_they_came(codes: Ints, end: Ints, last: Ints) -> Ints:
+    """The places of matches by their ends; keys whose matches end together take turns as their events came.
+
+    Those of one key at one time stay in their order. So the order of all does not depend on what was chosen at once.
+    """
+    if len(end) < 2:
+        return np.arange(len(end))
+    by_key = np.lexsort((codes, end))
+    opens = np.ones(len(end), np.bool_)
+    opens[1:] = (np.diff(codes[by_key]) != 0) | (np.diff(end[by_key]) != 0)
+    firsts = np.flatnonzero(opens)
+    turn = np.empty(len(end), np.int64)
+    turn[by_key] = np.repeat(np.minimum.reduceat(last[by_key], firsts), np.diff(firsts, append=len(end)))
+    order: Ints = np.lexsort((turn, end))
+    return order
+
+
 class SettledMatches:
     """The matches that wait, and the states of all keys."""
 
@@ -118,6 +147,8 @@ class SettledMatches:
         start, end = (np.concatenate(times) for times in zip(*spans, strict=True))
         kept = self._kept(order, codes, (start, end), aim, takes=True)
         rows = order[kept[order]]
+        last = np.concatenate([_last_event(each.batch) for each in ripe])
+        rows = rows[_as_they_came(codes[rows], end[rows], last[rows])]
         shifts = np.cumsum([0, *(len(each.codes) for each in ripe)])
         owner = np.searchsorted(shifts, rows, side="right") - 1
         cuts = [0, *(np.flatnonzero(np.diff(owner)) + 1).tolist(), len(rows)]

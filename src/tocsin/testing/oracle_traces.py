@@ -7,6 +7,7 @@ is written here is as direct as can be, and knows no automata: an expression is 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -251,6 +252,8 @@ def verdict(query: Query, word: Sequence[Event], kinds: Sequence[Kind], most: in
         theirs = _found(plain, [*word, *more])
         all_match, none_match = all_match and bool(theirs), none_match and not theirs
         same, held = same and theirs == mine, held & theirs
+        if not (all_match or none_match or same or held):
+            break  # no other completion says more
     if not any_completion:
         return TraceVerdict("violated", closed=False, held=False)
     says = "SAT" if all_match else "UNSAT" if none_match else "undetermined"
@@ -272,17 +275,26 @@ def _completions(
     begins = max((event.end for event in word), default=0) + 1
     key: dict[str, Any] = {attr: 1 for each in constraints for attr in each.key}
     key |= {attr: event.attrs[attr] for event in word[:1] for attr in key}
-    waiting: list[list[Event]] = [[]]
+    waiting: deque[tuple[list[Event], list[Regex]]] = deque()
+    waiting.append(([], [after(constraint, word) for constraint in constraints]))  # with what may follow on each
     while waiting:
-        more = waiting.pop(0)
-        left = [after(constraint, [*word, *more]) for constraint in constraints]
+        more, left = waiting.popleft()
         if not all(map(has_words, left)):
             continue
         if all(map(may_be_empty, left)):
             yield more
         if len(more) < most:
             at = begins + len(more)
-            waiting += [[*more, Event(type, at, at, f"more{at}", {**key, **attrs})] for type, attrs in kinds]
+            for type, attrs in kinds:
+                event = Event(type, at, at, f"more{at}", {**key, **attrs})
+                there = [_behind_one(*each, event) for each in zip(constraints, left, strict=True)]
+                waiting.append(([*more, event], there))
+
+
+def _behind_one(constraint: Constraint, left: Regex, event: Event) -> Regex:
+    """What may follow on one more event, whose time is its own."""
+    blind = constraint.alphabet is not None and event.type not in constraint.alphabet
+    return left if blind else either((behind(left, event),))
 
 
 def kinds_of(query: Query) -> list[Kind]:
