@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pyarrow as pa
 import pytest
 
@@ -131,6 +134,31 @@ def test_work_grows_no_faster_than_windows(monkeypatch: pytest.MonkeyPatch) -> N
     assert windows.problems(found) == []
     assert found[-1]["lines"]["64"] == found[-1]["lines"]["32"]  # aggregates that go on
     assert windows.problems([{**found[0], "lines": {"32": 10.0, "64": 30.0}}]) != []
+
+
+def test_time_grows_no_faster_than_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmark asks each length for the same answers; times of a busy machine are not judged here."""
+    monkeypatch.setattr(windows, "LONG", (32, 64))
+    monkeypatch.setattr(windows, "TIMED", 64)
+    monkeypatch.setattr(bodies, "compiled", bodies.plain)
+    found = windows.timed()
+    assert [each["answers"] for each in found if len(each["answers"]) > 1] == []
+    assert windows.problems_of_times([{**found[0], "times": {"32": 1.0, "64": 1.9}}]) == []
+    assert windows.problems_of_times([{**found[0], "times": {"32": 1.0, "64": 3.1}}]) != []
+
+
+@pytest.mark.slow
+def test_a_partition_that_is_alive_takes_few_bytes() -> None:
+    """300 beyond its event are allowed; `python -m benchmarks.staged.alive` measures a million."""
+    script = """
+import tracemalloc
+from benchmarks.staged import alive
+
+tracemalloc.start()
+print(*(alive.bytes_of_partitions(text, 100_000, jit=True) - 40 for text in alive.STATEMENTS.values()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert all(float(each) <= 300 for each in done.stdout.split()), done.stdout
 
 
 def _events(table: pa.Table) -> list[Event]:

@@ -321,6 +321,10 @@ def test_static_unsat_stores_nothing() -> None:
         ("CONSTRAINT c AS A[1 = 2]; EVENT A a UNDER c", "this condition can never hold"),
         ("CONSTRAINT c AS A[v = 'x']; EVENT A a UNDER c", "v"),
         ("CONSTRAINT c AS " + " ".join(f"T{n}" for n in range(800)) + "; EVENT T1 t UNDER c", "more than 625 states"),
+        (
+            "CONSTRAINT c AS (A|B)* A (A|B){6}; CONSTRAINT d AS (C|D)* C (C|D){6}; EVENT SEQ(A a, C x) UNDER c, d",
+            "c and d together have more than 10,000 states",
+        ),
         ("CONSTRAINT c AS (A|B)* A" + " (A|B)" * 14 + "; EVENT A a UNDER c", "more than 10,000 states"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 
 import tocsin
 from tocsin.codec import Part, decode, encode, pack, unpack
+from tocsin.constraint.loops import CHAINED, JUST, STATE
 from tocsin.errors import StateError
 from tools.attack import shard_logs, sides, snapshots
 
@@ -132,3 +133,19 @@ def test_answers_that_wait_show_only_events_that_are_there() -> None:
 def test_parts_have_names() -> None:
     with pytest.raises(StateError, match="a part has no name"):
         unpack(pack([Part(1.5, 0, b"")]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("word", [JUST, CHAINED, STATE, -1])
+def test_a_trace_in_a_state_that_nothing_has_is_refused(word: int) -> None:
+    """Compiled loops find a trace by its word."""
+    query = tocsin.query("CONSTRAINT c PARTITION BY s AS A (B | C)* A?; EVENT SEQ(A a, B b) WHERE [s] UNDER c CHECKED")
+    state = snapshots.saved(str(query), "in-order", 40, None)
+    parts = list(unpack(state))
+    [at] = [at for at, part in enumerate(parts) if part.id[-1] == "tracker" or str(part.id).endswith("tracker")]
+    held = decode(parts[at].data, "tracker")
+    arrays = dict(held.arrays)
+    arrays["words"] = arrays["words"] | word
+    data = encode("tracker", held.words, held.tables, arrays, held.blobs)
+    parts[at] = Part(parts[at].id, parts[at].version, data)
+    with pytest.raises(StateError, match="damaged"):
+        query.stream(state=pack(parts), order="in-order", jit=False, endless=False, eid="eid")

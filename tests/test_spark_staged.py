@@ -135,7 +135,7 @@ def apart(node: Any, prefix: str) -> Any:
 def plain_cases(*, ticks: bool) -> list[tuple[Case, tuple[Statement, ...], list[Any]]]:
     """The cases that a batch can answer: of statements alone, without an order of their own."""
     found = []
-    for case in (case for path in sorted(FOLDER.glob("okeeffe*.case")) for case in read_cases(path)):
+    for case in (case for path in sorted(FOLDER.glob("o*.case")) for case in read_cases(path)):  # okeeffe*, options
         queries = case.queries() if case.error is None else ()
         asks_sst = any(isinstance(part, TimeOf) and part.which == "sst" for each in queries for part in parts(each))
         fits = all(isinstance(each, Statement) for each in queries) and case.options.get("order", "slack") != "none"

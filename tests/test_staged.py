@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
 from itertools import groupby
@@ -26,6 +27,7 @@ from tocsin.plan.staged_places import StatementPlaces
 from tocsin.run.declared import declare
 from tocsin.run.query import Query
 from tocsin.schema import RESULT_COLUMNS
+from tocsin.staged.compiled.room import Room
 from tocsin.staged.event import StagedEvent
 from tocsin.staged.machine import Machine
 from tocsin.staged.operand_list import EventRun, OperandList
@@ -295,9 +297,35 @@ def test_whole_numbers_are_shown_as_far_as_64_bits_go() -> None:
     assert rows_of(tocsin.query(text).detect(events)) == [("X", 1, 1, -(2**63), None, 2**63 - 1, None)]
 
 
-def test_a_limit_of_memory_is_refused() -> None:
-    with pytest.raises(TocsinError, match="keeps in memory"):
-        tocsin.query(PAIR).stream(order="slack(5)", memory_limit="10 MB").push({"type": "A", "time": 1, "k": 1})
+@pytest.mark.parametrize(("text", "order", "why"), [
+    (PAIR, "aggressive(5)", "it corrects its answers"),
+    ("CreateCE X Select a.k as k Event And(A as a, {Event B})", "in-order", "it is not compiled"),
+])  # fmt: skip
+def test_a_limit_of_memory_that_cannot_be_kept_is_refused(text: str, order: str, why: str) -> None:
+    with pytest.raises(TocsinError, match="keeps in memory") as caught:
+        tocsin.query(text).stream(order=order, memory_limit="10 MB", jit=False).push({"type": "A", "time": 1, "k": 1})
+    assert why in str(caught.value)
+
+
+def test_what_is_above_a_limit_of_memory_goes_to_a_file() -> None:
+    text = "CreateCE X Select A.n as a, B.n as b Event And(A<old max 2, consume>, B<consume>) LKey *.k"
+    random, rows = Random(5), []
+    for number in range(6000):
+        type = "A" if number < 4000 else random.choice("AB")
+        rows.append({"type": type, "time": number, "n": number, "k": random.randint(0, 1500)})
+    wanted = rows_of(tocsin.query(text).detect(rows, jit=False))
+    session, found = tocsin.query(text).stream(order="slack(3)", jit=False, memory_limit="100 kB"), []
+    for at in range(0, len(rows), 500):
+        found += rows_of(session.push(rows[at : at + 500]))
+        if at == 3000:
+            saved = session.save()
+            session = tocsin.query(text).stream(order="slack(3)", jit=False, memory_limit="100 kB", state=saved)
+    found += rows_of(session.close())
+    assert found == wanted
+    assert len(found) > 500
+    (arrays,) = [each for each in gc.get_objects() if isinstance(each, Room) and each.in_files]
+    assert arrays.in_memory <= 100_000
+    assert len(arrays["D"]) > 50_000
 
 
 def test_commands(tmp_path: Path) -> None:
@@ -370,3 +398,20 @@ def test_a_join_for_what_is_new_begins_there() -> None:
         [("new", False), ("old", True), (None, True)],
         [("new", False), ("old", True), ("old", True)],
     ]
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_events_without_a_key_are_ignored_and_counted(jit: bool) -> None:
+    """Counted are those that have no role at all: A needs both keys, I and T one, and of two roles one is enough."""
+    text = "CreateCE P Select A.x as x Init I Event And(A as A<consume>, B<consume>) Term T GKey *.k LKey A.x, B.y"
+    rows: list[dict[str, Any]] = [
+        {"type": "I", "k": 1}, {"type": "I", "k": None},
+        {"type": "A", "k": 1, "x": 5}, {"type": "A", "k": 1, "x": None},
+        {"type": "B", "k": None, "y": 5}, {"type": "B", "k": 1, "y": 5}, {"type": "C", "k": None},
+    ]  # fmt: skip
+    rows = [{"x": None, "y": None, "time": time, **row} for time, row in enumerate(rows)]
+    found = tocsin.query(text).detect(rows, jit=jit)
+    assert [match["x"] for match in found] == [5]
+    assert found.counters["keyless"] == 3
+    both = tocsin.query("CreateCE P Event And(A as a, A as b) GKey a.k, b.x").detect(rows, jit=jit)
+    assert both.counters["keyless"] == 0

@@ -46,7 +46,7 @@ def everything(jobs: list[Job], arms: list[str], *, extras: bool) -> dict[str, A
             rows.append(measured(arm, job))
             print(progress(rows[-1]), file=sys.stderr)
         loads.append({"workload": job.load.name, "size": job.rows, "repeat": job.repeat, "rows": rows})
-    more = {name: alone(name) for name in ("state", "hot")} if extras else {}
+    more = {name: alone(name) for name in ("steps", "state", "hot")} if extras else {}
     facts["load_after"] = os.getloadavg()[0]
     return {"machine": facts, "loads": loads, **more}
 

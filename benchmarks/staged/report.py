@@ -10,6 +10,8 @@ def text(results: dict[str, Any]) -> str:
     parts = [heading(results), grid(results["rows"]), measured_on(results)]
     if "work" in results:
         parts += [WORK, work(results["work"])]
+    if "times" in results:
+        parts += [TIMES, times(results["times"])]
     return "\n\n".join(parts)
 
 
@@ -17,6 +19,16 @@ WORK = (
     "What an event costs as the windows of its operands grow and the answers stay the same: lines of the statement's"
     " function that are run for each event, counted (`benchmarks/staged/windows.py`)."
 )
+
+
+TIMES = "The same in microseconds of CPU for each event, in the compiled function, rows of answers included:"
+
+
+def times(found: list[dict[str, Any]]) -> str:
+    lines = [f"| window | {' | '.join(f'{int(length):,}' for length in found[0]['times'])} |"]
+    lines.append(f"|---|{'---:|' * len(found[0]['times'])}")
+    lines += [f"| {each['what']} | {' | '.join(f'{one:.2f}' for one in each['times'].values())} |" for each in found]
+    return "\n".join(lines)
 
 
 def work(found: list[dict[str, Any]]) -> str:

@@ -109,7 +109,14 @@ def everything(events: int, repeat: int, only: list[str]) -> dict[str, Any]:
             rows.append({"who": who, "ask": name, "events": count, **measured})
             print(progress(rows[-1]), file=sys.stderr)
     facts["load_after"] = os.getloadavg()[0]
-    return {"machine": facts, "events": events, "repeat": repeat, "rows": rows, "work": windows.work()}
+    return {
+        "machine": facts,
+        "events": events,
+        "repeat": repeat,
+        "rows": rows,
+        "work": windows.work(),
+        "times": windows.timed(),
+    }
 
 
 def progress(row: dict[str, Any]) -> str:
@@ -145,6 +152,7 @@ def main() -> int:
     options.output.write_text(json.dumps(results, indent=1) + "\n")
     print(text(results))
     wrong = problems(results["rows"]) + windows.problems(results["work"])
+    wrong += windows.problems_of_times(results["times"])
     for line in wrong:
         print(line, file=sys.stderr)
     return 1 if wrong else 0

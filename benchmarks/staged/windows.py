@@ -2,21 +2,30 @@
 
     python -m benchmarks.staged.windows
 
-Work is counted, not timed: lines of a statement's function that Python runs, per event, once the windows are full.
+Work is counted: lines of a statement's function that Python runs, per event, once the windows are full. And it is
+timed: the CPU time of an event in the compiled function, with windows that are much longer.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from itertools import pairwise
 from types import FrameType
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 import tocsin
 from tocsin.staged.compiled import bodies, choice
 
 LENGTHS = (64, 128, 256, 512)
+LONG = (1_000, 4_000, 16_000)
+TIMED = 4_000  # events of which the time is taken
+TOLERANCE = 1.5  # of times, which vary
 STATEMENTS = {
     "equal to one of the last": "Event And(A<rows {}>, B<consume>) Where A.x = B.x",
     "equal to one within": "Event Sequence(A<range {}>, B<consume>) Where A.x = B.x",
@@ -61,6 +70,59 @@ def lines_of(text: str, length: int) -> tuple[float, int]:
     return counted / ASKED, answers
 
 
+def table(first: int, count: int, filled: int) -> pa.Table:
+    """Events as `rows` says them, from one place on."""
+    at = np.arange(first, first + count)
+    is_b = (at >= filled) & (at % 2 == 1)
+    codes = pa.DictionaryArray.from_arrays(is_b.astype(np.int32), pa.array(["A", "B"]))
+    return pa.table({"type": codes, "time": at, "x": np.where(is_b, at - 5, at)})
+
+
+def microseconds_of(text: str, length: int) -> tuple[float, int]:
+    """CPU time for each event, the better of two goes, and how many answers there are."""
+    statement = text.format(length)
+    head = "" if statement.startswith("Select") else "Select B.x as x "
+    filled, best, answers = 2 * length, 0.0, 0
+    with tocsin.query(f"CreateCE X {head}{statement}").stream() as session:
+        session.push(table(0, filled, filled))
+        for go in range(3):
+            begin = time.process_time()
+            answers = len(session.push(table(filled + go * TIMED, TIMED, filled)))
+            seconds = time.process_time() - begin
+            best = min(best or seconds, seconds) if go else 0.0
+        session.close()
+    return best / TIMED * 1e6, answers
+
+
+def timed() -> list[dict[str, Any]]:
+    """For each statement the microseconds per event by the length of its windows."""
+    before = os.environ.get("TOCSIN_COMPILE_FIRST")
+    os.environ["TOCSIN_COMPILE_FIRST"] = "1"
+    try:
+        found = []
+        for name, text in STATEMENTS.items():
+            measured = {length: microseconds_of(text, length) for length in LONG}
+            taken = {str(length): each for length, (each, _) in measured.items()}
+            found.append({"what": name, "times": taken, "answers": sorted({each for _, each in measured.values()})})
+        return found
+    finally:
+        os.environ.pop("TOCSIN_COMPILE_FIRST")
+        if before is not None:
+            os.environ["TOCSIN_COMPILE_FIRST"] = before
+
+
+def problems_of_times(found: list[dict[str, Any]]) -> list[str]:
+    """Statements that take more time than their windows are longer, or whose answers are not the same."""
+    wrong = []
+    for each in found:
+        if len(each["answers"]) > 1:
+            wrong.append(f"{each['what']}: the answers change with the window, {each['answers']}")
+        for (length, one), (other, later) in pairwise((int(length), one) for length, one in each["times"].items()):
+            if later > one * other / length * TOLERANCE:
+                wrong.append(f"{each['what']}: time grows faster than the window, {each['times']}")
+    return wrong
+
+
 def work() -> list[dict[str, Any]]:
     """For each statement the lines per event by the length of its windows."""
     before = bodies.compiled, choice.WORTH
@@ -89,6 +151,6 @@ def problems(found: list[dict[str, Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    measured = work()
-    print(json.dumps(measured, indent=1))
-    sys.exit("\n".join(problems(measured)) or 0)
+    measured, taken = work(), timed()
+    print(json.dumps(measured + taken, indent=1))
+    sys.exit("\n".join(problems(measured) + problems_of_times(taken)) or 0)

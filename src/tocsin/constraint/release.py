@@ -40,10 +40,14 @@ def answer(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints, when: Ints
     if not isinstance(query, Detector) or not len(closed) or not any(branch.waiting for branch in query.branches):
         return None
     places = _places(plan)
-    if places is None:
+    if plan.under is not None and not plan.under.key:  # all events are of one trace
+        counts = [branch.waiting for branch in query.branches]
+        chosen = [(np.ones(count, np.bool_), np.full(count, when[-1])) if count else None for count in counts]
+    elif places is None:
         return None
-    words = keys.words_of(closed)[:, places]
-    chosen = [_waiting(branch, words, when) for branch in query.branches]
+    else:
+        words = keys.words_of(closed)[:, places]
+        chosen = [_waiting(branch, words, when) for branch in query.branches]
     return None if all(each is None for each in chosen) else query.judge_now(chosen)
 
 

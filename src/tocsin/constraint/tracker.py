@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.codec import Part, decode, encode, nested, only_part, reading, within
+from tocsin.codec import Part, damaged, decode, encode, nested, only_part, reading, within
 from tocsin.constraint import loops
-from tocsin.constraint.loops import BEGUN, CLOSED, NUMBER, SAT_SEEN, STATE, loop
+from tocsin.constraint.loops import BEGUN, CHAINED, CLOSED, JUST, NUMBER, SAT_SEEN, STATE, loop
 from tocsin.constraint.pattern_language import Abstracted
 from tocsin.constraint.pattern_language import LetterSetting as Asked
 from tocsin.constraint.reasoning import Flag, Reasoning
@@ -413,10 +413,18 @@ class Tracker(RemembersAll):
         for name, value in zip(TraceCounts.__slots__, counts, strict=True):
             setattr(self.counts, name, value)
         self.told_before = {(code, int(self.table.words[code]) >> NUMBER): eids for code, eids in events.items()}
-        for each in silent:
-            self.tables.silent(each)
-        for each in sets:
-            self.tables.set_state(each)
+        with reading():
+            for each in silent:
+                self.tables.silent(each)
+            for each in sets:
+                self.tables.set_state(each)
+        self._check_words(len(keys))
+
+    def _check_words(self, count: int) -> None:
+        """Compiled loops look a trace up by its word, and check nothing."""
+        words = self.table.words[:count]
+        if (words < 0).any() or (words & (JUST | CHAINED)).any() or (words & STATE >= len(self.tables.flags)).any():
+            raise damaged("the saved state", "a trace is in a state that its constraints do not have")
 
 
 def _all_have(items: Items, key: tuple[str, ...]) -> bool:

@@ -271,10 +271,9 @@ class QueryGraph:
             from tocsin.deriving.operator import deriving
 
             return deriving(setting, jit=self._jit)
-        from tocsin.staged.operator import refuse_limit, staged_operator
+        from tocsin.staged.operator import staged_operator
 
-        refuse_limit(plan, self._limit)
-        return staged_operator(setting, self.order, jit=self._jit)
+        return staged_operator(setting, self.order, jit=self._jit, limit=self._limit)
 
     @cached_property
     def _reader(self) -> RowReader:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tocsin.events import ANY
+from tocsin.lang.staged_syntax import LeafOperand
 from tocsin.plan.block import (
     Block,
     Forbidden,
@@ -24,6 +25,7 @@ from tocsin.plan.endpoints import graph_of, strictly_ordered
 from tocsin.plan.expr import Bound, Col, walk
 from tocsin.plan.rewrite import all_blocks, all_leaves
 from tocsin.plan.staged_memory import staged_memory
+from tocsin.plan.staged_places import StatementPlaces, key_attribute
 from tocsin.schema import Kind
 
 
@@ -89,6 +91,24 @@ def key_needs(plans: Iterable[Plan]) -> dict[str, frozenset[str]]:
             mine = {type for type, field in fields.items() if not field or field.nullable or field.kind is Kind.FLOAT}
             if mine:
                 found[attr] = found.get(attr, frozenset()) | mine
+        for type, attrs in _keys_of_statement(plan).items():
+            for attr in attrs if type not in matches else ():
+                found[attr] = found.get(attr, frozenset()) | {type}
+    return found
+
+
+def _keys_of_statement(plan: Plan) -> dict[str, set[str]]:
+    """By type, the attributes without which an event has no role in a statement at all: keys of all of its roles."""
+    if plan.staged is None:
+        return {}
+    statement = plan.staged.statement
+    found: dict[str, set[str]] = {}
+    for role in StatementPlaces(statement).roles:
+        is_leaf = isinstance(role, LeafOperand)
+        keys = (*statement.gkeys, *(statement.lkeys if is_leaf else ()))
+        attrs = {attr for key in keys if (attr := key_attribute(key, role)) is not None}
+        type = str(role.type)
+        found[type] = found[type] & attrs if type in found else attrs
     return found
 
 

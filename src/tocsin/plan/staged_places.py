@@ -169,6 +169,13 @@ def _is_sst(node: AttrOf | TimeOf) -> bool:
     return isinstance(node, TimeOf) and node.which == "sst"
 
 
+def key_attribute(key: PartitionKey, role: Role) -> str | None:
+    """The attribute of a key for a role: an entry of its label, else of its type, else `*`."""
+    entries = {entry.name: entry.attr for entry in reversed(key.entries)}
+    names = [name for name in (role.label, role.type) if name is not None]
+    return next((entries[name] for name in (*names, None) if name in entries), None)
+
+
 def collected_name(of: AttrOf | IfNull | EventsOf) -> str | None:
     """The name of the role whose events are collected."""
     return of.of.name if isinstance(of, IfNull) else of.name

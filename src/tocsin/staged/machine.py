@@ -13,7 +13,7 @@ from tocsin.codec import Scalar, as_number, as_shape
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.lang.staged_syntax import Statement
 from tocsin.order.rollback import Alarms
-from tocsin.plan.staged_places import mode_of
+from tocsin.plan.staged_places import key_attribute, mode_of
 from tocsin.staged.bindings import DetectionRun
 from tocsin.staged.contexts import (
     Delayed,
@@ -30,7 +30,7 @@ from tocsin.staged.mapping import Chosen, Mapper, Row
 from tocsin.staged.matcher import Matcher
 from tocsin.staged.operand_list import OperandList
 from tocsin.staged.options import written_out
-from tocsin.staged.partition_keys import Key, KeyOf, key_attribute, key_of
+from tocsin.staged.partition_keys import Key, KeyOf, key_of
 from tocsin.staged.scope import ContextScope, Parts, RoleKey
 from tocsin.staged.spots import PatternSpot, spots_of
 

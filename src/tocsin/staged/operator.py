@@ -29,11 +29,15 @@ from tocsin.staged.event_columns import EventColumns
 from tocsin.staged.machine import Found, Machine
 
 
-def staged_operator(setting: Setting, order: Strategy, *, jit: bool) -> Settled | CorrectingProcess:
+def staged_operator(
+    setting: Setting, order: Strategy, *, jit: bool, limit: int | None = None
+) -> Settled | CorrectingProcess:
     """The operator of a staged statement: it walks along settled events, or answers at once and corrects."""
     if _corrects(setting.plan, order):
+        if limit is not None:
+            raise _no_limit(setting.plan, "it corrects its answers, so it keeps the states that it may go back to")
         return CorrectingProcess(setting)
-    return SettledByEnd(StagedProcess(setting, jit=jit), setting.time, setting.reader)
+    return SettledByEnd(StagedProcess(setting, jit=jit, limit=limit), setting.time, setting.reader)
 
 
 def _corrects(plan: Plan, order: Strategy) -> bool:
@@ -60,23 +64,23 @@ def _corrects(plan: Plan, order: Strategy) -> bool:
     return order.corrects and not held
 
 
-def refuse_limit(plan: Plan, limit: int | None) -> None:
-    """Refuse a limit of memory, which nothing would keep: what operands collect does not go to disk."""
-    if limit is not None:
-        raise TocsinError(
-            f"the statement {plan.title} keeps in memory what its operands collect",
-            hint="leave memory_limit out; windows (rows, range), consume and Term bound what is kept",
-        )
+def _no_limit(plan: Plan, why: str) -> TocsinError:
+    """A limit of memory that nothing would keep."""
+    return TocsinError(
+        f"the statement {plan.title} keeps in memory what its operands collect",
+        detail=why,
+        hint="leave memory_limit out; windows (rows, range), consume and Term bound what is kept",
+    )
 
 
 class StagedProcess(RemembersAll):
     """Feeds settled events to the machine of a statement, stage by stage, and makes columns of what it finds.
 
     Those of one end come together. The machine is plain Python until the compiled one is there, which goes on from its
-    state.
+    state. With a limit of memory it is the function from the beginning, whose arrays may lie in files.
     """
 
-    def __init__(self, setting: Setting, *, jit: bool) -> None:
+    def __init__(self, setting: Setting, *, jit: bool, limit: int | None = None) -> None:
         form = setting.plan.staged
         assert form is not None
         self.inner: tuple[Operator, ...] = ()
@@ -84,6 +88,9 @@ class StagedProcess(RemembersAll):
         self._columns = EventColumns(setting)
         kinds = [output.expr.kind for output in setting.plan.outputs]
         self._choice = BodyChoice(form.statement, self._columns.fields, setting.plan.schema.unit, kinds, jit=jit)
+        self._limit = limit
+        if limit is not None and not self._choice.at_once():
+            raise _no_limit(setting.plan, f"it is not compiled, because {self._choice.reason}")
         self.machine: Machine | CompiledMachine = self._plain()
         self.ended = False
         self.seen = self.matches = 0
@@ -141,7 +148,7 @@ class StagedProcess(RemembersAll):
             assert self._choice.program is not None
             reader = self._setting.reader
             compiled = CompiledMachine(
-                self._choice.program, body, self._setting.plan, tuple(reader.types), reader.strings
+                self._choice.program, body, self._setting.plan, tuple(reader.types), reader.strings, self._limit
             )
             compiled.load(self.machine.save())
             self.machine = compiled

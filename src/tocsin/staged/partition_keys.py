@@ -7,20 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tocsin.lang.staged_printer import key_range
-from tocsin.lang.staged_syntax import Initiator, KeyRange, LeafOperand, PartitionKey, Terminator
+from tocsin.lang.staged_syntax import KeyRange, PartitionKey
+from tocsin.plan.staged_places import Role, key_attribute
 
-Role: TypeAlias = LeafOperand | Initiator | Terminator
 Key: TypeAlias = "tuple[tuple[Any, Any], ...]"  # for each clause the value and its label
 KeyOf: TypeAlias = (
     "Callable[[Mapping[str, Any]], Key | None]"  # of the attributes of an event; None: it has no such role
 )
-
-
-def key_attribute(key: PartitionKey, role: Role) -> str | None:
-    """The attribute of a key for a role: an entry of its label, else of its type, else `*`."""
-    entries = {entry.name: entry.attr for entry in reversed(key.entries)}
-    names = [name for name in (role.label, role.type) if name is not None]
-    return next((entries[name] for name in (*names, None) if name in entries), None)
 
 
 def key_text(key: Key) -> str:

@@ -23,11 +23,12 @@ from tocsin.lang.staged_syntax import (
 )
 from tocsin.lang.syntax import UNITS
 from tocsin.lang.time_patterns import next_time
+from tocsin.plan.staged_places import Role
 from tocsin.staged.contexts import GlobalPartition, LocalState, OpenContext
 from tocsin.staged.event import TICK, BlockFrame, StagedEvent
 from tocsin.staged.operand_list import OperandList
 from tocsin.staged.options import giving_way
-from tocsin.staged.partition_keys import Key, Role, key_of
+from tocsin.staged.partition_keys import Key, key_of
 from tocsin.staged.spots import PatternSpot, ticks
 from tocsin.staged.values import Asked, aggregated, threshold_of, truth_of
 

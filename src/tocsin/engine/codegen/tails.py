@@ -163,10 +163,14 @@ class Tails:
             self.emit(f"H[place * {self.layout.words} + {self.layout.row_tail}] = 0")
         if leaf not in self.inner:
             return
-        self.lines("if not ordered:", "    T[TAILS_FROM] = T[TAILS]")
-        if self._comes_before(leaf):
-            return
         low, _ = self.levels.bounds(self.layout.root, owner, (leaf,), ())
+        comes_before = self._comes_before(leaf)
+        if not (comes_before or low or owner in self.layout.keys):  # it may change any: they would be many to look at
+            self.emit("T[TAILS_FROM] = T[TAILS]")
+            return
+        self.lines("if not ordered:", "    T[TAILS_FROM] = T[TAILS]")
+        if comes_before:
+            return
         number = self.layout.number[leaf]
         self.lines("else:", f"    key = T[ROW_KEYS + {number}]", f"    d = {self.levels.buffer(owner)}")
         self.lines(f"    e_{leaf} = e", f"    s_{leaf} = s")

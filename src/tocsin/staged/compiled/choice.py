@@ -42,19 +42,34 @@ class BodyChoice:
     ) -> None:
         self.program: StageFunction | None = None
         self.reason: str | None = None
-        if not jit:
+        self._now = False
+        self._asked_for = (statement, fields, unit, kinds)
+        self._jit = jit
+        if jit:
+            self._write()
+        else:
             self.reason = "asked for by jit=False"
-            return
+
+    def _write(self) -> None:
         try:
-            self.program = program_of(statement, fields, unit, kinds)
+            self.program, self.reason = program_of(*self._asked_for), None
         except NotCompiledError as problem:
             self.reason = str(problem)
+
+    def at_once(self) -> bool:
+        """Have the function from the first event on, also as text that Python runs; False: there is none."""
+        if self.program is None:
+            self._write()
+        self._now = True
+        return self.program is not None
 
     def body(self, events: int) -> Body | None:
         """The compiled function, for so many events; None: not yet, or never."""
         if self.program is None:
             return None
         source = self.program.source
+        if self._now:
+            return bodies.compiled(source) if self._jit else bodies.plain(source)
         asked = _asked.setdefault(source, _Asked())
         asked.events += min(events, AT_ONCE)
         if asked.compilation is None:

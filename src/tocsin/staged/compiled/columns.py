@@ -17,6 +17,7 @@ from tocsin.lang.staged_syntax import (
     TimeOf,
     UnionOf,
 )
+from tocsin.plan.staged_places import key_attribute
 from tocsin.schema import Kind
 from tocsin.staged.compiled.expressions import (
     EXACT,
@@ -35,7 +36,6 @@ from tocsin.staged.compiled.library import ABSENT, AT, COUNT, END, HEAD, NEXT, S
 from tocsin.staged.compiled.running import RunningAggregate
 from tocsin.staged.compiled.search import SearchWriter, time_of
 from tocsin.staged.compiled.writer import TextWriter
-from tocsin.staged.partition_keys import key_attribute
 from tocsin.staged.spots import PatternSpot
 
 Pushing = Callable[[Callable[[str], Value]], None]  # pushes the value that an event has, given how attributes are read

@@ -29,14 +29,14 @@ MOST = 1 << 53  # a sum of whole numbers beyond this is not exact
 class Core:
     """The state of a statement in arrays. `body` is its function, plain or compiled."""
 
-    def __init__(self, program: StageFunction, body: Body, strings: Strings) -> None:
+    def __init__(self, program: StageFunction, body: Body, strings: Strings, limit: int | None = None) -> None:
         self.program, self.layout, self.strings, self._body = program, program.layout, strings, body
         self.width = self.layout.row
         self.P: Ints = np.zeros(library.PARAMETERS, np.int64)
         self.P[list(FREE)] = library.NIL
         self.P[library.CLOCK] = BEGINNING
         self.P[library.TOP] = self.layout.words["L_SIZE"]
-        self.arrays = Room(self.P, self.layout.calendars())
+        self.arrays = Room(self.P, self.layout.calendars(), limit)
         self.arrays["D"] = np.zeros(max(1024, 2 * int(self.P[library.TOP])), np.int64)
         lists = self.layout.words["L_LISTS"]
         for at in range(
@@ -73,6 +73,7 @@ class Core:
         answers = self.arrays["O"][: count * self.width].reshape(count, self.width).copy()
         if len(self.arrays["O"]) > 1 << 22:
             self.arrays["O"] = np.zeros(64, np.int64)
+        self.arrays.rest(len(rows))
         return answers
 
     @property

@@ -14,14 +14,13 @@ from tocsin.events import END_OF_TIME
 from tocsin.lang.staged_syntax import AttrOf, EventsOf, Initiator, LeafOperand, Statement, Terminator, parts
 from tocsin.lang.syntax import UNITS
 from tocsin.lang.time_patterns import next_time
-from tocsin.plan.staged_places import StatementPlaces, conjuncts_of, mode_of
+from tocsin.plan.staged_places import StatementPlaces, conjuncts_of, key_attribute, mode_of
 from tocsin.schema import Field, Kind
 from tocsin.staged.bindings import PatternNames
 from tocsin.staged.compiled.library import GROWING
 from tocsin.staged.compiled.running import running_aggregates
 from tocsin.staged.join import new_join
 from tocsin.staged.options import giving_way, kept_apart, written_out
-from tocsin.staged.partition_keys import key_attribute
 from tocsin.staged.spots import BLOCK, PatternSpot, spots_of, ticks
 
 REAL = (Kind.FLOAT, Kind.DECIMAL)

@@ -19,10 +19,13 @@ FoundColumns = tuple[Ints, Ints, pa.Array, list[pa.Array]]  # starts, ends, eids
 
 
 class CompiledMachine:
-    """What `Machine` is, over columns. `types`: those of the events, in the order of their codes."""
+    """What `Machine` is, over columns. `types`: those of the events, in the order of their codes; `limit` in bytes."""
 
-    def __init__(self, program: StageFunction, body: Body, plan: Plan, types: tuple[str, ...], strings: Any) -> None:
-        self.core, self._strings = Core(program, body, strings), strings
+    def __init__(
+        self, program: StageFunction, body: Body, plan: Plan, types: tuple[str, ...], strings: Any,
+        limit: int | None = None,
+    ) -> None:  # fmt: skip
+        self.core, self._strings = Core(program, body, strings, limit), strings
         self._layout, self._name = program.layout, str(plan.name)
         self._kinds = [output.expr.kind for output in plan.outputs]
         self._keys = answers.key_kinds(self._layout)

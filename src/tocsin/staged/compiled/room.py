@@ -14,7 +14,10 @@ import numpy as np
 
 from tocsin.items import Ints
 from tocsin.staged.compiled.library import GROWING, NIL, ROOM, TABLES
+from tocsin.staged.compiled.mapped import MappedWords
 
+LASTING = ("D", *TABLES, "Q")  # what a statement remembers between runs
+OFTEN = 64  # runs, or runs of 256 rows, after which pages are given back
 LARGE = 1 << 16  # words from which on an array becomes longer by a quarter instead of twice as long
 Host = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
@@ -23,10 +26,13 @@ class Room:
     """The arrays by name. `P` is told how many words each has.
 
     calendars  by their number, what gives the first time after another
+    limit      bytes that they may have in memory together: what becomes longer beyond that goes into a file
     """
 
-    def __init__(self, P: Ints, calendars: Sequence[Callable[[int], int]] = ()) -> None:
-        self._P, self._calendars = P, calendars
+    def __init__(self, P: Ints, calendars: Sequence[Callable[[int], int]] = (), limit: int | None = None) -> None:
+        self._P, self._calendars, self._limit = P, calendars, limit
+        self._mapped: dict[str, MappedWords] = {}
+        self._work = 0  # since pages were let go of
         self._arrays: dict[str, Ints] = {}
         self._addresses: dict[str, int] = {}
         self._before: Ints | None = None
@@ -45,13 +51,51 @@ class Room:
         name = GROWING[which]
         words = self._arrays[name]
         size = len(words)
-        if name in TABLES:
+        if name in self._mapped or (name in LASTING and self._is_too_much(size)):
+            self._grow_in_file(name, 2 * size if name in TABLES else max(size + size // 4, need))
+        elif name in TABLES:
             self[name], self._before = np.full(2 * size, NIL, np.int64), words
         else:
             more: Ints = np.empty(max(size + size // 4 if size > LARGE else 2 * size, need), np.int64)
             more[:size] = words
             self[name] = more
         return self._arrays[name]
+
+    def _is_too_much(self, more: int) -> bool:
+        """Whether so many more words would not fit below the limit."""
+        here = sum(len(words) for name, words in self._arrays.items() if name in LASTING and name not in self._mapped)
+        return self._limit is not None and 8 * (here + more) > self._limit
+
+    def _grow_in_file(self, name: str, size: int) -> None:
+        words = self._arrays[name]
+        if name in TABLES:
+            self._mapped[name], self._before = MappedWords(np.zeros(0, np.int64), size), words
+            self._mapped[name].words.fill(NIL)
+        elif name in self._mapped:
+            self._mapped[name].grow(size)
+        else:
+            self._mapped[name] = MappedWords(words, size)
+        self[name] = self._mapped[name].words
+
+    @property
+    def in_memory(self) -> int:
+        """Bytes of what lasts that is not in files."""
+        return 8 * sum(
+            len(words) for name, words in self._arrays.items() if name in LASTING and name not in self._mapped
+        )
+
+    @property
+    def in_files(self) -> set[str]:
+        """The names of the arrays that lie in files."""
+        return {*self._mapped}
+
+    def rest(self, rows: int) -> None:
+        """After a run over so many rows: pages of files are given back now and then; memory stays about the limit."""
+        self._work += 1 + rows // 256
+        if self._mapped and self._work >= OFTEN:
+            self._work = 0
+            for each in self._mapped.values():
+                each.let_go()
 
     def _asked(self, which: int, need: int) -> Any:
         """What a function is given that has the arrays themselves."""

@@ -20,8 +20,7 @@ from tocsin.lang.staged_syntax import (
     TimeOf,
     parts,
 )
-from tocsin.plan.staged_places import StatementPlaces, mode_of
-from tocsin.staged.partition_keys import key_attribute
+from tocsin.plan.staged_places import StatementPlaces, key_attribute, mode_of
 from tocsin.staged.spots import PatternSpot
 
 LATEST_START = 9223372036854775807

@@ -10,13 +10,13 @@ import numpy as np
 
 from tocsin.lang.staged_printer import key_range
 from tocsin.lang.staged_syntax import IfNull, PartitionKey
+from tocsin.plan.staged_places import Role, key_attribute
 from tocsin.schema import Kind
 from tocsin.staged.compiled import library
 from tocsin.staged.compiled.core import Core
 from tocsin.staged.compiled.library import AT as NUMBER_OF
 from tocsin.staged.compiled.library import ATTRS, COUNT, ENDS, GROWING, HEAD, NEXT, NIL, NULLS, TAIL
 from tocsin.staged.compiled.running import LATEST_START, RunningAggregates, folded
-from tocsin.staged.partition_keys import Role, key_attribute
 
 Words = dict[str, Any]
 
