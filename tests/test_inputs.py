@@ -823,3 +823,32 @@ def test_a_bad_row_is_shown_whole(tmp_path, monkeypatch):
     kept = tmp_path / "bad.jsonl"
     assert len(tocsin.query("EVENT A a").detect(path, bad_rows=kept, time_unit="us", jit=False)) == 1
     assert "shown" in kept.read_text()
+
+
+@pytest.mark.parametrize("layout", [pa.string(), pa.large_string()])
+def test_parquet_with_few_texts_is_the_table_that_arrow_reads(layout, tmp_path):
+    """With texts that are few, or all distinct, nulls, no rows, several row groups."""
+    for count in (0, 1, 3000):
+        columns = {
+            "type": pa.array([("A", "ü", None)[at % 3] for at in range(count)], layout),
+            "k": pa.array([f"user {at}" for at in range(count)], layout),
+            "few": pa.array(["x" * (at % 4) for at in range(count)], layout),
+            "time": pa.array(range(count), pa.int64()),
+        }
+        pa.parquet.write_table(pa.table(columns), tmp_path / "e.parquet", row_group_size=700)
+        read = LateFile(tmp_path / "e.parquet").table(frozenset(columns))
+        wanted = pa.parquet.ParquetFile(tmp_path / "e.parquet").read()
+        assert read.equals(wanted)
+        assert read.schema.equals(wanted.schema, check_metadata=True)
+        read.validate(full=True)
+
+
+def test_parquet_is_read_as_arrow_does_where_few_texts_are_too_long_for_one_piece(tmp_path, monkeypatch):
+    table = pa.table({"type": ["A"] * 3000, "time": range(3000)})
+    pa.parquet.write_table(table, tmp_path / "e.parquet")
+
+    def refuses(*_: Any) -> None:
+        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+
+    monkeypatch.setattr("tocsin.encode.late.written_out", refuses)
+    assert LateFile(tmp_path / "e.parquet").table(frozenset(("type", "time"))).equals(table)

@@ -24,6 +24,7 @@ from tocsin.errors import InputError
 from tocsin.items import Ints
 
 FEW = 4  # row groups that are kept after they were read
+FEW_BYTES = 3  # a row: a text that is written out takes four to say how long it is
 
 
 class LateFile:
@@ -52,8 +53,34 @@ class LateFile:
         """The file, with the columns of these names, and others that may have nulls; the rest is read late."""
         schema = self.file.schema_arrow
         self._late = tuple(name for name in schema.names if name not in names and self._can_wait(schema, name))
-        read = validated(self.file.read(columns=[name for name in schema.names if name not in self._late]))
+        read = self._columns([name for name in schema.names if name not in self._late])
         return self._with_late(read, 0)
+
+    def _columns(self, names: list[str]) -> pa.Table:
+        """Some columns of all rows. Where a file keeps few texts by number they are read so, and then written out.
+
+        That takes a third of the time in which Arrow reads each text for itself.
+        """
+        coded = [name for name in names if self._has_few_texts(name)]
+        if coded:
+            read = validated(parquet.ParquetFile(self.path, read_dictionary=coded).read(columns=names))
+            try:
+                return written_out(read, self.file.schema_arrow)
+            except pa.ArrowException:  # too many bytes for one piece
+                pass
+        return validated(self.file.read(columns=names))
+
+    def _has_few_texts(self, name: str) -> bool:
+        """Whether a column of texts takes so few bytes a row that the file must keep their numbers."""
+        type = self.file.schema_arrow.field(name).type
+        if not (pa.types.is_string(type) or pa.types.is_large_string(type)):
+            return False
+        meta = self.file.metadata
+        place = next((at for at in range(meta.num_columns) if meta.schema.column(at).path == name), None)
+        if place is None:
+            return False
+        found = [meta.row_group(at).column(place) for at in range(meta.num_row_groups)]
+        return all(each.total_uncompressed_size <= FEW_BYTES * each.num_values for each in found)
 
     def pieces(
         self, names: frozenset[str], groups: Sequence[int], rows: int, *, late: bool = True
@@ -136,6 +163,15 @@ class LateFile:
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return pa.concat_tables(parts).take(pa.array(back))
+
+
+def written_out(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table, whose texts may be read as dictionaries, with columns as a schema says."""
+    for place, name in enumerate(table.schema.names):
+        wanted = schema.field(name)
+        if table.schema.types[place] != wanted.type:
+            table = table.set_column(place, wanted, table.column(place).cast(wanted.type))
+    return table
 
 
 _files: WeakValueDictionary[int, LateFile] = WeakValueDictionary()

@@ -38,9 +38,9 @@ class EarlyRows(ChangeBatch):
     def rows(self) -> Rows:
         """The rows of all events that the answers mention; those of open intervals have no end."""
         rows = ChangeBatch.rows.func(self)  # type: ignore[attr-defined]
-        ends = rows.shown.get("end")
-        if ends is not None:
-            rows.shown["end"] = pc.if_else(pa.array(rows.end >= END_OF_TIME), pa.scalar(None, ends.type), ends)
+        for known in (rows.shown, rows.without_types):
+            if (ends := known.get("end")) is not None:
+                known["end"] = pc.if_else(pa.array(rows.end >= END_OF_TIME), pa.scalar(None, ends.type), ends)
         return rows  # type: ignore[no-any-return]
 
     @cached_property
