@@ -19,7 +19,7 @@ from tests.effort import examples
 from tocsin.app.cli import app
 from tocsin.app.judge import judge_case
 from tocsin.errors import QueryError, TocsinError, TocsinWarning
-from tocsin.events import Event
+from tocsin.events import END_OF_TIME, Event
 from tocsin.lang.parser import parse_file
 from tocsin.lang.staged_syntax import NestedBlock, Statement, parts
 from tocsin.plan.staged_memory import staged_memory
@@ -103,6 +103,17 @@ def test_statements_are_printed_as_they_are_read() -> None:
     for seed in range(examples(3000)):
         statement = drawn_statement(Random(seed))
         assert parse_file(str(statement)) == (statement,)
+
+
+@pytest.mark.parametrize("text", ["CreateCE X Event AtLeast(2, A)", "CreateCE X Event After(A, 2)"])
+def test_at_the_end_of_time_nothing_more_is_due(text: str) -> None:
+    (statement,) = parse_file(text)
+    assert isinstance(statement, Statement)
+    machine = Machine(statement, None)
+    found = machine.stage(3, [StagedEvent(0, "A", 3, 3, {})])
+    found += [each for _, stage in machine.advance(END_OF_TIME) for each in stage]
+    assert len(found) == text.count("After")
+    assert machine.clock == END_OF_TIME
 
 
 def test_partitions_are_independent() -> None:
