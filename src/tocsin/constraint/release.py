@@ -10,7 +10,7 @@ import numpy as np
 from tocsin.engine import runtime as rt
 from tocsin.engine.branch import Branch
 from tocsin.engine.changes import Changes
-from tocsin.engine.detector import Detector, detectors_in
+from tocsin.engine.detector import Detector, detectors_in, judge_now
 from tocsin.engine.number_set import distinct
 from tocsin.engine.operator import Operator
 from tocsin.engine.partial_state import drop_rows_of_others
@@ -37,18 +37,21 @@ def answer(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints, when: Ints
 
     when  the end of the event that closed each trace
     """
-    if not isinstance(query, Detector) or not len(closed) or not any(branch.waiting for branch in query.branches):
+    detector = next(detectors_in(query), None)
+    if detector is None or detector is not query:  # something stands around it
+        return None
+    if not len(closed) or not any(branch.waiting for branch in detector.branches):
         return None
     places = _places(plan)
     if plan.under is not None and not plan.under.key:  # all events are of one trace
-        counts = [branch.waiting for branch in query.branches]
+        counts = [branch.waiting for branch in detector.branches]
         chosen = [(np.ones(count, np.bool_), np.full(count, when[-1])) if count else None for count in counts]
     elif places is None:
         return None
     else:
         words = keys.words_of(closed)[:, places]
-        chosen = [_waiting(branch, words, when) for branch in query.branches]
-    return None if all(each is None for each in chosen) else query.judge_now(chosen)
+        chosen = [_waiting(branch, words, when) for branch in detector.branches]
+    return None if all(each is None for each in chosen) else judge_now(detector, chosen)
 
 
 def _waiting(branch: Branch, words: Ints, when: Ints) -> tuple[Bools, Ints] | None:

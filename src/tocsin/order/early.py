@@ -36,7 +36,6 @@ from tocsin.order.decided import EndsToTry, EventSoFar, Held, Outlook, Span, acc
 from tocsin.order.early_rows import EarlyRows
 from tocsin.order.keyed_events import KeyedEvents
 from tocsin.order.keyed_process import OWN, kept_rows
-from tocsin.order.lateness import Lateness
 from tocsin.order.strategy import Strategy
 from tocsin.plan.block import Leaf, Plan
 from tocsin.plan.facts import overhangs, types_of
@@ -399,9 +398,7 @@ class _Time:
 
     @property
     def clock(self) -> int:
-        lateness = self._begins.inner[0]
-        assert isinstance(lateness, Lateness)
-        return lateness.clock
+        return self._begins.inner[0].clock
 
     def ending(self, type: str) -> int:
         """Every interval of a type that is to come ends after this."""
