@@ -36,7 +36,7 @@ class Tails:
         return self.layout.nest[self.level + 1 :]
 
     def write_remember(self) -> None:
-        """Write `remember(place, key, S)`: it finds the tail of an event, and says its position in MEM + 1; -1: no room."""
+        """Write `remember(place, key, S)`: it finds the tail of an event; its position in MEM + 1, or -1: no room."""
         if self.level < 0:
             return
         leaf, width = self.layout.nest[self.level], HEAD + len(self.inner)
@@ -88,7 +88,7 @@ class Tails:
         self.emit("")
 
     def _level(self, level: int) -> None:
-        """Write a loop over the events of an inner leaf that go with those bound before, the owner of the tail included."""
+        """Write a loop over the events of an inner leaf that go with those bound before it, from the owner on."""
         leaf, before = self.layout.nest[level], self.layout.nest[level - 1]
         exact = self.layout.nest[self.level : level]
         low, high = self.levels.bounds(self.layout.root, leaf, exact, ())
