@@ -236,5 +236,5 @@ class Monitored:
 
 
 def _some(items: Items, kept: Ints) -> Items:
-    """Some rows: copied where they are few, so that the others can be forgotten, and else where they are."""
+    """Some rows. Few are copied, so that the memory of all can be freed; many stay views of it."""
     return take(items, kept) if FEW * len(kept) < len(items) else Rearranged(items, kept)
