@@ -323,8 +323,8 @@ def test_what_is_above_a_limit_of_memory_goes_to_a_file() -> None:
     found += rows_of(session.close())
     assert found == wanted
     assert len(found) > 500
-    gc.collect()  # the arrays of the session before
-    (arrays,) = [each for each in gc.get_objects() if type(each) is Room and each.in_files]  # a proxy has no class to ask
+    gc.collect()  # the arrays of the session before; a proxy has no class to ask, only a type
+    (arrays,) = [each for each in gc.get_objects() if type(each) is Room and each.in_files]
     assert arrays.in_memory <= 100_000
     assert len(arrays["D"]) > 50_000
 
