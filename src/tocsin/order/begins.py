@@ -233,7 +233,7 @@ class Begins:
     # --- what follows --------------------------------------------------------------------------------------------
 
     def _and_then(self, changes: Changes) -> Changes:
-        """After anything new: what never ends, what nobody asks for any more, and what is guaranteed of ends."""
+        """Go on after items: give up intervals that are too long, forget settled begins, and pass on new guarantees."""
         if self.open:
             for type, most in self.longest.items():
                 while (first := self._first(type)) is not None and self.guaranteed(type) >= first[0] + most:

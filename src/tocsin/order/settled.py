@@ -76,7 +76,7 @@ class Settled(RemembersAll):
         return said
 
     def _hold(self, items: Items) -> list[int]:
-        """Keep the events that somebody reads; where those are that come after others like them were passed on."""
+        """Keep the events that a query reads; return the places of those that come too late to be in order."""
         if len(items):
             self.time.clock = max(self.time.clock, int(items.end.max()))
         late = items.end <= self.passed
