@@ -156,9 +156,9 @@ KINDS = [
     "EVENT SEQ(Shelf s, Exit+ e, Counter c) WHERE [tag] WITHIN 40",
     "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE s.tag = e.tag WITHIN 12",  # Counter goes everywhere
     "EVENT SEQ(Shelf s, !Shelf c, Shelf e) WHERE s.tag = e.tag AND c.name = 'x' WITHIN 20",  # so do some shelves
-    "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE s.tag = 3 AND e.tag = 5 WITHIN 60",  # cut in time
+    "EVENT SEQ(Shelf s, Exit e, !Counter c) WHERE s.tag = 3 AND e.tag = 5 WITHIN 60",  # cut in time, looks ahead
     "EVENT EXISTS c : SEQ(Shelf s, Counter c, Exit e) WHERE s.tag = 3 AND e.tag = 5 WITHIN 60",
-    "EVENT SEQ(Shelf s, Exit e, !Counter c) WHERE s.tag = 3 AND e.tag = 5 WITHIN 60",
+    "EVENT SEQ(Shelf s, !Counter c, Exit e) WHERE s.tag = 3 AND e.tag = 5 WITHIN 60",
 ]
 
 
