@@ -14,12 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from tocsin.codec import Part, decode, nested, only_part, pack, unpack, within
+from tocsin.codec import Part, nested, within
 from tocsin.constraint.reasoning import reason_about
-from tocsin.constraint.release import answer, drop_rows, events_kept, release, rows_kept
+from tocsin.constraint.release import answer, answers_early, drop_rows, events_kept, known_sooner, release, rows_kept
 from tocsin.constraint.telling import TraceCounts
 from tocsin.constraint.tracker import CODE, Tracker
-from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import Rearranged, runs, take, with_column
 from tocsin.engine.changes import Changes
 from tocsin.engine.operator import Counters, Operator, Setting
@@ -57,8 +56,6 @@ class Monitored:
         self.front = behind(self.tracker, time, setting.reader, plan.under.key)
         self.inner: tuple[Operator, ...] = (self.front,) if self.divides else (query, self.front)
         self._ordered = time.ordered
-        self._names = AutoEids()
-        self._following = False  # events are replayed: traces were followed before
         self._released = 0  # events whose rows are still kept
         self._pushes = 0
 
@@ -95,7 +92,7 @@ class Monitored:
             if are_rows:
                 late += [at + place for place in self._rows(run, said)]
             else:
-                told = Changes() if self._following else self.front.push(run)
+                told = self.front.push(run)
                 self._pushes += 1  # what came before has been given to the query
                 closed = self._take_back(said)
                 said.add(self.query.push(run))
@@ -109,13 +106,11 @@ class Monitored:
         """Feed events to the query, without those of closed traces."""
         if self._ordered:
             return self._in_order(items, said)
-        items = self._names.named(items)
+        items = self.front.names.named(items)  # saved with it: an equal row after a restart is another event
         tracker = self.tracker
         tracker.fresh = tracker.keys.count
         codes = tracker.codes_of(items)
         gone = tracker.is_closed(codes)
-        if self._following:
-            return self._feed(items, gone, said)
         self._pushes += 1
         numbered = with_column(items, PUSH, Column(Kind.INT, np.full(len(items), self._pushes)))
         told = self.front.push(take(numbered, ~gone) if gone.any() else numbered)
@@ -131,13 +126,12 @@ class Monitored:
         tracker = self.tracker
         tracker.fresh = known = tracker.keys.count
         codes = tracker.codes_of(items)
-        if self._following:
-            return self._feed(items, tracker.is_closed(codes), said)
         told = self.front.push(with_column(items, CODE, Column(Kind.INT, codes)))
         gone = tracker.sift(items, codes)
         hopeless, when = tracker.hopeless, tracker.closing_times
-        closed = tracker.settle()
+        closed, before = tracker.settle(), len(said.batches)
         late = self._feed(items, gone, said)
+        self._known_sooner(closed, when, said, before)
         self._answer(closed, when, said)
         self._release(closed[(closed < known) | ~hopeless])
         self._say(told, said)
@@ -149,6 +143,16 @@ class Monitored:
         found = answer(self.query, self._plan, self.tracker.keys, closed[sure], when[sure])
         if found is not None:
             said.add(found)
+
+    def _known_sooner(self, closed: Ints, when: Ints, said: Changes, first: int) -> None:
+        """In a push that reaches far the deadlines of answers may have come after their traces were closed."""
+        if len(said.batches) == first or not len(closed) or not answers_early(self.query, self._plan):
+            return
+        order = np.argsort(closed)
+        order = order[when[order] > BEGINNING]
+        times = closed[order], when[order]
+        reader, codes_of = self._setting.reader, self.tracker.codes_of
+        said.batches[first:] = [known_sooner(each, codes_of, reader, times) for each in said.batches[first:]]
 
     def _release(self, closed: Ints) -> None:
         """Forget what is stored of closed traces; the rows, too, once there are as many as others."""
@@ -214,25 +218,6 @@ class Monitored:
         self.front.restore(within("traces", parts))
         if not self.divides:
             self.query.restore(within("query", parts))
-
-    # --- beside a log of events ---
-
-    @property
-    def memory(self) -> bytes:
-        return pack(self.front.snapshot())
-
-    def follow(self, memory: bytes) -> None:
-        """Before events are replayed: which traces are closed must be known."""
-        if self.divides:
-            return
-        stored = decode(only_part("tracker", within("inner", unpack(memory))).data, "tracker")
-        self.tracker.take_up(stored)
-        self._following = True
-
-    def resume(self, memory: bytes) -> None:
-        """After events were replayed: go on from what was remembered."""
-        self._following = False
-        self.front.restore(unpack(memory))
 
 
 def _some(items: Items, kept: Ints) -> Items:
