@@ -86,7 +86,7 @@ def test_answers_that_wait_in_closed_traces_outlast_accidents(kind: str, monkeyp
     """A shard keeps the state of such queries, waiting answers included: nothing has to be found again in its log."""
     monkeypatch.setattr("tests.test_shard_staged.row_of", row_of)
     given = 0
-    for seed in range(examples(400, least=8)):
+    for seed in range(examples(200, least=8)):
         random = Random(f"waiting {kind} {seed}")
         text = drawn_to_wait(random)
         try:
