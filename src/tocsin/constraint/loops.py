@@ -2,6 +2,9 @@
 
 The word of a trace, from its lowest bit: the number of its state (24 bits), marks, and from bit 32 on the number of the
 trace among those of its key. Plain Python, or compiled by Numba.
+
+`follow` is longer than a screen because cutting it costs time: with the part that expects matches as a function of its
+own, the compiled loop takes twice as long. Comments name its parts instead.
 """
 
 from __future__ import annotations
@@ -208,6 +211,7 @@ def follow(
                     words[code] = word & ~STATE | step & STATE
                     i += 1
                     continue
+        # the rows i to j end together: is there room for all that they may bring?
         j = i + 1
         while j < n and ends[j] == ends[i]:
             j += 1
@@ -217,6 +221,7 @@ def follow(
                 safe = min(safe, i + room - pool[USED])
             if j > safe:
                 break
+        # which traces have one event at this time, and which have several?
         tied = 0
         if j > i + 1:
             for k in range(i, j):
@@ -229,6 +234,7 @@ def follow(
                     tied = 1
                 else:
                     words[code] = word | TOUCHED
+        # each event of a trace that has no other at this time
         for k in range(i, j):
             code = codes[k]
             if code < 0:
@@ -251,6 +257,7 @@ def follow(
                 passed += 1
                 words[code] = word | BEGUN if seen[letter] else word
                 continue
+            # TIMEOUT: the trace has ended before this event, which begins the next one of its key
             if timeout >= 0 and word & BEGUN and last[code] + timeout < ends[k]:
                 sums[ENDED] += 1
                 if is_cut_short(word, open):
@@ -264,6 +271,7 @@ def follow(
                     passed += skipped[k]
                     words[code] = word
                     continue
+            # the first event of a trace
             s = word & STATE
             if not word & BEGUN and trusted and flags[s] & F_CLOSABLE and not word & CLOSED:
                 sums[SHUT] += 1
@@ -280,7 +288,7 @@ def follow(
             if word & CLOSED:
                 skipped[k] = 1
                 passed += 1
-            else:
+            else:  # the next state, and what its flags say that the one before did not
                 t = moves[s * width + letter]
                 f = flags[t]
                 if dead[t] != dead[s]:
@@ -312,6 +320,7 @@ def follow(
                     if timed and word & BEGUN:
                         sums[LATENCY] += ends[k] - begun_at(since, links, code, word)
                 word = word & ~STATE | t
+                # the trace is closed: nothing that its constraints allow changes what is known
                 if trusted and f & F_CLOSABLE and dead[t] == 0:
                     sums[SHUT] += 1
                     word = freed(since, links, pool, code, word)
@@ -319,6 +328,7 @@ def follow(
                     sums[HOPELESS] += 1 if hopeless else 0
                     word = shut_at(shut, c, code, word, t, BEGINNING if hopeless else ends[k], divides)
                     c += 1
+            # ENDS: the trace ends with this event
             if ender[letter]:
                 sums[ENDED] += 1
                 if is_cut_short(word, open):

@@ -16,7 +16,7 @@ import numpy as np
 
 from tocsin.codec import Part, nested, within
 from tocsin.constraint.reasoning import reason_about
-from tocsin.constraint.release import answer, answers_early, drop_rows, events_kept, known_sooner, release, rows_kept
+from tocsin.constraint.release import answer, answering_early, drop_rows, events_kept, known_sooner, release, rows_kept
 from tocsin.constraint.telling import TraceCounts
 from tocsin.constraint.tracker import CODE, Tracker
 from tocsin.encode.merge import Rearranged, runs, take, with_column
@@ -146,7 +146,7 @@ class Monitored:
 
     def _known_sooner(self, closed: Ints, when: Ints, said: Changes, first: int) -> None:
         """In a push that reaches far the deadlines of answers may have come after their traces were closed."""
-        if len(said.batches) == first or not len(closed) or not answers_early(self.query, self._plan):
+        if len(said.batches) == first or not len(closed) or answering_early(self.query, self._plan) is None:
             return
         order = np.argsort(closed)
         order = order[when[order] > BEGINNING]
@@ -221,5 +221,5 @@ class Monitored:
 
 
 def _some(items: Items, kept: Ints) -> Items:
-    """Some rows: copied where they are few, so that the others can be forgotten, and else where they are."""
+    """Some rows. Few are copied, so that the memory of all can be freed; many stay views of it."""
     return take(items, kept) if FEW * len(kept) < len(items) else Rearranged(items, kept)

@@ -153,7 +153,7 @@ class Maker:
         return self._with_ends(constraint, found)
 
     def _with_ends(self, constraint: BoundConstraint, dfa: Dfa) -> Dfa:
-        """An event of an ENDS type is the last of its trace: what would go on behind it is no word."""
+        """Drop the words that go on after an event of an ENDS type: it is the last of its trace."""
         ends = set(constraint.written.ends)
         if not ends:
             return dfa
@@ -196,7 +196,7 @@ class Maker:
 
     @cache  # noqa: B019 - lives as long as the maker
     def paths(self, path: Path, letter: int) -> tuple[tuple[Path, bool], ...]:
-        """The paths behind a letter, and whether it became an event of the match; first the one that goes past it."""
+        """The paths that a letter leads to, and whether the match takes the event; first the one that leaves it out."""
         at, thread = path
         return tuple(((at, there), used) for there, used in self.machines[at].step(thread, letter))
 
@@ -281,7 +281,7 @@ class Maker:
 
 
 class _Paths:
-    """What single paths can still become, beside the constraints' states in which they are found."""
+    """What partial matches can still become, each beside the states of the constraints in which it occurs."""
 
     def __init__(self, maker: Maker, nodes: list[Any], moves: list[dict[int, int]]) -> None:
         self.maker = maker

@@ -1,11 +1,11 @@
-"""Release: answers of closed traces that waited are given, and their buffers emptied, without touching other events."""
+"""Closed traces: give the answers that still waited, and empty the buffers of the key; other keys are not touched."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from tocsin.encode.stored import RowReader
 from tocsin.engine import runtime as rt
 from tocsin.engine.branch import Branch
 from tocsin.engine.changes import ChangeBatch, Changes, Members
-from tocsin.engine.detector import Detector, detectors_in
+from tocsin.engine.detector import Detector, detectors_in, judge_now
 from tocsin.engine.number_set import distinct
 from tocsin.engine.operator import Operator
 from tocsin.engine.partial_state import drop_rows_of_others
@@ -30,7 +30,7 @@ KM_SIZE, DENSE, FAR, FREE_KEY, KEYS_USED = rt.KM_SIZE, rt.DENSE, rt.FAR, rt.FREE
 
 
 def release(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints) -> int:
-    """Forget the events of some traces in the detectors of a query; how many there were."""
+    """Forget the events of closed traces in the detectors of a query; return how many there were."""
     places = _places(plan)
     if places is None:
         return 0
@@ -38,10 +38,15 @@ def release(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints) -> int:
     return sum(_from(detector, words) for detector in detectors_in(query))
 
 
-def answers_early(query: Operator, plan: Plan) -> TypeGuard[Detector]:
-    """Whether answers of closed traces need not wait: it must be known which these are."""
+def answering_early(query: Operator, plan: Plan) -> Detector | None:
+    """The detector of a query whose answers need not wait when their trace is closed; None where they wait.
+
+    They wait where something stands around the detector, or where a key does not tell which of them are of a trace.
+    """
     assert plan.under is not None
-    return isinstance(query, Detector) and (not plan.under.key or _places(plan) is not None)
+    detector = next(detectors_in(query), None)
+    alone = detector is query and (not plan.under.key or _places(plan) is not None)
+    return detector if alone else None
 
 
 def answer(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints, when: Ints) -> Changes | None:
@@ -49,16 +54,17 @@ def answer(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints, when: Ints
 
     when  the end of the event that closed each trace
     """
-    if not len(closed) or not answers_early(query, plan) or not any(branch.waiting for branch in query.branches):
+    detector = answering_early(query, plan)
+    if detector is None or not len(closed) or not any(branch.waiting for branch in detector.branches):
         return None
     places = _places(plan)
     if places is None:  # all events are of one trace
-        counts = [branch.waiting for branch in query.branches]
+        counts = [branch.waiting for branch in detector.branches]
         chosen = [(np.ones(count, np.bool_), np.full(count, when[-1])) if count else None for count in counts]
     else:
         words = keys.words_of(closed)[:, places]
-        chosen = [_waiting(branch, words, when) for branch in query.branches]
-    return None if all(each is None for each in chosen) else query.judge_now(chosen)
+        chosen = [_waiting(branch, words, when) for branch in detector.branches]
+    return None if all(each is None for each in chosen) else judge_now(detector, chosen)
 
 
 def known_sooner(found: ChangeBatch, codes_of: Callable[[Items], Ints], reader: RowReader, times: Times) -> ChangeBatch:
@@ -88,7 +94,7 @@ def _last_of(members: Members) -> Ints:
 
 
 def _waiting(branch: Branch, words: Ints, when: Ints) -> tuple[Bools, Ints] | None:
-    """Which answers of a branch wait under some keys, and the times of these keys."""
+    """Which waiting answers of a branch have one of the keys, and the time `when` of the key of each."""
     if not branch.waiting:
         return None
     codes: Ints = np.zeros(len(words), np.int64)
@@ -101,7 +107,7 @@ def _waiting(branch: Branch, words: Ints, when: Ints) -> tuple[Bools, Ints] | No
 
 
 def _places(plan: Plan) -> list[int] | None:
-    """Where the parts of a query's key stand among those of its traces; None if its key is another one."""
+    """For each attribute of the query's key its place in the key of the traces; None if the two keys differ."""
     under = plan.under
     assert under is not None
     known = {attrs for _, attrs in plan.key}
@@ -112,7 +118,7 @@ def _places(plan: Plan) -> list[int] | None:
 
 
 def _from(detector: Detector, words: Ints) -> int:
-    """Of one detector; not where answers wait, because these are judged by what is stored."""
+    """Forget them in one detector, but for branches in which answers wait: those are judged by the stored events."""
     found = 0
     for branch in detector.branches:
         if not branch.is_ready or branch.waiting:
@@ -129,7 +135,7 @@ def rows_kept(query: Operator) -> int:
 
 
 def events_kept(query: Operator) -> int:
-    """How many events they have stored, each once for every step where it stands."""
+    """How many events the detectors of a query have stored, counted once for each leaf at which they are stored."""
     return sum(branch.live for detector in detectors_in(query) for branch in detector.branches)
 
 

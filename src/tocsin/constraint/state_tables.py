@@ -32,7 +32,7 @@ class StateTables:
         self.of_plain: dict[tuple[int, ...], int] = {}
 
     def steps(self, wanted: Bools, ends: Bools, *, trusted: bool) -> Codes:
-        """The moves, each with what else happens (`loops.ALWAYS`, BEFORE_SAT), for letters that are wanted, or end."""
+        """The moves, marked (`loops.ALWAYS`, BEFORE_SAT) where more happens than going on to the next state."""
         if len(self._steps) < len(self.moves):
             there = self.moves.reshape(-1, self.width)
             flags, dead = self.flags[there], self.dead[there]
@@ -46,7 +46,7 @@ class StateTables:
         return self._steps
 
     def behind(self, state: int, letters: Iterable[int]) -> int:
-        """The state behind some letters."""
+        """The state that some letters lead to, one after the other."""
         for letter in letters:
             state = int(self.moves[state * self.width + letter])
         return state
@@ -54,7 +54,7 @@ class StateTables:
     # --- any order ---
 
     def behind_tie(self, state: int, letters: list[int]) -> int:
-        """The state behind events of one time, where they may stand in any order."""
+        """The state after events of one time in any order (TIES ANY): the set of all states that they lead to."""
         orders = set(permutations(letters)) if len(letters) <= MOST_TIED else {tuple(letters)}
         return self.set_state(self._several(self.behind(state, order) for order in orders))
 
@@ -77,7 +77,7 @@ class StateTables:
         return known
 
     def _several(self, states: Iterable[int]) -> tuple[int, ...]:
-        """Some states, without those in which a constraint is violated that others of them keep."""
+        """The states with the fewest violated constraints: a tie violates one if every order of its events does."""
         found = sorted(set(states))
         least = int(np.bitwise_and.reduce(self.dead[found]))
         kept = [state for state in found if self.dead[state] == least]
@@ -91,14 +91,14 @@ class StateTables:
     # --- no order ---
 
     def mute(self, state: int, strict: int) -> int:
-        """The state behind a tie: some constraints are violated by it, and of the query nothing can be said."""
+        """The state after a tie that violates the constraints `strict`: the query is not looked at any more."""
         while state in self._members:  # one of those in which the trace may be
             state = self._members[state][0]
         cs = self._known.names[state] if state < len(self._known.names) else self._plain[state]
         return self.silent(tuple(DEAD if strict >> at & 1 else s for at, s in enumerate(cs)))
 
     def silent(self, cs: tuple[int, ...]) -> int:
-        """The state in which constraints stand so, and the query is not looked at."""
+        """The state in which the constraints have these states, and nothing is said of the query."""
         known = self.of_plain.get(cs)
         if known is None:
             automata = self._known.automata

@@ -60,7 +60,7 @@ class Moments:
 
     @property
     def start(self) -> Ints:
-        """The beginning; that of the event at hand, where it is not known."""
+        """When each trace began; where that is not known, the time of what happens to it."""
         return np.where((self.begun == BEGINNING) & (self.event != NOBODY), self.when, self.begun)
 
 
@@ -76,7 +76,7 @@ class Telling:
     def records(
         self, noted: Ints, members: Ints, first: int, letters: Ints, before: dict[tuple[int, int], tuple[str, ...]]
     ) -> None:
-        """The records of one run of the loop, all but ties, in their order.
+        """Make rows of the records of one run of the loop, in their order; ties are left to `ties.follow_tie`.
 
         first   the number of the first row; `letters`: of the rows
         before  eids of events before a restart, by key and number of the trace
@@ -96,7 +96,7 @@ class Telling:
     def expected(
         self, here: Moments, stop: Ints, members: Ints, before: dict[tuple[int, int], tuple[str, ...]]
     ) -> TraceColumns:
-        """Traces that must hold a match; of each the members end at `stop`, and begin where those of the last end."""
+        """Rows for traces that must hold a match. Their members stand in one list, those of each up to its `stop`."""
         self.counts.expected += len(stop)
         offsets = np.concatenate([np.zeros(1, np.int64), stop])
         numbers = here.words >> NUMBER
@@ -110,12 +110,12 @@ class Telling:
         )  # fmt: skip
 
     def violated(self, here: Moments, after: Ints, reason: int) -> Iterator[tuple[Ints, TraceColumns]]:
-        """Events that lead to states where more constraints are violated: the places of the rows, and the rows."""
+        """Rows for events that violate a constraint, with their places in `here`; `after`: the states that follow."""
         dead = self.tables.dead
         return self._broken(here, dead[after] & ~dead[here.words & STATE], reason, Flag.DONE)
 
     def incomplete(self, here: Moments) -> Iterator[tuple[Ints, TraceColumns]]:
-        """Traces that have ended where constraints do not let them."""
+        """Rows for traces that have ended where a constraint asks for more events, each with its place in `here`."""
         return self._broken(here, self.tables.open[here.words & STATE], INCOMPLETE, Flag.MATCHED)
 
     def _broken(self, here: Moments, news: Ints, reason: int, sure: Flag) -> Iterator[tuple[Ints, TraceColumns]]:

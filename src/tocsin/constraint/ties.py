@@ -23,7 +23,7 @@ def follow_tie(
     tracker: Tracker, telling: Telling, items: Items, code: int, every: Ints, letters: Ints, first: int,
     numbers: Ints, skipped: Any, marks: Any,
 ) -> None:  # fmt: skip
-    """Take the rows of one trace and time together; they count as one step."""
+    """Follow the rows of one trace that have one time: together they are one step of the trace."""
     _Tie(tracker, telling, items, code, every, letters, first).follow(numbers, skipped, marks)
 
 
@@ -67,7 +67,7 @@ class _Tie:
         return Moments(*(np.array([each], np.int64) for each in (self.code, word, when, begun, event)))
 
     def _ended(self, word: int, when: int) -> int:
-        """The trace has ended; the word of the next one."""
+        """End the trace, telling of it if it is cut short; return the word of the next trace of the key."""
         tracker = self.tracker
         tracker.counts.traces += 1
         if not word & CLOSED and tracker.tables.open[word & STATE]:
@@ -125,7 +125,7 @@ class _Tie:
         return word
 
     def _as_usual(self, word: int, row: int, letter: int, flags: int) -> int:
-        """One event that came twice is one event."""
+        """Do what the loop does for an event without a tie: all rows are copies of one event."""
         tracker, code = self.tracker, self.code
         if tracker.timed and tracker.wanted[letter] and not word & SAT_SEEN:
             word = tracker.table.link(code, word, self.first + row)

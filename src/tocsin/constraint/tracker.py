@@ -129,7 +129,7 @@ class Tracker(RemembersAll):
         return found
 
     def is_behind(self, codes: Ints, ends: Ints) -> Bools:
-        """Which rows lie behind the closing of their traces in this push; all of those that hold no match."""
+        """Which rows come after the event that closed their trace in this push; of hopeless traces all rows."""
         words = self.table.words[codes]
         found: Bools = (codes >= 0) & (words & CLOSED != 0)
         just = np.flatnonzero(found & (words & loops.JUST != 0))
@@ -185,7 +185,7 @@ class Tracker(RemembersAll):
                 said.add(self._next.push(mine))
 
     def _follow(self, items: Items, codes: Ints, bits: Ints, said: Changes) -> tuple[Ints, Any]:
-        """Of each row the number of its trace, where traces are divided, and whether it was closed before."""
+        """Follow the rows; of each the number of its trace, where traces are divided, and whether that was closed."""
         self._trim()
         count, first = len(items), self.next
         self.next += count
@@ -231,7 +231,7 @@ class Tracker(RemembersAll):
         return numbers, skipped
 
     def _more_room(self, ends: Ints, at: int, records: Ints) -> Ints:
-        """Make room for what all events of one end may bring."""
+        """Make room for all that the rows with the end of the row `at` may bring: links, closings and records."""
         several = int(np.searchsorted(ends, ends[at], side="right")) - at if at < len(ends) else 1
         several = max(several, 1024 if self.jit else 8)
         self.table.room_to_link(several)
@@ -280,7 +280,7 @@ class Tracker(RemembersAll):
         return loops.shut_at(self.shut, self.shut_count - 1, code, word, state, when, int(self.under.divides))
 
     def sift(self, items: Items, codes: Ints) -> Bools:
-        """Which rows the query need not see: those behind the closing of their trace, or all of a hopeless one."""
+        """Which rows the query need not see: those after the closing of their trace, and all of hopeless traces."""
         if self.trusted and self.tables.flags[0] & Flag.CLOSABLE:  # every trace is closed before it begins
             return codes >= 0
         gone = np.zeros(len(items), np.bool_)
@@ -291,7 +291,7 @@ class Tracker(RemembersAll):
 
     @property
     def hopeless(self) -> Bools:
-        """Which of the traces that this push has closed hold no match, and never will."""
+        """Which of the traces closed in this push are hopeless: they hold no match, and never will."""
         found: Bools = self.shut[2 : 3 * self.shut_count : 3] == BEGINNING
         return found
 
@@ -332,7 +332,7 @@ class Tracker(RemembersAll):
         self.say(telling, said)
 
     def _end(self, telling: Telling, codes: Ints, when: Ints) -> None:
-        """Traces have ended: those that are not closed must be words."""
+        """Tell of traces that have ended and that a constraint forbids to end there; closed ones need no look."""
         words = self.table.words[codes]
         self.counts.traces += len(codes)
         at = np.flatnonzero(words & CLOSED == 0)
@@ -373,7 +373,7 @@ class Tracker(RemembersAll):
         return mine if self._next is None else [*mine, *nested("query", self._next.snapshot(since))]
 
     def _chains(self, count: int) -> dict[str, list[str]]:
-        """The eids that expected matches would name, by key."""
+        """For each key the eids of the events so far that an expected match would show, for a snapshot."""
         if not self.timed:
             return {}
         words = self.table.words[:count]
@@ -398,7 +398,7 @@ class Tracker(RemembersAll):
         self.take_up(stored)
 
     def take_up(self, stored: Any) -> None:
-        """Go on from what was saved of the traces."""
+        """Restore what was saved of the traces."""
         with reading():
             keys = [tuple(key) for key in stored.words["keys"]]
             clock, ended, passed = stored.words["time"]

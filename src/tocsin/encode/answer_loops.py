@@ -83,7 +83,7 @@ mix: Any = inlined(_mix)
 
 
 def _extent(values: Any, low: Any, high: Any) -> Any:
-    """The smallest and the largest of some numbers that are not negative, and of what was found before."""
+    """Extend a range (smallest, largest) by some numbers; negative ones do not count."""
     for at in range(len(values)):
         value = values[at]
         if value >= 0:
@@ -132,7 +132,7 @@ numbers_of: Any = compiled(_numbers_of)
 
 
 def _ranks(values: Any, low: Any, bits: Any, below: Any, out: Any) -> None:
-    """For each number how many smaller ones are in the set; -1 for negative ones. All others must be in it."""
+    """The rank of each number in the set: how many of its members are smaller; -1 for negative numbers."""
     for at in range(len(values)):
         value = values[at]
         if value < 0:
@@ -281,7 +281,7 @@ add_floats: Any = compiled(_add_floats)
 
 
 def _event_words(high: Any, low: Any, start: Any, end: Any, timed: Any, seed: Any, out: Any) -> None:
-    """What each event would say in one lane of the ids of matches: its eid as two numbers, its times if `timed`."""
+    """Hash each event for one half (lane) of the ids of matches: its eid as two numbers, and its times if `timed`."""
     for at in range(len(out)):
         word = mix(mix(high[at] + seed) + low[at])
         if timed:
@@ -293,7 +293,7 @@ event_words: Any = compiled(_event_words)
 
 
 def _add_events(places: Any, words: Any, lane: Any) -> None:
-    """Take the event of a variable into one lane of the ids of matches; where its place is -1 there is none."""
+    """Add the event of a variable to one half (lane) of the id of each match; place -1: the match has none."""
     for at in range(len(places)):
         place = places[at]
         word = words[place] if place >= 0 else NOTHING
@@ -304,7 +304,7 @@ add_events: Any = compiled(_add_events)
 
 
 def _tied(end: Any, places: Any, out: Any) -> Any:
-    """Mark the rows that end with the one before or behind them; whether there are any. Ends ascend."""
+    """Mark the rows with the same end as a neighbour, and return whether there are any. Ends ascend."""
     found, last = False, len(end) - 1
     for at in range(len(places)):
         place = places[at]
@@ -319,7 +319,7 @@ tied: Any = compiled(_tied)
 
 
 def _widen(places: Any, start: Any, end: Any, low: Any, high: Any) -> None:
-    """Let the time of each match reach over an event; where its place is -1 there is none."""
+    """Extend the start and end of each match by the event of a variable; place -1: the match has none."""
     for at in range(len(places)):
         place = places[at]
         if place >= 0:

@@ -159,7 +159,7 @@ number_texts: Any = compiled(_number_texts)
 
 
 def _number_few(offsets: Any, data: Any, out: Any, heads: Any, lengths: Any, numbers: Any, masks: Any, row: Any) -> Any:
-    """Give texts of few names their numbers, from a row on, as long as all of them are known; where it ended, and why.
+    """Number texts that have few different values, from a row on, until one is not in the table; return where and why.
 
     heads, lengths, numbers  by slot: the first two words of a name, its length (-1: free), and its number
     masks                    for each length up to 16 which bits of the two words belong to the text
@@ -208,7 +208,7 @@ fill_slots: Any = compiled(_fill_slots)
 
 
 def _places_of(codes: Any, wanted: Any, first: Any, out: Any) -> Any:
-    """Write the places (counted from `first`) of codes that are wanted; how many there are. The last code is for -1."""
+    """Write the places (counted from `first`) of wanted codes, and return how many. The last code is for -1."""
     count = 0
     for at in range(len(codes)):
         out[count] = first + at
@@ -328,7 +328,7 @@ cell: Any = inlined(_cell)
 
 
 def _mark_near(hashes: Any, ends: Any, origin: Any, width: Any, before: Any, behind: Any, bits: Any) -> None:
-    """Mark the keys of some rows in the stretches of time that reach so far before and behind their ends."""
+    """Mark the key of each row in all stretches of time that lie within a reach before and behind its end."""
     count = 64 * len(bits)
     for at in range(len(ends)):
         time = ends[at] - origin

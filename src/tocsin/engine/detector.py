@@ -6,7 +6,7 @@ forgotten, and which answers are certain, follows from the guarantees among the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -186,14 +186,6 @@ class Detector:
         changes = self._changes([branch.advance(self.time.clock, self.time.ended) for branch in self.branches])
         self._forget(pushed=False)
         return changes
-
-    def judge_now(self, chosen: list[tuple[npt.NDArray[np.bool_], Ints] | None]) -> Changes:
-        """Judge waiting answers for which nothing comes any more: by branch which, and when they were certain."""
-        answers = [
-            None if which is None else branch.judge_now(*which)
-            for branch, which in zip(self.branches, chosen, strict=True)
-        ]
-        return self._said(self._changes(answers))
 
     def _open(self, items: Items) -> None:
         if self.time.ended:
@@ -436,6 +428,15 @@ def detectors_in(operator: Operator) -> Iterator[Detector]:
         yield operator
     for each in operator.inner:
         yield from detectors_in(each)
+
+
+def judge_now(detector: Detector, chosen: Sequence[tuple[Bools, Ints] | None]) -> Changes:
+    """Judge waiting answers that nothing can refute any more: by branch which of them, and when each was certain."""
+    answers = [
+        None if which is None else branch.judge_now(*which)
+        for branch, which in zip(detector.branches, chosen, strict=True)
+    ]
+    return detector._said(detector._changes(answers))
 
 
 def _at_the_ends(end: Ints) -> Ints | slice:

@@ -17,13 +17,12 @@ import numpy as np
 from tocsin.codec import Part, within
 from tocsin.encode.content import Words
 from tocsin.engine.changes import ChangeBatch
-from tocsin.engine.detector import Detector
-from tocsin.engine.operator import Around, Operator
+from tocsin.engine.detector import detectors_in
+from tocsin.engine.operator import Around
 from tocsin.engine.snapshot import ID, answer_names, held_names, kept_events
 from tocsin.errors import QueryError, StateError
 from tocsin.items import Bools, end
 from tocsin.order.kept import unpacked
-from tocsin.order.release import Release
 from tocsin.plan.block import Block, LastEnd, Plan, Scope, Until, WindowHigh
 from tocsin.plan.changed_rule import called, losses, other_key, predecessors
 from tocsin.plan.expr import Col, walk
@@ -130,8 +129,9 @@ class CarryOver:
         certain = [batch for data in ripe if same and (batch := unpacked(data, stage.plan, {})) is not None]
         if certain:
             waiting = waiting[~np.isin(waiting, np.concatenate([answer_names(batch) for batch in certain]))]
-        self.owed += only_waiting(number, stage.operator, due, waiting)
-        let_wait(stage.operator, certain)
+        self.owed += only_waiting(number, stage, due, waiting)
+        if stage.release is not None:  # the old query was certain of these, and they wait for their turn
+            stage.release.wait(certain)
 
 
 def bound_again(bind: Callable[[], tuple[Plan, ...]]) -> tuple[Plan, ...]:
@@ -181,13 +181,13 @@ def admitted(name: str, lost: Sequence[str], *, accept_loss: bool) -> list[str]:
     return [f"{name} goes on without {each}" for each in lost]
 
 
-def only_waiting(number: int, operator: Operator, due: Sequence[ChangeBatch], waiting: Words) -> list[ChangeBatch]:
-    """Let an operator that was filled with kept events go on with the answers that the old query waited with.
+def only_waiting(number: int, stage: Stage, due: Sequence[ChangeBatch], waiting: Words) -> list[ChangeBatch]:
+    """Let a query that was filled with kept events go on with the answers that the old one waited with.
 
     It forgets that it waits with any others: the old query has answered them, or decided against them. Those that are
     `due` by now are returned, as changes of the query with this number.
     """
-    hold(operator, lambda names: np.isin(names, waiting))
+    hold(stage, lambda names: np.isin(names, waiting))
     found = []
     for batch in due:
         mine = batch.pick(np.flatnonzero(np.isin(answer_names(batch), waiting) & (batch.op > 0)))
@@ -196,29 +196,27 @@ def only_waiting(number: int, operator: Operator, due: Sequence[ChangeBatch], wa
     return found
 
 
-def hold(operator: Operator, wanted: Callable[[Words], Bools]) -> None:
-    """Let the operator of a query go on waiting with the answers that are wanted, by their names, and no others."""
-    for each in _inside(operator):
-        if isinstance(each, Detector):
-            for branch in each.branches:
-                branch.hold_only(wanted(held_names(each, branch)))
-        elif isinstance(each, Release):
-            each.hold_only(wanted)
+def hold(stage: Stage, wanted: Callable[[Words], Bools]) -> None:
+    """Let a query go on waiting with the answers that are wanted, by their names, and no others."""
+    for each in detectors_in(stage.operator):
+        for branch in each.branches:
+            branch.hold_only(wanted(held_names(each, branch)))
+    if stage.release is not None:
+        stage.release.hold_only(wanted)
 
 
-def waiting_in(operator: Operator) -> Words:
-    """The names of the answers that the operator of a query still waits with: those it would give if the stream ended.
+def waiting_in(stage: Stage) -> Words:
+    """The names of the answers that a query still waits with: those it would give if the stream ended.
 
-    Where a set is open at its end, also those that have no members yet. The operator is not to be used afterwards.
+    Where a set is open at its end, also those that have no members yet. The query is not to be used afterwards.
     """
     growing = [
         held_names(each, branch)
-        for each in _inside(operator)
-        if isinstance(each, Detector)
+        for each in detectors_in(stage.operator)
         for branch in each.branches
         if any(isinstance(scope.high, WindowHigh | LastEnd | Until) for scope in _growing(branch.block))
     ]
-    found = [answer_names(batch)[batch.op > 0] for batch in operator.push(end())]
+    found = [answer_names(batch)[batch.op > 0] for batch in stage.operator.push(end())]
     return np.concatenate([np.zeros(0, np.uint64), *growing, *found])
 
 
@@ -228,29 +226,12 @@ def _growing(block: Block) -> Iterator[Scope]:
     yield from (part.scope for part in block.groups)
 
 
-def names_held(operator: Operator) -> Words:
-    """The names of all answers that an operator holds back, also of those that it will find refuted."""
-    found = [np.zeros(0, np.uint64)]
-    for each in _inside(operator):
-        if isinstance(each, Detector):
-            found += [held_names(each, branch) for branch in each.branches]
-        elif isinstance(each, Release):
-            found.append(each.names)
-    return np.concatenate(found)
-
-
-def let_wait(operator: Operator, certain: Sequence[ChangeBatch]) -> None:
-    """Answers that the old query was certain of, and that only wait for their turn, are given when it comes."""
-    for each in _inside(operator):
-        if isinstance(each, Release):
-            each.wait(certain)
-
-
-def _inside(operator: Operator) -> Iterator[Operator]:
-    """An operator, and those that it works on."""
-    yield operator
-    for each in operator.inner:
-        yield from _inside(each)
+def names_held(stage: Stage) -> Words:
+    """The names of all answers that a query holds back, also of those that it will find refuted."""
+    found = [held_names(each, branch) for each in detectors_in(stage.operator) for branch in each.branches]
+    if stage.release is not None:
+        found.append(stage.release.names)
+    return np.concatenate([np.zeros(0, np.uint64), *found])
 
 
 def _needed(plan: Plan, type: str) -> set[str]:

@@ -101,6 +101,7 @@ class QueryGraph:
         self._timed = any(plan.staged is not None for plan in self.plans)  # statements have timers
         self._settles = any(plan.has_rows_of_its_own for plan in self.plans)  # ... and intervals end as time passes
         self._taps: dict[int, Tap] = {}
+        self._releases: dict[int, Release] = {}
         self.autos: list[Auto] = []  # strategies that choose by themselves
         self.monitors: list[Monitored] = []  # of queries under constraints
         self.remembering: list[Remembering] = []  # operators that know more than the events tell
@@ -181,7 +182,10 @@ class QueryGraph:
         plain = tuple(attr for attr in wanted if attr != TRACE)
         reader = RowReader(plan.schema, self.types, self.strings, self.encoder.sources, plain)
         operator = self._operator(number, detector, reader)
-        return Stage(plan, operator, composites, reader, tap=self._taps.get(number))
+        return Stage(
+            plan, operator, composites, reader, tap=self._taps.get(number), release=self._releases.get(number),
+            is_bare=operator is detector,
+        )  # fmt: skip
 
     # Rooms that few queries need are imported where one does: a rule in a shell waits for all that is imported.
 
@@ -213,7 +217,7 @@ class QueryGraph:
         elif self._limit is not None and not order.sorts:  # in order, only a window is kept
             operator = self._spilling(detector, self._limit)
         if order.ordered and counted_by(plan, order) is None:
-            operator = Release(operator, plan, self.functions)
+            operator = self._releases[number] = Release(operator, plan, self.functions)
         is_read = number in self._read
         if plan.after is not None and counted_by(plan, order) is None:
             from tocsin.select.after_match import clause_operators
@@ -348,7 +352,7 @@ class QueryGraph:
 
         Then an event that nobody reads changes nothing but the clock, and events are numbered as they are pushed.
         """
-        alone = not self.queries.chained and all(isinstance(stage.operator, Detector) for stage in self.stages)
+        alone = not self.queries.chained and all(stage.is_bare for stage in self.stages)
         return alone and self.order.kind == "in-order" and self.early is None
 
     def push(self, items: Items) -> Changes:
@@ -515,7 +519,7 @@ class QueryGraph:
         )  # fmt: skip
         old.restore(parts)
         before.waiting = {
-            stage.plan.identity: waiting_in(stage.operator)
+            stage.plan.identity: waiting_in(stage)
             for stage in old.stages
             if not stage.plan.has_rows_of_its_own  # they start afresh, or are restored as they are
         }

@@ -27,6 +27,7 @@ from tocsin.graph.carry_over import CarryOver
 from tocsin.graph.composites import Composites
 from tocsin.graph.tap import Tap
 from tocsin.items import EVERY, NO_SOURCE, Ints, ItemKind, Items, control, end, guarantee
+from tocsin.order.release import Release
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import types_of
 
@@ -40,6 +41,8 @@ class Stage:
     frontier  no later change is of a match that ends at or before this
     told      what the operator was told is guaranteed, by type
     tap       where operators stand around a query that others read: what the others read
+    release   where answers wait for their turn, if the strategy gives them in order of time
+    is_bare   the operator is a detector, and nothing stands around it
     """
 
     plan: Plan
@@ -50,6 +53,8 @@ class Stage:
     frontier: int = BEGINNING
     told: dict[str, int] = field(default_factory=dict)
     tap: Tap | None = None
+    release: Release | None = None
+    is_bare: bool = False
 
     @property
     def passed(self) -> int:
@@ -61,7 +66,7 @@ class Stage:
         self.frontier = max(self.frontier, found.frontier)
         return found
 
-    def release(self, frontier: int) -> list[Items]:
+    def ripe(self, frontier: int) -> list[Items]:
         """The held rows that end at or before the frontier, in order of time."""
         ripe, self.held = parted([in_time(items) for items in self.held], frontier + 1)
         return ripe
@@ -181,7 +186,7 @@ class Stages:
         """Give a stage the rows that the frontier of its sources has passed, and tell it so."""
         frontier = END_OF_TIME if ended else min(self.stages[source].passed for source in stage.sources)
         said = Changes()
-        for items in stage.release(frontier):
+        for items in stage.ripe(frontier):
             said.add(stage.push(items))
         if ended:
             said.add(stage.push(end()))

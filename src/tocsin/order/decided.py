@@ -62,7 +62,12 @@ Candidates: TypeAlias = Callable[[int, tuple[Any, ...]], Iterable[tuple[str, Eve
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """`decided`, or the last end known to fail (None: nobody knows); `never`: it fails for the last end, too."""
+    """What trying the ends of a binding has shown.
+
+    decided   it is a match, wherever its open intervals end
+    fails_at  otherwise: the last end that was tried and is no match; None: nothing is known of single ends
+    never     it is no match for the last possible end, which stays possible: it is not decided before its match
+    """
 
     decided: bool
     fails_at: int | None = None
@@ -70,7 +75,7 @@ class Outlook:
 
 
 class EndsToTry:
-    """Judges bindings of one block."""
+    """Judges the bindings of one block, by trying the ends that their open intervals can have."""
 
     def __init__(self, block: Block, plan: Plan, functions: Mapping[str, Function], candidates: Candidates) -> None:
         self.block, self._plan, self._functions, self._candidates = block, plan, functions, candidates
@@ -126,7 +131,7 @@ class EndsToTry:
         return evaluate(_grounded(expr, row), row, self._functions) is True
 
     def fits(self, held: Held) -> bool:
-        """Whether conditions hold whose leaves are bound and which ask no ends, and no order of starts is broken."""
+        """Test a partial binding: the order of starts, and the conditions on bound leaves that ask for no ends."""
         row = _Row(held, {})
         bound = held.keys()
         for entry in self.block.order:
@@ -173,7 +178,7 @@ class EndsToTry:
     def _turns(
         self, comparisons: list[Op], held: Held, fixed: Ends, leaf: int, span: Span, knots: set[int]
     ) -> Iterator[int]:
-        """Where comparisons turn while one end runs through its range; between two knots they are straight lines."""
+        """The ends at which a comparison may change its truth. Between two knots, terms are linear in the end."""
         places = sorted({*span, *(knot for knot in knots if span[0] < knot < span[1]), *fixed.values()})
         for node in comparisons:
             values = []
@@ -214,7 +219,7 @@ class EndsToTry:
         return next(self._lying(part.block, held, ends, (low, high)), None) is not None
 
     def _lying(self, block: Block, outer: Held, ends: Ends, scope: Span) -> Iterator[Held]:
-        """The matches of a forbidden block in a scope; of open intervals only those of the binding forbid anything."""
+        """The matches of a forbidden block in a scope. No open interval stands in one, unless the binding holds it."""
         whole = {held[1].number: replace(held[1], end=ends[leaf]) for leaf, held in outer.items() if leaf in ends}
 
         def fill(place: int, own: Held) -> Iterator[Held]:
@@ -338,7 +343,7 @@ def _spans(held: Held, ends: Ends) -> list[Span]:
 
 
 def _grounded(expr: Bound, row: _Row) -> Bound:
-    """The expression with spans of several leaves as numbers."""
+    """The expression, with the first start or last end of several leaves as a number."""
     if not any(isinstance(node, Reach) for node in walk(expr)):
         return expr
     if isinstance(expr, Reach):

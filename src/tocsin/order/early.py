@@ -36,7 +36,6 @@ from tocsin.order.decided import EndsToTry, EventSoFar, Held, Outlook, Span, acc
 from tocsin.order.early_rows import EarlyRows
 from tocsin.order.keyed_events import KeyedEvents
 from tocsin.order.keyed_process import OWN, kept_rows
-from tocsin.order.lateness import Lateness
 from tocsin.order.strategy import Strategy
 from tocsin.plan.block import Leaf, Plan
 from tocsin.plan.facts import overhangs, types_of
@@ -145,7 +144,7 @@ class Watch:
                 self.store.get(leaf.id, {}).get(key, {}).pop(event.number, None)
 
     def purge(self) -> None:
-        """Drop what no binding with an open interval can hold any more, and no negated part can ask."""
+        """Drop the events that can stand in no binding with an open interval, and that no negated part can look at."""
         first = min(map(self.time.ending, self.positive)) + 1 - self.width
         back = first - self.width - self._behind
         for event in [each for each in self.events.values() if each.end is not None and each.end < first]:
@@ -246,7 +245,7 @@ class Watch:
         return None if found is None else found[0]
 
     def _fill(self, at: int, held: Held, fixed: Sequence[int]) -> None:
-        """Bind the other leaves in every way that may match."""
+        """Bind the leaves that are still free to stored events, in every way that may become a match."""
         trial = self.trials[at]
         if not self._fits(trial, held):
             return
@@ -300,7 +299,7 @@ class Watch:
                 self._of_event.pop(binding.held[leaf][1].number, None)
 
     def _ranges(self, binding: Binding) -> dict[int, Span]:
-        """Between which ticks the intervals of a binding can still end."""
+        """For each open interval of a binding, the first and the last tick at which it can still end."""
         last = min(event.start for _, event in binding.held.values()) + self.width
         ranges = {}
         for leaf in binding.open:
@@ -311,7 +310,7 @@ class Watch:
         return ranges
 
     def _ask(self, binding: Binding) -> None:
-        """EndsToTry a binding; give it, withdraw it, or wait for what it lacks."""
+        """Decide about a binding: give it, withdraw it, or wait until what it lacks is guaranteed."""
         trial, ranges = self.trials[binding.id[0]], self._ranges(binding)
         outlook = trial.outlook(binding.held, ranges)
         lacking = self._lacking(trial, binding, ranges) if outlook.decided else None
@@ -336,7 +335,7 @@ class Watch:
             self._wait_for_ends(binding, ranges, outlook)
 
     def _lacking(self, trial: EndsToTry, binding: Binding, ranges: Mapping[int, Span]) -> tuple[str, int] | None:
-        """A type of a negated part that may still come, and up to when."""
+        """A type whose events could still refute the binding, and the tick up to which it must be guaranteed."""
         owed = trial.owed(binding.held, ranges)
         return next(((type, until) for type, until in owed.items() if self.time.relied(type) < until), None)
 
@@ -349,7 +348,7 @@ class Watch:
         heappush(self._waiting.setdefault((measure, type), []), (until, binding.id))
 
     def again(self) -> None:
-        """Put all bindings together anew: an event was withdrawn, or a state taken up."""
+        """Build all bindings from the stored events again, as an event was withdrawn; say what differs from before."""
         given = {binding.id: binding for binding in self.bindings.values() if binding.given}
         self.bindings, self._of_event, self._waiting = {}, {}, {}
         before, self._standing = self._standing, {}
@@ -363,7 +362,7 @@ class Watch:
                 self.said.append((1 if each in now else -1, shown[each]))
 
     def take_up(self, known: Iterable[EventSoFar]) -> None:
-        """Go on from a state: what is decided by it was given before."""
+        """Restore the events and open intervals of a saved state, whose answers were given before."""
         for event in known:
             self.add(event)
             if event.end is None:
@@ -373,7 +372,7 @@ class Watch:
         self.said = []
 
     def owes(self, binding: Binding) -> dict[str, int]:
-        """What is missing until the match of a binding is certain: by type, the last tick to be known."""
+        """The debt of a binding: for each type the last tick that must be guaranteed before its match is certain."""
         trial, ranges = self.trials[binding.id[0]], self._ranges(binding)
         owed = {
             type: until
@@ -399,9 +398,7 @@ class _Time:
 
     @property
     def clock(self) -> int:
-        lateness = self._begins.inner[0]
-        assert isinstance(lateness, Lateness)
-        return lateness.clock
+        return self._begins.inner[0].clock
 
     def ending(self, type: str) -> int:
         """Every interval of a type that is to come ends after this."""
@@ -569,7 +566,7 @@ class EarlyAnswers:
     # --- what is kept --------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        """Drop events that no binding can hold, whenever there are twice as many as the last time; and their rows."""
+        """Purge events and their rows, each time that twice as many are stored as were left by the last purge."""
         for watch in self.watches:
             if len(watch.events) > watch.enough:
                 watch.purge()

@@ -136,11 +136,11 @@ class Live:
             for items, _ in self._items(old, blocks, guarantee, clock):
                 replay(old.graph, items)
             for number, at in predecessors(old.graph.plans, cohort.graph.plans).items():
-                operator, waiting = cohort.graph.stages[number].operator, waiting_in(old.graph.stages[at].operator)
-                names = names_held(operator)
+                stage, waiting = cohort.graph.stages[number], waiting_in(old.graph.stages[at])
+                names = names_held(stage)
                 decided += [f"{name:x}" for name in names[~np.isin(names, waiting)].tolist()]
                 mine = [batch for batch in due if batch.stage == number]
-                owed += self.job.answers(cohort.numbers, only_waiting(number, operator, mine, waiting))
+                owed += self.job.answers(cohort.numbers, only_waiting(number, stage, mine, waiting))
         return owed, decided
 
     def forget(self, decided: Sequence[str]) -> None:
@@ -148,7 +148,7 @@ class Live:
         names = np.array([int(name, 16) for name in decided], np.uint64)
         for cohort in self.cohorts if decided else ():
             for stage in cohort.graph.stages:
-                hold(stage.operator, lambda mine: ~np.isin(mine, names))
+                hold(stage, lambda mine: ~np.isin(mine, names))
 
     def _items(
         self, cohort: Cohort, blocks: Sequence[tuple[int, TimedRows]], guarantee: int, clock: int

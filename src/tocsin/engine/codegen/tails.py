@@ -20,7 +20,7 @@ HEAD = 2  # words of an entry before its events: its first start and last end
 
 
 class Tails:
-    """remember(), and what uses it."""
+    """Writes the function `remember`, which finds the tail of an event, and the loops of the nest that use tails."""
 
     def __init__(self, layout: Layout, source: SourceText, levels: Levels) -> None:
         self.layout, self.source, self.levels = layout, source, levels
@@ -36,7 +36,7 @@ class Tails:
         return self.layout.nest[self.level + 1 :]
 
     def write_remember(self) -> None:
-        """def remember(place, key, S): find the tail of an event; its position in MEM and 1, or -1: no room."""
+        """Write `remember(place, key, S)`: it finds the tail of an event; its position in MEM + 1, or -1: no room."""
         if self.level < 0:
             return
         leaf, width = self.layout.nest[self.level], HEAD + len(self.inner)
@@ -88,7 +88,7 @@ class Tails:
         self.emit("")
 
     def _level(self, level: int) -> None:
-        """A loop over the events of an inner leaf that go with those before it, down to the one whose tail it is."""
+        """Write a loop over the events of an inner leaf that go with those bound before it, from the owner on."""
         leaf, before = self.layout.nest[level], self.layout.nest[level - 1]
         exact = self.layout.nest[self.level : level]
         low, high = self.levels.bounds(self.layout.root, leaf, exact, ())
@@ -109,13 +109,13 @@ class Tails:
         self.source.test(" and ".join([*tests, *self.levels.distinct(self.layout.root, leaf, exact)]), "continue")
 
     def begin(self) -> None:
-        """In the nest, once it is known who is pinned: whether tails may be used."""
+        """Write the test whether tails may be used, which depends on the leaf that is pinned."""
         if self.level >= 0:
             outer = " or ".join(f"a_{leaf} >= 0" for leaf in self.layout.nest[: self.level])
             self.emit(f"shared = T[ORDERED] != 0 and ({outer})")
 
     def use(self, level: int, mn: str, mx: str) -> None:
-        """In the nest, below the tests of a level: a loop over the tail that writes its answers; then go on."""
+        """Write, below the tests of the level, the loop that gives an answer for each entry of the tail."""
         if level != self.level:
             return
         leaf, width, row = self.layout.nest[level], HEAD + len(self.inner), self.layout.width
@@ -155,7 +155,7 @@ class Tails:
                 )
 
     def stored(self, leaf: int) -> None:
-        """Where an event has been stored at a leaf, at `place`: it has no tail, and may change those of others."""
+        """Write what follows when an event was stored at a leaf: it has no tail, and may change the tails of others."""
         if self.level < 0:
             return
         owner = self.layout.nest[self.level]
@@ -182,7 +182,7 @@ class Tails:
         )
 
     def _comes_before(self, leaf: int) -> bool:
-        """Whether an event at an inner leaf comes before another of its tail: then it changes none that is there."""
+        """Whether the inner leaf ends before another event of its tail: then, in order, a new event changes no tail."""
         others = [other for other in (self.layout.nest[self.level], *self.inner) if other != leaf]
         implies = self.layout.root_order.implies
         return any(implies(Point(leaf, "end"), Point(other, "end"), strict=True) for other in others)

@@ -149,7 +149,7 @@ def _from_disk(source: str) -> Body:
 
 
 def _typed(function: Any) -> Body:
-    """Compile (or load) for its one signature; anything else is our mistake, not a reason to compile again."""
+    """Compile or load the function for its one signature. A call with other types is a fault of ours, and fails."""
     from numba import types
 
     function.compile((types.int64,) * (3 + len(GIVEN) + len(GROWING)))

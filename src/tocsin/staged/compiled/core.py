@@ -94,7 +94,7 @@ class Core:
         return int(self.P[library.NUMBER])
 
     def kept(self) -> int:
-        """How many places in lists are taken."""
+        """How many events stand in lists, counted once for each list."""
         return int(self.P[library.KEPT])
 
     @property
@@ -107,7 +107,7 @@ class Core:
     # --- events as words ---
 
     def words_of(self, items: Items, types: Ints) -> Ints | None:
-        """Events as rows of words, `types` being theirs; None if some value would make arithmetic inexact."""
+        """Events with these types as rows of words; None if a value is too large for exact arithmetic."""
         layout, count = self.layout, len(items)
         rows: Ints = np.zeros((count, ROW + len(layout.attrs)), np.int64)
         rows[:, 0], rows[:, 1], rows[:, 2] = types, items.start, items.end

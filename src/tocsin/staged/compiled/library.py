@@ -49,7 +49,7 @@ def reals(words: Array) -> Array:
 
 
 def called(host: Any, which: int, need: int) -> Any:
-    """What the host does for a function: it makes array `which` longer, or behind those asks a calendar."""
+    """Call the host: it makes array `which` longer; numbers beyond the arrays ask a calendar."""
     return host(which, need)
 
 
@@ -94,7 +94,7 @@ def refill(table: Array, size: int, more: Array, mask: int, D: Array, off: int, 
 
 
 def take_out(table: Array, mask: int, D: Array, off: int, count: int, slot: int) -> None:
-    """Empty a slot, and let those behind it that belong there move up."""
+    """Empty a slot of a table (open addressing), and move up the records behind it that were displaced by it."""
     table[slot] = NIL
     other = (slot + 1) & mask
     while table[other] != NIL:
@@ -196,7 +196,7 @@ def pass_on(D: Array, at: int, other: int, ends: bool) -> None:
 
 
 def enter(D: Array, node: int, off: int, home: int) -> None:
-    """Put a node behind those with the same value; `off` is where it has its words for that."""
+    """Append a node to the chain of those with its value; `off` is where a node has its links for that."""
     last = D[home + LAST]
     D[node + off + HOME] = home
     D[node + off + BEFORE] = last
@@ -209,7 +209,7 @@ def enter(D: Array, node: int, off: int, home: int) -> None:
 
 
 def leave(D: Array, P: Array, table: Array, mask: int, node: int, off: int) -> None:
-    """Take a node out of those with its value; a value that no event has is forgotten."""
+    """Take a node out of the chain of those with its value; a chain that is empty is dropped."""
     home = D[node + off + HOME]
     if home == NIL:
         return
@@ -320,7 +320,7 @@ def middle(V: Array, count: int) -> float:
 
 
 def arranged(O: Array, R: Array, first: int, last: int, width: int, head: int, reals: int) -> bool:
-    """Put rows of one stage into order by start and values, Nulls first; False: too many, somebody else must.
+    """Sort rows of one stage by start and values, Nulls first; False: there are too many, and the host must sort them.
 
     A row has its end, start, Nulls and place, the key of its partition, then its values from `head` on; `reals` has a
     bit for each that is a number with a fraction. Equal rows stay as they are.

@@ -152,7 +152,7 @@ class _StageWriter:
                 write(f"O[m * {layout.row} + 3] = -1")
 
     def _arrange(self, first: str) -> None:
-        """Rows of one stage stand in an order that depends on nothing but them; `rough`: somebody else must."""
+        """Write the sorting of the rows of one stage; `rough` tells the host that it must sort them."""
         reals = sum(1 << at for at, kind in enumerate(self.kinds) if kind is Kind.FLOAT)
         text = f"arranged(O, OR, {first}, P[OUT_N], {self.layout.row}, {self.layout.head}, {reals})"
         with self.write.block(f"if P[OUT_N] - {first} > 1:"):
@@ -340,7 +340,7 @@ class _StageWriter:
                 write.refill("TG", "G_KEY", count)
 
     def _touch(self) -> None:
-        """Have a place h in H for the partition g: its address, its first row of this stage and its last."""
+        """Write: find or make the entry h of the partition g in H: its address, first and last row of this stage."""
         write = self.write
         write("h = D[g + G_AT]")
         with write.block("if h >= hn or H[3 * h] != g:"):
@@ -478,7 +478,7 @@ class _StageWriter:
                     write(f"D[c + C_CLOSED] = {at}", "closed += 1", f"c = {self._next_context}")
 
     def _across(self, term: RowRole) -> Any:
-        """An aggregate over the events that opened the context c, or would close it."""
+        """Write an aggregate over the events that opened the context c, or that close it."""
         columns = SelectWriter(self.layout, self.write, SearchWriter(self.layout, self.write), self.kinds)
         write = self.write
 
@@ -584,7 +584,7 @@ class _StageWriter:
                 write(*(f"leave(D, P, TV, TVN - 1, y, {off})" for off in offs), f"y = D[y + {NEXT}]")
 
     def _free_local(self) -> None:
-        """Free an empty local partition, which may still be in a chain."""
+        """Write the freeing of an empty local partition; it may still be linked in a chain."""
         if self.layout.l:
             count = 1 + self.layout.l
             slot = f"slot_of(TL, TLN - 1, D, L_CONTEXT, D, loc + L_CONTEXT, {count})"
@@ -609,7 +609,7 @@ class _StageWriter:
                     write(f"append(D, P, c + C_OPENERS, y, {self.layout.counts_ends})")
 
     def _forget(self) -> None:
-        """Forget a partition in which nothing is left: the next event would make the same one."""
+        """Write the dropping of a partition without contents; the next event of its key makes it again."""
         write, layout = self.write, self.layout
         nothing = "D[g + G_FIRST] == -1"
         if layout.starts:
@@ -690,7 +690,7 @@ class _StageWriter:
             self._free_local()
 
     def _sweep(self) -> None:
-        """When many partitions are new since the last time, forget those in which all is too old that was collected."""
+        """Write the sweep: when many partitions are new since the last one, drop those whose events are all too old."""
         write, layout = self.write, self.layout
         with write.block("if P[PARTITIONS] > SOME + 2 * P[LEFT]:"):
             write("swept = 0")
@@ -730,7 +730,7 @@ class _StageWriter:
     # --- timers of the pattern ---
 
     def _tick(self) -> None:
-        """Say for each At and Every whether it happens in the context c now; then every local partition has its run."""
+        """Write for each At and Every whether it fires in the context c now; then every local partition runs."""
         write, layout = self.write, self.layout
         for spot in layout.ticking:
             n, length = spot.number, layout.lengths[spot.number]
@@ -756,7 +756,7 @@ class _StageWriter:
         return f"loc + {self.layout.lists_at(spot.spots[0].number, due=True)}"
 
     def _fire(self, spot: PatternSpot) -> None:
-        """After: the sources whose time has come stand apart, for the runs of this stage."""
+        """Write for After: move the sources whose time has come to the list of those that this stage uses."""
         write, layout = self.write, self.layout
         wait, pending = layout.lengths[spot.number], f"loc + {layout.lists_at(spot.spots[0].number)}"
         write("loc = D[c + C_LOCALS]")
@@ -769,7 +769,7 @@ class _StageWriter:
             write("loc = D[loc + L_NEXT]" if layout.l else "loc = -1")
 
     def _give_way(self, at: int) -> None:
-        """Local partitions in which an event of a leaf is too old now are to have their run."""
+        """Write: mark the local partitions in which an event of a leaf has become too old; they run in this stage."""
         write, head = self.write, f"D[{self._list(at)} + {HEAD}]"
         write("loc = D[c + C_LOCALS]")
         with write.block("while loc != -1:"):
@@ -778,7 +778,7 @@ class _StageWriter:
             write("loc = D[loc + L_NEXT]" if self.layout.l else "loc = -1")
 
     def _wait(self, at: int, row: str) -> None:
-        """After: the event of a row waits, if there is room for it."""
+        """Write for After: let the event of a row wait for its time, if the limit of waiting events allows it."""
         write, layout, here = self.write, self.layout, self._list(at)
         spot = layout.sources[layout.leaves[at].number]
         size, ends = spot.call.size, layout.counts_ends
@@ -804,7 +804,7 @@ class _StageWriter:
             write(f"append(D, P, {here}, y, {ends})", "P[KEPT] -= 1")
 
     def _find_local(self, *, touch: bool = True) -> None:
-        """Have the local partition loc of a key, which is to have its run if it is touched."""
+        """Write: find or make the local partition loc of a key; with `touch` it runs in this stage."""
         write, layout = self.write, self.layout
         if layout.l:
             write(f"slot = slot_of(TL, TLN - 1, D, L_CONTEXT, K, 0, {1 + layout.l})", "loc = TL[slot]")
@@ -845,7 +845,7 @@ class _StageWriter:
             write("last_loc = loc")
 
     def _add(self, at: int, row: str) -> None:
-        """Put the event of a row into the list of a leaf; what no longer fits into its windows goes."""
+        """Write: append the event of a row to the list of a leaf, and drop events that its windows have left behind."""
         write, leaf, here = self.write, self.layout.leaves[at].leaf, self._list(at)
         assert leaf is not None
         self._node("y", row)
@@ -883,7 +883,7 @@ class _StageWriter:
         self.write(f"remove(D, P, {self._list(at)}, {node}, {self.layout.counts_ends})")
 
     def _enter_values(self, at: int) -> None:
-        """Let the node y be found by its values; Null and NaN are equal to nothing."""
+        """Write: enter the node y into the index by values; Null and NaN equal nothing, so they are not entered."""
         write, layout, number = self.write, self.layout, self.layout.leaves[at].number
         for place, (attr, off) in enumerate(layout.by_value(number)):
             known = attribute(layout, attr, "D[y + 7 + {}]", "R[y + 7 + {}]", "D[y + 6]")

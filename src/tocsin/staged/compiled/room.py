@@ -79,7 +79,7 @@ class Room:
 
     @property
     def in_memory(self) -> int:
-        """Bytes of what lasts that is not in files."""
+        """Bytes of the arrays that outlive a run and are not in files."""
         return 8 * sum(
             len(words) for name, words in self._arrays.items() if name in LASTING and name not in self._mapped
         )
@@ -90,7 +90,7 @@ class Room:
         return {*self._mapped}
 
     def rest(self, rows: int) -> None:
-        """After a run over so many rows: pages of files are given back now and then; memory stays about the limit."""
+        """Give pages of files back to the system, once enough rows have run; so memory stays near the limit."""
         self._work += 1 + rows // 256
         if self._mapped and self._work >= OFTEN:
             self._work = 0

@@ -109,7 +109,7 @@ def _take(
 
 
 def _is_of_partition(node: AttrOf, places: StatementPlaces) -> bool:
-    """Whether an attribute is a label or a value of a key, and no event's."""
+    """Whether an attribute belongs to the partition (a label or a value of its key), and not to an event."""
     keys = [key for key in (*places.statement.gkeys, *places.statement.lkeys) if not key.ranges]
     named = [place.node for place in places.leaves if isinstance(place.node, LeafOperand)]
     return places.is_label(node) or any(

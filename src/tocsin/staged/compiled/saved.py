@@ -22,12 +22,12 @@ Words = dict[str, Any]
 
 
 def saved(core: Core) -> Words:
-    """All that has happened, as `Machine.save` says it."""
+    """The state of a compiled statement in the form of `Machine.save`."""
     return _StateReader(core).all()
 
 
 def load(core: Core, words: Mapping[str, Any]) -> None:
-    """Go on, in a new core, from what was saved."""
+    """Restore a saved state in a new core."""
     _StateWriter(core).all(words)
 
 
@@ -271,7 +271,7 @@ class _StateWriter(_Values):
             self._run_again(layout.running, at + names["L_RUNNING"], dict(lists))
 
     def _run_again(self, running: RunningAggregates, at: int, lists: Mapping[int, Sequence[int]]) -> None:
-        """The words of aggregates that go on, made of the events of their operands."""
+        """Compute running aggregates again, from the stored events of their operands."""
         D = self.arrays["D"]
         for place, spot in enumerate(running.leaves):
             D[at + place] = min((self.events[number][2] for number in lists.get(spot, ())), default=LATEST_START)

@@ -284,7 +284,7 @@ class SearchWriter:
             self.write(f"{count} += 1")
 
     def _within(self, x: str, low: str, high: str, *, newest: bool, before: int = PREV) -> None:
-        """Leave out events that end too early or too late; the list is in order of ends."""
+        """Write the bounds of a loop over a list in order of ends: skip events on one side, stop at the other."""
         step = f"{x} = D[{x} + {before if newest else NEXT}]"
         for bound, op, first in ((low, "<", newest), (high, ">", not newest)):
             if bound:
@@ -431,7 +431,7 @@ class SearchWriter:
             write(f"x{n} = D[x{n} + {PREV}]")
 
     def _counting(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str) -> None:
-        """Count the matches of each operand by themselves, weighted."""
+        """Write a counting operator: each match of an operand, found by itself, counts as much as its weight."""
         write, wanted = self.write, spot.call.count or 0
         is_shown = spot.number in self._shown()
         total = write.fresh("total")
@@ -514,7 +514,7 @@ class SearchWriter:
             write(f"{x} = D[{x} + {before}]")
 
     def _by_value(self, number: int, attr: str, other: int, theirs: str) -> int:
-        """Have the last event of a leaf with the value that a bound one has; where nodes have their words for that."""
+        """Write the lookup of the last event of a leaf whose value equals that of a bound one, if there is an index."""
         write, layout, x = self.write, self.layout, f"x{number}"
         mine, wanted = layout.field(attr), self._attribute_of(other, theirs)
         found = None if mine is None else KINDS[mine.kind]
