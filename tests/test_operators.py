@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 import tocsin
 from tests.effort import examples
 from tocsin.codec import pack, unpack
+from tocsin.constraint.tracker import Tracker
 from tocsin.encode import Columns, Encoder, from_dicts
 from tocsin.encode.merge import join
 from tocsin.encode.stored import RowReader
@@ -27,7 +30,6 @@ from tocsin.engine.runtime import UNLIMITED
 from tocsin.engine.stream_time import StreamTime
 from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import Event, eid_number
-from tocsin.graph.copies import Copies
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.graph.stages import Stages
 from tocsin.graph.tap import Tap
@@ -35,7 +37,6 @@ from tocsin.items import EVERY, NO_SOURCE, Ints, ItemKind, Items, Strings, contr
 from tocsin.order.auto import Auto
 from tocsin.order.begins import Begins
 from tocsin.order.early import EarlyAnswers
-from tocsin.order.keyed_process import KeyedProcess
 from tocsin.order.lateness import Lateness
 from tocsin.order.release import Release
 from tocsin.order.settled import Settled
@@ -43,6 +44,7 @@ from tocsin.order.sort import Sort
 from tocsin.order.strategy import parse_strategy
 from tocsin.run.query import plans_of
 from tocsin.schema import Field, Kind, Schema
+from tocsin.select.over_matches import OverMatches
 from tocsin.select.per_key import PerKey
 from tocsin.select.rate_limit import RateLimit
 from tocsin.spill.detector import Spilling
@@ -57,15 +59,22 @@ Row = dict[str, Any]
 CONTRACT = {"push", "snapshot", "restore"}
 MORE = {
     Lateness: {"admits"},  # the short way of an event that nobody reads
-    Auto: {"follow", "resume"},  # Remembering: for hosts that replay a log
     Begins: {"guaranteed"},  # early answers ask it
     EarlyAnswers: {"debts", "eids"},
-    Settled: {"follow", "resume"},
-    KeyedProcess: {"follow", "resume"},
-    PerKey: {"follow", "resume"},
     Release: {"wait", "hold_only"},  # a changed rule takes over the answers that wait for their turn
     Spilling: {"close"},  # it owns files
     Tap: {"taken"},  # what later queries read
+    Tracker: {
+        "codes_of",
+        "is_behind",
+        "is_closed",
+        "sift",
+        "settle",  # `Monitored`, which it is a part of, asks it what the query need not see,
+        "close",
+        "say",
+        "telling",  # ties are followed beside it,
+        "take_up",  # and it goes on from what `Monitored` has saved
+    },
     QueryGraph: {
         "encode",
         "guarantee",
@@ -83,30 +92,46 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        Detector,
-        Lateness,
-        Sort,
-        Settled,
-        KeyedProcess,
-        Release,
-        Auto,
-        Spilling,
-        PerKey,
-        Tap,
-        Copies,
-        Stages,
-        Begins,
-        EarlyAnswers,
-        QueryGraph,
-    ],
-)
+ROOMS = ("constraint", "deriving", "engine", "graph", "order", "select", "spill", "staged")
+PACKAGE = Path(tocsin.__file__).parent
+
+
+def operators() -> Iterator[type]:
+    """Every class with the three verbs, so that nobody can forget to list one."""
+    for path in sorted(path for room in ROOMS for path in (PACKAGE / room).rglob("*.py")):
+        if any(f"def {verb}(" in path.read_text(encoding="utf-8") for verb in ("push", "_push", "memory")):
+            module = import_module(".".join(("tocsin", *path.relative_to(PACKAGE).with_suffix("").parts)))
+            classes = (kind for _, kind in inspect.getmembers(module, inspect.isclass))
+            yield from (
+                kind
+                for kind in classes
+                if kind.__module__ == module.__name__ and all(hasattr(kind, v) for v in CONTRACT)
+            )
+
+
+OPERATORS = [kind for kind in operators() if kind not in (Operator, OverMatches)]  # a protocol, and a base class
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
 def test_operators_have_one_verb(kind: type) -> None:
     public = {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
-    assert public == CONTRACT | MORE.get(kind, set())
+    remembers = {"follow", "resume"} if hasattr(kind, "memory") else set()  # for hosts that replay a log
+    assert public == CONTRACT | remembers | MORE.get(kind, set())
     assert "__getattr__" not in vars(kind)
+
+
+def test_the_known_operators_are_found() -> None:
+    assert len(OPERATORS) > 20
+    assert {Detector, Sort, Settled, Release, Auto, Spilling, PerKey, Stages, QueryGraph, Tracker} <= set(OPERATORS)
+
+
+def test_nobody_asks_an_operator_for_its_class() -> None:
+    """Only one function does: it finds the detectors inside an operator."""
+    names = "|".join(kind.__name__ for kind in OPERATORS)
+    asks = re.compile(rf"isinstance\([^()]*,[^()]*\b({names})\b")
+    sources = (path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "testing")
+    found = [path.relative_to(PACKAGE).as_posix() for path in sources if asks.search(path.read_text(encoding="utf-8"))]
+    assert found == ["engine/detector.py"]
 
 
 def test_the_table_of_kinds_is_the_documented_one() -> None:

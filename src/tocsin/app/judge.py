@@ -27,7 +27,6 @@ from tocsin.events import Event
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import end
 from tocsin.lang.syntax import Query
-from tocsin.order.sort import Sort
 from tocsin.order.strategy import Strategy, parse_strategy
 from tocsin.run.matches import Matches
 from tocsin.run.query import plans_of
@@ -297,14 +296,13 @@ def _state(graph: QueryGraph) -> dict[str, list[str]]:
     """What the last query stores, and as `buffer` the events that wait to be sorted."""
     detector = next(detectors_in(graph.stages[-1].operator), None)
     state = {} if detector is None else stored(detector)
-    for operator in graph.intake.inner:
-        if isinstance(operator, Sort):
-            waiting = sorted(
-                (end, str(eid))
-                for items in operator.held
-                for end, eid in zip(items.end.tolist(), items.payload.column("eid").to_pylist(), strict=True)
-            )
-            state["buffer"] = [eid for _, eid in waiting]
+    if graph.sort is not None:
+        waiting = sorted(
+            (end, str(eid))
+            for items in graph.sort.held
+            for end, eid in zip(items.end.tolist(), items.payload.column("eid").to_pylist(), strict=True)
+        )
+        state["buffer"] = [eid for _, eid in waiting]
     return state
 
 

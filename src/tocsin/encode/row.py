@@ -151,7 +151,7 @@ class RowEncoder:
         ]
 
     def _quick_passing(self) -> Callable[[dict[str, Any]], int | None]:
-        """`_passing`, where most events are of types that nobody asked for and was seen to: these cost least."""
+        """A quick form of `_passing` for types that are known to be unread, as most events are."""
         unread, type_name, time_name, slowly = self._unread, self._type_name, self._time_name, self._passing
 
         def passing(row: dict[str, Any]) -> int | None:
@@ -165,7 +165,7 @@ class RowEncoder:
         return passing
 
     def _passing(self, row: dict[str, Any]) -> int | None:
-        """When an event ends that nobody asked for; None if somebody did, or its time is not plain."""
+        """The end of an event of a type that no query reads; None if one does, or if the time must be parsed first."""
         kind, time = row.get(self._type_name), row.get(self._time_name)
         if type(kind) is not str or (kind not in self._unread and not self._is_unread(kind)):
             return None

@@ -511,7 +511,7 @@ class Branch:
             self.words[HORIZON] = max(BEGINNING, first - span)
 
     def prune(self) -> None:
-        """Let go of held answers that an event has refuted: nobody may have looked since."""
+        """Drop held answers that an event has refuted; without this that is found out when they become certain."""
         if self._ready and self.program.holds and self.waiting:
             self.T[rt.ASK] = 1
             self._settle(self.prepare())

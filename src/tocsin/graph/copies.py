@@ -244,7 +244,7 @@ class Copies:
             self._first_row, self._open = None, True
 
     def _remember(self) -> None:
-        """Take into the memory what nobody had asked for."""
+        """Put the rows that were set aside into the memory, because it is to be searched."""
         if self._first_row is not None:
             assert self._first is not None
             self._remember_first(self._first.source)

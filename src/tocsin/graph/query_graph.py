@@ -102,6 +102,7 @@ class QueryGraph:
         self._settles = any(plan.has_rows_of_its_own for plan in self.plans)  # ... and intervals end as time passes
         self._taps: dict[int, Tap] = {}
         self._releases: dict[int, Release] = {}
+        self.sort: Sort | None = None  # with `slack`: where events wait for their turn
         self.autos: list[Auto] = []  # strategies that choose by themselves
         self.monitors: list[Monitored] = []  # of queries under constraints
         self.remembering: list[Remembering] = []  # operators that know more than the events tell
@@ -296,7 +297,7 @@ class QueryGraph:
         )  # fmt: skip
         inner: Operator = self.copies
         if order.kind == "slack":
-            inner = Sort(inner, order, reader, tells=self.waits or operator.chained or self._settles)
+            inner = self.sort = Sort(inner, order, reader, tells=self.waits or operator.chained or self._settles)
         guarantees = Guarantees(tuple(type for type in self.types if type not in composite), set(sources))
         slack = 0 if order.kind == "in-order" else None if order.kind == "slack" else order.late
         return Lateness(

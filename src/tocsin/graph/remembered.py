@@ -203,7 +203,7 @@ def _longest(end: Ints) -> int:
 
 
 def _together(firsts: Ints, rows: Ints) -> Iterator[Again]:
-    """The events of `rows` that came more than once; `firsts`: for each the first of its rows, or nobody."""
+    """The events that came more than once; `firsts`: for each of the `rows` the place of its first copy, or NOBODY."""
     events: dict[int, Again] = {}
     again = np.flatnonzero(firsts != NOBODY)
     for place, first in zip(rows[again].tolist(), rows[firsts[again]].tolist(), strict=True):

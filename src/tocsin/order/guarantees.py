@@ -57,7 +57,7 @@ class Guarantees:
         self.sources.update(sources)
 
     def of(self, type: str, source: str | None = None) -> int:
-        """No event of a type (from a source) ends at or before this: as it was promised, or concluded of all."""
+        """The guarantee of a type and source: no later event ends at or before it; promised, or concluded for all."""
         return max(self._said(type, source), self.settled.get(type, BEGINNING))
 
     def _said(self, type: str, source: str | None) -> int:

@@ -76,7 +76,7 @@ class Settled(RemembersAll):
         return said
 
     def _hold(self, items: Items) -> list[int]:
-        """Keep the events that somebody reads; where those are that come after others like them were passed on."""
+        """Keep the events that a query reads; return the places of those that come too late to be in order."""
         if len(items):
             self.time.clock = max(self.time.clock, int(items.end.max()))
         late = items.end <= self.passed
@@ -118,9 +118,9 @@ class Settled(RemembersAll):
         ended, clock = as_shape(bool, words["ended"]), as_number(words["clock"])
         if ended and clock < END_OF_TIME:
             raise damaged("the saved state", "a stream has ended before the end of time")
+        self.time.clock, self.time.ended = clock, ended
         self._next.restore(within("inner", parts))
         self.held, self.passed, self.frontier = held, as_number(words["passed"]), as_number(words["frontier"])
-        self.time.clock, self.time.ended = clock, ended
         self.time.guarantees = as_numbers_by_name(words["guarantees"])
         self.names.restore(stored.arrays)
 

@@ -159,7 +159,7 @@ class Sort:
         return interleaved([*before, leaving]), np.flatnonzero(missed)
 
     def _wanted(self, items: Items) -> Bools:
-        """The rows that are worth holding: those that somebody reads; all of them where events are counted."""
+        """The rows that must be sorted: those that a query reads, or all where the slack is counted in events."""
         return (items.types >= 0) | (self.strategy.events is not None)
 
     def _hold(self, items: Items) -> None:

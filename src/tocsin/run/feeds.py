@@ -67,7 +67,7 @@ class Feed(Protocol):
 
 
 def feed_of(graph: QueryGraph, rows: UsableRows, workers: ThreadTeam) -> RowFeed | ItemFeed:
-    """The quickest way to read some rows: as they are, if they are in order and nobody asks which one came again."""
+    """The quickest way to feed rows: straight from their table, if they are in order and have no eids or sources."""
     plain = graph.is_plain and rows.columns.eid is None and rows.columns.source is None
     if plain and rows.in_order and loops_are_worth(len(rows), MANY):
         return RowFeed(graph, rows)
@@ -121,7 +121,7 @@ class ItemFeed:
         return Stretch(sliced(self.items, first, count), np.arange(first, last), seen, count)
 
     def _before(self, place: int) -> int:
-        """How many rows were met before one that is read; those that nobody reads are met with the one behind them."""
+        """How many rows come before an item; rows that no query reads count with the item after them."""
         if place == len(self.items):
             return self.count
         if not place:

@@ -133,7 +133,7 @@ class LargeInput:
         return kinds_inferred(self.schema.field(name) for name in sorted(self._first.guessed) if name in wanted)
 
     def pieces(self, skip: Skip | None, *, whole: bool = False) -> Iterator[Input]:
-        """All rows in the order of the files, but for those that `skip` knows to matter to nobody.
+        """All rows in the order of the files, but for those that `skip` knows to concern no query.
 
         `whole`: no column is read late.
         """

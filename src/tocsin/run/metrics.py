@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from tocsin.compilers import compilers
-from tocsin.engine.detector import Detector
+from tocsin.engine.detector import detectors_in
 from tocsin.engine.operator import Operator
 from tocsin.engine.partial_state import bytes_used
 from tocsin.engine.weight import bytes_kept
@@ -111,7 +111,7 @@ def _of_graph(graph: QueryGraph) -> dict[str, Iterable[Sample]]:
     one: dict[str, float] = {
         "tocsin_answers_waiting": counted.waiting,
         "tocsin_state_events": counted.live,
-        "tocsin_state_bytes": sum(map(_state_bytes, (graph.intake, *(stage.operator for stage in graph.stages)))),
+        "tocsin_state_bytes": sum(map(_state_bytes, graph.inner)),
     }
     if (times := _times(graph)) is not None:
         newest, watermark = times
@@ -142,10 +142,11 @@ def _of_traces(counts: TraceCounts, unit: str | None) -> dict[str, Iterable[Samp
 
 
 def _state_bytes(operator: Operator) -> int:
-    """Bytes that an operator keeps, with those inside it."""
-    inner = operator.inner
-    own = bytes_used(operator) if isinstance(operator, Detector) else bytes_kept(operator, inner)
-    return own + sum(map(_state_bytes, inner))
+    """Bytes that an operator keeps, with those inside it; a detector says by itself what is state."""
+    detector = next(detectors_in(operator), None)
+    if detector is operator:
+        return bytes_used(detector)
+    return bytes_kept(operator, operator.inner) + sum(map(_state_bytes, operator.inner))
 
 
 def _times(graph: QueryGraph) -> tuple[float, float] | None:

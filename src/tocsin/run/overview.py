@@ -48,7 +48,7 @@ def _window(plan: Plan) -> str:
 
 
 def in_sample(table: pa.Table, plans: Sequence[Plan], detect: Callable[[pa.Table, int], Matches]) -> Iterator[str]:
-    """What the rules find in the first rows of a table, and whether that is more than anybody can want."""
+    """What the rules find in the first rows of a table, with a note where that is suspiciously much."""
     rows = min(SAMPLE, table.num_rows)
     found = detect(table.slice(0, rows), MOST)
     looked = found.counters["events"]

@@ -26,7 +26,7 @@ class GroupFacts:
 
 @dataclass(slots=True)
 class Skip:
-    """Says which row groups matter to nobody, and counts their rows."""
+    """Says which row groups concern no query, and counts their rows."""
 
     graph: QueryGraph
     rows: int = 0
@@ -42,7 +42,7 @@ class Skip:
         return cls(graph, _limits=graph.limits)
 
     def skips(self, facts: GroupFacts, file: parquet.ParquetFile, group: int) -> bool:
-        """Whether a row group matters to nobody; then its rows are counted."""
+        """Whether a row group concerns no query; if so, count its rows."""
         if not facts.usable or not self._cannot_fail(file.schema_arrow):
             return False
         names = [name for name, count in facts.types.items() if count]

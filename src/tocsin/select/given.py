@@ -39,7 +39,7 @@ class Given:
             self._enough = max(FEW, 2 * len(self._ends))
 
     def among(self, batch: ChangeBatch) -> ChangeBatch:
-        """Those of some changes that are about matches which were given; all, where nobody remembers."""
+        """The changes that concern matches which were given; all changes, if given matches are not remembered."""
         if self.reach == 0:
             return batch
         return batch.pick(np.array([at for at, name in enumerate(_names(batch)) if name in self._ends], np.int64))

@@ -48,7 +48,7 @@ def owned(changes: ChangeBatch, low: int | None, high: int | None) -> ChangeBatc
 
 
 def owns_what_it_sees(plan: Plan) -> bool:
-    """Whether each match is given with its last event, which selects its slice, so that nobody need ask whose it is."""
+    """Whether each match is given with its last event: then the slice of that event gives it, and no other."""
     return not can_wait(plan) and Ledger.of(plan) is None
 
 

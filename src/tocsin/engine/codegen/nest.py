@@ -485,12 +485,12 @@ class Nest:
 
     @property
     def _known_since(self) -> str:
-        """When a waiting answer was certain. In order that is the time it waited for, whenever somebody looks."""
+        """The text of: when a waiting answer became certain. In order it is the time that it has waited for."""
         return "T[CLOCK]" if self.layout.holds else "(min(PD[row], T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
 
     @property
     def _lasts(self) -> bool:
-        """Whether a held answer that no late event concerns stays as it was found: its scopes had closed by then."""
+        """Whether a held answer that no late event concerns stays true: its scopes were closed when it was found."""
         simple = all(
             self.certainty.is_single(part.block) and not self._late(part) and not reaches_ahead(part.scope)
             for part in self.layout.root.forbidden
