@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tocsin.codec import Part, nested, within
+from tocsin.codec import Part, decode, nested, only_part, pack, unpack, within
 from tocsin.constraint.reasoning import reason_about
 from tocsin.constraint.release import answer, answering_early, drop_rows, events_kept, known_sooner, release, rows_kept
 from tocsin.constraint.telling import TraceCounts
@@ -56,6 +56,7 @@ class Monitored:
         self.front = behind(self.tracker, time, setting.reader, plan.under.key)
         self.inner: tuple[Operator, ...] = (self.front,) if self.divides else (query, self.front)
         self._ordered = time.ordered
+        self._following = False  # events are replayed: traces were followed before
         self._released = 0  # events whose rows are still kept
         self._pushes = 0
 
@@ -92,7 +93,7 @@ class Monitored:
             if are_rows:
                 late += [at + place for place in self._rows(run, said)]
             else:
-                told = self.front.push(run)
+                told = Changes() if self._following else self.front.push(run)
                 self._pushes += 1  # what came before has been given to the query
                 closed = self._take_back(said)
                 said.add(self.query.push(run))
@@ -111,6 +112,8 @@ class Monitored:
         tracker.fresh = tracker.keys.count
         codes = tracker.codes_of(items)
         gone = tracker.is_closed(codes)
+        if self._following:
+            return self._feed(items, gone, said)
         self._pushes += 1
         numbered = with_column(items, PUSH, Column(Kind.INT, np.full(len(items), self._pushes)))
         told = self.front.push(take(numbered, ~gone) if gone.any() else numbered)
@@ -126,6 +129,8 @@ class Monitored:
         tracker = self.tracker
         tracker.fresh = known = tracker.keys.count
         codes = tracker.codes_of(items)
+        if self._following:
+            return self._feed(items, tracker.is_closed(codes), said)
         told = self.front.push(with_column(items, CODE, Column(Kind.INT, codes)))
         gone = tracker.sift(items, codes)
         hopeless, when = tracker.hopeless, tracker.closing_times
@@ -218,6 +223,25 @@ class Monitored:
         self.front.restore(within("traces", parts))
         if not self.divides:
             self.query.restore(within("query", parts))
+
+    # --- beside a log of events ---
+
+    @property
+    def memory(self) -> bytes:
+        return pack(self.front.snapshot())
+
+    def follow(self, memory: bytes) -> None:
+        """Before events are replayed: which traces are closed must be known."""
+        if self.divides:
+            return
+        stored = decode(only_part("tracker", within("inner", unpack(memory))).data, "tracker")
+        self.tracker.take_up(stored)
+        self._following = True
+
+    def resume(self, memory: bytes) -> None:
+        """After events were replayed: go on from what was remembered."""
+        self._following = False
+        self.front.restore(unpack(memory))
 
 
 def _some(items: Items, kept: Ints) -> Items:

@@ -250,6 +250,7 @@ class QueryGraph:
 
         time = replace(detector.time, guarantees={})
         found = monitored(operator, Setting(plan, self.functions, self.order.corrects, time, reader), jit=self._jit)
+        self.remembering.append(found)
         self.monitors.append(found)
         return found
 
