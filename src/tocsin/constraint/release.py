@@ -37,10 +37,12 @@ def answer(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints, when: Ints
 
     when  the end of the event that closed each trace
     """
+    if not len(closed):
+        return None
     detector = next(detectors_in(query), None)
     if detector is None or detector is not query:  # something stands around it
         return None
-    if not len(closed) or not any(branch.waiting for branch in detector.branches):
+    if not any(branch.waiting for branch in detector.branches):
         return None
     places = _places(plan)
     if plan.under is not None and not plan.under.key:  # all events are of one trace
