@@ -315,6 +315,13 @@ def test_conditions_between_events_cost_nothing_where_events_come_in_any_order()
     carried("EVENT SEQ(A a, B b) WHERE a.v < b.v WITHIN 9", "EVENT SEQ(A a, B b) WITHIN 9", "conservative(4)")
 
 
+@pytest.mark.parametrize("asked", ["WHERE p.v > 1 WITHIN 9", "WITHIN 9 SELECT p.v AS v"])
+def test_what_matches_so_far_lack_is_named_also_where_it_is_only_shown(asked: str) -> None:
+    old, new = (f"QUERY P EVENT SEQ(A a, B b) WITHIN 9 SELECT a.id AS id{more}" for more in ("", ", b.v AS v"))
+    with pytest.raises(StateError, match="v of the matches of P so far: it was not selected there"):
+        carried(f"{old}; QUERY R EVENT SEQ(P p, C c) WITHIN 9", f"{new}; QUERY R EVENT SEQ(P p, C c) {asked}")
+
+
 @pytest.mark.parametrize("new", ["WHERE [v]", "WHERE a.v = b.id", ""])
 def test_another_key_is_refused(new: str) -> None:
     """Also where a loss would be accepted: what was kept was judged within the old key."""

@@ -212,3 +212,10 @@ def test_state_does_not_grow_with_keys_that_are_gone(text: str) -> None:
         graph.push(graph.encode(rows_of(events)))
         sizes.append(sum(len(part.data) for part in graph.snapshot()))
     assert max(sizes[1:]) < 2 * sizes[0] + 10_000
+
+
+@pytest.mark.parametrize("tail", [" : i.v > 1", ";", " WITHIN 3", "; EVENT B b"])
+def test_a_type_may_be_called_intervals(tail: str) -> None:
+    """A definition begins with a name and a word behind it, such as FROM."""
+    bare, whole = (parse_file(f"{start}INTERVALS i{tail}") for start in ("", "EVENT "))
+    assert [str(each) for each in bare] == [str(each) for each in whole]

@@ -74,6 +74,8 @@ FORGED: dict[str, tuple[str, str, str, Change]] = {
     "counts that are one": (LIMIT, "in-order", "per_key", put("counts", [1])),
     "the next number a list": (STAGED, "in-order", "staged", put("machine", "next", [])),
     "an initiator too many": (STAGED, "in-order", "staged", put("machine", "partitions", 0, 2, 0, 1, 7)),
+    "a statement that has ended alone": (STAGED, "in-order", "staged", put("ended", True)),
+    "a statement whose end is a number": (STAGED, "in-order", "staged", put("ended", 0)),
     "a binding too short": (DELAYED, "in-order", "staged", put("machine", "partitions", 0, 2, 0, 4, 0, 2, 0, [])),
     "a statement's value of another kind": (STAGED, "in-order", "staged", put("machine", "events", 0, 4, "k", "x")),
 }  # fmt: skip

@@ -102,6 +102,9 @@ def test_held_answers_say_what_they_wait_for() -> None:
     forget_before(run.detector, 5, answers_before=5)
     assert held_answers(run.detector).first_ends.tolist() == [5]
     assert not len(held_answers(started(harness, "any order").detector).until)
+    either = started(Harness("AND(A a, B b, D d, !C c) WITHIN 100", SCHEMA), "held")
+    either.push([Event(type, time, time, f"{type}{time}", {}) for type, time in (("D", 5), ("B", 6), ("A", 7))])
+    assert held_answers(either.detector).first_ends.tolist() == [5]
 
 
 def test_a_detector_that_was_reset_is_like_a_new_one() -> None:

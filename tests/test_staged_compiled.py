@@ -227,6 +227,26 @@ def test_tables_of_keys_find_what_they_hold() -> None:
     assert sorted(table[table != library.NIL].tolist()) == sorted(held.values())
 
 
+def test_rows_of_a_stage_stand_in_order_of_start_and_values() -> None:
+    """Nulls first, fractions and whole numbers as such; a row is its end, start, Nulls, place and key, then values."""
+    for seed in range(200):
+        random = Random(seed)
+        rows = np.zeros((random.randint(1, 12), 7), np.int64)
+        for at, row in enumerate(rows):
+            row[1], row[2], row[3], row[4] = random.randint(0, 1), random.randint(0, 3), at, random.randint(0, 9)
+            row[5:6].view(np.float64)[0], row[6] = random.choice((-2.5, -0.5, 0.0, 0.25, 1e9)), random.randint(-2, 2)
+        wanted = sorted(rows.tolist(), key=lambda row: (row[1], *_shown(row)))
+        words = rows.reshape(-1).copy()
+        assert library.arranged(words, words.view(np.float64), 0, len(rows), 7, 5, 1)
+        assert words.reshape(-1, 7).tolist() == wanted
+
+
+def _shown(row: list[int]) -> list[tuple[bool, float]]:
+    """The values of a row, Nulls before all others."""
+    values = (float(np.int64(row[5]).view(np.float64)), row[6])
+    return [(not row[2] >> at & 1, 0 if row[2] >> at & 1 else value) for at, value in enumerate(values)]
+
+
 def test_timers_come_in_order() -> None:
     random, dues = Random(2), list[int]()
     heap, facts = np.zeros(4096, np.int64), np.zeros(library.PARAMETERS, np.int64)

@@ -7,6 +7,7 @@ import json
 import threading
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import permutations
 from typing import Any
 
 import pyarrow as pa
@@ -227,6 +228,16 @@ def test_arrow_batches_and_rows_share_one_stream():
     with pytest.raises(InputError, match="other columns for time, end or eid"):
         session.push(pa.table({"type": ["B"], "time": [3], "eid": [3]}))
     assert len(session.push(pa.table({"type": ["B"], "time": [4], "v": [2.5]}))) == 1
+
+
+def test_times_are_written_like_the_heartbeat_before_them():
+    moments = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC)
+    for (said, later), (_, other) in permutations([(5, 9), moments]):
+        session = tocsin.query("EVENT A a").stream(jit=False, order="slack(3)")
+        session.push([{"heartbeat": said}])
+        with pytest.raises(InputError, match="and the heartbeat before it was"):
+            session.push([{"type": "A", "time": other}])
+        assert len([*session.push([{"type": "A", "time": later}]), *session.close()]) == 1
 
 
 def test_times_written_as_numbers_are_ticks_in_every_push():

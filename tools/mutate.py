@@ -46,7 +46,7 @@ TESTS = {
     "lang": "parser printer fluent notation cases",
     "plan": "bind passes explain filters cases marks timeout groups",
     "encode": "encode inputs decimals run",
-    "engine": "engine cases expressions purge certainty withdrawals settled_at texts",
+    "engine": "engine cases expressions purge certainty withdrawals settled_at texts replay",
     "order": "order auto streams cases",
     "codec": "codec states parts",
     "spill": "spill texts",

@@ -30,7 +30,7 @@ RESULTS = (Kind.BOOL, Kind.INT, Kind.FLOAT, Kind.TEXT, Kind.TIME)
 OURS = frozenset(
     "abs floor ceil round sqrt least greatest coalesce nullif lower upper trim length substr concat starts_with"
     " contains int float text count sum avg min max first last start end type eid"
-    " timestamp hour minute second weekday date".split()
+    " timestamp hour minute second weekday date collect".split()
 )
 
 

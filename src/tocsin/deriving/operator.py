@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.codec import Part, decode, encode, only_part, reading
+from tocsin.codec import Part, as_shape, decode, encode, only_part, reading
 from tocsin.deriving.folds import FoldWords
 from tocsin.deriving.state import KeyedRows, OpenPairs, OpenRuns, open_intervals
 from tocsin.deriving.words import (
@@ -261,7 +261,7 @@ class DerivedIntervals(RemembersAll):
             open.room_for(keys.count)
             for code, (_, words) in enumerate(saved):
                 open.load(code, words)
-            ended = bool(stored.words["ended"])
+            ended = as_shape(bool, stored.words["ended"])
         self._fresh()
         self.keys, self.open = keys, open
         self.settled, self.seen, self.matches, self.ended = settled, seen, matches, ended

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.codec import Part, as_number, as_numbers_by_name, decode, encode, only_part, reading
+from tocsin.codec import Part, as_number, as_numbers_by_name, as_shape, decode, encode, only_part, reading
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import Changes
 from tocsin.engine.operator import Counters
@@ -322,7 +322,7 @@ class Begins:
             self.guarantees.sources = set(words["sources"])
             self.guarantees.settled = as_numbers_by_name(words["settled"])
             self.told, self.counts = as_numbers_by_name(words["told"]), as_numbers_by_name(words["counts"])
-            self.used = bool(words["used"])
+            self.used = as_shape(bool, words["used"])
             self.guarantees.conclude()
 
 

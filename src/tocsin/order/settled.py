@@ -118,9 +118,9 @@ class Settled(RemembersAll):
         ended, clock = as_shape(bool, words["ended"]), as_number(words["clock"])
         if ended and clock < END_OF_TIME:
             raise damaged("the saved state", "a stream has ended before the end of time")
+        self.time.clock, self.time.ended = clock, ended
         self._next.restore(within("inner", parts))
         self.held, self.passed, self.frontier = held, as_number(words["passed"]), as_number(words["frontier"])
-        self.time.clock, self.time.ended = clock, ended
         self.time.guarantees = as_numbers_by_name(words["guarantees"])
         self.names.restore(stored.arrays)
 

@@ -98,7 +98,7 @@ class Machine:
     def advance(self, until: int) -> list[tuple[int, list[Found]]]:
         """Let time pass: every event that ends by `until` was seen. What that brings, by the time of its stage."""
         found = []
-        while (due := self.due) <= until:
+        while (due := self.due) <= until and due < END_OF_TIME:
             found.append((due, self.stage(due, ())))
         self.clock = max(self.clock, until)
         return found

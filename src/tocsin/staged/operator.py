@@ -7,7 +7,7 @@ from itertools import groupby
 
 import numpy as np
 
-from tocsin.codec import Part, as_numbers, decode, encode, only_part, reading
+from tocsin.codec import Part, as_numbers, as_shape, decode, encode, only_part, reading
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import replaced, runs, sliced, take
 from tocsin.engine.changes import ChangeBatch, Changes
@@ -203,7 +203,10 @@ class StagedProcess(RemembersAll):
             machine.load(stored.words["machine"])
             self._columns.check(values for *_, values in stored.words["machine"]["events"])
             seen, matches = as_numbers(stored.words["counts"])
-        self.machine, self.seen, self.matches, self.ended = machine, seen, matches, bool(stored.words["ended"])
+            ended = as_shape(bool, stored.words["ended"])
+            if ended != self._setting.time.ended:
+                raise ValueError("the statement has ended before its events, or goes on after them")
+        self.machine, self.seen, self.matches, self.ended = machine, seen, matches, ended
 
 
 def in_canonical_order(items: Items, at: Ints) -> Items:

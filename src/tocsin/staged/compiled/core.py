@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tocsin.events import BEGINNING
+from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Column, Ints, Items, Strings
 from tocsin.schema import Kind
 from tocsin.staged.compiled import library
@@ -57,7 +57,7 @@ class Core:
 
     def advance(self, until: int) -> Ints:
         """Let time pass: every event that ends by `until` was seen."""
-        found = self._run(self._nothing, until)
+        found = self._run(self._nothing, min(until, END_OF_TIME - 1))
         self.P[library.CLOCK] = max(self.clock, until)
         return found
 
