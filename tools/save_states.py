@@ -36,6 +36,9 @@ QUERY Lone EVENT SEQ(Pair p, !C c) WHERE [id] WITHIN 9 SELECT p.first AS first, 
 """
 PAIRS = "EVENT SEQ(A a, B b) WHERE [id] WITHIN 8"
 CONSTRAINT = "CONSTRAINT c ON A, B, C PARTITION BY id AS (A | B)* C? TIES ANY TIMEOUT 4"
+STATEMENT = """
+CreateCE both Select A.n as first, B.n as last Event And(A<old max 9, consume>, B<old max 3, consume>) GKey *.id
+"""
 ROWS = {  # whose rows are chosen among matches, or are none
     "skip": (f"{PAIRS} AFTER MATCH SKIP PAST LAST EVENT SELECT a.n AS first, b.n AS last", "in-order"),
     "aggressive-skip": (
@@ -46,11 +49,7 @@ ROWS = {  # whose rows are chosen among matches, or are none
     "count": (f"{PAIRS} SELECT count(*) AS pairs EVERY 6", "in-order"),
     "constraint": (f"{CONSTRAINT}; {PAIRS} UNDER c CHECKED SELECT a.n AS first, b.n AS last", "in-order"),
     "interval": ("INTERVALS busy FROM A BY id AS HIGH WHEN v > 1", "in-order"),
-    "statement": (
-        "CreateCE both Select A.n as first, B.n as last"
-        " Event And(A<old max 9, consume>, B<old max 3, consume>) GKey *.id",
-        "in-order",
-    ),
+    "statement": (STATEMENT, "in-order"),
 }
 STATES = {
     "negation": (NEGATION, "in-order"),
