@@ -54,8 +54,10 @@ def answer(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints, when: Ints
 
     when  the end of the event that closed each trace
     """
+    if not len(closed):
+        return None
     detector = answering_early(query, plan)
-    if detector is None or not len(closed) or not any(branch.waiting for branch in detector.branches):
+    if detector is None or not any(branch.waiting for branch in detector.branches):
         return None
     places = _places(plan)
     if places is None:  # all events are of one trace
