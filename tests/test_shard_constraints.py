@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 from tests import shard_support
 from tests.effort import examples
 from tests.shard_support import ask
-from tests.test_constraint_traces import SCHEMA, drawn, drawn_history
+from tests.test_constraint_traces import SCHEMA, definition, drawn, drawn_history, drawn_to_wait
 from tests.test_shard_staged import streamed
 from tocsin.encode.columns import Columns
 from tocsin.errors import QueryError
@@ -78,6 +78,37 @@ def test_shards_give_what_is_found_embedded(kind: str, monkeypatch: pytest.Monke
         kinds.update(table.column("kind")[at].as_py() for table in found.tables() for at in range(table.num_rows))
     assert several > count / 2
     assert {"match", "expected", "violated"} <= set(kinds), kinds
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["conservative", "hybrid"])
+def test_answers_that_wait_in_closed_traces_outlast_accidents(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard keeps the state of such queries, waiting answers included: nothing has to be found again in its log."""
+    monkeypatch.setattr("tests.test_shard_staged.row_of", row_of)
+    given = 0
+    for seed in range(examples(200, least=8)):
+        random = Random(f"waiting {kind} {seed}")
+        text = drawn_to_wait(random)
+        try:
+            events = drawn_history(random, text, random.randint(3, 20))
+        except QueryError:  # no trace can fulfil it
+            continue
+        strategy = Strategy(kind, held=frozenset(random.choice(("A", "N")) if kind == "hybrid" else ""))  # type: ignore[arg-type]
+        asked = ask(parse_file(text), frame(), buckets=3)
+        assert all(each.group.keeps_state for each in asked.job.shards)
+        stream = streamed(asked, events, random.choice((0, 2, 5)), random, strategy)
+        found: Counter[Any] = Counter()
+        for row in stream.answers.matches:
+            if row["kind"] == "match":
+                bound = [(name, row[name]) for name in ("a", "b") if row[name] is not None]
+                found[tuple((name, eids_of(value)) for name, value in bound)] += row["op"]
+        assert +found == definition(text, events)[1], (seed, text, [row_of(event) for event in events])
+        given += found.total()
+    assert given
+
+
+def eids_of(shown: Any) -> tuple[str, ...]:
+    return tuple(each["eid"] for each in (shown if isinstance(shown, list) else [shown]))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """Save the states that every later release must read: `python tools/save_states.py 0.2` writes tests/states/0.2/.
 
+Names behind the release save these only.
+
 Run it once for each release, before it is tagged. Each state is a session that was saved half way (`NAME.state`), with
 what is needed to go on (`NAME.json`): the queries, the order, what was answered before, the events that come after, and
-the rows that the oracle gives for all events together. The release after this one reads them (tests/test_states.py).
+the rows that the oracle gives for all events together; where operators choose among matches, or rows are no matches,
+those that a history gives in one piece. The release after this one reads them (tests/test_states.py).
 """
 
 from __future__ import annotations
@@ -31,6 +34,23 @@ CHAINED = """
 QUERY Pair HIDDEN EVENT SEQ(A a, B b) WHERE [id] WITHIN 6 SELECT a.id AS id, a.n AS first, b.n AS second;
 QUERY Lone EVENT SEQ(Pair p, !C c) WHERE [id] WITHIN 9 SELECT p.first AS first, p.second AS second
 """
+PAIRS = "EVENT SEQ(A a, B b) WHERE [id] WITHIN 8"
+CONSTRAINT = "CONSTRAINT c ON A, B, C PARTITION BY id AS (A | B)* C? TIES ANY TIMEOUT 4"
+STATEMENT = """
+CreateCE both Select A.n as first, B.n as last Event And(A<old max 9, consume>, B<old max 3, consume>) GKey *.id
+"""
+ROWS = {  # whose rows are chosen among matches, or are none
+    "skip": (f"{PAIRS} AFTER MATCH SKIP PAST LAST EVENT SELECT a.n AS first, b.n AS last", "in-order"),
+    "aggressive-skip": (
+        f"{PAIRS} AFTER MATCH SKIP PAST LAST EVENT SELECT a.n AS first, b.n AS last",
+        f"aggressive({LATE})",
+    ),
+    "consume": (f"{PAIRS} CONSUME chronicle SELECT a.n AS first, b.n AS last", "in-order"),
+    "count": (f"{PAIRS} SELECT count(*) AS pairs EVERY 6", "in-order"),
+    "constraint": (f"{CONSTRAINT}; {PAIRS} UNDER c CHECKED SELECT a.n AS first, b.n AS last", "in-order"),
+    "interval": ("INTERVALS busy FROM A BY id AS HIGH WHEN v > 1", "in-order"),
+    "statement": (STATEMENT, "in-order"),
+}
 STATES = {
     "negation": (NEGATION, "in-order"),
     "repetition": (REPETITION, "in-order"),
@@ -44,6 +64,7 @@ STATES = {
     "aggressive-chained": (CHAINED, f"aggressive({LATE})"),
     "hybrid": (NEGATION, f"hybrid(C=conservative, {LATE})"),
     "auto": (NEGATION, f"auto({LATE})"),
+    **ROWS,
 }
 Row = dict[str, Any]
 
@@ -82,7 +103,11 @@ HEAD = ("query", "kind", "match_id", "op", "start", "end", "settled_at")
 
 
 def truth(text: str, rows: list[Row]) -> list[str]:
-    """What the oracle gives for the last query, sorted."""
+    """What the oracle gives for the last query, sorted; of ROWS what the rows give in one piece and in order."""
+    if text in {text for text, _ in ROWS.values()}:
+        ordered = sorted(rows, key=lambda row: (row["time"], row["n"]))
+        session = opened(text, "in-order")
+        return sorted(settled([*session.push(ordered), *session.close()]).elements())
     own = ("type", "time", "eid")
     history = [
         Event(row["type"], row["time"], row["time"], row["eid"], {k: v for k, v in row.items() if k not in own})
@@ -110,7 +135,7 @@ def save(folder: Path, name: str) -> None:
 def main() -> int:
     folder = FOLDER / sys.argv[1]
     folder.mkdir(parents=True, exist_ok=True)
-    for name in STATES:
+    for name in sys.argv[2:] or STATES:
         save(folder, name)
     return 0
 

@@ -16,10 +16,9 @@ import numpy as np
 
 from tocsin.codec import Part, decode, nested, only_part, pack, unpack, within
 from tocsin.constraint.reasoning import reason_about
-from tocsin.constraint.release import answer, drop_rows, events_kept, release, rows_kept
+from tocsin.constraint.release import answer, answering_early, drop_rows, events_kept, known_sooner, release, rows_kept
 from tocsin.constraint.telling import TraceCounts
 from tocsin.constraint.tracker import CODE, Tracker
-from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import Rearranged, runs, take, with_column
 from tocsin.engine.changes import Changes
 from tocsin.engine.operator import Counters, Operator, Setting
@@ -57,7 +56,6 @@ class Monitored:
         self.front = behind(self.tracker, time, setting.reader, plan.under.key)
         self.inner: tuple[Operator, ...] = (self.front,) if self.divides else (query, self.front)
         self._ordered = time.ordered
-        self._names = AutoEids()
         self._following = False  # events are replayed: traces were followed before
         self._released = 0  # events whose rows are still kept
         self._pushes = 0
@@ -109,7 +107,7 @@ class Monitored:
         """Feed events to the query, without those of closed traces."""
         if self._ordered:
             return self._in_order(items, said)
-        items = self._names.named(items)
+        items = self.front.names.named(items)  # saved with it: an equal row after a restart is another event
         tracker = self.tracker
         tracker.fresh = tracker.keys.count
         codes = tracker.codes_of(items)
@@ -136,8 +134,9 @@ class Monitored:
         told = self.front.push(with_column(items, CODE, Column(Kind.INT, codes)))
         gone = tracker.sift(items, codes)
         hopeless, when = tracker.hopeless, tracker.closing_times
-        closed = tracker.settle()
+        closed, before = tracker.settle(), len(said.batches)
         late = self._feed(items, gone, said)
+        self._known_sooner(closed, when, said, before)
         self._answer(closed, when, said)
         self._release(closed[(closed < known) | ~hopeless])
         self._say(told, said)
@@ -149,6 +148,16 @@ class Monitored:
         found = answer(self.query, self._plan, self.tracker.keys, closed[sure], when[sure])
         if found is not None:
             said.add(found)
+
+    def _known_sooner(self, closed: Ints, when: Ints, said: Changes, first: int) -> None:
+        """In a push that reaches far the deadlines of answers may have come after their traces were closed."""
+        if len(said.batches) == first or not len(closed) or answering_early(self.query, self._plan) is None:
+            return
+        order = np.argsort(closed)
+        order = order[when[order] > BEGINNING]
+        times = closed[order], when[order]
+        reader, codes_of = self._setting.reader, self.tracker.codes_of
+        said.batches[first:] = [known_sooner(each, codes_of, reader, times) for each in said.batches[first:]]
 
     def _release(self, closed: Ints) -> None:
         """Forget what is stored of closed traces; the rows, too, once there are as many as others."""

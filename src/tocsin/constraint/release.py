@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from tocsin.encode.batch import one_batch
+from tocsin.encode.stored import RowReader
 from tocsin.engine import runtime as rt
 from tocsin.engine.branch import Branch
-from tocsin.engine.changes import Changes
+from tocsin.engine.changes import ChangeBatch, Changes, Members
 from tocsin.engine.detector import Detector, detectors_in, judge_now
 from tocsin.engine.number_set import distinct
 from tocsin.engine.operator import Operator
 from tocsin.engine.partial_state import drop_rows_of_others
 from tocsin.engine.runtime.keys import key_hash
-from tocsin.items import Bools, Ints
+from tocsin.events import END_OF_TIME
+from tocsin.items import Bools, Ints, Items, is_sorted
 from tocsin.plan.block import Plan
 from tocsin.plan.rewrite import all_leaves
 from tocsin.select.key_codes import KeyCodes
 
+Times: TypeAlias = tuple[Ints, Ints]
 KM_SIZE, DENSE, FAR, FREE_KEY, KEYS_USED = rt.KM_SIZE, rt.DENSE, rt.FAR, rt.FREE_KEY, rt.KEYS_USED
 
 
@@ -32,26 +38,61 @@ def release(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints) -> int:
     return sum(_from(detector, words) for detector in detectors_in(query))
 
 
+def answering_early(query: Operator, plan: Plan) -> Detector | None:
+    """The detector of a query whose answers need not wait when their trace is closed; None where they wait.
+
+    They wait where something stands around the detector, or where a key does not tell which of them are of a trace.
+    """
+    assert plan.under is not None
+    detector = next(detectors_in(query), None)
+    alone = detector is query and (not plan.under.key or _places(plan) is not None)
+    return detector if alone else None
+
+
 def answer(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints, when: Ints) -> Changes | None:
     """Give the answers of closed traces that wait to be refuted: nothing comes any more that could refute them.
 
     when  the end of the event that closed each trace
     """
-    detector = next(detectors_in(query), None)
-    if detector is None or detector is not query:  # something stands around it
+    if not len(closed):
         return None
-    if not len(closed) or not any(branch.waiting for branch in detector.branches):
+    detector = answering_early(query, plan)
+    if detector is None or not any(branch.waiting for branch in detector.branches):
         return None
     places = _places(plan)
-    if plan.under is not None and not plan.under.key:  # all events are of one trace
+    if places is None:  # all events are of one trace
         counts = [branch.waiting for branch in detector.branches]
         chosen = [(np.ones(count, np.bool_), np.full(count, when[-1])) if count else None for count in counts]
-    elif places is None:
-        return None
     else:
         words = keys.words_of(closed)[:, places]
         chosen = [_waiting(branch, words, when) for branch in detector.branches]
     return None if all(each is None for each in chosen) else judge_now(detector, chosen)
+
+
+def known_sooner(found: ChangeBatch, codes_of: Callable[[Items], Ints], reader: RowReader, times: Times) -> ChangeBatch:
+    """Answers that came in one push with what closed their traces: these were certain then, and not at a deadline.
+
+    codes_of  the codes of the traces of events; `times`: when traces were closed, by these codes in order
+    """
+    closed, when = times
+    rows = np.flatnonzero(found.known_at > when.min(initial=END_OF_TIME))
+    if not len(rows):
+        return found
+    some = found.pick(rows)
+    events = np.max([*some.fixed, *(_last_of(each) for each in some.repeated.values())], axis=0)
+    known = some.payload.rows(distinct([events]))
+    codes = codes_of(reader.items(one_batch(known.table)))[known.at(events)]
+    at = np.minimum(np.searchsorted(closed, codes), len(closed) - 1)
+    sooner = found.known_at.copy()
+    sooner[rows] = np.where(closed[at] == codes, np.minimum(when[at], sooner[rows]), sooner[rows])
+    found = replace(found, known_at=sooner)
+    return found if is_sorted(sooner) else found.pick(np.argsort(sooner, kind="stable"))
+
+
+def _last_of(members: Members) -> Ints:
+    """The last member of each answer, -1 where it has none."""
+    ends = members.offsets[1:]
+    return np.where(np.diff(members.offsets) > 0, np.append(members.events, -1)[ends - 1], -1)
 
 
 def _waiting(branch: Branch, words: Ints, when: Ints) -> tuple[Bools, Ints] | None:

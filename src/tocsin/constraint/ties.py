@@ -106,7 +106,8 @@ class _Tie:
         elif tracker.under.ties and not strict:
             after = tables.behind_tie(state, letters)
         else:
-            after = tables.mute(tables.behind(state, letters), strict)
+            in_turn = sorted(letters, key=lambda letter: bool(tracker.ender[letter]))  # nothing follows what ends it
+            after = tables.mute(tables.behind(state, in_turn), strict)
         news = int(tables.dead[after]) & ~int(tables.dead[state])
         if news:
             ordered = self._canonical(rows)

@@ -538,12 +538,14 @@ class Branch:
         self.words[CLOCK] = max(END_OF_TIME, time.open_from(self.detector.all_types, END_OF_TIME))
         self.T[rt.ENDED] = 1
         self._renew_guarantees()
-        self._settle(kernel)
+        try:
+            self._settle(kernel)
+        finally:  # a user function may raise: the stream has not ended, and the others wait on
+            time.clock, time.ended = before
+            self.words[CLOCK], self.T[rt.ENDED] = clock, 0
+            self._renew_guarantees()
+            self._let_wait(np.concatenate([self.waiting_answers(), others]))
         found = self._answers()
-        time.clock, time.ended = before
-        self.words[CLOCK], self.T[rt.ENDED] = clock, 0
-        self._renew_guarantees()
-        self._let_wait(np.concatenate([self.waiting_answers(), others]))
         if found is not None:
             found[0][1] = np.minimum(found[0][1], clock)
         return found

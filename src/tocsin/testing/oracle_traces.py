@@ -437,11 +437,11 @@ def _matters(query: Query, event: Event) -> bool:
 
 
 def _settled(query: Query, word: Sequence[Event], kinds: Sequence[Kind]) -> bool:
-    """Whether a match of a word stays one, whatever comes next: tried with one and with two more events."""
+    """Whether a match of a word stays one, whatever comes next: tried with one and two more events of its keys."""
     begins = max((event.end for event in word), default=0) + 1
-    key = {attr: value for event in word[:1] for attr, value in event.attrs.items()}
+    keys = {repr(sorted(event.attrs.items())): event.attrs for event in word}
     left = _found(query, word)
-    for length in (1, 2):
+    for key, length in product(keys.values(), (1, 2)):
         for more in product(kinds, repeat=length):
             events = [
                 Event(type, begins + at, begins + at, f"any{at}", {**key, **attrs})
