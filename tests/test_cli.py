@@ -438,8 +438,10 @@ def test_composed_cases_and_errors_are_judged(tocsin, tmp_path):
         "query\nQUERY p EVENT SEQ(A a, B b); EVENT SEQ(p x, C c)\nstream\na1 b2 c3\n----\np@[1,2] c3\n"
     )
     (tmp_path / "e.case").write_text("query\nEVENT SEQ(A a, B b) WITHIN 0\nstream\na1\n----\nerror: window\n")
-    code, out, _ = tocsin("test", "c.case", "e.case")
-    assert (code, out) == (0, "2 passed, 0 failed\n"), out
+    # refused at binding; the definition alone would look at no condition and find nothing
+    (tmp_path / "b.case").write_text("query\nEVENT A a WHERE nosuch(a.v) = 1\nstream\nc1\n----\nerror: nosuch\n")
+    code, out, _ = tocsin("test", "c.case", "e.case", "b.case")
+    assert (code, out) == (0, "3 passed, 0 failed\n"), out
 
 
 @pytest.mark.parametrize("text", ["garbage", "query\n", "query\nEVENT SEQ(A a)\nstream\n]]]\n----\n", "\x00\x01"])
