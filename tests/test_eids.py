@@ -107,6 +107,31 @@ def test_computed_eids_are_shown_as_events_show_them() -> None:
         tocsin.query("EVENT A a WHERE eid(a) = 'x'").detect(given, jit=False)
 
 
+@pytest.mark.parametrize("order", ["in-order", "slack(2)", "conservative(2)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EVENT A a",
+        "EVENT OR(A a, B b)",
+        "EVENT SEQ(A a, B b) WITHIN 10",
+        "EVENT SEQ(A a, !C c, B b) WHERE [k] WITHIN 10",
+        "EVENT SEQ(A a, B+ b, C c) WITHIN 10",
+    ],
+)
+def test_equal_rows_are_told_apart_over_a_restart(text: str, order: str) -> None:
+    """The eid of a row without one counts equal rows before it: also those that nothing was stored of."""
+    query, times = tocsin.query(text), [("A", 1), ("A", 1), ("B", 3), ("B", 3), ("A", 3), ("C", 4), ("C", 4), ("B", 4)]
+    rows = [{"type": type, "time": time, "k": 1} for type, time in times]
+    wanted = sorted(match["match_id"] for match in query.detect(rows, jit=False))
+    assert len(wanted) > 2
+    for cut in (1, 3, 6):  # between rows that are equal
+        session = query.stream(order=order, jit=False)
+        found = list(session.push(rows[:cut]))
+        session = query.stream(order=order, jit=False, state=session.save())
+        found += [*session.push(rows[cut:]), *session.close()]
+        assert sorted(match["match_id"] for match in found) == wanted
+
+
 def test_kinds_are_checked() -> None:
     with pytest.raises(QueryError, match="text"):
         asked(text=True).detect(rows("eid"), jit=False)

@@ -644,6 +644,16 @@ class Payload:
         self._flush()
         return Rows(self.chunks, numbers)
 
+    def ending_at(self, time: int) -> tuple[Ints, Codes]:
+        """Return the numbers and types of the rows that end at a time."""
+        self._flush()
+        ends, numbers, types = np.array([time]), [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
+        for chunk in _reached(self.chunks, ends):
+            at, _ = chunk.ending(ends)
+            numbers.append(chunk.numbers(at))
+            types.append(chunk.types[at])
+        return np.concatenate(numbers), np.concatenate(types)
+
     def view(self, asked: Sequence[Ints]) -> View:
         """What is needed to show some events, whatever is forgotten later."""
         if not self.has_singles:

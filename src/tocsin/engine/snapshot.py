@@ -6,7 +6,7 @@ the same parts serve a restart, the splitting and merging of key ranges, and a p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -128,14 +128,32 @@ def _cut(detector: Detector) -> dict[tuple[int, int], Ints]:
         by_leaf: dict[int, list[Ints]] = {}
         for leaf, begin, end in branch.live_places():
             by_leaf.setdefault(leaf, []).append(branch.H[begin:end, 1].copy())
+        for leaf, latest in _latest(detector, branch):
+            by_leaf.setdefault(leaf, []).append(latest)
         for leaf, pieces in by_leaf.items():
-            numbers = np.sort(np.concatenate(pieces))
+            numbers = np.unique(np.concatenate(pieces))
             rows = detector.payload.rows(numbers)
             buckets = _buckets(rows, keys.get(branch.program.leaf_ids[leaf], ()))
             frames = rows.end // (detector.plan.within or 2**40)
             for bucket, frame in {*zip(buckets.tolist(), frames.tolist(), strict=True)}:
                 found.setdefault((bucket, frame), []).append(numbers[(buckets == bucket) & (frames == frame)])
     return {place: np.unique(np.concatenate(pieces)) for place, pieces in found.items()}
+
+
+def _latest(detector: Detector, branch: Branch) -> Iterator[tuple[int, Ints]]:
+    """By leaf, the events without eids at the last time of ordered input, stored or not: equal rows may follow them.
+
+    The eid of a row counts the equal rows before it, so a restart must not forget these.
+    """
+    if not detector.ordered or detector.payload.has_eid:
+        return
+    numbers, types = detector.payload.ending_at(detector.time.clock)
+    takes = detector.plan.schema.takes
+    for leaf, id in enumerate(branch.program.leaf_ids) if len(numbers) else ():
+        alts = branch.leaf(id).alts
+        codes = [code for code, type in enumerate(detector.types) if any(takes(alt.type, type) for alt in alts)]
+        if (mine := np.isin(types, codes)).any():
+            yield leaf, numbers[mine]
 
 
 def _buckets(rows: Rows, attrs: tuple[str, ...]) -> Ints:
