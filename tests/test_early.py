@@ -87,7 +87,7 @@ def told_by(run: Running) -> list[set[tuple[int, object]]]:
     return [{change for batch in step if batch.kind == "early" for change in batch.bindings()} for step in run.answers]
 
 
-@pytest.mark.parametrize("chunk", range(examples(30)))
+@pytest.mark.parametrize("chunk", range(examples(30, least=5)))
 def test_early_answers_are_those_of_the_definition(chunk: int) -> None:
     for number in range(4):
         random = Random(f"early {chunk} {number}")
@@ -118,7 +118,7 @@ def test_early_answers_are_those_of_the_definition(chunk: int) -> None:
         )
 
 
-@pytest.mark.parametrize("chunk", range(examples(30)))
+@pytest.mark.parametrize("chunk", range(examples(30, least=5)))
 def test_early_answers_do_not_depend_on_cuts_and_restarts(chunk: int) -> None:
     for number in range(8):
         random = Random(f"cuts {chunk} {number}")

@@ -30,7 +30,7 @@ from tocsin.testing.modes import EVERY, Mode, driven
 from tocsin.testing.notation import Item, events_of
 from tocsin.testing.oracle import composite, matches
 from tocsin.testing.oracle_count import counts_matches
-from tocsin.testing.shrink import shrunk
+from tocsin.testing.shrink import shrunk, simpler_pairs
 from tocsin.testing.strategies import POINTS, SCHEMA, Pair, any_query, history, is_valid, pair, pairs, query
 
 CHUNKS, EACH = 40, 52  # 2,080 queries
@@ -166,6 +166,14 @@ def test_a_wrong_answer_is_noticed_and_made_small() -> None:
     small_query, small_events = shrunk(*drawn, fails)
     assert fails(small_query, small_events)
     assert len(small_events) <= 2 or len(str(small_query)) <= len(str(drawn[0]))
+
+
+def test_what_is_simpler_is_not_the_same_again() -> None:
+    """Else nothing would be made small: the first that still fails is taken."""
+    for number in range(12):
+        query, drawn = _pair(number)
+        events = list(drawn)
+        assert all((simpler, fewer) != (query, events) for simpler, fewer in simpler_pairs(query, events))
 
 
 def _pair(number: int) -> Pair:

@@ -116,6 +116,15 @@ def test_at_the_end_of_time_nothing_more_is_due(text: str) -> None:
     assert machine.clock == END_OF_TIME
 
 
+@pytest.mark.parametrize("order", ["in-order", "slack(3)", "conservative(3)"])
+def test_a_statement_answers_as_soon_as_events_are_settled(order: str) -> None:
+    """By the clock of the events themselves, and not only at the end."""
+    session = tocsin.query("CreateCE X Event After(A, 2)").stream(order=order, jit=False, eid="eid")
+    rows = [{"type": "A", "time": at, "eid": at} for at in range(10)]
+    one_by_one = [match["end"] for row in rows for match in session.push(row)]
+    assert one_by_one == list(range(2, 9 if order == "in-order" else 6))
+
+
 def test_partitions_are_independent() -> None:
     """What a partition finds does not depend on the events of others (P26, P117)."""
     alone = 0
