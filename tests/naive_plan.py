@@ -80,7 +80,8 @@ def _with_steps(expr: Bound, held: Held) -> Bound:
     match expr:
         case Agg("steps", leaf, arg):
             assert arg is not None
-            var = next(node.var for node in walk(arg) if isinstance(node, Col | Ref) and node.leaf == leaf)
+            of_members = (node.var for node in walk(arg) if isinstance(node, Col | Ref) and node.leaf == leaf)
+            var = next(of_members, "")  # none: the condition is known without looking at members
             pairs = pairwise(held[leaf])
             rows = (_Row({**held, leaf: (var, event)}, before) for before, event in pairs)
             return Lit(all(evaluate(arg, row, {}) is True for row in rows), Kind.BOOL)

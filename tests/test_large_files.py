@@ -349,9 +349,10 @@ print(next(int(line.split()[1]) >> 10 for line in open("/proc/self/status") if l
 
 
 def peak(path: Path, limit: str) -> tuple[str, int]:
-    """What a process finds in a file, and the most memory that it took, in MiB."""
+    """What a process finds in a file, and the most memory that it took, in MiB; a compiler is in all of them."""
     run = [sys.executable, "-c", PROGRAM, str(path), limit]
-    done = subprocess.run(run, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "0"})
+    environment = {"PYTHONHASHSEED": "0", "TOCSIN_COMPILE_FIRST": "1"}
+    done = subprocess.run(run, capture_output=True, text=True, check=True, env=environment)
     found, size = done.stdout.splitlines()
     return found, int(size)
 
@@ -394,6 +395,6 @@ def test_a_file_larger_than_its_share_of_memory_works(kind, ordered, tmp_path):
     base = peak(empty, "none")[1]
     whole, pieces = peak(path, "none"), peak(path, "60 MB")
     assert pieces[0] == whole[0]
-    assert pieces[1] - base < 250, (base, whole[1], pieces[1])
+    assert pieces[1] - base < 220, (base, whole[1], pieces[1])
     if kind != "parquet":  # of which the whole way, too, reads only what the query needs
         assert whole[1] - base > 1.5 * (pieces[1] - base), (base, whole[1], pieces[1])
