@@ -33,8 +33,10 @@ class LateFile:
     def __init__(self, path: Path) -> None:
         self.path, self._seen, self.number = path, _state(path), next(_numbers)
         _files[self.number] = self
-        self.file = parquet.ParquetFile(path)
-        groups = [self.file.metadata.row_group(at).num_rows for at in range(self.file.num_row_groups)]
+        self.file = parquet.ParquetFile(path, pre_buffer=False)  # of a file that is here that only copies bytes
+        meta = self.file.metadata
+        self._places = {meta.schema.column(at).path: at for at in range(meta.num_columns)}  # which is slow to ask
+        groups = [meta.row_group(at).num_rows for at in range(self.file.num_row_groups)]
         self._begins: Ints = np.cumsum([0, *groups])
         self._late: tuple[str, ...] = ()
         self._group, self._lock = lru_cache(FEW)(self._read), Lock()
@@ -49,23 +51,27 @@ class LateFile:
         names: list[str] = self.file.schema_arrow.names
         return names
 
-    def table(self, names: frozenset[str]) -> pa.Table:
-        """The file, with the columns of these names, and others that may have nulls; the rest is read late."""
+    def table(self, names: frozenset[str], types: str) -> pa.Table:
+        """The file, with the columns of these names, and others that may have nulls; the rest is read late.
+
+        `types`: a column of which only numbers for its texts are asked; it may be a dictionary.
+        """
         schema = self.file.schema_arrow
         self._late = tuple(name for name in schema.names if name not in names and self._can_wait(schema, name))
-        read = self._columns([name for name in schema.names if name not in self._late])
+        read = self._columns([name for name in schema.names if name not in self._late], types)
         return self._with_late(read, 0)
 
-    def _columns(self, names: list[str]) -> pa.Table:
+    def _columns(self, names: list[str], types: str) -> pa.Table:
         """Some columns of all rows. Where a file keeps few texts by number they are read so, and then written out.
 
         That takes a third of the time in which Arrow reads each text for itself.
         """
         coded = [name for name in names if self._has_few_texts(name)]
         if coded:
-            read = validated(parquet.ParquetFile(self.path, read_dictionary=coded).read(columns=names))
+            file = parquet.ParquetFile(self.path, read_dictionary=coded, pre_buffer=False)
+            read = validated(file.read(columns=names))
             try:
-                return written_out(read, self.file.schema_arrow)
+                return written_out(read, self.file.schema_arrow, but=types)
             except pa.ArrowException:  # too many bytes for one piece
                 pass
         return validated(self.file.read(columns=names))
@@ -75,8 +81,7 @@ class LateFile:
         type = self.file.schema_arrow.field(name).type
         if not (pa.types.is_string(type) or pa.types.is_large_string(type)):
             return False
-        meta = self.file.metadata
-        place = next((at for at in range(meta.num_columns) if meta.schema.column(at).path == name), None)
+        meta, place = self.file.metadata, self._places.get(name)
         if place is None:
             return False
         found = [meta.row_group(at).column(place) for at in range(meta.num_row_groups)]
@@ -133,8 +138,7 @@ class LateFile:
             return False
         if schema.field(name).type == pa.uint64() or pa.types.is_dictionary(schema.field(name).type):
             return False
-        meta = self.file.metadata
-        place = next((at for at in range(meta.num_columns) if meta.schema.column(at).path == name), None)
+        meta, place = self.file.metadata, self._places.get(name)
         if place is None:
             return False
         found = [meta.row_group(at).column(place).statistics for at in range(meta.num_row_groups)]
@@ -165,11 +169,11 @@ class LateFile:
         return pa.concat_tables(parts).take(pa.array(back))
 
 
-def written_out(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table, whose texts may be read as dictionaries, with columns as a schema says."""
+def written_out(table: pa.Table, schema: pa.Schema, *, but: str | None = None) -> pa.Table:
+    """The table, whose texts may be read as dictionaries, with columns as a schema says, but for one."""
     for place, name in enumerate(table.schema.names):
         wanted = schema.field(name)
-        if table.schema.types[place] != wanted.type:
+        if table.schema.types[place] != wanted.type and name != but:
             table = table.set_column(place, wanted, table.column(place).cast(wanted.type))
     return table
 
