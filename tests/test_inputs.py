@@ -850,7 +850,7 @@ def test_parquet_is_read_as_arrow_does_where_few_texts_are_too_long_for_one_piec
     table = pa.table({"type": ["A"] * 3000, "time": range(3000)})
     pa.parquet.write_table(table, tmp_path / "e.parquet")
 
-    def refuses(*_: Any) -> None:
+    def refuses(*_: Any, **__: Any) -> None:
         raise pa.ArrowInvalid("offset overflow while concatenating arrays")
 
     monkeypatch.setattr("tocsin.encode.late.written_out", refuses)
