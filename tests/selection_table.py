@@ -1,6 +1,5 @@
 """The constructs that choose among matches, each with a query over one small stream: rows of the table whose columns
-are the ways to run. `tests/test_selection_table.py`, `tests/test_shard_selection.py` and `tests/test_spark_selection.py`
-go through both.
+are the ways to run. `test_selection_table.py`, `test_shard_selection.py` and `test_spark_selection.py` go through both.
 """
 
 from __future__ import annotations

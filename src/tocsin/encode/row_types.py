@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -93,10 +93,10 @@ def _from_indices(column: pa.ChunkedArray, workers: ThreadTeam) -> RowTypes:
             )
         return set(table[met].tolist())
 
-    work, first = [], 0
+    work, first = list[Callable[[], set[int]]](), 0
     for chunk, numbers in zip(column.chunks, tables, strict=True):
-        for at in range(0, len(chunk), AT_ONCE):
-            work.append(partial(number, chunk.slice(at, AT_ONCE), numbers, first + at))
+        firsts = range(0, len(chunk), AT_ONCE)
+        work += [partial(number, chunk.slice(at, AT_ONCE), numbers, first + at) for at in firsts]
         first += len(chunk)
     met: set[int] = set().union(*workers.all(work))
     return RowTypes(tuple(known), codes, all_occur=len(met) == len(known))

@@ -489,7 +489,9 @@ class Nest:
 
         That is `until`: where a part reaches on behind the last member of a set, the entry says less until it is asked.
         """
-        return "T[CLOCK]" if self.layout.holds else "(min(max(PD[row], until), T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
+        if self.layout.holds:
+            return "T[CLOCK]"
+        return "(min(max(PD[row], until), T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
 
     @property
     def _lasts(self) -> bool:
