@@ -76,7 +76,7 @@ class RowTypes:
 
 
 def _from_indices(column: pa.ChunkedArray, workers: ThreadTeam) -> RowTypes:
-    """The same from pieces without nulls, in a compiled loop: few names have numbers of a byte."""
+    """What pieces without nulls say, in a compiled loop: few names have numbers of a byte."""
     from tocsin.encode import loops
 
     known: dict[str, int] = {}
