@@ -488,10 +488,12 @@ class Nest:
         """The text of: when a waiting answer became certain. In order it is the time that it had to wait for.
 
         That is `until`: where a part reaches on behind the last member of a set, the entry says less until it is asked.
+        Where the stream has ended for this answer alone, its entry says when (`Branch.judge_now`).
         """
         if self.layout.holds:
             return "T[CLOCK]"
-        return "(min(max(PD[row], until), T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
+        waited = "(PD[row] if T[ENDED] > 1 else max(PD[row], until))"
+        return f"(min({waited}, T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
 
     @property
     def _lasts(self) -> bool:
