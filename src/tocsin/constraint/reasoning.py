@@ -30,6 +30,7 @@ from tocsin.constraint.pattern_language import (
 )
 from tocsin.errors import Problem, QueryError
 from tocsin.events import ANY
+from tocsin.lang.constraint_syntax import is_start, start_of
 from tocsin.items import Codes, Ints
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import pattern_types
@@ -110,6 +111,8 @@ class Maker:
         self.most = min(most, MOST_MOVES // max(len(self.letters), 1))
         self.automata = [self._automaton(constraint) for constraint in self.under.constraints]
         self.awaited: frozenset[int] = frozenset()  # letters of events that answers wait for
+        self.serial = frozenset(type for type in self.under.starts if self._is_serial(type))
+        self.automata += [paired(self.letters, type) for type in sorted(self.serial)]
         self.machines = [] if self.silent else self._machines()
 
     # --- letters and automata ---
@@ -123,6 +126,7 @@ class Maker:
         for constraint in self.under.constraints:
             for symbol in events_of(constraint.expression):
                 found[symbol.type] += [as_own(test, symbol.type) for test in symbol.where]
+        found |= {start_of(type): found[type] for type in self.under.starts}
         try:
             return letters_of(found, others=others)
         except TooManyError:
@@ -137,10 +141,11 @@ class Maker:
         everything = constraint.written.alphabet is None
 
         def blind(letter: int) -> bool:
-            return not everything and not constraint.sees(letters.all[letter].type)
+            type = letters.all[letter].type
+            return not constraint.sees(type) and (not everything or is_start(type))
 
         def takes(symbol: Any, letter: int) -> bool:
-            return letters.takes(letter, symbol.type, [as_own(test, symbol.type) for test in symbol.where])
+            return letters.takes(letter, symbol.letter, [as_own(test, symbol.type) for test in symbol.where])
 
         written = constraint.written
         for symbol in events_of(constraint.expression):
@@ -155,6 +160,15 @@ class Maker:
         if found.start is None:
             self._refuse(written, f"no trace can fulfil the constraint {written.name}", None, "check its ENDS and ON")
         return self._with_ends(constraint, found)
+
+    def _is_serial(self, type: str) -> bool:
+        """Whether no two events of a type are open at once in any trace that keeps to the constraints."""
+        kinds = [letter.type for letter in self.letters.all]
+        return any(
+            never_overlaps(dfa, [(kind == start_of(type)) - (kind == type) for kind in kinds])
+            for constraint, dfa in zip(self.under.constraints, self.automata, strict=True)
+            if type in constraint.written.starts and constraint.sees(type)
+        )
 
     def _with_ends(self, constraint: BoundConstraint, dfa: Dfa) -> Dfa:
         """Drop the words that go on after an event of an ENDS type: it is the last of its trace."""
@@ -185,10 +199,11 @@ class Maker:
         seen = {type: all(each.sees(type) for each in under.constraints) for type in pattern_types(plan)}
         setting = LetterSetting(
             self.letters, frozenset(under.key), seen, plan.schema.intervals, plan.within is not None, under.ties,
-            self.left_out,
+            self.left_out, frozenset(under.starts), self.serial,
         )  # fmt: skip
         machines = machines_of(plan, setting)
-        self.awaited = awaited_letters(plan, setting)
+        if not under.starts:
+            self.awaited = awaited_letters(plan, setting)
         if under.ties:
             self.left_out.note("TIES ANY: events of one time may stand in any order")
         return machines
@@ -208,7 +223,8 @@ class Maker:
     def past(self, path: Path, letter: int) -> tuple[Path, bool] | None:
         """The path where no leaf takes the letter; None if the letter breaks it."""
         found = self.paths(path, letter)
-        return found[0] if found and found[0][0][1].bound == path[1].bound else None
+        straight = bool(found) and found[0][0][1].bound == path[1].bound and found[0][0][1].begun == path[1].begun
+        return found[0] if straight else None
 
     def accepts(self, path: Path) -> bool:
         return self.machines[path[0]].accepts(path[1])
@@ -283,6 +299,35 @@ class Maker:
             self.exact and not self.silent, tuple(self.left_out.reasons), self.silent, tuple(states),
             tuple(self.automata), self.awaited,
         )  # fmt: skip
+
+
+def never_overlaps(dfa: Dfa, steps: list[int]) -> bool:
+    """Whether no word opens what is open; `steps`: by letter 1 where it opens it, -1 where it closes it."""
+    seen, waiting = {(0, 0)}, [(0, 0)]
+    while waiting:
+        state, open = waiting.pop()
+        for letter, there in dfa.moves[state].items():
+            if open and steps[letter] > 0:
+                return False
+            if open or steps[letter] >= 0:  # nothing ends that has not begun
+                pair = there, open + steps[letter]
+                if pair not in seen:
+                    seen.add(pair)
+                    waiting.append(pair)
+    return True
+
+
+def paired(letters: Letters, type: str) -> Dfa:
+    """The words in which every event of a type that begins ends before the next one of it begins."""
+    closed, open = {}, {}
+    for at, letter in enumerate(letters.all):
+        if letter.type == start_of(type):
+            closed[at] = 1
+        elif letter.type == type:
+            open[at] = 0
+        else:
+            closed[at], open[at] = 0, 1
+    return Dfa(len(letters), (closed, open), frozenset((0,)))
 
 
 class _Paths:
