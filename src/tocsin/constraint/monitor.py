@@ -92,9 +92,9 @@ class Monitored:
             items = items.copy()  # type: ignore[attr-defined]
         if self.waits:
             said = self.front.push(items)
-            when, closed = self.tracker.closing_times, self.tracker.settle()
+            when, shut = self.tracker.closing_times, self.tracker.settle()
             if not self.divides:
-                self._answer(closed, when, said)
+                self._answer(shut, when, said)
             return said
         said, late, at = Changes(), list[int](), 0
         for are_rows, run in runs(items):
@@ -148,9 +148,9 @@ class Monitored:
 
     def _passed_over(self) -> Ints:
         """The places of rows of this push that the query must not see."""
-        pushed = [items.columns[PUSH].values for items in self.tracker.passed_over if PUSH in items.columns]
-        places: Ints = np.concatenate([np.zeros(0, np.int64), *pushed])
-        return places[places >> 32 == self._pushes] & (1 << 32) - 1
+        places: Ints = np.concatenate([np.zeros(0, np.int64), *map(_pushed, self.tracker.passed_over)])
+        found: Ints = places[places >> 32 == self._pushes] & (1 << 32) - 1
+        return found
 
     def _rule_out(self, said: Changes) -> Ints:
         """Of traces that became quiet: withdraw what the query was given and must not see, before it is settled.
@@ -162,7 +162,7 @@ class Monitored:
             return places[0]
         for held in self.front.held:
             codes = tracker.codes_of(held)
-            pushed = held.columns[PUSH].values if PUSH in held.columns else np.zeros(len(held), np.int64)
+            pushed = _pushed(held)
             mine = np.isin(codes, news) & tracker.are_ruled_out(held, codes) & (pushed != NEVER)
             now = pushed >> 32 == self._pushes
             places.append(pushed[mine & now] & (1 << 32) - 1)
@@ -267,7 +267,7 @@ class Monitored:
                 left += [take(held, ~mine)] if not mine.all() else []
             self.front.held = left
         for items in back:
-            pushed = items.columns[PUSH].values if PUSH in items.columns else np.zeros(len(items), np.int64)
+            pushed = _pushed(items)
             self._withdraw(take(items, (pushed >> 32 != self._pushes) & (pushed != NEVER)), said)
         return newly, when
 
@@ -282,6 +282,12 @@ class Monitored:
         self.front.restore(within("traces", parts))
         if not self.waits:
             self.query.restore(within("query", parts))
+
+
+def _pushed(items: Items) -> Ints:
+    """With which push each row came, and where it stood in it; nobody remembers those from before a restart."""
+    known = items.columns.get(PUSH)
+    return np.zeros(len(items), np.int64) if known is None else known.values  # type: ignore[return-value]
 
 
 def _some(items: Items, kept: Ints) -> Items:
