@@ -144,7 +144,8 @@ class PatternMachine:
     def _due(self, thread: Thread, letter: int) -> int | None:
         """The leaf whose event ends with this letter, because no other one of its type is open."""
         for at, opening in enumerate(self.opening):
-            if opening is not None and opening.serial and thread.begun & ~thread.bound & 1 << at and letter in opening.ends:
+            is_open = opening is not None and opening.serial and thread.begun & ~thread.bound & 1 << at
+            if is_open and opening is not None and letter in opening.ends:
                 return at
         return None
 
@@ -355,8 +356,6 @@ def machines_of(plan: Plan, setting: LetterSetting) -> list[PatternMachine]:
     """The automata of the alternatives of a plan."""
     if setting.windowed:
         setting.left_out.note("WITHIN: verdicts depend on the order of events only")
-    if setting.intervals and not setting.starts:
-        setting.left_out.note("events may have lengths")
     return [PatternMachine(block, setting) for block in plan.alternatives if block.missing is None]
 
 

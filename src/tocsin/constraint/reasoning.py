@@ -30,8 +30,8 @@ from tocsin.constraint.pattern_language import (
 )
 from tocsin.errors import Problem, QueryError
 from tocsin.events import ANY
-from tocsin.lang.constraint_syntax import is_start, start_of
 from tocsin.items import Codes, Ints
+from tocsin.lang.constraint_syntax import is_start, start_of
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import pattern_types
 from tocsin.plan.rewrite import all_leaves

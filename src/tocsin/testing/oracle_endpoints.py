@@ -18,13 +18,11 @@ Kind: TypeAlias = tuple[str, Mapping[str, Any]]
 Behind: TypeAlias = Callable[[Constraint, Regex, Event], Regex]  # what may follow on one more letter
 
 
-def endpoints(constraints: Sequence[Constraint], events: Iterable[Event]) -> list[Event]:
+def endpoints(constraints: Sequence[Constraint], events: Sequence[Event]) -> list[Event]:
     """The letters of some events in order of time; the end of an event is the event itself."""
     starts = {type for each in constraints for type in each.starts}
-    found = [event for event in events]
-    found += [
-        replace(event, type=start_of(event.type), end=event.start) for event in events if event.type in starts
-    ]
+    found = list(events)
+    found += [replace(event, type=start_of(event.type), end=event.start) for event in events if event.type in starts]
     return sorted(found, key=lambda each: (each.end, not is_start(each.type), repr(each.eid)))
 
 

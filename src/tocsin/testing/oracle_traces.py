@@ -61,9 +61,7 @@ def takes(symbol: Symbol, event: Event) -> bool:
     """Whether an event is what a symbol says."""
     reader = OracleEvaluator({}, None, frozenset(event.attrs))
     letter = start_of(symbol.type) if symbol.at == "-" else symbol.type
-    return event.type == letter and all(
-        reader.true(test, {symbol.type: event}) for test in conjuncts(symbol.where)
-    )
+    return event.type == letter and all(reader.true(test, {symbol.type: event}) for test in conjuncts(symbol.where))
 
 
 def may_be_empty(regex: Regex) -> bool:

@@ -1,0 +1,187 @@
+"""Constraints over the starts and ends of events (R127): verdicts by enumeration of histories, and queries as they run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from random import Random
+
+import pytest
+
+import tocsin
+from tests.effort import examples
+from tests.test_constraint_reasoning import FAR, S, letter_of, shortest
+from tests.test_constraint_reasoning import SCHEMA as POINTS
+from tests.test_constraint_traces import found, shuffled
+from tocsin.constraint.reasoning import Flag, Reasoning, reason_about, verdict_of
+from tocsin.errors import QueryError
+from tocsin.events import Event
+from tocsin.lang.constraint_syntax import is_start, start_of, whole_of
+from tocsin.lang.parser import parse, parse_constraints
+from tocsin.lang.syntax import Query
+from tocsin.order.strategy import Strategy
+from tocsin.plan.bind import bind
+from tocsin.plan.passes import optimize
+from tocsin.testing.harness import Harness
+from tocsin.testing.oracle_endpoints import endpoints, unended
+from tocsin.testing.oracle_traces import TraceVerdict, kinds_of, matches_by_traces, told_of, verdict
+
+SCHEMA = replace(POINTS, intervals=True)
+LENGTH = 4  # letters of a completion
+U, N, V = "undetermined", "UNSAT", "violated"
+OVERLAP = "CONSTRAINT c AS A^- (B^- A^+ B^+ | A^+ B^- B^+); "
+
+
+@cache
+def reasoning(text: str) -> Reasoning:
+    return reason_about(optimize(bind(parse(text), SCHEMA)))
+
+
+def walked(text: str, word: str) -> list[str]:
+    known, state = reasoning(text), 0
+    said = [known.static]
+    names = {letter.shown: at for at, letter in enumerate(known.letters.all)}
+    for each in word.split():
+        state = int(known.moves[state, names[each.removesuffix("^+")]])
+        said.append(verdict_of(int(known.flags[state])))
+    return said
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "said"),
+    [
+        (OVERLAP + "EVENT REL[overlap](A a, B b) UNDER c", "A^- B^- A^+ B^+", [U, U, S, S, S]),
+        (OVERLAP + "EVENT REL[overlap](A a, B b) UNDER c", "A^- A^+ B^-", [U, U, N, N]),
+        (OVERLAP + "EVENT SEQ(A a, B b) UNDER c", "A^- B^-", [U, U, N]),
+        (OVERLAP + "EVENT SEQ(A a, B b) UNDER c", "A^- A^+", [U, U, S]),
+        (OVERLAP + "EVENT ISEQ[start(a) < start(b)](A a, B b) UNDER c", "", [S]),
+        (OVERLAP + "EVENT REL[contain](A a, B b) UNDER c", "", [N]),
+        # two A may be open at once: which of them ends nobody knows, so there is no SAT, and UNSAT stays true
+        ("CONSTRAINT c AS A^- A^- A^+ B^- A^+ B^+; EVENT SEQ(A a, B b) UNDER c", "A^- A^- A^+ B^-", [U] * 5),
+        ("CONSTRAINT c AS A^- A^- B^- A^+ A^+ B^+; EVENT SEQ(A a, B b) UNDER c", "", [N]),
+        # whole events that do not overlap: letters stand where events end
+        ("CONSTRAINT c AS A+ B; EVENT AND(A a, B b) UNDER c", "A", [S, S]),
+        ("CONSTRAINT c AS A+ B; EVENT SEQ(A a, B b) UNDER c", "A B", [U, U, U]),
+    ],
+)
+def test_verdicts_over_endpoints(text: str, word: str, said: list[str]) -> None:
+    assert walked(text, word) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("constraint c as A^-B^- (A^+|B^+)*", "CONSTRAINT c AS A^- B^- (A^+ | B^+)*"),
+        ("constraint c as A^-+ A^+[x=1]{2}", "CONSTRAINT c AS A^-+ A^+[x = 1]{2}"),
+    ],
+)
+def test_endpoints_are_read_and_printed(text: str, printed: str) -> None:
+    [made] = parse_constraints(text)
+    assert str(made) == printed
+    assert parse_constraints(printed) == (made,)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("CONSTRAINT c AS A^- A^+ ENDS A; EVENT A a UNDER c", "ENDS does not go with A^-"),
+        ("CONSTRAINT c AS A^- A^+ TIMEOUT 5; EVENT A a UNDER c", "TIMEOUT does not go with A^-"),
+        ("CONSTRAINT c AS A^- A^+ TIES ANY; EVENT A a UNDER c", "TIES ANY does not go with A^-"),
+        ("CONSTRAINT c AS A^ B; EVENT A a UNDER c", "A^- is the start of an A"),
+        ("CONSTRAINT c AS A^+ A^-; EVENT A a UNDER c", "no trace can fulfil c together"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, said: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        tocsin.query(text).check(SCHEMA)
+    assert said in str(caught.value)
+
+
+# --- random ones, by enumeration -------------------------------------------------------------------------------------
+
+SYMBOLS = ("A^-", "A^+", "B^-", "B^+", "A^- A^+", "B^- B^+", "A^- B^- A^+ B^+", "N", "A^-[v = 1] A^+")
+PATTERNS = (
+    "A a", "SEQ(A a, B b)", "REL[overlap](A a, B b)", "REL[during, start](A a, B b)", "AND(A a, B b)",
+    "ISEQ[start(a) < start(b)](A a, B b)", "ISEQ[end(a) <= end(b), start(b) < end(a)](A a, B b)", "SEQ(A a, N n)",
+    "SEQ(A a, A b)", "SEQ(A a, OR(B b, N c))", "SEQ(A a, !N n, B b)", "REL[contain](B b, A a)", "AND(A a, N n)",
+    "OR(SEQ(A a, B b), SEQ(B c, A d))", "SEQ(A a, B+ b)",
+)  # fmt: skip
+WHERE = ("", "", "", " WHERE a.v = 1", " WHERE a.v <> 1")
+
+
+def drawn_regex(random: Random, depth: int = 3) -> str:
+    kind = random.choice(("symbol", "symbol", "chain", "choice", "repeat")) if depth else "symbol"
+    if kind == "symbol":
+        return random.choice(SYMBOLS)
+    if kind == "repeat":
+        return f"({drawn_regex(random, depth - 1)}){random.choice(['*', '+', '?', '{2}'])}"
+    parts = [drawn_regex(random, depth - 1) for _ in range(random.randint(2, 3))]
+    return "(" + (" " if kind == "chain" else " | ").join(parts) + ")"
+
+
+def drawn(random: Random, clauses: str = "") -> str:
+    pattern = random.choice(PATTERNS)
+    where = random.choice(WHERE) if "A a" in pattern and "OR(SEQ" not in pattern else ""
+    if "PARTITION" in clauses:
+        where = " WHERE [id]" + where.replace("WHERE", "AND")
+    regex = random.choice((drawn_regex(random), f"A^- {drawn_regex(random)} A^+ {drawn_regex(random)}"))
+    mode = " CHECKED" if clauses and random.random() < 0.25 else ""
+    return f"CONSTRAINT c ON A, B, N{clauses} AS {regex}; EVENT {pattern}{where} UNDER c{mode}"
+
+
+def drawn_word(random: Random, query: Query, known: Reasoning, most: int, id: str = "x") -> list[Event]:
+    """Endpoints in order of time that mostly keep to the constraint."""
+    kinds, state, word = kinds_of(query), 0, list[Event]()
+    starts = set(known.under.starts)
+    for at in range(1, most + 1):
+        more = [replace(each, type=whole_of(each.type), end=at) for each in unended(word)]
+        for type, attrs in kinds:
+            event = Event(type, at, at, f"{type}{id}{at}", {"id": id, **attrs})
+            more.append(replace(event, type=start_of(type)) if type in starts else event)
+        random.shuffle(more)
+        for letter in more:
+            there = int(known.moves[state, letter_of(known, letter)])
+            if not known.flags[there] & Flag.VIOLATED or random.random() < 0.05:
+                word.append(letter)
+                state = there
+                break
+    return word
+
+
+def test_random_verdicts_are_those_of_the_definition() -> None:
+    said: Counter[str] = Counter()
+    for seed in range(examples(1500, least=40)):
+        random = Random(f"endpoints {seed}")
+        text = drawn(random)
+        try:
+            known = reasoning(text)
+        except QueryError:  # no trace can fulfil it
+            continue
+        query = parse(text)
+        kinds, word = kinds_of(query), drawn_word(random, query, known, random.randint(1, 4))
+        state, last = 0, U
+        for at in range(len(word) + 1):
+            if at:
+                state = int(known.moves[state, letter_of(known, word[at - 1])])
+            flags = Flag(int(known.flags[state]))
+            mine, by_definition = verdict_of(int(flags)), verdict(query, word[:at], kinds, LENGTH)
+            context = f"{query}\n{' '.join(map(str, word[:at]))}: {mine} {flags!r}, by definition {by_definition}"
+            if by_definition.says == "violated" and mine != V:
+                continue  # its completions are longer
+            if mine in (S, N):
+                assert by_definition.says == mine, context
+            elif mine == U and known.exact:
+                both = Flag.COMPLETE | Flag.MATCHED
+                far = max(shortest(known, both, want)[state] for want in (both, Flag.COMPLETE))
+                assert far < FAR, context
+                assert by_definition.says == U or far > LENGTH, context
+            else:
+                assert mine != V or by_definition.says == V, context
+            assert not flags & Flag.CLOSABLE or by_definition.closed, context
+            assert not (flags & Flag.HELD) or by_definition.held, context
+            if last in (S, N) and mine != V:
+                assert mine == last, context  # stable
+            last = mine
+            said[mine] += 1
+    assert min(said[S], said[N], said[U]) > 3, said
