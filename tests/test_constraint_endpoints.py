@@ -24,7 +24,7 @@ from tocsin.order.strategy import Strategy
 from tocsin.plan.bind import bind
 from tocsin.plan.passes import optimize
 from tocsin.testing.harness import Harness
-from tocsin.testing.oracle_endpoints import endpoints, unended
+from tocsin.testing.oracle_endpoints import unended
 from tocsin.testing.oracle_traces import TraceVerdict, kinds_of, matches_by_traces, told_of, verdict
 
 SCHEMA = replace(POINTS, intervals=True)
@@ -185,3 +185,92 @@ def test_random_verdicts_are_those_of_the_definition() -> None:
             last = mine
             said[mine] += 1
     assert min(said[S], said[N], said[U]) > 3, said
+
+
+# --- as they run -----------------------------------------------------------------------------------------------------
+
+ORDERS = ("in-order", "slack(3)", "conservative", "conservative(3)", "aggressive", "aggressive(3)", "hybrid")
+LONGEST = 8
+
+
+def drawn_history(random: Random, query: Query, known: Reasoning) -> list[Event]:
+    """Traces of three keys, one behind the other, with overlaps; what is open at the end of a word ends behind it."""
+    events: list[Event] = []
+    for number, id in enumerate("xyz"):
+        word = drawn_word(random, query, known, random.randint(1, 6), id)
+        for letter in unended(word):
+            word.append(replace(letter, type=whole_of(letter.type), end=word[-1].end + 1))
+        gaps = [random.choice((1, 1, 1, 2)) for _ in word]
+        times = {letter.end: 12 * number + sum(gaps[:at]) for at, letter in enumerate(word)}
+        starts = {letter.eid: letter.start for letter in word if is_start(letter.type)}
+        for event in word:
+            if not is_start(event.type):
+                start, end = times[starts.get(event.eid, event.start)], times[event.end]
+                events.append(replace(event, start=end if random.random() < 0.03 else start, end=end))
+    return sorted(events, key=lambda event: event.end)
+
+
+def definition(text: str, events: list[Event], *, closes: bool) -> tuple[Counter, Counter]:
+    """The rows and the matches; verdicts are those of the automaton, which are tested above."""
+    query, known = parse(text), reasoning(text)
+
+    def judge(word) -> TraceVerdict:
+        state = 0
+        for letter in word:
+            state = int(known.moves[state, letter_of(known, letter)])
+        flags = int(known.flags[state])
+        return TraceVerdict(verdict_of(flags), closes and bool(flags & Flag.CLOSABLE), bool(flags & Flag.HELD))
+
+    told = told_of(query, events, judge)
+    rows = Counter(
+        (row.kind, row.key, row.trace, row.constraint, row.reason, tuple(event.eid for event in row.events))
+        for row in told.rows
+    )
+    return rows, Counter(match.binding for match in matches_by_traces(query, told.seen))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("longest", [True, False])
+def test_rows_and_matches_are_those_of_the_definition(order: str, longest: bool) -> None:
+    """R129: over endpoints, out of order, in every strategy, over restarts; `longest` says when starts are settled."""
+    schema = replace(SCHEMA, longest=dict.fromkeys("ABN", LONGEST) if longest else {})
+    told: Counter = Counter()
+    for seed in range(examples(400, least=16)):
+        random = Random(f"{order} {longest} {seed}")
+        text = drawn(random, " PARTITION BY id")
+        try:
+            known = reasoning(text)
+        except QueryError:  # no trace can fulfil it
+            continue
+        query = parse(text)
+        events = drawn_history(random, query, known)
+        if any(event.end - event.start > LONGEST for event in events):
+            continue
+        expected = definition(text, events, closes=longest or not known.under.starts)
+        strategy = Strategy("hybrid", 3, held=frozenset("A")) if order == "hybrid" else order
+        run = Harness(query, schema).start(strategy)
+        listed = events if order == "in-order" else shuffled(random, events, 2.5)
+        size, restarts = random.choice((1, 2, 5, 100)), random.random() < 0.3
+        for at in range(0, len(listed), size):
+            run.push(listed[at : at + size])
+            if restarts:
+                run.restart()
+        run.end()
+        context = f"{text}\n{' '.join(f'{e.eid}@{e.start}-{e.end}{dict(e.attrs)}' for e in listed)}"
+        assert found(run) == expected, context
+        told.update(kind for kind, *_ in expected[0])
+        told["match"] += expected[1].total()
+    assert told["violated"]
+    assert told["match"]
+
+
+def test_a_verdict_comes_while_the_interval_is_open_once_its_start_is_settled() -> None:
+    """X4 over endpoints: b begins behind the end of a, so they cannot overlap; told once no longer A can come."""
+    text = "CONSTRAINT c PARTITION BY id AS A^- (B^- A^+ B^+ | A^+ B^- B^+) C*; EVENT REL[overlap](A a, B b) WHERE [id] UNDER c"
+    run = Harness(text, replace(SCHEMA, longest={"A": 5, "B": 5})).start("aggressive(2)")
+    operator = run.graph.stages[-1].operator
+    for type, start, end in (("A", 1, 3), ("B", 4, 9), ("C", 10, 10)):
+        run.push([Event(type, start, end, f"{type}{end}", {"id": "x"})])
+        assert operator.counts.closed == 0
+    run.push([Event("C", 11, 11, "C11", {"id": "y"})])  # starts are settled up to 11 - 2 - 1 - 5
+    assert operator.counts.unsat == operator.counts.closed == 1

@@ -23,7 +23,7 @@ def endpoints(constraints: Sequence[Constraint], events: Sequence[Event]) -> lis
     starts = {type for each in constraints for type in each.starts}
     found = list(events)
     found += [replace(event, type=start_of(event.type), end=event.start) for event in events if event.type in starts]
-    return sorted(found, key=lambda each: (each.end, not is_start(each.type), repr(each.eid)))
+    return sorted(found, key=lambda each: (each.end, each.start, repr(each.eid), not is_start(each.type)))
 
 
 def whole(letter: Event, events: Iterable[Event]) -> Event:
