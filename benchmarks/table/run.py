@@ -1,9 +1,10 @@
 """From a table to matches: rows per second by the clock and by CPU, with one thread and with all, beside the rivals.
 
 Every arm works in its own process. Rounds go over all arms in turn, so that what else the machine does meets all alike;
-an arm warms up once in each round, then the best of its runs counts. An arm that takes seconds is timed once in a round,
-one that takes longer still has one run in all: what a first run costs more is little then. A run begins with the table
-(frame, file) in its hands and ends with a table of matches. Arms of one query must find equal matches, or the run fails.
+an arm warms up once in each round, then the best of its runs counts. An arm that takes seconds is timed once in each
+round, one that takes longer still has one run in all: what a first run costs more is little then. A run begins with
+the table (frame, file) in its hands and ends with a table of matches. Arms of one query must find equal matches, or
+the run fails.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def read(
         match kind:
             case "csv" | "tsv":
                 raw = _bytes(path)
-                if not raw.strip():
+                if not raw or raw.isspace():  # which copies nothing
                     raise empty_csv(path)
                 return csv_piece(raw, path, columns, declared, bad, delimiter=delimiter_of(kind, raw))
             case "jsonl":
