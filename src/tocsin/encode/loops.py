@@ -207,6 +207,20 @@ def _fill_slots(slots: Any, heads: Any, begins: Any, texts: Any, count: Any) -> 
 fill_slots: Any = compiled(_fill_slots)
 
 
+def _name_rows(indices: Any, numbers: Any, met: Any, out: Any) -> Any:
+    """What a table of numbers has for each index of a dictionary, and which indices are met; False: an index lies."""
+    for at in range(len(indices)):
+        index = indices[at]
+        if index < 0 or index >= len(numbers):
+            return False
+        met[index] = True
+        out[at] = numbers[index]
+    return True
+
+
+name_rows: Any = compiled(_name_rows)
+
+
 def _places_of(codes: Any, wanted: Any, first: Any, out: Any) -> Any:
     """Write the places (counted from `first`) of wanted codes, and return how many. The last code is for -1."""
     count = 0

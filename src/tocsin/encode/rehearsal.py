@@ -41,6 +41,7 @@ def _numbers() -> None:
     places: Ints = np.zeros(1, np.int64)
     types, asked, ends = np.zeros(1, np.int32), np.zeros(1, np.bool_), places.copy()
     for codes in (np.zeros(1, width) for width in CODES):
+        loops.name_rows(frozen(types), types, asked.copy(), codes.copy())
         loops.places_of(codes, asked, 0, places.copy())
         loops.types_and_ends(codes, types, frozen(ends), places, types.copy(), ends)
         loops.look_up(types, codes, codes.copy())

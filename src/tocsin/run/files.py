@@ -131,7 +131,7 @@ def read(
             case "jsonl":
                 return jsonl_piece(_bytes(path), path, bad)
             case "parquet":
-                table, late = _read_parquet(path, early)
+                table, late = _read_parquet(path, early, columns.type)
             case _:
                 table = _read_arrow(path)
     except BROKEN as problem:
@@ -139,12 +139,12 @@ def read(
     return FilePiece(table, lambda row: f"{path}, row {row + 1}", [], late=late)
 
 
-def _read_parquet(path: Path, early: frozenset[str] | None) -> tuple[pa.Table, LateFile | None]:
+def _read_parquet(path: Path, early: frozenset[str] | None, types: str) -> tuple[pa.Table, LateFile | None]:
     """The rows of a file; if some columns are read late, the file that has them."""
     file = LateFile(path)
     if early is None or file.rows < LATE_ROWS or len(set(file.names)) < len(file.names):
         return validated(file.file.read()), None
-    return file.table(early), file
+    return file.table(early, types), file
 
 
 def unknown_format(path: Path) -> InputError:

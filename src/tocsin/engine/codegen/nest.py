@@ -485,8 +485,13 @@ class Nest:
 
     @property
     def _known_since(self) -> str:
-        """The text of: when a waiting answer became certain. In order it is the time that it has waited for."""
-        return "T[CLOCK]" if self.layout.holds else "(min(PD[row], T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
+        """The text of: when a waiting answer became certain. In order it is the time that it had to wait for.
+
+        That is `until`: where a part reaches on behind the last member of a set, the entry says less until it is asked.
+        """
+        if self.layout.holds:
+            return "T[CLOCK]"
+        return "(min(max(PD[row], until), T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
 
     @property
     def _lasts(self) -> bool:
