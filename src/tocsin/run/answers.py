@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.engine.changes import ChangeBatch, Changes, one_batch
+from tocsin.engine.kinds import EXPECTED_MATCH, UNCONFIRMED, VIOLATED
 from tocsin.engine.payload import View
 from tocsin.engine.tables import joined, net, with_times
 from tocsin.graph.query_graph import QueryGraph
@@ -19,6 +20,7 @@ from tocsin.items import Ints, is_sorted
 
 WORTH_A_THREAD = 1 << 13  # matches
 AT_ONCE = 1 << 16  # matches of a part: their columns fit into a cache
+KIND_ORDER = (EXPECTED_MATCH, VIOLATED, UNCONFIRMED)  # of rows of one time, before matches
 
 
 class Answers:
@@ -56,12 +58,19 @@ class Answers:
         """The matches of each query, with times as the input had them; of their columns perhaps only those named."""
         return [self._table(stage, time, names if self.is_final else None) for stage in self._batches]
 
+    @property
+    def _beside_traces(self) -> bool:
+        return self._graph.only_follows_traces and not self._graph.is_plain
+
     def _table(self, stage: int, time: pa.DataType | None, names: Collection[str] | None) -> pa.Table:
         batches = self._batches[stage]
         if not batches:
             return with_times(self._graph.nothing(stage).table(names), time)
         if self.view is None or self._graph.copies.chose:
-            return with_times(net(joined([batch.table() for batch in batches])), time)
+            table = joined([batch.table() for batch in batches])
+            if self._beside_traces:
+                table = table.take(pa.array(order_beside_traces([standing_of(batch) for batch in batches])))
+            return with_times(net(table), time)
         kinds: dict[tuple[str, str | None], list[ChangeBatch]] = {}
         for batch in batches:
             kinds.setdefault((batch.kind, batch.step), []).append(batch)
@@ -158,11 +167,26 @@ def _last_events(fixed: Sequence[Ints], count: int) -> Ints:
     return last
 
 
+def standing_of(batch: ChangeBatch) -> tuple[Ints, ...]:
+    """What tells where changes stand among those of a query under constraints: when known, of when, and which."""
+    start, end = batch.span
+    high, low = batch.identity
+    kinds = np.full(len(batch), KIND_ORDER.index(batch.kind) if batch.kind in KIND_ORDER else len(KIND_ORDER))
+    return batch.known_at, end, start, kinds, high.view(np.int64), low.view(np.int64)
+
+
+def order_beside_traces(standing: Sequence[tuple[Ints, ...]]) -> Ints:
+    """The order of matches and rows about traces, whatever pieces and threads they came from."""
+    order: Ints = np.lexsort([np.concatenate(each) for each in zip(*standing, strict=True)][::-1])
+    return order
+
+
 class GrowingTables:
     """The changes of some queries as tables, made at once, so that the graph may forget the events behind them."""
 
     def __init__(self, graph: QueryGraph, shown: Sequence[int]) -> None:
         self._graph, self.is_final, self._count = graph, True, 0
+        self._beside_traces = graph.only_follows_traces and not graph.is_plain
         self._tables: dict[int, list[pa.Table]] = {stage: [] for stage in shown}
         self._events: dict[int, list[tuple[Ints, ...]]] = {stage: [] for stage in shown}  # when known, and of what
 
@@ -171,7 +195,8 @@ class GrowingTables:
         for batch in changes:
             if batch.stage in self._tables and len(batch):
                 self._tables[batch.stage].append(batch.table())
-                self._events[batch.stage].append((batch.known_at, *batch.fixed))
+                told = standing_of(batch) if self._beside_traces else (batch.known_at, *batch.fixed)
+                self._events[batch.stage].append(told)
                 self._count += len(batch)
                 self.is_final &= bool((batch.op > 0).all())
 
@@ -192,7 +217,9 @@ class GrowingTables:
         if not tables:
             return with_times(self._graph.nothing(stage).table(), time)
         table = joined(tables)
-        if self._graph.is_plain and not self._graph.copies.chose:
+        if self._beside_traces:
+            table = table.take(pa.array(order_beside_traces(self._events[stage])))
+        elif self._graph.is_plain and not self._graph.copies.chose:
             known_at, *fixed = map(np.concatenate, zip(*self._events[stage], strict=True))
             order = _order(known_at, fixed, waits=self._graph.waits)
             table = table if order is None else table.take(pa.array(order))
