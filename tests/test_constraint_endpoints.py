@@ -1,4 +1,4 @@
-"""Constraints over the starts and ends of events (R127): verdicts by enumeration of histories, and queries as they run."""
+"""Constraints over starts and ends of events (R127): verdicts by enumeration of histories, and queries as they run."""
 
 from __future__ import annotations
 
@@ -266,7 +266,8 @@ def test_rows_and_matches_are_those_of_the_definition(order: str, longest: bool)
 
 def test_a_verdict_comes_while_the_interval_is_open_once_its_start_is_settled() -> None:
     """X4 over endpoints: b begins behind the end of a, so they cannot overlap; told once no longer A can come."""
-    text = "CONSTRAINT c PARTITION BY id AS A^- (B^- A^+ B^+ | A^+ B^- B^+) C*; EVENT REL[overlap](A a, B b) WHERE [id] UNDER c"
+    order = "CONSTRAINT c PARTITION BY id AS A^- (B^- A^+ B^+ | A^+ B^- B^+) C*; "
+    text = order + "EVENT REL[overlap](A a, B b) WHERE [id] UNDER c"
     run = Harness(text, replace(SCHEMA, longest={"A": 5, "B": 5})).start("aggressive(2)")
     operator = run.graph.stages[-1].operator
     for type, start, end in (("A", 1, 3), ("B", 4, 9), ("C", 10, 10)):
@@ -274,3 +275,30 @@ def test_a_verdict_comes_while_the_interval_is_open_once_its_start_is_settled() 
         assert operator.counts.closed == 0
     run.push([Event("C", 11, 11, "C11", {"id": "y"})])  # starts are settled up to 11 - 2 - 1 - 5
     assert operator.counts.unsat == operator.counts.closed == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_threads_and_a_memory_limit_change_nothing() -> None:
+    order = "CONSTRAINT c PARTITION BY id AS A^- (B^- A^+ B^+ | A^+ B^- B^+)*; "
+    text = order + "EVENT REL[overlap](A a, B b) WHERE [id] UNDER c"
+    schema = replace(SCHEMA, longest={"A": 5, "B": 5})
+    events = [
+        {"type": type, "time": 3 * at + start, "end": 3 * at + end, "id": f"{at}"}
+        for at in range(60)
+        for type, start, end in (("A", 0, 3 + at % 2), ("B", 2 + 3 * (at % 3 == 0), 7 - 2 * (at % 5 == 0)))
+    ]
+    ways: list[dict] = [{}, {"threads": 3}, {"order": "aggressive(9)", "memory_limit": 1}, {"order": "conservative(9)"}]
+    told = []
+    for how in ways:
+        rows = tocsin.query(text).detect(events, schema=schema, end="end", jit=False, **how)
+        told.append(Counter((row["kind"], row["match_id"], row["start"], row["end"], row["reason"]) for row in rows))
+    assert told[0] == told[1] == told[2] == told[3]
+    assert {"match", "expected"} <= {kind for kind, *_ in told[0]}
+
+
+def test_explain_says_when_verdicts_come() -> None:
+    text = OVERLAP + "EVENT REL[overlap](A a, B b) UNDER c"
+    assert "say in the schema how long one lasts at most" in tocsin.query(text).explain(SCHEMA)
+    bounded = tocsin.query(text).explain(replace(SCHEMA, longest={"A": 5, "B": 5}))
+    assert "trusted: closed traces are released" in bounded
+    assert "(0) -A^--> 1" in bounded

@@ -15,10 +15,10 @@ import numpy as np
 
 from tocsin.codec import Part, nested, within
 from tocsin.constraint.endpoints import SettledEndpoints
-from tocsin.constraint.reasoning import reason_about
+from tocsin.constraint.reasoning import bounded, reason_about
 from tocsin.constraint.release import answer, answering_early, drop_rows, events_kept, known_sooner, release, rows_kept
 from tocsin.constraint.telling import TraceCounts
-from tocsin.constraint.tracker import CODE, Tracker, bounded
+from tocsin.constraint.tracker import CODE, Tracker
 from tocsin.encode.merge import Rearranged, runs, take, with_column
 from tocsin.engine.changes import Changes
 from tocsin.engine.operator import Counters, Operator, Setting
@@ -45,11 +45,10 @@ def monitored(inner: Operator, setting: Setting, *, jit: bool) -> Monitored:
 class Monitored:
     """Follows traces, and tells what is known of them; `query` is the operator around which it stands.
 
-    It stands behind settled order where traces are divided, because only then the number of a trace is known; and where
+    It stands behind settled order where traces are divided, because only then the number of a trace is known; where
     answers are never withdrawn but events come in any order, because only then it is known that a match has no event
-    behind the closing of its trace; and where starts of events are read, as these are settled so late that nothing could
-    be withdrawn any more. Otherwise it is given events as they come, and what it should not have seen is
-    withdrawn.
+    behind the closing of its trace; and where starts of events are read, which are settled so late that nothing could
+    be withdrawn any more. Otherwise it is given events as they come, and what it should not have seen is withdrawn.
     """
 
     def __init__(self, query: Operator, setting: Setting, *, jit: bool) -> None:

@@ -284,6 +284,10 @@ class Maker:
                 elif at not in bad and self.exact:
                     mine |= Flag.SAT
                 mine |= facts.flags(at, cs, paths)
+            elif paths is not None:  # no trace goes on like this, but one may end so
+                mine |= Flag.MATCHED if any(map(self.accepts, paths)) else Flag(0)
+                if self.exact and any(self.machines[path[0]].is_done(path[1]) for path in paths):
+                    mine |= Flag.DONE
             flags.append(int(mine))
         every = frozenset(range(len(nodes)))
         least, chosen = minimal(Dfa(len(self.letters), tuple(moves), every), lambda at: (nodes[at][0], flags[at]))
@@ -318,16 +322,18 @@ def never_overlaps(dfa: Dfa, steps: list[int]) -> bool:
 
 
 def paired(letters: Letters, type: str) -> Dfa:
-    """The words in which every event of a type that begins ends before the next one of it begins."""
-    closed, open = {}, {}
+    """The words in which every event of a type that begins ends, as what it is, before the next one of it begins."""
+    kinds = sorted({letter.bits for letter in letters.all if letter.type == type})
+    moves: list[dict[int, int]] = [{} for _ in range(len(kinds) + 1)]  # 0: none is open, else which kind of event is
     for at, letter in enumerate(letters.all):
         if letter.type == start_of(type):
-            closed[at] = 1
+            moves[0][at] = 1 + kinds.index(letter.bits)
         elif letter.type == type:
-            open[at] = 0
+            moves[1 + kinds.index(letter.bits)][at] = 0
         else:
-            closed[at], open[at] = 0, 1
-    return Dfa(len(letters), (closed, open), frozenset((0,)))
+            for state, mine in enumerate(moves):
+                mine[at] = state
+    return Dfa(len(letters), tuple(moves), frozenset((0,)))
 
 
 class _Paths:
@@ -416,6 +422,11 @@ def reachable_letters(moves: list[dict[int, int]], live: set[int]) -> dict[int, 
                 found[at] |= found[there]
                 waiting.append(at)
     return found
+
+
+def bounded(plan: Plan) -> bool:
+    """Whether starts that constraints name are settled before the stream ends, so that anything can be closed then."""
+    return plan.under is not None and all(type in plan.schema.longest for type in plan.under.starts)
 
 
 def why_silent(plan: Plan) -> str | None:

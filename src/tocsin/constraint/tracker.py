@@ -18,7 +18,7 @@ from tocsin.constraint import loops
 from tocsin.constraint.loops import BEGUN, CHAINED, CLOSED, JUST, NUMBER, QUIET, SAT_SEEN, STATE, loop
 from tocsin.constraint.pattern_language import Abstracted
 from tocsin.constraint.pattern_language import LetterSetting as Asked
-from tocsin.constraint.reasoning import Flag, Reasoning
+from tocsin.constraint.reasoning import Flag, Reasoning, bounded
 from tocsin.constraint.rows import NOBODY, TraceRows
 from tocsin.constraint.state_tables import StateTables
 from tocsin.constraint.telling import Moments, Telling, TraceCounts
@@ -33,7 +33,6 @@ from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Column, Ints, Items
 from tocsin.lang.constraint_syntax import start_of
 from tocsin.order.keyed_events import has_key
-from tocsin.plan.block import Plan
 from tocsin.plan.under import TRACE
 from tocsin.schema import Kind
 from tocsin.select.key_codes import KeyCodes
@@ -43,11 +42,6 @@ CODE = "#key"  # the code of the key of an event, where it was looked up before
 MANY = 1 << 17
 MOST_BITS = 10  # conditions on one type of whose 2**n outcomes each has a place
 NO_BITS: Ints = np.zeros(1, np.int64)
-
-
-def bounded(plan: Plan) -> bool:
-    """Whether starts that constraints name are settled before the stream ends, so that anything can be closed then."""
-    return plan.under is not None and all(type in plan.schema.longest for type in plan.under.starts)
 
 
 class Tracker(RemembersAll):
