@@ -320,9 +320,9 @@ def _completions(
     """Events that make a word of all constraints of some word, shorter ones first."""
     if any(each.starts for each in constraints):
         lefts = [after(constraint, word) for constraint in constraints]
-        attrs: dict[str, Any] = {attr: 1 for each in constraints for attr in each.key}
-        attrs |= {attr: event.attrs[attr] for event in word[:1] for attr in attrs}
-        yield from completions(constraints, word, lefts, _behind_one, may_be_empty, has_words, kinds, attrs, most)
+        shared: dict[str, Any] = {attr: 1 for each in constraints for attr in each.key}
+        shared |= {attr: event.attrs[attr] for event in word[:1] for attr in shared}
+        yield from completions(constraints, word, lefts, _behind_one, may_be_empty, has_words, kinds, shared, most)
         return
     begins = max((event.end for event in word), default=0) + 1
     key: dict[str, Any] = {attr: 1 for each in constraints for attr in each.key}
