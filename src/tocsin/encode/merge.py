@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.encode.row_bases import Base, Pieces, is_late, rows_at, stacked
+from tocsin.encode.row_bases import Base, JoinedRows, is_late, rows_at, stacked
 from tocsin.encode.values import encode_column, nothing
 from tocsin.items import NO_ROWS, NO_SOURCE, ROWS, Bools, Column, Ints, ItemKind, Items, Strings, is_sorted
 from tocsin.schema import EID, Field, Kind
@@ -150,7 +150,7 @@ def join(several: list[Items]) -> Items:
     )
     if not late:
         return joined
-    pieces = Pieces.of([based_on(items) for items in several])
+    pieces = JoinedRows.of([based_on(items) for items in several])
     return Rearranged.of(joined, pieces, np.arange(pieces.num_rows))
 
 
@@ -212,7 +212,7 @@ def cut(items: Items, turn: int) -> tuple[Items, Items]:
 
 
 def interleaved(pieces: list[Items]) -> list[Items]:
-    """Pieces in order of time as pieces that follow each other; only what overlaps is copied.
+    """JoinedRows in order of time as pieces that follow each other; only what overlaps is copied.
 
     Among equal times the order of arrival, which is that of the pieces, is kept only where it says something: an event
     and its withdrawal.

@@ -1,7 +1,7 @@
 """Where rows stand until somebody shows them: a batch, a table, columns of whoever made them, or pieces of all these.
 
 A result shows few of the rows that a query reads. Matches that other queries read are rows, too: they stay the columns
-that they were found as (`LateRows`), and become Arrow batches where a result shows them, or a state is saved.
+that they were found as (`UnmadeRows`), and become Arrow batches where a result shows them, or a state is saved.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tocsin.encode.late import with_values
 from tocsin.items import Ints
 
 
-class LateRows(Protocol):
+class UnmadeRows(Protocol):
     """Rows that become a batch where they are asked for."""
 
     @property
@@ -30,20 +30,20 @@ class LateRows(Protocol):
     def at(self, places: Ints) -> pa.RecordBatch:
         """Some rows, in this order."""
 
-    def with_more(self, others: Sequence[Any]) -> LateRows | None:
+    def with_more(self, others: Sequence[Any]) -> UnmadeRows | None:
         """These rows and those of others behind them; None: they are of different sorts."""
 
 
-Base: TypeAlias = pa.RecordBatch | pa.Table | LateRows
+Base: TypeAlias = pa.RecordBatch | pa.Table | UnmadeRows
 Chosen: TypeAlias = tuple[Base, Ints | None]  # rows, and the places of those that are meant; None: all, as they stand
 
 
-def is_late(base: Base) -> TypeGuard[LateRows]:
+def is_late(base: Base) -> TypeGuard[UnmadeRows]:
     """Whether rows are not made yet."""
     return not isinstance(base, pa.RecordBatch | pa.Table)
 
 
-class Pieces:
+class JoinedRows:
     """Rows of several sorts: row i is row `order[i]` of all bases, one behind the other."""
 
     def __init__(self, bases: Sequence[Base], order: Ints) -> None:
@@ -51,7 +51,7 @@ class Pieces:
         self.begins: Ints = np.cumsum([0, *(base.num_rows for base in self.bases)])
 
     @classmethod
-    def of(cls, chosen: Sequence[Chosen]) -> Pieces:
+    def of(cls, chosen: Sequence[Chosen]) -> JoinedRows:
         """What was chosen, one after the other. Of rows that are made, no others are kept."""
         bases: list[Base] = []
         orders, total = [], 0
@@ -88,14 +88,14 @@ class Pieces:
             return rows_at(self.bases[0], places)
         return parts[0] if len(parts) == 1 else stacked(parts).take(pa.array(back))
 
-    def with_more(self, others: Sequence[Any]) -> LateRows | None:
+    def with_more(self, others: Sequence[Any]) -> UnmadeRows | None:
         return compacted([(each, None) for each in (self, *others)])
 
 
-def compacted(chosen: Sequence[Chosen]) -> Pieces:
+def compacted(chosen: Sequence[Chosen]) -> JoinedRows:
     """What was chosen, one after the other, in as few pieces as there are sorts of rows."""
     made: list[tuple[pa.RecordBatch, Ints]] = []
-    late: dict[type, list[tuple[LateRows, Ints, Ints]]] = {}
+    late: dict[type, list[tuple[UnmadeRows, Ints, Ints]]] = {}
     total = 0
     for base, order in chosen:
         wanted = np.arange(base.num_rows) if order is None else order
@@ -115,12 +115,12 @@ def compacted(chosen: Sequence[Chosen]) -> Pieces:
     for base, within, mine in found:
         order[mine] = within + begin
         begin += base.num_rows
-    return Pieces([base for base, _, _ in found], order)
+    return JoinedRows([base for base, _, _ in found], order)
 
 
 def _leaves(base: Base, wanted: Ints) -> Iterator[tuple[Base, Ints, Ints]]:
     """The bases of some rows, each with the places of those that are in it, and where they stand among all."""
-    if not isinstance(base, Pieces):
+    if not isinstance(base, JoinedRows):
         yield base, wanted, np.arange(len(wanted))
         return
     owners, within = base.found(wanted)
@@ -130,7 +130,7 @@ def _leaves(base: Base, wanted: Ints) -> Iterator[tuple[Base, Ints, Ints]]:
             yield leaf, places, mine[inner]
 
 
-def _as_one(several: list[tuple[LateRows, Ints, Ints]]) -> Sequence[tuple[Base, Ints, Ints]]:
+def _as_one(several: list[tuple[UnmadeRows, Ints, Ints]]) -> Sequence[tuple[Base, Ints, Ints]]:
     """Late rows of one class as one base, if they are of one sort."""
     bases = [base for base, _, _ in several]
     whole = bases[0].with_more(bases[1:]) if len(bases) > 1 else bases[0]
