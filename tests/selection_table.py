@@ -1,15 +1,16 @@
 """The constructs that choose among matches, each with a query over one small stream: rows of the table whose columns
-are the ways to run. `tests/test_selection_table.py` and `tests/test_spark_selection.py` go through both.
+are the ways to run. `test_selection_table.py`, `test_shard_selection.py` and `test_spark_selection.py` go through both.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, TypeAlias
 
+from tocsin.engine.kinds import ANSWERS
 from tocsin.events import BEGINNING, Event
 from tocsin.lang.fluent import (
     FluentPattern,
@@ -28,7 +29,9 @@ from tocsin.lang.fluent import (
 )
 from tocsin.lang.parser import parse
 from tocsin.lang.printer import print_expr
+from tocsin.run.query import Query
 from tocsin.testing.oracle import Match, matches
+from tocsin.testing.packing import with_shared_columns
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -265,6 +268,33 @@ def told(name: str, answers: Iterable[Mapping[str, Any]], called: Mapping[str, s
     if any(number < 0 for number in net.values()):
         raise AssertionError(f"{name}: withdrawn more often than given: {net}")
     return +net
+
+
+# --- all constructs in one job ---------------------------------------------------------------------------------------
+
+LATE = 4  # by how much events come late where they do
+EVENTS = stream(4, 44)
+HYBRID = f"hybrid(B=conservative, X=conservative, {LATE})"
+CORRECTING = (f"conservative({LATE})", f"aggressive({LATE})", HYBRID, f"auto({LATE})")
+NAMED = {name: f"q{number}" for number, name in enumerate(CONSTRUCTS)}
+_SHARED = {name: with_shared_columns(replace(parse(text_of(name)), name=NAMED[name])) for name in CONSTRUCTS}
+
+
+def together(names: Iterable[str] = CONSTRUCTS) -> Query:
+    """Some constructs as one job: each has a name, and their results share columns."""
+    return Query(tuple(_SHARED[name][0] for name in names))
+
+
+def differences(rows: Iterable[Mapping[str, Any]], names: Iterable[str] = CONSTRUCTS) -> list[str]:
+    """Each construct whose rows, among those of several constructs, are not those of the oracle."""
+    answers = [row for row in rows if row["kind"] in ANSWERS]
+    problems = []
+    for name in names:
+        found = told(name, (row for row in answers if row["query"] == NAMED[name]), _SHARED[name][1])
+        wanted = defined(name, EVENTS)
+        if found != wanted:
+            problems.append(f"{name}: missing {wanted - found}, not expected {found - wanted}")
+    return problems
 
 
 HEAD = ("query", "kind", "match_id", "op", "start", "end", "settled_at", "step", "details")

@@ -25,6 +25,7 @@ from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import end
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Query
+from tocsin.order.strategy import Strategy
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import types_of as plan_types
 from tocsin.run.query import plans_of
@@ -61,6 +62,7 @@ def merged_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TAIL", 2)
     monkeypatch.setattr(module, "MERGED", 2)
     monkeypatch.setattr(module, "KEPT_ALIVE", 2)
+    monkeypatch.setattr(module, "LOGGED", 3000)
     monkeypatch.setattr(module, "_alive", OrderedDict())
 
 
@@ -131,6 +133,14 @@ def ask(
     roles = (columns.type, columns.time, columns.end, columns.eid, columns.source)
     names = [name for name in frame.rows.names if keep is None or name in keep or name in roles]
     return Asked(tuple(queries), frame, plans, job, names, buckets)
+
+
+def with_strategy(asked: Asked, strategy: Strategy, limit: int | None = None) -> Asked:
+    """The same with a strategy, also when the driver begins anew."""
+    again = asked.restarted
+    asked.job = replace(asked.job, strategy=strategy, memory_limit=limit)
+    asked.restarted = lambda: with_strategy(again(), strategy, limit)  # type: ignore[method-assign]
+    return asked
 
 
 # --- the store and the stream --------------------------------------------------------------------------------------

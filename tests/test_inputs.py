@@ -836,19 +836,22 @@ def test_parquet_with_few_texts_is_the_table_that_arrow_reads(layout, tmp_path):
             "time": pa.array(range(count), pa.int64()),
         }
         pa.parquet.write_table(pa.table(columns), tmp_path / "e.parquet", row_group_size=700)
-        read = LateFile(tmp_path / "e.parquet").table(frozenset(columns))
+        read = LateFile(tmp_path / "e.parquet").table(frozenset(columns), "no such column")
         wanted = pa.parquet.ParquetFile(tmp_path / "e.parquet").read()
         assert read.equals(wanted)
         assert read.schema.equals(wanted.schema, check_metadata=True)
         read.validate(full=True)
+        types = LateFile(tmp_path / "e.parquet").table(frozenset(columns), "type").column("type")
+        assert types.cast(layout).equals(wanted.column("type"))
+        assert pa.types.is_dictionary(types.type) == (count == 3000)
 
 
 def test_parquet_is_read_as_arrow_does_where_few_texts_are_too_long_for_one_piece(tmp_path, monkeypatch):
     table = pa.table({"type": ["A"] * 3000, "time": range(3000)})
     pa.parquet.write_table(table, tmp_path / "e.parquet")
 
-    def refuses(*_: Any) -> None:
+    def refuses(*_: Any, **__: Any) -> None:
         raise pa.ArrowInvalid("offset overflow while concatenating arrays")
 
     monkeypatch.setattr("tocsin.encode.late.written_out", refuses)
-    assert LateFile(tmp_path / "e.parquet").table(frozenset(("type", "time"))).equals(table)
+    assert LateFile(tmp_path / "e.parquet").table(frozenset(("type", "time")), "type").equals(table)

@@ -72,8 +72,10 @@ MORE = {
         "settle",  # `Monitored`, which it is a part of, asks it what the query need not see,
         "close",
         "say",
-        "telling",  # ties are followed beside it,
-        "take_up",  # and it goes on from what `Monitored` has saved
+        "telling",  # ties are followed beside it, too,
+        "quiets_down",
+        "quieted",  # and what traces have ruled out
+        "are_ruled_out",
     },
     QueryGraph: {
         "encode",

@@ -18,7 +18,7 @@ import pytest
 
 import tocsin
 from tests.effort import is_long, some
-from tests.selection_table import CONSTRUCTS, Row, defined, rows_of, stream, text_of, told
+from tests.selection_table import CONSTRUCTS, CORRECTING, EVENTS, LATE, Row, defined, rows_of, text_of, told
 from tests.shard_support import arranged
 from tocsin.app.judge import judge
 from tocsin.lang.parser import parse
@@ -34,8 +34,6 @@ pytestmark = [
     ),  # what is kept for ever, what a limit cannot hold
 ]
 SCHEMA = {"*": {"id": "int", "v": "int", "eid": "int"}}
-LATE = 4
-EVENTS = stream(4, 44)
 ROWS = rows_of(EVENTS)
 
 
@@ -91,7 +89,6 @@ def cut(rows: Sequence[Any], most: int, random: Random) -> list[Sequence[Any]]:
     return [rows[first:stop] for first, stop in pairwise(places)]
 
 
-HYBRID = f"hybrid(B=conservative, X=conservative, {LATE})"
 WAYS = {
     "one thread": finite(threads=1),
     "three threads": finite(threads=3),
@@ -103,7 +100,7 @@ WAYS = {
         f"{order.partition('(')[0]}{', restored' if restarts else ''}": live(
             order, most=9 if restarts else 3, restarts=restarts
         )
-        for order in (f"slack({LATE})", f"conservative({LATE})", f"aggressive({LATE})", HYBRID, f"auto({LATE})")
+        for order in (f"slack({LATE})", *CORRECTING)
         for restarts in (False, True)
     },
     "immediate": live(f"aggressive({LATE}, trailing=immediate)"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +12,10 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests import shard_support
-from tests.effort import examples
 from tests.shard_support import ask
-from tests.test_constraint_traces import SCHEMA, definition, drawn, drawn_history, drawn_to_wait
+from tests.test_constraint_traces import SCHEMA, definition, drawn, drawn_to_wait, histories
 from tests.test_shard_staged import streamed
 from tocsin.encode.columns import Columns
-from tocsin.errors import QueryError
 from tocsin.events import Event
 from tocsin.lang.parser import parse_file
 from tocsin.order.strategy import Strategy
@@ -57,24 +54,17 @@ def told(rows: Any) -> Counter[str]:
 def test_shards_give_what_is_found_embedded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.test_shard_staged.row_of", row_of)
     kinds: Counter[str] = Counter()
-    several = 0
-    count = examples(300, least=12)
-    for seed in range(count):
-        random = Random(f"shards {kind} {seed}")
-        text = drawn(random)
-        try:
-            events = drawn_history(random, text, random.randint(3, 20))
-        except QueryError:  # no trace can fulfil it
-            continue
+    several = count = 0
+    for random, text, events in histories(f"shards {kind}", drawn, 300, lengths=(3, 20), least=12):
         queries = parse_file(text)
         rows = [row_of(event) for event in events]
         found = Query(queries, SCHEMA).detect(rows, eid="eid", jit=False)
         wanted = told(row for table in found.tables() for row in table.to_pylist())
         asked = ask(queries, frame(), buckets=3)
-        several += asked.job.count > 1
+        several, count = several + (asked.job.count > 1), count + 1
         stream = streamed(asked, events, random.choice((0, 2, 5)), random, Strategy(kind))  # type: ignore[arg-type]
         assert not stream.answers.late
-        assert told(stream.answers.matches) == wanted, (seed, text, rows)
+        assert told(stream.answers.matches) == wanted, (text, rows)
         kinds.update(table.column("kind")[at].as_py() for table in found.tables() for at in range(table.num_rows))
     assert several > count / 2
     assert {"match", "expected", "violated"} <= set(kinds), kinds
@@ -86,13 +76,7 @@ def test_answers_that_wait_in_closed_traces_outlast_accidents(kind: str, monkeyp
     """A shard keeps the state of such queries, waiting answers included: nothing has to be found again in its log."""
     monkeypatch.setattr("tests.test_shard_staged.row_of", row_of)
     given = 0
-    for seed in range(examples(200, least=8)):
-        random = Random(f"waiting {kind} {seed}")
-        text = drawn_to_wait(random)
-        try:
-            events = drawn_history(random, text, random.randint(3, 20))
-        except QueryError:  # no trace can fulfil it
-            continue
+    for random, text, events in histories(f"waiting {kind}", drawn_to_wait, 200, lengths=(3, 20), least=8):
         strategy = Strategy(kind, held=frozenset(random.choice(("A", "N")) if kind == "hybrid" else ""))  # type: ignore[arg-type]
         asked = ask(parse_file(text), frame(), buckets=3)
         assert all(each.group.keeps_state for each in asked.job.shards)
@@ -102,7 +86,7 @@ def test_answers_that_wait_in_closed_traces_outlast_accidents(kind: str, monkeyp
             if row["kind"] == "match":
                 bound = [(name, row[name]) for name in ("a", "b") if row[name] is not None]
                 found[tuple((name, eids_of(value)) for name, value in bound)] += row["op"]
-        assert +found == definition(text, events)[1], (seed, text, [row_of(event) for event in events])
+        assert +found == definition(text, events)[1], (text, [row_of(event) for event in events])
         given += found.total()
     assert given
 

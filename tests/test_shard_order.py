@@ -17,7 +17,19 @@ pytest.importorskip("pyspark")
 from tests import shard_support
 from tests.effort import examples
 from tests.pairing import PAIRS, Pairing, pairs
-from tests.shard_support import Answers, Asked, Stream, arranged, ask, cuts, disagreement, frame_of, nameless, row_of
+from tests.shard_support import (
+    Answers,
+    Asked,
+    Stream,
+    arranged,
+    ask,
+    cuts,
+    disagreement,
+    frame_of,
+    nameless,
+    row_of,
+    with_strategy,
+)
 from tests.test_shard import drawn, frame_for
 from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.operator import Around
@@ -57,14 +69,6 @@ def turned(auto: Auto, coin: Random) -> list[ChangeBatch]:
     if not auto.can_choose or coin.random() > 0.2:
         return []
     return auto._switch(held=not auto.held)
-
-
-def with_strategy(asked: Asked, strategy: Strategy, limit: int | None = None) -> Asked:
-    """The same with a strategy, also when the driver begins anew."""
-    again = asked.restarted
-    asked.job = replace(asked.job, strategy=strategy, memory_limit=limit)
-    asked.restarted = lambda: with_strategy(again(), strategy, limit)  # type: ignore[method-assign]
-    return asked
 
 
 def net(answers: Answers) -> tuple[Answers, int, str | None]:

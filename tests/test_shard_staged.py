@@ -198,6 +198,36 @@ def test_a_log_is_as_long_as_what_waits() -> None:
     assert max(sizes) <= 8
 
 
+@pytest.mark.parametrize("late", [0, 3])
+def test_what_is_written_grows_with_the_events(late: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of partitions are alive; each batch brings an event, and workers begin anew."""
+    text = "CreateCE P Select A.k as k Event And(A<rows 3, consume>, B<consume>) GKey *.k"
+    asked = ask(parse_file(text), frame(), buckets=1)
+    stream = Stream(asked, Slack(late), Random(1), calm=True)
+    many = [Event("A", time, time, time, {"k": time}) for time in range(3000)]
+    stream.batch([row_of(event) for event in many])
+    (store,) = stream.stores.values()
+    written = 0
+
+    def write(number: int, data: bytes, write: Any = store.write) -> None:
+        nonlocal written
+        written += len(data)
+        write(number, data)
+
+    monkeypatch.setattr(store, "write", write)
+    events = [Event("B", 3000 + at, 3000 + at, 3000 + at, {"k": 7 * at}) for at in range(60)]
+    for at, event in enumerate(events):
+        if at % 9 == 0:
+            stream.restart()
+        stream.batch([row_of(event)])
+        written += len(store.head or b"")
+    whole = sum(each.size for each in Head.read(store.head or b"").state)
+    stream.close()
+    assert written / len(events) < whole / 10
+    assert told(stream.answers.matches) == embedded(parse_file(text), [*many, *events])
+    assert len(stream.answers.matches) == len(events)
+
+
 def test_another_checkpoint_is_no_beginning_for_a_statement() -> None:
     asked = ask(parse_file("CreateCE P Event And(A, B) GKey *.k"), frame(), buckets=2)
     stream = Stream(asked, Slack(3), Random(1), calm=True)

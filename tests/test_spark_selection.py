@@ -6,8 +6,6 @@ As a batch, and as a stream that is stopped, goes on from its checkpoint and is 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,13 +18,10 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.selection_table import CONSTRUCTS, defined, rows_of, stream, text_of, told
+from tests.selection_table import CORRECTING, EVENTS, LATE, differences, rows_of, together
 from tests.shard_support import arranged
 from tocsin.engine.kinds import ANSWERS
-from tocsin.lang.parser import parse
-from tocsin.run.query import Query
 from tocsin.spark import Sink, detect, start
-from tocsin.testing.packing import with_shared_columns
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,23 +30,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*has no key.*"),
     pytest.mark.filterwarnings("ignore::tocsin.errors.TocsinWarning"),
 ]
-LATE = 4
-EVENTS = stream(4, 44)
-NAMED = {name: f"q{number}" for number, name in enumerate(CONSTRUCTS)}
-SHARED = {name: with_shared_columns(replace(parse(text_of(name)), name=NAMED[name])) for name in CONSTRUCTS}
-RULES = Query(tuple(query for query, _ in SHARED.values()))
-
-
-def differences(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Each construct whose rows are not those of the oracle."""
-    answers = [row for row in rows if row["kind"] in ANSWERS]
-    problems = []
-    for name, query in NAMED.items():
-        found = told(name, (row for row in answers if row["query"] == query), SHARED[name][1])
-        wanted = defined(name, EVENTS)
-        if found != wanted:
-            problems.append(f"{name}: missing {wanted - found}, not expected {found - wanted}")
-    return problems
+ALL = together()
+ORDERS = (f"slack({LATE})", *CORRECTING)
 
 
 def test_batch(spark: SparkSession, tmp_path: Path) -> None:
@@ -59,11 +39,11 @@ def test_batch(spark: SparkSession, tmp_path: Path) -> None:
     Random(1).shuffle(rows)
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "events.parquet")
     events = spark.read.parquet(str(tmp_path / "events.parquet"))
-    result = detect(events, RULES, eid="eid", buckets=3, jit=False)
+    result = detect(events, ALL, eid="eid", buckets=3, jit=False)
     assert differences(result.toArrow().to_pylist()) == []
 
 
-@pytest.mark.parametrize("order", [f"{name}({LATE})" for name in ("slack", "conservative", "aggressive", "auto")])
+@pytest.mark.parametrize("order", ORDERS)
 def test_stream_that_is_stopped_and_goes_on(spark: SparkSession, order: str, tmp_path: Path) -> None:
     said: list[dict[str, Any]] = []
     rows = rows_of(arranged(EVENTS, LATE, Random(order)))
@@ -80,7 +60,7 @@ def test_stream_that_is_stopped_and_goes_on(spark: SparkSession, order: str, tmp
         folder = str(tmp_path / "events")
         source = spark.readStream.schema(spark.read.parquet(folder).schema).option("maxFilesPerTrigger", 1)
         result = detect(
-            source.parquet(folder), RULES, eid="eid", order=order, buckets=2, end_of_stream=closing, jit=False
+            source.parquet(folder), ALL, eid="eid", order=order, buckets=2, end_of_stream=closing, jit=False
         )
         sink = Sink(take, kinds=(*ANSWERS, "late", "bad"))
         start(result, sink, checkpoint=str(tmp_path / "state"), trigger={"availableNow": True}).awaitTermination()

@@ -102,12 +102,13 @@ def measure_count(name: str, events: int, repeat: int) -> dict[str, Any]:
 
 def measure_rival(name: str, events: int, repeat: int) -> dict[str, Any]:
     """Run inside the child: one row of the table beside Flink."""
-    work = beside_flink.ours(name, events)
-    work()
-    runs = [work() for _ in range(max(repeat, OURS))]
-    found = runs[0][0]
+    from_file, from_table = beside_flink.ours(name, events)
+    runs = [(from_file(), from_table()) for _ in range(1 + max(repeat, OURS))][1:]
+    found = runs[0][0][0]
+    if any(count != found for run in runs for count, _ in run):
+        raise SystemExit(f"Tocsin finds other matches in the table than in the file: {runs}")
     row: dict[str, Any] = {"ask": name, "events": events, "matches": found}
-    row |= {"tocsin": min(sum(seconds) for _, seconds in runs), "tocsin_alone": min(alone for _, (_, alone) in runs)}
+    row |= {"tocsin": min(run[0][1] for run in runs), "tocsin_alone": min(run[1][1] for run in runs)}
     try:
         theirs = beside_flink.theirs(name, events, repeat)
         reading = beside_flink.theirs(name, events, repeat, only="read")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from tocsin.errors import InputError
 
 if TYPE_CHECKING:  # help is shown at once: what works is loaded by the commands that do it
     from tocsin.run.query import Query
+
+SELDOM = 50_000  # objects between two looks for garbage; loading the modules makes as many, and all of them stay
 
 app = typer.Typer(
     name="tocsin",
@@ -450,6 +453,7 @@ def joined_options(args: list[str]) -> list[str]:
 
 def main(args: list[str] | None = None) -> None:
     """The entry point of the command."""
+    gc.set_threshold(SELDOM)
     try:
         app(args=joined_options(sys.argv[1:] if args is None else args), prog_name="tocsin")
     except KeyboardInterrupt:

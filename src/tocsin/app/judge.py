@@ -104,7 +104,7 @@ class EngineUnderTest:
     def __call__(self, queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
         events = events_of(items)
         schema = replace(open_schema(rows(events, options)), longest=longest_of(options))
-        if any(isinstance(each, Query) and each.under is not None for each in queries):
+        if is_staged(queries) or any(isinstance(each, Query) and each.under is not None for each in queries):
             schema = replace(schema, intervals=any(event.start < event.end for event in events))
         plans_of(tuple(queries), schema)  # the SELECT of the last query must be right too
         if is_staged(queries):
@@ -126,7 +126,6 @@ class EngineUnderTest:
         self, queries: Sequence[Any], schema: Schema, items: Sequence[Item], options: Mapping[str, str]
     ) -> list[FoundMatch]:
         """The rows of the last query, in every way that must agree: whole, event by event, over restarts."""
-        schema = replace(schema, intervals=any(event.start < event.end for event in events_of(items)))
         order = parse_strategy(options.get("order", "conservative"), schema)
         ways = [(order, items, None, False), (order, items, 1, True)]
         if "order" not in options:

@@ -19,7 +19,6 @@ from tocsin.run.bad_rows import BadRows
 from tocsin.run.clock import Clock
 from tocsin.run.files import find
 from tocsin.run.matches import Matches
-from tocsin.run.metrics_server import serve_metrics
 from tocsin.run.pace import FIRST_CHUNK
 from tocsin.run.progress import summary, watching
 from tocsin.run.query import Query
@@ -148,6 +147,8 @@ class RunOptions:
         with ExitStack() as until:
             late = late_rows(self.late, quiet=self.quiet, until=until)
             if self.metrics is not None:
+                from tocsin.run.metrics_server import serve_metrics  # a server is not loaded for a file
+
                 server = until.enter_context(serve_metrics(lambda: session.metrics(bad=self.bad.count), self.metrics))
                 show_line(f"metrics: {server.url}", sys.stderr)
             keeps = not at_once or self.plot is not None

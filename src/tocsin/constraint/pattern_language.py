@@ -11,7 +11,7 @@ negated part with one is dropped, a window is no bound, and a negated part that 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tocsin.constraint.letters import Letters, as_own
 from tocsin.events import ANY
@@ -22,6 +22,7 @@ from tocsin.plan.block import (
     Enclosing,
     Forbidden,
     LastEnd,
+    Lasting,
     Leaf,
     Plan,
     Scope,
@@ -273,6 +274,36 @@ def machines_of(plan: Plan, setting: LetterSetting) -> list[PatternMachine]:
     if setting.intervals:
         setting.left_out.note("events may have lengths")
     return [PatternMachine(block, setting) for block in plan.alternatives if block.missing is None]
+
+
+def awaited_letters(plan: Plan, setting: LetterSetting) -> frozenset[int]:
+    """The letters of events for which an answer may wait behind its last one: of a negated part, or of a repetition.
+
+    Where a TIMEOUT tells of what has not come, nothing is ever certain before its time.
+    """
+    found: set[int] = set()
+    for block in plan.alternatives if not plan.has_timeouts else ():
+        tests = _tests(block, replace(setting, left_out=Abstracted()))
+        for part in block.forbidden:
+            if isinstance(part.scope.high, WindowHigh | Lasting):
+                found |= _deciding_letters(part, setting)
+        for leaf in block.repeated:
+            if isinstance(dict(block.scopes)[leaf.id].high, WindowHigh | Lasting):
+                found |= setting.letters_at(leaf, tests.get(leaf.id, ()))
+    return frozenset(found)
+
+
+def _deciding_letters(part: Forbidden, setting: LetterSetting) -> set[int]:
+    """The letters of which one must come last to make a match of a forbidden part, or to unmake one."""
+    block, several = part.block, list(blocks_below(part.block))
+    own = replace(setting, left_out=Abstracted())
+    if len(several) > 1 or part.gathers is not None:
+        return {at for each in several for leaf in each.leaves for at in own.letters_at(leaf, ())}
+    tests = _tests(block, own)
+    needs = _before(block, {leaf.id: at for at, leaf in enumerate(block.fixed)}, intervals=setting.intervals)
+    followed = {leaf.id for at, leaf in enumerate(block.fixed) if any(need >> at & 1 for need in needs)}
+    last = [leaf for leaf in block.leaves if leaf.id not in followed]
+    return {at for leaf in last for at in own.letters_at(leaf, tests.get(leaf.id, ()))}
 
 
 def _tests(block: Block, setting: LetterSetting) -> dict[int, list[Bound]]:

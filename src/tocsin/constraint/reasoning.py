@@ -24,6 +24,7 @@ from tocsin.constraint.pattern_language import (
     LetterSetting,
     PatternMachine,
     Thread,
+    awaited_letters,
     conditions_of,
     machines_of,
 )
@@ -55,6 +56,7 @@ class Flag(IntFlag):
     VIOLATED = 64
     COMPLETE = 128  # the trace may end here
     MATCHED = 256  # if it ends here, there is a match
+    QUIET = 512  # no event will come that an answer waits for
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Reasoning:
     silent: str | None = None  # why there are no verdicts at all
     names: tuple[tuple[int, ...], ...] = field(default=(), repr=False)  # of states: those of the constraints
     automata: tuple[Dfa, ...] = field(default=(), repr=False)
+    awaited: frozenset[int] = frozenset()  # letters of events that answers wait for
 
     def __len__(self) -> int:
         return len(self.flags)
@@ -106,6 +109,7 @@ class Maker:
         self.letters = self._letters()
         self.most = min(most, MOST_MOVES // max(len(self.letters), 1))
         self.automata = [self._automaton(constraint) for constraint in self.under.constraints]
+        self.awaited: frozenset[int] = frozenset()  # letters of events that answers wait for
         self.machines = [] if self.silent else self._machines()
 
     # --- letters and automata ---
@@ -184,6 +188,7 @@ class Maker:
             self.left_out,
         )  # fmt: skip
         machines = machines_of(plan, setting)
+        self.awaited = awaited_letters(plan, setting)
         if under.ties:
             self.left_out.note("TIES ANY: events of one time may stand in any order")
         return machines
@@ -276,7 +281,7 @@ class Maker:
             self.under, self.letters, table.reshape(len(chosen), len(self.letters)),
             np.array([flags[at] for at in chosen], np.int64), np.array(dead, np.int64), np.array(ends, np.int64),
             self.exact and not self.silent, tuple(self.left_out.reasons), self.silent, tuple(states),
-            tuple(self.automata),
+            tuple(self.automata), self.awaited,
         )  # fmt: skip
 
 
@@ -287,7 +292,7 @@ class _Paths:
         self.maker = maker
         live = reaching(moves, [at for at, (cs, _) in enumerate(nodes) if DEAD not in cs and maker._complete(cs)])
         alive = {nodes[at][0] for at in live}
-        self.reach = reachable_letters(moves, live) if maker.left_out.refuting else {}
+        self.reach = reachable_letters(moves, live) if maker.left_out.refuting or maker.awaited else {}
         numbers: dict[Step, int] = {}
         for at in sorted(live):
             cs, paths = nodes[at]
@@ -339,6 +344,8 @@ class _Paths:
             found |= Flag.CLOSABLE
         if accepted:
             found |= Flag.MATCHED
+        if maker.awaited and not any(self.reach[at] >> letter & 1 for letter in maker.awaited):
+            found |= Flag.QUIET
         if maker.exact:
             if steady:
                 found |= Flag.HELD

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tocsin.encode.arrow import BadRowError, Problems, is_text, marks, without_null_entries
 from tocsin.encode.columns import OPTIONAL, Columns, arrow_type, field_of
 from tocsin.encode.eids import eids
-from tocsin.encode.late import LateType
+from tocsin.encode.late import CodedType, LateType, shown_later
 from tocsin.encode.survey import Survey
 from tocsin.encode.times import read_texts, ticks
 from tocsin.encode.values import as_dictionary, dictionary_codes, encode_column, looked_up, nothing, same_memory
@@ -190,6 +190,10 @@ class Encoder:
         """A whole table in the form of a payload; its columns stay where they are, in as many pieces."""
         columns = self._resolved(table.schema.names)
         first = pa.array(start)
+        place = table.schema.get_field_index(columns.type)
+        if place >= 0:
+            shown = shown_later(table.column(place), table.schema.field(place))
+            table = table.set_column(place, columns.type, shown)
         head = {
             "type": self._shaped("type", table, columns.type),
             "start": first,
@@ -225,7 +229,7 @@ class Encoder:
         """A column as every payload has it; nulls where the batch lacks it."""
         place = -1 if batch is None else batch.schema.get_field_index(name)
         array = None if batch is None or place < 0 else batch.column(place)
-        if array is not None and isinstance(array.type, LateType):
+        if array is not None and isinstance(array.type, LateType | CodedType):
             self.shape.setdefault(role, array.type.real)
             return array
         type = self.shape.get(role)

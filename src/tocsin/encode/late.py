@@ -24,6 +24,7 @@ from tocsin.errors import InputError
 from tocsin.items import Ints
 
 FEW = 4  # row groups that are kept after they were read
+WRITTEN = b"tocsin.written"  # of a field: what the texts of a dictionary are where they are shown
 FEW_BYTES = 3  # a row: a text that is written out takes four to say how long it is
 
 
@@ -33,8 +34,10 @@ class LateFile:
     def __init__(self, path: Path) -> None:
         self.path, self._seen, self.number = path, _state(path), next(_numbers)
         _files[self.number] = self
-        self.file = parquet.ParquetFile(path)
-        groups = [self.file.metadata.row_group(at).num_rows for at in range(self.file.num_row_groups)]
+        self.file = parquet.ParquetFile(path, pre_buffer=False)  # of a file that is here that only copies bytes
+        meta = self.file.metadata
+        self._places = {meta.schema.column(at).path: at for at in range(meta.num_columns)}  # which is slow to ask
+        groups = [meta.row_group(at).num_rows for at in range(self.file.num_row_groups)]
         self._begins: Ints = np.cumsum([0, *groups])
         self._late: tuple[str, ...] = ()
         self._group, self._lock = lru_cache(FEW)(self._read), Lock()
@@ -49,23 +52,27 @@ class LateFile:
         names: list[str] = self.file.schema_arrow.names
         return names
 
-    def table(self, names: frozenset[str]) -> pa.Table:
-        """The file, with the columns of these names, and others that may have nulls; the rest is read late."""
+    def table(self, names: frozenset[str], types: str) -> pa.Table:
+        """The file, with the columns of these names, and others that may have nulls; the rest is read late.
+
+        `types`: a column of which only numbers for its texts are asked; it may be a dictionary.
+        """
         schema = self.file.schema_arrow
         self._late = tuple(name for name in schema.names if name not in names and self._can_wait(schema, name))
-        read = self._columns([name for name in schema.names if name not in self._late])
+        read = self._columns([name for name in schema.names if name not in self._late], types)
         return self._with_late(read, 0)
 
-    def _columns(self, names: list[str]) -> pa.Table:
+    def _columns(self, names: list[str], types: str) -> pa.Table:
         """Some columns of all rows. Where a file keeps few texts by number they are read so, and then written out.
 
         That takes a third of the time in which Arrow reads each text for itself.
         """
         coded = [name for name in names if self._has_few_texts(name)]
         if coded:
-            read = validated(parquet.ParquetFile(self.path, read_dictionary=coded).read(columns=names))
+            file = parquet.ParquetFile(self.path, read_dictionary=coded, pre_buffer=False)
+            read = validated(file.read(columns=names))
             try:
-                return written_out(read, self.file.schema_arrow)
+                return written_out(read, self.file.schema_arrow, but=types if types in coded else None)
             except pa.ArrowException:  # too many bytes for one piece
                 pass
         return validated(self.file.read(columns=names))
@@ -75,8 +82,7 @@ class LateFile:
         type = self.file.schema_arrow.field(name).type
         if not (pa.types.is_string(type) or pa.types.is_large_string(type)):
             return False
-        meta = self.file.metadata
-        place = next((at for at in range(meta.num_columns) if meta.schema.column(at).path == name), None)
+        meta, place = self.file.metadata, self._places.get(name)
         if place is None:
             return False
         found = [meta.row_group(at).column(place) for at in range(meta.num_row_groups)]
@@ -118,14 +124,13 @@ class LateFile:
     def _with_late(self, read: pa.Table, begin: int) -> pa.Table:
         """What was read of some rows, and other columns as numbers of rows, of which `begin` is the first."""
         numbers = pa.array(np.arange(begin, begin + read.num_rows if self._late else begin))
-        return pa.table(
-            {
-                name: pa.ExtensionArray.from_storage(LateType(self, name), numbers)
-                if name in self._late
-                else read.column(name)
-                for name in self.names
-            }
-        )
+        late = {name: LateType(self, name) for name in self._late}
+        fields = [pa.field(name, late[name]) if name in late else read.schema.field(name) for name in self.names]
+        columns = [
+            pa.ExtensionArray.from_storage(late[name], numbers) if name in late else read.column(name)
+            for name in self.names
+        ]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
     def _can_wait(self, schema: pa.Schema, name: str) -> bool:
         """Whether statistics show that a column has no nulls: which types have a value there need not be asked then."""
@@ -133,8 +138,7 @@ class LateFile:
             return False
         if schema.field(name).type == pa.uint64() or pa.types.is_dictionary(schema.field(name).type):
             return False
-        meta = self.file.metadata
-        place = next((at for at in range(meta.num_columns) if meta.schema.column(at).path == name), None)
+        meta, place = self.file.metadata, self._places.get(name)
         if place is None:
             return False
         found = [meta.row_group(at).column(place).statistics for at in range(meta.num_row_groups)]
@@ -165,13 +169,43 @@ class LateFile:
         return pa.concat_tables(parts).take(pa.array(back))
 
 
-def written_out(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table, whose texts may be read as dictionaries, with columns as a schema says."""
+def written_out(table: pa.Table, schema: pa.Schema, *, but: str | None = None) -> pa.Table:
+    """The table, whose texts may be read as dictionaries, with columns as a schema says.
+
+    One stays a dictionary, if it is named, and its field says what it would be.
+    """
     for place, name in enumerate(table.schema.names):
         wanted = schema.field(name)
-        if table.schema.types[place] != wanted.type:
+        if name == but:
+            coded = table.schema.field(place).with_metadata({WRITTEN: str(wanted.type)})
+            table = table.set_column(place, coded, table.column(place))
+        elif table.schema.types[place] != wanted.type:
             table = table.set_column(place, wanted, table.column(place).cast(wanted.type))
     return table
+
+
+class CodedType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
+    """The type of a column of texts that are kept by number until somebody is shown them: then they are `real`."""
+
+    def __init__(self, coded: pa.DataType, real: str) -> None:
+        self.real = pa.large_string() if real == "large_string" else pa.string()
+        super().__init__(coded, "tocsin.coded")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return str(self.real).encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> CodedType:
+        return cls(storage, serialized.decode())
+
+
+def shown_later(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """A column as results show it: one that stayed a dictionary while it was read is written out then."""
+    real = (field.metadata or {}).get(WRITTEN)
+    if real is None:
+        return column
+    type = CodedType(column.type, real.decode())
+    return pa.chunked_array([pa.ExtensionArray.from_storage(type, chunk) for chunk in column.chunks], type)
 
 
 _files: WeakValueDictionary[int, LateFile] = WeakValueDictionary()
@@ -201,21 +235,25 @@ class LateType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
 
 def real_schema(schema: pa.Schema) -> pa.Schema:
     """The schema with the types that columns will have."""
-    if not any(isinstance(type, LateType) for type in schema.types):
+    if not any(isinstance(type, LateType | CodedType) for type in schema.types):
         return schema
     return pa.schema([field.with_type(real_type(field.type)) for field in schema])
 
 
 def real_type(type: pa.DataType) -> pa.DataType:
     """The type that a column will have."""
-    return type.real if isinstance(type, LateType) else type
+    return type.real if isinstance(type, LateType | CodedType) else type
 
 
 def with_values(table: pa.Table) -> pa.Table:
     """The table with the values of all its columns."""
     read: dict[int, pa.Table] = {}
     for place, field in enumerate(table.schema):
-        if isinstance(field.type, LateType):
+        column = shown_later(table.column(place), field)
+        if isinstance(column.type, CodedType):
+            texts = [chunk.storage.cast(column.type.real) for chunk in column.chunks]
+            table = table.set_column(place, field.name, pa.chunked_array(texts, column.type.real))
+        elif isinstance(field.type, LateType):
             source: Any = field.type.source
             if source.number not in read:
                 read[source.number] = source.values(_rows_of(table.column(place)))

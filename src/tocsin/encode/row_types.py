@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from tocsin.encode.arrow import is_text, marks, plain
 from tocsin.encode.rehearsal import loops_are_worth
-from tocsin.encode.text_numbers import AT_ONCE, numbered_names
+from tocsin.encode.text_numbers import AT_ONCE, FEW, frozen, numbered_names
 from tocsin.encode.thread_team import ALONE, ThreadTeam
+from tocsin.errors import InputError
 from tocsin.items import Bools, Codes, Ints
 
 MANY = 1 << 16  # rows that are worth a compiled loop, which may have to be compiled first
@@ -31,6 +32,9 @@ class RowTypes:
     def of(cls, column: pa.ChunkedArray, workers: ThreadTeam = ALONE) -> RowTypes:
         """What a column says; types that are no texts are read as such."""
         if pa.types.is_dictionary(column.type) and is_text(column.type.value_type):
+            whole = not column.null_count and not any(chunk.dictionary.null_count for chunk in column.chunks)
+            if whole and loops_are_worth(len(column), MANY):
+                return _from_indices(column, workers)
             return _from_dictionaries(column)
         if not is_text(column.type):
             column = column.cast(pa.string())
@@ -69,6 +73,33 @@ class RowTypes:
 
         found = workers.all([partial(look, first) for first in range(0, len(self.codes), AT_ONCE)])
         return np.concatenate(found)
+
+
+def _from_indices(column: pa.ChunkedArray, workers: ThreadTeam) -> RowTypes:
+    """What pieces without nulls say, in a compiled loop: few names have numbers of a byte."""
+    from tocsin.encode import loops
+
+    known: dict[str, int] = {}
+    tables = [[known.setdefault(name, len(known)) for name in chunk.dictionary.to_pylist()] for chunk in column.chunks]
+    codes: Codes = np.empty(len(column), np.int8 if len(known) <= FEW else np.int32)
+
+    def number(chunk: pa.DictionaryArray, numbers: list[int], first: int) -> set[int]:
+        table, met = np.array(numbers, np.int32), np.zeros(len(numbers), np.bool_)
+        indices = frozen(plain(chunk.indices).astype(np.int32, copy=False))
+        if not loops.name_rows(indices, table, met, codes[first : first + len(chunk)]):
+            raise InputError(
+                "the column of types is broken: its indices point outside of its dictionary",
+                hint="write the table anew; `table.validate(full=True)` of pyarrow says more",
+            )
+        return set(table[met].tolist())
+
+    work, first = list[Callable[[], set[int]]](), 0
+    for chunk, numbers in zip(column.chunks, tables, strict=True):
+        firsts = range(0, len(chunk), AT_ONCE)
+        work += [partial(number, chunk.slice(at, AT_ONCE), numbers, first + at) for at in firsts]
+        first += len(chunk)
+    met: set[int] = set().union(*workers.all(work))
+    return RowTypes(tuple(known), codes, all_occur=len(met) == len(known))
 
 
 def _from_dictionaries(column: pa.ChunkedArray) -> RowTypes:

@@ -289,6 +289,7 @@ class Rows:
 
     def __init__(self, chunks: list[Chunk], numbers: Ints) -> None:
         self.chunks, self.numbers = chunks, numbers
+        self.known_set: NumberSet | None = None  # of the numbers, where somebody has made one
         cuts = [*np.searchsorted(numbers, [chunk.first for chunk in chunks]).tolist(), len(numbers)]
         self.pieces = [
             (chunk, chunk.places(numbers[begin:end]))
@@ -305,7 +306,7 @@ class Rows:
 
     @cached_property
     def _set(self) -> NumberSet | None:
-        return NumberSet.of([self.numbers])
+        return self.known_set or NumberSet.of([self.numbers])
 
     @cached_property
     def types(self) -> Codes:

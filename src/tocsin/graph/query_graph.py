@@ -252,7 +252,6 @@ class QueryGraph(Nesting):
 
         time = replace(detector.time, guarantees={})
         found = monitored(operator, Setting(plan, self.functions, self.order.corrects, time, reader), jit=self._jit)
-        self.remembering.append(found)
         self.monitors.append(found)
         return found
 
@@ -356,8 +355,17 @@ class QueryGraph(Nesting):
 
         Then an event that nobody reads changes nothing but the clock, and events are numbered as they are pushed.
         """
-        alone = not self.queries.chained and all(stage.is_bare for stage in self.stages)
-        return alone and self.order.kind == "in-order" and self.early is None
+        return self._is_simple and all(stage.is_bare for stage in self.stages)
+
+    @property
+    def only_follows_traces(self) -> bool:
+        """Whether it would be plain, did some of its queries not follow the traces of constraints."""
+        alone = {id(each) for each in self.monitors if each.query.detectors[0] is each.query}
+        return self._is_simple and all(stage.is_bare or id(stage.operator) in alone for stage in self.stages)
+
+    @property
+    def _is_simple(self) -> bool:
+        return not self.queries.chained and self.order.kind == "in-order" and self.early is None
 
     def push(self, items: Items) -> Changes:
         """Feed all queries. Items that do not fit together are refused, and nothing has changed."""

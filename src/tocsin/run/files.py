@@ -125,13 +125,13 @@ def read(
         match kind:
             case "csv" | "tsv":
                 raw = _bytes(path)
-                if not raw.strip():
+                if not raw or raw.isspace():  # which copies nothing
                     raise empty_csv(path)
                 return csv_piece(raw, path, columns, declared, bad, delimiter=delimiter_of(kind, raw))
             case "jsonl":
                 return jsonl_piece(_bytes(path), path, bad)
             case "parquet":
-                table, late = _read_parquet(path, early)
+                table, late = _read_parquet(path, early, columns.type)
             case _:
                 table = _read_arrow(path)
     except BROKEN as problem:
@@ -139,12 +139,12 @@ def read(
     return FilePiece(table, lambda row: f"{path}, row {row + 1}", [], late=late)
 
 
-def _read_parquet(path: Path, early: frozenset[str] | None) -> tuple[pa.Table, LateFile | None]:
+def _read_parquet(path: Path, early: frozenset[str] | None, types: str) -> tuple[pa.Table, LateFile | None]:
     """The rows of a file; if some columns are read late, the file that has them."""
     file = LateFile(path)
     if early is None or file.rows < LATE_ROWS or len(set(file.names)) < len(file.names):
         return validated(file.file.read()), None
-    return file.table(early), file
+    return file.table(early, types), file
 
 
 def unknown_format(path: Path) -> InputError:
@@ -245,7 +245,7 @@ def _parse_csv(raw: bytes, delimiter: str, texts: set[str], path: Path) -> tuple
 
     def parse(block: int, *, threads: bool) -> pa.Table:
         return arrow_csv.read_csv(
-            io.BytesIO(raw),
+            pa.BufferReader(raw),
             arrow_csv.ReadOptions(use_threads=threads, block_size=block, encoding="utf-8" if sound else "latin-1"),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=quoted, invalid_row_handler=note),
             arrow_csv.ConvertOptions(
@@ -537,7 +537,7 @@ def _json(raw: bytes, known: Mapping[str, pa.DataType]) -> pa.Table:
         raise pa.ArrowInvalid("a line is too long")
     options = arrow_json.ReadOptions(use_threads=False, block_size=len(raw) + 1)
     parsing = arrow_json.ParseOptions(explicit_schema=pa.schema(list(known.items())) if known else None)
-    return arrow_json.read_json(io.BytesIO(raw), options, parsing)
+    return arrow_json.read_json(pa.BufferReader(raw), options, parsing)
 
 
 def _is_text(raw: bytes) -> bool:

@@ -134,7 +134,8 @@ def run_by_key(
     split.first.pass_over(rows - len(whole))
     for graph in graphs:  # kernels are made, and texts of queries numbered, before threads begin
         replay(graph, sliced(whole, 0, 0))
-    found, done = Answers(split.first, shown, View([whole_chunk(whole)]), workers.count), Done(rows, watch)
+    view = View([whole_chunk(whole)]) if split.first.is_plain else None
+    found, done = Answers(split.first, shown, view, workers.count), Done(rows, watch)
     done.more(rows - len(whole), 0)
 
     def work(at: int) -> Answers:
@@ -142,9 +143,9 @@ def run_by_key(
         for first, last in Pace().chunks(0, len(mine)):
             workers.check()
             said = graph.push(Rearranged(whole, mine[first:last]))
-            own.add(said, mine)
+            own.add(said, mine if view else None)
             done.more(last - first, found.counted(said))
-        own.add(graph.push(end_of_stream()), mine)
+        own.add(graph.push(end_of_stream()), mine if view else None)
         return own
 
     with done:

@@ -181,11 +181,15 @@ class _ParquetFile:
         return self._late
 
     def size_in_memory(self, early: frozenset[str] | None) -> int:
-        """How many bytes the columns take that are read at once, judged by the first rows."""
-        names = [name for name in self.late.names if early is None or name in early]
+        """How many bytes the columns take that are read at once; of values of any length the first rows are asked."""
+        fields = [each for each in self.late.file.schema_arrow if early is None or each.name in early]
+        bits = [1 + width for each in fields if (width := _width(each.type)) is not None]  # and one that says if null
+        others, size = [each.name for each in fields if _width(each.type) is None], sum(bits) * self.late.rows // 8
+        if not others:
+            return size
         with parquet.ParquetFile(self.path, pre_buffer=False) as file:
-            batch = next(file.iter_batches(SAMPLE, columns=names), None)
-        return 0 if batch is None or not batch.num_rows else batch.nbytes * self.late.rows // batch.num_rows
+            batch = next(file.iter_batches(SAMPLE, columns=others), None)
+        return size if batch is None or not batch.num_rows else size + batch.nbytes * self.late.rows // batch.num_rows
 
     def survey(self, how: HowToRead, note: Note) -> None:
         self.facts = []
@@ -223,6 +227,14 @@ class _ParquetFile:
     def _rows(self, size: int) -> int:
         """How many rows a piece has."""
         return max(1, size * max(1, self.late.rows) // max(1, self.size_in_memory(None)))
+
+
+def _width(type: pa.DataType) -> int | None:
+    """How many bits each value takes; None: one more than another."""
+    try:
+        return int(type.bit_width)
+    except ValueError:
+        return None
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -522,9 +522,12 @@ def explained(plan: Plan) -> str:
     return "\n".join(part for part in (explain(plan), describe(plan), drawn(plan)) if part)
 
 
-def _shown(_: Input | LargeInput, found: Answers | GrowingTables, time: pa.DataType | None) -> list[pa.Table]:
+def _shown(
+    _: Input | LargeInput, found: Answers | GrowingTables, time: pa.DataType | None,
+    names: Collection[str] | None = None,
+) -> list[pa.Table]:  # fmt: skip
     """The tables of matches; the input is kept until then, because some of its columns may be read only now."""
-    return found.tables(time)
+    return found.tables(time, names)
 
 
 def notes_of(plans: Iterable[Plan]) -> tuple[str, ...]:

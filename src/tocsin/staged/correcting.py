@@ -55,7 +55,8 @@ class PartitionRule:
 
     def __init__(self, setting: Setting) -> None:
         assert setting.plan.staged is not None
-        self.machine = Machine(setting.plan.staged.statement, setting.plan.schema.unit)
+        form = setting.plan.staged
+        self.machine = Machine(form.statement, setting.plan.schema.unit, dict(form.longest))
         self.created: int | None = None
 
     def begin(self) -> Any:

@@ -87,7 +87,8 @@ class StagedProcess(RemembersAll, Nesting):
         self._setting, self._form = setting, form
         self._columns = EventColumns(setting)
         kinds = [output.expr.kind for output in setting.plan.outputs]
-        self._choice = BodyChoice(form.statement, self._columns.fields, setting.plan.schema.unit, kinds, jit=jit)
+        unit, longest = setting.plan.schema.unit, dict(form.longest)
+        self._choice = BodyChoice(form.statement, self._columns.fields, unit, kinds, longest, jit=jit)
         self._limit = limit
         if limit is not None and not self._choice.at_once():
             raise _no_limit(setting.plan, f"it is not compiled, because {self._choice.reason}")
@@ -96,7 +97,7 @@ class StagedProcess(RemembersAll, Nesting):
         self.seen = self.matches = 0
 
     def _plain(self) -> Machine:
-        return Machine(self._form.statement, self._setting.plan.schema.unit)
+        return Machine(self._form.statement, self._setting.plan.schema.unit, dict(self._form.longest))
 
     # --- the one verb ---
 

@@ -24,9 +24,11 @@ from tocsin.lang.syntax import (
     Leaf,
     Literal,
     Not,
+    Or,
     Query,
     Repeat,
     Same,
+    Seq,
     conjuncts,
     leaves_of,
     patterns_in,
@@ -234,11 +236,13 @@ class TraceVerdict:
     says     "violated" (it has none), "SAT", "UNSAT" or "undetermined"
     closed   in every completion the matches are those of the beginning by itself
     held     a match of the beginning is one of every completion
+    quiet    no completion undoes a match: neither one of the beginning, nor one that comes later
     """
 
     says: str
     closed: bool
     held: bool
+    quiet: bool = False
 
 
 def verdict(query: Query, word: Sequence[Event], kinds: Sequence[Kind], most: int) -> TraceVerdict:
@@ -258,6 +262,38 @@ def verdict(query: Query, word: Sequence[Event], kinds: Sequence[Kind], most: in
         return TraceVerdict("violated", closed=False, held=False)
     says = "SAT" if all_match else "UNSAT" if none_match else "undetermined"
     return TraceVerdict(says, same, bool(held))
+
+
+def never_undone(query: Query, word: Sequence[Event], kinds: Sequence[Kind], most: int) -> bool:
+    """Whether no completion of up to `most` events undoes a match of a word, or one that comes later."""
+    assert query.under is not None
+    plain = replace(query, under=None)
+    return all(
+        _found(plain, [*word, *more[:at]]) <= _found(plain, [*word, *more])
+        for more in _completions(query.under.constraints, word, kinds, most)
+        for at in range(len(more))
+    )
+
+
+def awaits(query: Query, event: Event) -> bool:
+    """Whether an answer waits for events like this one: a negated part, or a repetition, at the end of the pattern."""
+    return any(_takes(query, leaf, event) for leaf in _awaited(query.pattern))
+
+
+def _awaited(pattern: Any) -> Iterator[Leaf]:
+    match pattern:
+        case Or(items=parts):
+            for part in parts:
+                yield from _awaited(part)
+        case Seq(items=parts):
+            for part in reversed(parts):
+                if isinstance(part, Not):
+                    yield from leaves_of(part)
+                    continue
+                yield from _awaited(part)
+                return
+        case Leaf() if pattern.repeat is not None:
+            yield pattern
 
 
 def _found(query: Query, word: Sequence[Event]) -> set[Any]:
@@ -350,21 +386,27 @@ class ToldRow:
 
 
 Judge: TypeAlias = Callable[[Sequence[Event]], TraceVerdict]
+Awaits: TypeAlias = Callable[[Query, Event], bool]
 
 
 @dataclass(slots=True)
 class Told:
-    """What is told of traces, and the events that the query sees: those of a closed trace end with its closing."""
+    """What is told of traces, and the events that the query sees.
+
+    Those of a closed trace end with its closing; in a quiet one those that answers wait for are not seen any more.
+    """
 
     rows: list[ToldRow] = field(default_factory=list)
     seen: list[Event] = field(default_factory=list)
 
 
-def told_of(query: Query, events: Iterable[Event], judge: Judge, unit: str | None = None) -> Told:
+def told_of(
+    query: Query, events: Iterable[Event], judge: Judge, unit: str | None = None, awaits: Awaits = awaits
+) -> Told:
     """All rows that the constraints of a query give, trace by trace."""
     told = Told()
     for trace in traces_of(query, events, unit):
-        _tell(query, trace, judge, told)
+        _tell(query, trace, judge, awaits, told)
     told.seen += _outside(query, events)
     return told
 
@@ -382,7 +424,7 @@ def trace_key(constraint: Constraint, event: Event) -> Key:
     return tuple(value if value == value else None for value in values)
 
 
-def _tell(query: Query, trace: Trace, judge: Judge, told: Told) -> None:
+def _tell(query: Query, trace: Trace, judge: Judge, awaits: Awaits, told: Told) -> None:
     assert query.under is not None
     constraints, checked = query.under.constraints, query.under.checked
     plain, kinds, seen = replace(query, under=None), kinds_of(query), _seen(query)
@@ -391,14 +433,16 @@ def _tell(query: Query, trace: Trace, judge: Judge, told: Told) -> None:
     sat = mute = False
     if not checked and judge([]).closed:
         return
+    quiet = not checked and judge([]).quiet
     word: list[Event] = []
     for _, several in groupby(trace.events, key=lambda event: event.end):
         group = list(several)
         word, before = [*word, *group], word
-        told.seen += [numbered(query, trace, event) for event in group]
+        told.seen += [numbered(query, trace, event) for event in group if not (quiet and awaits(query, event))]
         news = [row for each in constraints if each.name not in broken for row in _broken(each, trace, word, group)]
         told.rows += news
-        if news and not broken and expected is not None and not _settled(plain, before, kinds):
+        given = quiet and bool(_found(plain, before))
+        if news and not broken and expected is not None and not given and not _settled(plain, before, kinds):
             told.rows.append(replace(expected, kind="unconfirmed", events=news[0].events))
         broken |= {row.constraint for row in news}
         mute = mute or len([event for event in group if _matters(query, event)]) > 1  # nobody knows their order
@@ -413,6 +457,7 @@ def _tell(query: Query, trace: Trace, judge: Judge, told: Told) -> None:
                 told.rows.append(expected)
         if found.closed and not checked:
             return
+        quiet = not checked and (quiet or found.quiet)
     if not any(seen is None or event.type in seen for event in word):
         return  # events that no constraint sees are no trace
     left = [each for each in constraints if each.name not in broken and not is_word(each, word)]
@@ -486,6 +531,7 @@ def by_completions(query: Query, most: int | None = None) -> Judge:
     seen = _seen(query)
     if most is None:
         most = 5 if seen is None or all(type in seen for type, _ in kinds) else 3
+    waits = any(_awaited(query.pattern))
     silent = not set(query.under.constraints[0].key) <= key_of(query)
 
     def judge(word: Sequence[Event]) -> TraceVerdict:
@@ -494,6 +540,8 @@ def by_completions(query: Query, most: int | None = None) -> Judge:
         name = tuple((event.type, tuple(sorted(event.attrs.items(), key=repr)), event.eid) for event in word)
         if name not in known:
             found = verdict(query, word, kinds, most)
+            if waits and found.says != "violated":
+                found = replace(found, quiet=never_undone(query, word, kinds, most))
             known[name] = found if query.within is None else replace(found, says="undetermined")
         return known[name]
 

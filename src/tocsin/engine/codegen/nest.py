@@ -12,7 +12,7 @@ from tocsin.engine.codegen.levels import Levels
 from tocsin.engine.codegen.members import MemberSets
 from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, WAITS, WHOLE
 from tocsin.engine.codegen.row_words import bounds_at, pin_at
-from tocsin.engine.codegen.snippets import least, most
+from tocsin.engine.codegen.snippets import in_column, least, most
 from tocsin.engine.codegen.source import SourceText
 from tocsin.engine.codegen.tails import Tails
 from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
@@ -409,13 +409,9 @@ class Nest:
 
         `undo`: it alone is taken back if there is no room.
         """
-        self.emit("at = T[OUT_N]")
-        self.emit("if at >= T[OUT_SIZE]:")
-        self.emit("    return False")
-        self.emit(f"OUT[at * {self.layout.width}] = {op}")
-        self.emit(f"OUT[at * {self.layout.width} + 1] = {known}")
-        for number, leaf in enumerate(self.layout.nest):
-            self.emit(f"OUT[at * {self.layout.width} + {2 + number}] = {self.source.word(leaf, 1)}")
+        self.lines("at = T[OUT_N]", "room = T[OUT_SIZE]", "if at >= room:", "    return False")
+        words = [op, known, *(self.source.word(leaf, 1) for leaf in self.layout.nest)]
+        self.lines(*(f"OUT[{in_column(column)}] = {word}" for column, word in enumerate(words)))
         if self.sets:
             places = ", ".join(f"i_{leaf}" for leaf in self.layout.nest)
             self.emit(f"good, other, count = judge({excl}, at + 1, 0, key, {places}, S)")
@@ -486,8 +482,13 @@ class Nest:
 
     @property
     def _known_since(self) -> str:
-        """The text of: when a waiting answer became certain. In order it is the time that it has waited for."""
-        return "T[CLOCK]" if self.layout.holds else "(min(PD[row], T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
+        """The text of: when a waiting answer became certain. In order it is the time that it had to wait for.
+
+        That is `until`: where a part reaches on behind the last member of a set, the entry says less until it is asked.
+        """
+        if self.layout.holds:
+            return "T[CLOCK]"
+        return "(min(max(PD[row], until), T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
 
     @property
     def _lasts(self) -> bool:
@@ -504,12 +505,13 @@ class Nest:
         self.lines(
             f"if PD[row + 3] == {STAMP} and {promised} >= PD[row]:",
             "    at = T[OUT_N]",
-            "    if at >= T[OUT_SIZE]:",
+            "    room = T[OUT_SIZE]",
+            "    if at >= room:",
             "        return False",
-            f"    OUT[at * {self.layout.width}] = 1",
-            f"    OUT[at * {self.layout.width} + 1] = T[CLOCK]",
+            "    OUT[at] = 1",
+            "    OUT[at + room] = T[CLOCK]",
             *(
-                f"    OUT[at * {self.layout.width} + {2 + level}] = PD[row + {self.layout.head + 2 * level}]"
+                f"    OUT[{in_column(2 + level)}] = PD[row + {self.layout.head + 2 * level}]"
                 for level in range(len(self.layout.nest))
             ),
             "    T[OUT_N] = at + 1",

@@ -1,6 +1,6 @@
 """The layout of the state: what each control word in T says, and the tables that all functions of a kernel share.
 
-All tables are flat, a row after the other:
+All tables are flat, a row after the other (of OUT a column after the other):
 
   T   control words and parameters: the words below
   H   stored events, R words a place: end, event number, then what the plan stores
@@ -12,6 +12,7 @@ All tables are flat, a row after the other:
   PD  waiting answers, WAIT_WIDTH words each, a binary heap on word 0: the time they wait for, key, (event, end) pairs;
       held answers have before these the type they wait for and a stamp (see STAMPS), and those that the heap cannot
       rank stand aside, from the last row backwards
+  OUT answers: sign, when it was known, an event number for each level of the nest, (begin, count) in MEM for each set
 """
 
 from __future__ import annotations
