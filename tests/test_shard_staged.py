@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 from tests import shard_support
 from tests.effort import examples
 from tests.shard_support import Asked, Stream, arranged, ask, cuts
-from tests.test_staged import SCHEMA, agrees
+from tests.test_staged import LASTING, SCHEMA, agrees, drawn_asking
 from tests.test_staged import row_of as embedded_row
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.errors import StateError, TocsinError
@@ -55,7 +55,7 @@ def frame() -> EventFrame:
     columns = Columns(time="start").resolve(ROWS.names)
     context = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
     df: Any = SimpleNamespace(isStreaming=True, sparkSession=context)
-    return EventFrame(columns, ROWS, infer_schema(ROWS, columns), df)
+    return EventFrame(columns, ROWS, replace(infer_schema(ROWS, columns), longest=LASTING), df)
 
 
 def row_of(event: Event) -> dict[str, Any]:
@@ -75,7 +75,8 @@ def told(rows: Any) -> Counter[Any]:
 
 def embedded(queries: Sequence[Any], events: Sequence[Event]) -> Counter[Any]:
     rows = [embedded_row(event) for event in events]
-    found = Query(tuple(queries), declare(SCHEMA)).detect(rows, time="start", end="end", eid="id", jit=False)
+    query = Query(tuple(queries), declare(SCHEMA, longest=LASTING))
+    found = query.detect(rows, time="start", end="end", eid="id", jit=False)
     return told(row for table in found.tables() for row in table.to_pylist())
 
 
@@ -102,7 +103,7 @@ def divided(statements: Sequence[Statement], random: Random) -> list[Statement]:
     (key,) = (each.gkeys for each in parse_file("CreateCE X Event And(A, B) GKey *.k"))
     with_key = [replace(each, gkeys=key) if random.random() < 0.8 else each for each in statements]
     try:
-        Query(tuple(with_key), declare(SCHEMA)).plans()
+        Query(tuple(with_key), declare(SCHEMA, longest=LASTING)).plans()
     except Exception:  # noqa: BLE001 - a statement that reads others lacks the key
         return list(statements)
     return with_key
@@ -110,7 +111,7 @@ def divided(statements: Sequence[Statement], random: Random) -> list[Statement]:
 
 def asked_together(queries: tuple[Any, ...]) -> Asked | None:
     """None where a column has one kind here and another there: Spark's result has one of each name."""
-    if not agrees(Query(queries, declare(SCHEMA))):
+    if not agrees(Query(queries, declare(SCHEMA, longest=LASTING))):
         return None
     try:
         asked = ask(queries, frame(), buckets=3)
@@ -134,6 +135,8 @@ def test_shards_give_what_is_found_embedded(kind: str) -> None:
         queries: tuple[Any, ...] = tuple(statements)
         if random.random() < 0.3:
             queries = parse_file(CHAIN)
+        elif random.random() < 0.25:
+            queries = tuple(divided([drawn_asking(random)], random))
         asked = asked_together(queries)
         if asked is None:
             continue

@@ -20,7 +20,7 @@ from tocsin.constraint.telling import TraceCounts
 from tocsin.constraint.tracker import CODE, Tracker
 from tocsin.encode.merge import Rearranged, runs, take, with_column
 from tocsin.engine.changes import Changes
-from tocsin.engine.operator import Counters, Operator, Setting
+from tocsin.engine.operator import Counters, Nesting, Operator, Setting
 from tocsin.engine.stream_time import StreamTime
 from tocsin.engine.texts import joined, of_operators, of_rows
 from tocsin.events import ANY, BEGINNING
@@ -41,7 +41,7 @@ def monitored(inner: Operator, setting: Setting, *, jit: bool) -> Monitored:
     return Monitored(inner, setting, jit=jit)
 
 
-class Monitored:
+class Monitored(Nesting):
     """Follows traces, and tells what is known of them; `query` is the operator around which it stands.
 
     It stands behind settled order where traces are divided, because only then the number of a trace is known; and where

@@ -27,7 +27,7 @@ from tocsin.constraint.trace_table import TraceTable
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import Changes
 from tocsin.engine.number_set import distinct
-from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
+from tocsin.engine.operator import Counters, Nesting, Operator, RemembersAll, Setting
 from tocsin.engine.payload import Payload
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Column, Ints, Items
@@ -43,7 +43,7 @@ MOST_BITS = 10  # conditions on one type of whose 2**n outcomes each has a place
 NO_BITS: Ints = np.zeros(1, np.int64)
 
 
-class Tracker(RemembersAll):
+class Tracker(RemembersAll, Nesting):
     """Follows the traces of one query. `forward`: the query itself, where traces are divided."""
 
     def __init__(self, setting: Setting, reasoning: Reasoning, *, jit: bool, forward: Operator | None = None) -> None:

@@ -28,14 +28,14 @@ from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import join, runs, sliced, take
 from tocsin.encode.stored import RowReader, stored_rows
 from tocsin.engine.changes import Changes
-from tocsin.engine.operator import Counters, Operator, RemembersAll
+from tocsin.engine.operator import Counters, Nesting, Operator, RemembersAll
 from tocsin.engine.stream_time import StreamTime
 from tocsin.engine.texts import joined, of_operators, of_rows
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints, ItemKind, Items, end, guarantee, is_sorted
 
 
-class Settled(RemembersAll):
+class Settled(RemembersAll, Nesting):
     """Holds events back until they are settled, then passes them on to `inner` in canonical order: (end, start, eid).
 
     Events without eids get computed ones. An event that comes twice counts once, and one that is withdrawn before it is
