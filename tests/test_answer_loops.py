@@ -15,7 +15,7 @@ from tocsin.encode import content, rehearsal
 from tocsin.encode.content import content_hash, hex_texts
 from tocsin.encode.gather import all_taken, taken
 from tocsin.engine.number_set import NumberSet, distinct
-from tocsin.run import feeds, pace
+from tocsin.run import answers, feeds, pace
 
 TEXTS = ("", "u", "ü", "user-0001", "sixteen bytes ..", "longer than sixteen bytes", "日本語テキスト", "\0", "x" * 300)
 
@@ -172,8 +172,28 @@ def test_tables_of_matches_are_those_of_plain_code(text, plainly, monkeypatch):
         with monkeypatch.context() as in_place:
             in_place.setattr(feeds, "MANY", 1)
             in_place.setattr(pace, "ROWS_PER_CHUNK", draw.choice((7, 512)))
+            in_place.setattr(answers, "AT_ONCE", draw.choice((1, 3, 1 << 16)))
             assert found().equals(plain)
             assert plainly(found).equals(plain)
+            some = draw.sample(plain.schema.names, draw.randrange(1, plain.num_columns))
+            assert tocsin.query(text).detect(table, jit=False, threads=1).table(some).equals(plain.select(some))
+
+
+def test_some_columns_of_several_queries():
+    """A query that has none of them still has its rows; the others are null."""
+    rows = pa.table({"type": ["A", "B", "A", "C"], "time": [1, 2, 3, 4]})
+    text = "QUERY one EVENT SEQ(A a, B b) WITHIN 9; QUERY two EVENT SEQ(A x, C y) WITHIN 9"
+    whole = tocsin.query(text).detect(rows).table()
+    matches = tocsin.query(text).detect(rows)
+    for names in (["b"], ["y", "query"], ["start"]):
+        assert matches.table(names).equals(whole.select(names))
+    assert matches.table().equals(whole)
+    assert matches.table(["b", "op"]).equals(whole.select(["b", "op"]))
+    for wrong, problem in ((["c"], tocsin.TocsinError), ("b", TypeError)):
+        with pytest.raises(problem, match=r"no column 'c'|give a list"):
+            matches.table(wrong)
+    with tocsin.query("EVENT SEQ(A a, B b) WITHIN 9").stream() as stream:
+        assert stream.push(rows).table(["end"]).to_pydict() == {"end": [2]}
 
 
 @pytest.mark.jit

@@ -18,7 +18,7 @@ from tocsin.lang.syntax import Query
 from tocsin.plan.bind import bind
 from tocsin.plan.passes import optimize
 from tocsin.schema import Field, Kind, Schema
-from tocsin.testing.oracle_traces import kinds_of, verdict
+from tocsin.testing.oracle_traces import kinds_of, never_undone, verdict
 
 SCHEMA = Schema(
     open_types=True, open_fields=True, intervals=False,
@@ -235,6 +235,7 @@ def check(query: Query, word: list[Event]) -> int:
             assert mine != V or said.says == V, context
         assert not flags & Flag.CLOSABLE or said.closed, context
         assert not (flags & Flag.HELD) or said.held, context
+        assert not (flags & Flag.QUIET) or never_undone(query, word[:at], kinds, LENGTH), context
         if last in (S, N) and mine != V:
             assert mine == last, context  # stable
         last, decided = mine, decided + (mine in (S, N))

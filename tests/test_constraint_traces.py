@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 import numpy as np
@@ -23,6 +23,7 @@ from tocsin.events import Event
 from tocsin.items import Column, Items
 from tocsin.lang.parser import parse
 from tocsin.order.strategy import Strategy
+from tocsin.run import finite
 from tocsin.schema import Field, Kind, Schema
 from tocsin.testing.harness import Harness, Running
 from tocsin.testing.oracle_traces import TraceVerdict, matches_by_traces, told_of
@@ -87,6 +88,33 @@ def drawn_history(random: Random, query: str, most: int) -> list[Event]:
     return events
 
 
+def histories(
+    name: str, draw: Callable[[Random], str], most: int, *, lengths: tuple[int, int] = (3, 14), least: int = 1
+) -> Iterator[tuple[Random, str, list[Event]]]:
+    """Drawn queries, each with a history; without those whose constraint no trace can fulfil."""
+    for seed in range(examples(most, least=least)):
+        random = Random(f"{name} {seed}")
+        text = draw(random)
+        try:
+            events = drawn_history(random, text, random.randint(*lengths))
+        except QueryError:
+            continue
+        yield random, text, events
+
+
+def feed_in_pieces(run: Running, events: list[Event], size: int, *, restarts: bool = False) -> Iterator[list[Event]]:
+    """Push events, so many at once, and go on from the saved state after each push; yields what is still to come."""
+    for at in range(0, len(events), size):
+        run.push(events[at : at + size])
+        yield events[at + size :]
+        if restarts:
+            run.restart()
+
+
+def shown(text: str, events: list[Event]) -> str:
+    return f"{text}\n{' '.join(f'{e.eid}@{e.end}{dict(e.attrs)}' for e in events)}"
+
+
 def definition(text: str, events: list[Event]) -> tuple[Counter, Counter]:
     """The rows and the matches; verdicts are those of the automaton, which has tests of its own."""
     query, known = parse(text), reasoning(text)
@@ -96,9 +124,11 @@ def definition(text: str, events: list[Event]) -> tuple[Counter, Counter]:
         for event in word:
             state = int(known.moves[state, letter_of(known, event)])
         flags = int(known.flags[state])
-        return TraceVerdict(verdict_of(flags), bool(flags & Flag.CLOSABLE), bool(flags & Flag.HELD))
+        return TraceVerdict(
+            verdict_of(flags), bool(flags & Flag.CLOSABLE), bool(flags & Flag.HELD), bool(flags & Flag.QUIET)
+        )
 
-    told = told_of(query, events, judge)
+    told = told_of(query, events, judge, awaits=lambda _, event: letter_of(known, event) in known.awaited)
     rows = Counter(
         (row.kind, row.key, row.trace, row.constraint, row.reason, tuple(event.eid for event in row.events))
         for row in told.rows
@@ -130,27 +160,16 @@ def shuffled(random: Random, events: list[Event], most: int) -> list[Event]:
 @pytest.mark.parametrize("order", ORDERS)
 def test_rows_and_matches_are_those_of_the_definition(order: str) -> None:
     told: Counter = Counter()
-    for seed in range(examples(700)):
-        random = Random(f"{order} {seed}")
-        text = drawn(random)
-        try:
-            events = drawn_history(random, text, random.randint(3, 14))
-        except QueryError:  # no trace can fulfil it
-            continue
+    for random, text, events in histories(order, drawn, 700):
         if " TIES ANY" in text and any(event.type == "X" for event in events):
             continue
         expected = definition(text, events)
         strategy = Strategy("hybrid", 3, held=frozenset("A")) if order == "hybrid" else order
         run = Harness(parse(text), SCHEMA).start(strategy)
         listed = events if order == "in-order" else shuffled(random, events, 2.5)
-        size, restart = random.choice((1, 2, 5, 100)), random.random() < 0.3
-        for at in range(0, len(listed), size):
-            run.push(listed[at : at + size])
-            if restart:
-                run.restart()
+        list(feed_in_pieces(run, listed, random.choice((1, 2, 5, 100)), restarts=random.random() < 0.3))
         run.end()
-        context = f"seed {seed}: {text}\n{' '.join(f'{e.eid}@{e.end}{dict(e.attrs)}' for e in listed)}"
-        assert found(run) == expected, context
+        assert found(run) == expected, shown(text, listed)
         told.update(kind for kind, *_ in expected[0])
     assert told["violated"] > 1
     assert told["expected"] > 1
@@ -160,31 +179,18 @@ def test_rows_and_matches_are_those_of_the_definition(order: str) -> None:
 def test_answers_that_wait_outlast_restarts(order: str) -> None:
     """After every push the run goes on from its saved state: no answer is lost, and none is given twice."""
     early = 0
-    for seed in range(examples(700, least=16)):
-        random = Random(f"restarts {order} {seed}")
-        text = drawn_to_wait(random)
-        try:
-            events = drawn_history(random, text, random.randint(3, 14))
-        except QueryError:  # no trace can fulfil it
-            continue
+    for random, text, events in histories(f"restarts {order}", drawn_to_wait, 700, least=16):
         held = Strategy("hybrid", 3, held=frozenset(random.choice(("A", "N", "AB"))))
-        run, size = (
-            Harness(parse(text), SCHEMA).start(held if order == "hybrid" else order),
-            random.choice((1, 1, 2, 5)),
-        )
+        run = Harness(parse(text), SCHEMA).start(held if order == "hybrid" else order)
         listed = shuffled(random, events, 2.5)
-        for at in range(0, len(listed), size):
-            run.push(listed[at : at + size])
-            rest = listed[at + size :]
+        for rest in feed_in_pieces(run, listed, random.choice((1, 1, 2, 5)), restarts=True):
             if order == "conservative" and rest:
                 type = random.choice((None, "A", "B", "C", "N"))
                 mine = [event.end for event in rest if type in (None, event.type)]
                 run.promise(type, min(mine, default=rest[-1].end) - 1)
-            run.restart()
         early += found(run)[1].total()
         run.end()
-        context = f"seed {seed}: {text}\n{' '.join(f'{e.eid}@{e.end}{dict(e.attrs)}' for e in listed)}"
-        assert found(run) == definition(text, events), context
+        assert found(run) == definition(text, events), shown(text, listed)
     assert early
 
 
@@ -223,8 +229,7 @@ def test_events_of_closed_traces_are_not_seen_however_far_one_push_reaches(order
     events.append(Event("A", 90, 90, "A90", {"id": "y"}))
     for size in (1, 2, 3, 5):
         run = Harness(parse(text), SCHEMA).start(order)
-        for at in range(0, len(events), size):
-            run.push(events[at : at + size])
+        list(feed_in_pieces(run, events, size))
         run.end()
         assert found(run)[1] == {(("a", ("A1",)), ("b", ("B2",))): 1}, size
 
@@ -234,13 +239,7 @@ def test_events_of_closed_traces_are_not_seen_however_far_one_push_reaches(order
 def test_a_memory_limit_changes_nothing(order: str) -> None:
     """What lies far back goes to disk, in one push of all events, as they may come."""
     seen = 0
-    for seed in range(examples(120)):
-        random = Random(f"spill {seed}")
-        text = drawn(random)
-        try:
-            events = drawn_history(random, text, 40)
-        except QueryError:  # no trace can fulfil it
-            continue
+    for random, text, events in histories("spill", drawn, 120, lengths=(40, 40)):
         answers = []
         for rows, how in ((events, {}), (shuffled(random, events, 2.5), {"order": order, "memory_limit": 1})):
             given = [{"type": e.type, "time": e.end, "eid": e.eid, "id": None, "v": None, **e.attrs} for e in rows]
@@ -249,7 +248,7 @@ def test_a_memory_limit_changes_nothing(order: str) -> None:
             for row in found:
                 told[row["kind"], row["match_id"], row["start"], row["end"], row.get("reason")] += row["op"]
             answers.append(+told)
-        assert answers[0] == answers[1], (seed, text, events)
+        assert answers[0] == answers[1], shown(text, events)
         seen += answers[0].total()
     assert seen
 
@@ -313,25 +312,6 @@ def test_closed_traces_are_released_and_skipped() -> None:
     assert plain.graph.plans[0].under is None
 
 
-@pytest.mark.parametrize("order", ["in-order", "slack(3)", "conservative(3)"])
-def test_events_of_closed_traces_are_not_seen_again_when_they_are_replayed(order: str) -> None:
-    """A shard feeds its log to new operators, beside what the old ones remembered."""
-    schema = Schema(open_types=True, intervals=False, common={"id": Field("id", Kind.INT)})
-    came = enumerate(("A1", "N1", "B1", "A2", "B1", "B2", "A3", "N3", "A1", "A1", "A1", "A1", "A1", "A1"), 1)
-    events = [Event(type, at, at, f"{type}{at}", {"id": int(key)}) for at, (type, key) in came]
-    before, after = (Harness(parse(QUERY), schema).start(order) for _ in range(2))
-    for event in events:
-        before.push([event])
-    old, new = (run.graph.stages[-1].operator for run in (before, after))
-    assert isinstance(old, Monitored) and isinstance(new, Monitored)
-    assert old.counts.closed
-    new.follow(old.memory)
-    after.push(events)
-    new.resume(old.memory)
-    kept, again = (sum(branch.live for branch in run.detector.branches) for run in (before, after))
-    assert 0 < again <= kept < len(events)
-
-
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("order", ["in-order", "conservative", "conservative(2)"])
 @pytest.mark.parametrize("within", ["", " WITHIN 100"])
@@ -352,14 +332,72 @@ def test_answers_that_wait_are_given_when_their_trace_is_closed(order: str, with
     assert given == {(("a", ("A1",)), ("b", ("B3",))): 1, (("a", ("A2",)), ("b", ("B4",))): 1}
 
 
+QUIET = "CONSTRAINT c PARTITION BY id AS A (N B | C B+) D*; EVENT SEQ(A a, B b, !N n) WHERE [id]{} UNDER c"
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("order", ["in-order", "slack(2)", "conservative", "conservative(2)", "hybrid"])
+@pytest.mark.parametrize("within", ["", " WITHIN 100"])
+def test_answers_are_given_once_no_event_can_come_that_they_wait_for(order: str, within: str, jit: bool) -> None:
+    """Spec 000, 7.2, rule 2: behind C no N can come, but more B can, so the trace is quiet and not closed."""
+    schema = Schema(open_types=True, intervals=False, common={"id": Field("id", Kind.INT)})
+    strategy = Strategy("hybrid", 2, held=frozenset("N")) if order == "hybrid" else order
+    run = Harness(parse(QUIET.format(within)), schema).start(strategy, jit=jit)
+    operator, before = run.graph.stages[-1].operator, Counter[int]()
+    for at, (type, key) in enumerate(("A1", "C1", "A2", "B1", "N2", "B1", "A3", "A3", "A3"), 1):
+        run.push([Event(type, at, at, f"{type}{at}", {"id": int(key)})])
+        if order == "conservative":
+            run.promise(None, at - 1)
+        before[at] = found(run)[1].total()
+    assert isinstance(operator, Monitored)
+    assert operator.counts.closed == 0
+    assert (before[4], before[9]) == (0, 2)  # the fourth is not settled when it comes
+    run.end()
+    assert found(run)[1] == {(("a", ("A1",)), ("b", ("B4",))): 1, (("a", ("A1",)), ("b", ("B6",))): 1}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_a_quiet_trace_has_ruled_out_refutes_nothing(order: str) -> None:
+    """It is a violation, and nothing else: the answer may have been given before it came."""
+    strategy = Strategy("hybrid", 3, held=frozenset("N")) if order == "hybrid" else order
+    for size in (1, 2, 3, 9):
+        run = Harness(parse(QUIET.format(" WITHIN 100")), SCHEMA).start(strategy)
+        events = [Event(type, at, at, f"{type}{at}", {"id": "x"}) for at, type in enumerate("ACBNBNB", 1)]
+        list(feed_in_pieces(run, events, size, restarts=size == 2))
+        run.end()
+        rows, matches = found(run)
+        assert matches == {(("a", ("A1",)), ("b", (f"B{at}",))): 1 for at in (3, 5, 7)}, size
+        assert [row[4:] for row in rows] == [("unexpected", ("N4",))]
+
+
+@pytest.mark.parametrize("order", ["conservative", "conservative(3)"])
+def test_conservative_withdraws_nothing_where_a_closed_trace_goes_on_all_the_same(order: str) -> None:
+    """The late B closes the trace before the one that came first, which so stands in no match of it."""
+    given: Counter = Counter()
+    for random, text, events in histories(f"never withdrawn {order}", drawn, 700, least=40):
+        run = Harness(parse(text), SCHEMA).start(order)
+        list(feed_in_pieces(run, shuffled(random, events, 2.5), random.choice((1, 2, 5))))
+        run.end()
+        given.update(int(op) for step in run.answers for batch in step for op in batch.op)
+    assert given[1]
+    assert not given[-1]
+    text = "CONSTRAINT c PARTITION BY id AS A B C?; EVENT SEQ(A a, B b) WHERE [id] UNDER c"
+    run = Harness(parse(text), SCHEMA).start(order)
+    list(feed_in_pieces(run, [Event(*each, {"id": "x"}) for each in (
+        ("A", 1, 1, "a1"), ("B", 4, 4, "b4"), ("B", 3, 3, "b3"))], 1))  # fmt: skip
+    run.end()
+    told = [(batch.kind, op) for step in run.answers for batch in step for op in batch.op]
+    assert told == [("expected", 1), ("match", 1)]
+    assert found(run)[1] == {(("a", ("a1",)), ("b", ("b3",))): 1}
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_an_answer_is_certain_with_what_closed_its_trace_though_the_push_reaches_behind_its_window(size: int) -> None:
     text = "CONSTRAINT c PARTITION BY id AS A B (C | N); EVENT SEQ(A a, B b, !N n) WHERE [id] WITHIN 20 UNDER c"
     steps = (("A", 1, "x"), ("B", 2, "x"), ("C", 5, "x"), ("A", 6, "y"), ("A", 100, "z"))
     events = [Event(type, at, at, f"{type}{at}", {"id": key}) for type, at, key in steps]
     run = Harness(parse(text), SCHEMA).start("in-order")
-    for at in range(0, len(events), size):
-        run.push(events[at : at + size])
+    list(feed_in_pieces(run, events, size))
     batches = [batch for step in run.answers for batch in step if not isinstance(batch, TraceRows)]
     assert [(batch.bindings(), batch.known_at.tolist()) for batch in batches] == [
         ([(1, (("a", ("A1",)), ("b", ("B2",))))], [5])
@@ -370,23 +408,16 @@ def test_an_answer_is_certain_with_what_closed_its_trace_though_the_push_reaches
 def test_answers_are_certain_at_one_time_however_events_are_cut(draw: Callable[[Random], str]) -> None:
     """In order `settled_at` is a function of the events: the deadline, or the event that closed the trace."""
     times = 0
-    for seed in range(examples(300, least=20)):
-        random = Random(f"certain {seed}")
-        text = draw(random)
-        try:
-            events = drawn_history(random, text, random.randint(3, 14))
-        except QueryError:  # no trace can fulfil it
-            continue
+    for _, text, events in histories("certain", draw, 300, least=20):
         said = []
         for size in (1, 3, 100):
             run = Harness(parse(text), SCHEMA).start("in-order")
-            for at in range(0, len(events), size):
-                run.push(events[at : at + size])
+            list(feed_in_pieces(run, events, size))
             run.end()
             batches = [batch for step in run.answers for batch in step if not isinstance(batch, TraceRows)]
             certain = [each for batch in batches for each in zip(batch.bindings(), batch.known_at, strict=True)]
             said.append(sorted((repr(binding), int(when)) for (_, binding), when in certain))
-        assert said[0] == said[1] == said[2], (seed, text, events)
+        assert said[0] == said[1] == said[2], shown(text, events)
         times += len(said[0])
     assert times
 
@@ -490,8 +521,30 @@ def test_explain_draws_the_automaton_and_says_why_nothing_is_expected() -> None:
     assert "no `expected` rows: WITHIN" in text
 
 
-def test_threads_change_nothing() -> None:
-    """Events of all keys go through one graph, however many threads there are: types of ON alone are never lost."""
+def test_threads_share_the_traces_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread follows the traces of some keys: the same rows in the same order, the same ids and counters."""
+    split: list[int] = []
+    by_key = finite.run_by_key
+    monkeypatch.setattr(finite, "run_by_key", lambda *given: split.append(given[-1].count) or by_key(*given))
+    kinds: Counter = Counter()
+    drawing = (drawn, drawn_to_wait)
+    for number, draw in enumerate(drawing):
+        for _, text, events in histories(f"threads {number}", draw, 300, lengths=(20, 40), least=6):
+            given = [{"type": e.type, "time": e.end, "eid": e.eid, "id": None, "v": None, **e.attrs} for e in events]
+            runs = [tocsin.query(text).detect(given, eid="eid", schema=SCHEMA, jit=False, threads=n) for n in (1, 3)]
+            tables = [[table.to_pylist() for table in run.tables()] for run in runs]
+            assert tables[0] == tables[1], shown(text, events)
+            counted = [{name: n for name, n in run.counters.items() if name not in PIECEWISE} for run in runs]
+            assert counted[0] == counted[1], shown(text, events)
+            kinds.update(row["kind"] for table in tables[0] for row in table)
+    assert {"match", "violated"} <= set(kinds)
+    assert split.count(3) > 3
+
+
+PIECEWISE = ("spared", "released")  # depend on what comes in one piece, with one thread, too
+
+
+def test_threads_lose_no_types_that_only_a_constraint_reads() -> None:
     query = tocsin.query("CONSTRAINT c PARTITION BY id AS A X B; EVENT SEQ(A a, B b) WHERE [id] UNDER c CHECKED")
     events = [
         {"type": type, "time": 3 * trace + at, "id": trace, "v": at}
@@ -517,7 +570,6 @@ def test_what_refutes_an_answer_is_seen_though_it_closes_the_trace(constraint: s
     events = [Event(type, at, at, f"{type}{at}", {"id": "x"}) for at, type in enumerate(types)]
     for size in (1, 2, 3):
         run = Harness(parse(text), SCHEMA).start("in-order")
-        for at in range(0, len(events), size):
-            run.push(events[at : at + size])
+        list(feed_in_pieces(run, events, size))
         run.end()
         assert found(run)[1] == Counter()

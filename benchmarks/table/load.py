@@ -101,8 +101,10 @@ def table(events: int, *, dictionary: bool = False, seed: int = 7, hot: float = 
 
 def source(name: str, events: int, folder: Path) -> Any:
     """The events as `detect` is given them; files are written once."""
-    made = table(events, dictionary=name == "dictionary")
-    if name in ("text", "dictionary"):
+    if name == "dictionary":
+        return table(events, dictionary=True)
+    made = in_memory(events, folder)
+    if name == "text":
         return made
     if name == "polars":
         import polars
@@ -116,12 +118,23 @@ def source(name: str, events: int, folder: Path) -> Any:
     return str(path)
 
 
+def in_memory(events: int, folder: Path) -> pa.Table:
+    """The table of texts; drawing it takes longer than reading what another process has drawn."""
+    path = folder / f"events-{events}.arrow"
+    if not path.exists():
+        write(table(events), path)
+    return pa.ipc.open_file(pa.OSFile(str(path))).read_all()
+
+
 def write(made: pa.Table, path: Path) -> None:
     """Write a file whole, so that another process never sees half of it."""
     from pyarrow import csv, parquet
 
     draft = path.with_name(f"draft-{path.name}")
-    if path.suffix == ".parquet":
+    if path.suffix == ".arrow":
+        with pa.ipc.new_file(str(draft), made.schema) as file:
+            file.write_table(made)
+    elif path.suffix == ".parquet":
         parquet.write_table(made, draft)
     else:
         csv.write_csv(made, draft)

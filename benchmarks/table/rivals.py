@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table.load import Ask, Step, table
+from benchmarks.table.load import Ask, Step, in_memory
 
 Found = tuple[int, int, int]  # how many matches, and the sums of their starts and ends
 Work = Callable[[], Found]
@@ -91,7 +91,7 @@ def duckdb(ask: Ask, source: str, events: int, threads: int, folder: Path) -> Wo
 
     connection = db.connect(config={"threads": threads})
     if source == "text":
-        connection.register("events", table(events))
+        connection.register("events", in_memory(events, folder))
     else:
         reader = "read_parquet" if source == "parquet" else "read_csv"
         connection.execute(f"CREATE VIEW events AS SELECT * FROM {reader}('{folder / f'events-{events}.{source}'}')")
@@ -121,7 +121,7 @@ def polars(ask: Ask, source: str, events: int, threads: int, folder: Path) -> Wo
         raise SystemExit(f"Polars has {pl.thread_pool_size()} threads, not {threads}")
     path = folder / f"events-{events}.{source}"
     if source == "text":
-        frame = pl.from_arrow(table(events)).lazy()
+        frame = pl.from_arrow(in_memory(events, folder)).lazy()
     else:
         frame = pl.scan_parquet(path) if source == "parquet" else pl.scan_csv(path, try_parse_dates=True)
     plan, last = _plan(pl, frame, ask), f"t{len(ask.steps) - 1}"

@@ -1,6 +1,6 @@
 """The loop that follows traces: one look into a table for each event, and one word of state for each trace.
 
-The word of a trace, from its lowest bit: the number of its state (24 bits), marks, and from bit 32 on the number of the
+The word of a trace, from its lowest bit: the number of its state (23 bits), marks, and from bit 32 on the number of the
 trace among those of its key. Plain Python, or compiled by Numba.
 
 `follow` is longer than a screen because cutting it costs time: with the part that expects matches as a function of its
@@ -17,7 +17,8 @@ from tocsin.events import BEGINNING
 
 Array = Any
 
-STATE = (1 << 24) - 1
+STATE = (1 << 23) - 1
+QUIET = 1 << 23  # a state that is left was quiet: what it has ruled out refutes nothing, though it comes
 BEGUN = 1 << 24  # it has had an event
 SAT_SEEN = 1 << 25  # its first verdict SAT is behind it
 EXPECTED = 1 << 26  # it was told, and no match settled yet
@@ -25,17 +26,17 @@ CLOSED = 1 << 27  # it is not looked at any more
 TOUCHED, TIED = 1 << 28, 1 << 29  # it has one event at this time; it has several
 JUST = 1 << 30  # it was closed in this push: in place of its state is its place among those that were
 CHAINED = 1 << 31  # events are linked that an expected match may name: in place of its beginning is the newest link
-USUAL = CLOSED | BEGUN | TOUCHED | TIED
+USUAL = CLOSED | BEGUN | TOUCHED | TIED | QUIET
 NUMBER = 32
 # a step is the next state, and above it what else happens: something in any trace, or only before its verdict SAT
 ALWAYS, BEFORE_SAT = 1 << 24, 1 << 25
 
 # what a record says: (kind, key code, row, word, when the trace began, where its events end in `members`, when)
-TELL_EXPECTED, TELL_UNEXPECTED, TELL_TIE, TELL_ENDED = range(1, 5)
+TELL_EXPECTED, TELL_UNEXPECTED, TELL_TIE, TELL_ENDED, TELL_QUIET = range(1, 6)
 RECORD = 7
-AT_ONCE = 4  # records of one event, at most
+AT_ONCE = 5  # records of one event, at most
 # flags of states, as in `reasoning.Flag`
-F_SAT, F_UNSAT, F_CLOSABLE, F_HELD, F_MATCHED = 1, 2, 8, 16, 256
+F_SAT, F_UNSAT, F_CLOSABLE, F_HELD, F_MATCHED, F_QUIET = 1, 2, 8, 16, 256, 512
 # sums: what is counted while traces are followed
 UNSAT, SHUT, DECIDED, LATENCY, ENDED, SKIPPED, HOPELESS = range(7)
 SUMS = 7
@@ -172,7 +173,7 @@ def follow(
     steps: Array, width: int, flags: Array, dead: Array, open: Array, ender: Array, seen: Array, wanted: Array,
     words: Array, last: Array, since: Array, links: Array, pool: Array, first: int, divides: int, timeout: int,
     trusted: int, numbers: Array, skipped: Array, marks: Array, records: Array, members: Array, shut: Array, c: int,
-    fresh: int, sums: Array,
+    fresh: int, sums: Array, ruled: Array,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """Follow rows i to n, all of one end together; stops behind a time at which a trace has several events.
 
@@ -183,6 +184,7 @@ def follow(
     numbers  of each row the number of its trace, where traces are divided; skipped: whether it was closed before
     marks    rows that are linked or told of; shut: traces that are closed (code, state, when), c of them before
     fresh    keys from this code on have no events in the query yet
+    ruled    letters that the query does not see once they are ruled out; all 0 where it sees every one
     Returns the row where to go on, and how many records, members and shut traces there are.
     """
     r = m = 0
@@ -291,6 +293,12 @@ def follow(
             else:  # the next state, and what its flags say that the one before did not
                 t = moves[s * width + letter]
                 f = flags[t]
+                if trusted and (word & QUIET != 0 or flags[s] & F_QUIET != 0):
+                    if ruled[letter]:
+                        skipped[k] = 1
+                        passed += 1
+                    if not f & F_QUIET:
+                        word |= QUIET
                 if dead[t] != dead[s]:
                     marks[k] = 1
                     begun = begun_at(since, links, code, word)
@@ -319,6 +327,8 @@ def follow(
                     sums[DECIDED] += 1
                     if timed and word & BEGUN:
                         sums[LATENCY] += ends[k] - begun_at(since, links, code, word)
+                if trusted and f & F_QUIET and not flags[s] & F_QUIET:
+                    r = note(records, r, TELL_QUIET, code, k, word, 0, m, ends[k])
                 word = word & ~STATE | t
                 # the trace is closed: nothing that its constraints allow changes what is known
                 if trusted and f & F_CLOSABLE and dead[t] == 0:
@@ -389,7 +399,7 @@ def _compiled(name: str) -> Callable[..., Any]:
         "follow": (
             number, number, words, kinds, words, words, words, times, small, small, number, words, words, words,
             marks, marks, marks, *[words] * 5, *[number] * 4, words, marks, marks, words, words, words, number, number,
-            words,
+            words, marks,
         ),
         "sift": (number, number, words, times, words, words, types.boolean[::1]),
         "settle": (number, words, words),

@@ -2,9 +2,8 @@
 are decided.
 
 Events go to the query as before, but for traces that are closed: in every completion their matches are those that they
-have. What is told of traces is read from settled events only (`constraint/tracker`), so it is the same in every order
-of arrival. Where traces are divided, the number of a trace is known only then, and the query stands behind settled
-order itself.
+have. In quiet traces no event comes any more that an answer waits for. What is told of traces is read from settled
+events only (`constraint/tracker`), so it is the same in every order of arrival.
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from tocsin.codec import Part, decode, nested, only_part, pack, unpack, within
-from tocsin.constraint.reasoning import reason_about
+from tocsin.codec import Part, nested, within
+from tocsin.constraint.endpoints import SettledEndpoints
+from tocsin.constraint.reasoning import bounded, reason_about
 from tocsin.constraint.release import answer, answering_early, drop_rows, events_kept, known_sooner, release, rows_kept
 from tocsin.constraint.telling import TraceCounts
 from tocsin.constraint.tracker import CODE, Tracker
 from tocsin.encode.merge import Rearranged, runs, take, with_column
 from tocsin.engine.changes import Changes
-from tocsin.engine.operator import Counters, Operator, Setting
+from tocsin.engine.operator import Counters, Nesting, Operator, Setting
 from tocsin.engine.stream_time import StreamTime
 from tocsin.engine.texts import joined, of_operators, of_rows
 from tocsin.events import ANY, BEGINNING
@@ -30,7 +30,8 @@ from tocsin.order.settled import Settled, SettledByEnd
 from tocsin.plan.facts import types_of
 from tocsin.schema import Kind
 
-PUSH = "#push"  # of a row that is held: the number of the push that it came with
+PUSH = "#push"  # of a row that is held: the number of the push that it came with, and its place there
+NEVER = -1  # in place of that: the query was not given the row, or it was withdrawn
 FEW = 2  # rows that are kept are few if the batch has so many times more
 ENOUGH = 1 << 18  # rows that are worth dropping
 MOST = 3  # times as many rows may be kept as events are stored
@@ -41,24 +42,41 @@ def monitored(inner: Operator, setting: Setting, *, jit: bool) -> Monitored:
     return Monitored(inner, setting, jit=jit)
 
 
-class Monitored:
-    """Follows traces, and tells what is known of them; `query` is the operator around which it stands."""
+class Monitored(Nesting):
+    """Follows traces, and tells what is known of them; `query` is the operator around which it stands.
+
+    It stands behind settled order where traces are divided, because only then the number of a trace is known; where
+    answers are never withdrawn but events come in any order, because only then it is known that a match has no event
+    behind the closing of its trace; and where starts of events are read, which are settled so late that nothing could
+    be withdrawn any more. Otherwise it is given events as they come, and what it should not have seen is withdrawn.
+    """
 
     def __init__(self, query: Operator, setting: Setting, *, jit: bool) -> None:
         plan = setting.plan
         assert plan.under is not None
         self.query, self._plan, self._setting = query, plan, setting
         self.reasoning = reason_about(plan)
-        self.divides = plan.under.divides
-        self.tracker = Tracker(setting, self.reasoning, jit=jit, forward=query if self.divides else None)
         time = self._time(setting.time)
-        behind = SettledByEnd if time.ordered else Settled
-        self.front = behind(self.tracker, time, setting.reader, plan.under.key)
-        self.inner: tuple[Operator, ...] = (self.front,) if self.divides else (query, self.front)
         self._ordered = time.ordered
-        self._following = False  # events are replayed: traces were followed before
+        trusted = not plan.under.checked and bounded(plan) and self.reasoning.silent is None
+        final = not time.ordered and not setting.corrects
+        self.waits = plan.under.divides or (trusted and (final or bool(plan.under.starts)))
+        self.tracker = Tracker(setting, self.reasoning, jit=jit, forward=query if self.waits else None)
+        self.front = self._front(time)
+        self.inner: tuple[Operator, ...] = (self.front,) if self.waits else (query, self.front)
         self._released = 0  # events whose rows are still kept
         self._pushes = 0
+
+    def _front(self, time: StreamTime) -> Settled:
+        """What puts events into settled order, before the tracker."""
+        plan, reader = self._plan, self._setting.reader
+        assert plan.under is not None
+        if plan.under.starts:
+            types, first = reader.types, len(reader.types)
+            starts = {types.index(type): first + at for at, type in enumerate(plan.under.starts)}
+            return SettledEndpoints(self.tracker, time, reader, plan.under.key, starts, plan.schema.longest)
+        behind = SettledByEnd if time.ordered else Settled
+        return behind(self.tracker, time, reader, plan.under.key)
 
     def _time(self, time: StreamTime) -> StreamTime:
         mine = types_of(self._plan)
@@ -84,17 +102,20 @@ class Monitored:
     def push(self, items: Items) -> Changes:
         if items.single:
             items = items.copy()  # type: ignore[attr-defined]
-        if self.divides:
-            found = self.front.push(items)
-            self.tracker.settle()
-            return found
+        if self.waits:
+            said = self.front.push(items)
+            when, shut = self.tracker.closing_times, self.tracker.settle()
+            if not self.divides:
+                self._answer(shut, when, said)
+            return said
         said, late, at = Changes(), list[int](), 0
         for are_rows, run in runs(items):
             if are_rows:
                 late += [at + place for place in self._rows(run, said)]
             else:
-                told = Changes() if self._following else self.front.push(run)
+                told = self.front.push(run)
                 self._pushes += 1  # what came before has been given to the query
+                self._rule_out(said)
                 closed = self._take_back(said)
                 said.add(self.query.push(run))
                 self._answer(*closed, said)
@@ -102,6 +123,11 @@ class Monitored:
             at += len(run)
         said.late = late
         return said
+
+    @property
+    def divides(self) -> bool:
+        """Whether the events of a key may be several traces."""
+        return self._plan.under is not None and self._plan.under.divides
 
     def _rows(self, items: Items, said: Changes) -> list[int]:
         """Feed events to the query, without those of closed traces."""
@@ -112,52 +138,99 @@ class Monitored:
         tracker.fresh = tracker.keys.count
         codes = tracker.codes_of(items)
         gone = tracker.is_closed(codes)
-        if self._following:
-            return self._feed(items, gone, said)
-        self._pushes += 1
-        numbered = with_column(items, PUSH, Column(Kind.INT, np.full(len(items), self._pushes)))
+        numbered = self._numbered(items)
+        ruled_out = tracker.are_ruled_out(items, codes) if tracker.quiets else np.zeros(len(items), np.bool_)
+        numbered.columns[PUSH].values[ruled_out] = NEVER
         told = self.front.push(take(numbered, ~gone) if gone.any() else numbered)
+        gone |= ruled_out
+        gone[self._rule_out(said)] = True
         gone |= tracker.is_behind(codes, items.end) & (True if items.kinds is None else items.kinds == ItemKind.EVENT)
+        gone[self._passed_over()] = True
         closed = self._take_back(said)  # before the clock of the query moves on: then it would be too late
         late = self._feed(items, gone, said)
         self._answer(*closed, said)
         self._say(told, said)
         return late
 
+    def _numbered(self, items: Items) -> Items:
+        """Rows with the number of this push, and their places in it."""
+        self._pushes += 1
+        places = (self._pushes << 32) + np.arange(len(items))
+        return with_column(items, PUSH, Column(Kind.INT, places))
+
+    def _passed_over(self) -> Ints:
+        """The places of rows of this push that the query must not see."""
+        places: Ints = np.concatenate([np.zeros(0, np.int64), *map(_pushed, self.tracker.passed_over)])
+        found: Ints = places[places >> 32 == self._pushes] & (1 << 32) - 1
+        return found
+
+    def _rule_out(self, said: Changes) -> Ints:
+        """Of traces that became quiet: withdraw what the query was given and must not see, before it is settled.
+
+        Returns the places of such rows in this push.
+        """
+        tracker, places = self.tracker, [np.zeros(0, np.int64)]
+        if not len(news := tracker.quiet_news):
+            return places[0]
+        for held in self.front.held:
+            codes = tracker.codes_of(held)
+            pushed = _pushed(held)
+            mine = np.isin(codes, news) & tracker.are_ruled_out(held, codes) & (pushed != NEVER)
+            now = pushed >> 32 == self._pushes
+            places.append(pushed[mine & now] & (1 << 32) - 1)
+            self._withdraw(take(held, mine & ~now), said)
+            pushed[mine] = NEVER
+        return np.concatenate(places)
+
+    def _withdraw(self, items: Items, said: Changes) -> None:
+        items.kinds = np.full(len(items), ItemKind.WITHDRAWAL, np.int8)
+        if len(items):
+            said.add(self.query.push(items))
+
     def _in_order(self, items: Items, said: Changes) -> list[int]:
         """Follow the traces before the query is fed, which order allows: nothing is stored that is released at once."""
         tracker = self.tracker
         tracker.fresh = known = tracker.keys.count
         codes = tracker.codes_of(items)
-        if self._following:
-            return self._feed(items, tracker.is_closed(codes), said)
-        told = self.front.push(with_column(items, CODE, Column(Kind.INT, codes)))
+        coded = with_column(items, CODE, Column(Kind.INT, codes))
+        told = self.front.push(self._numbered(coded) if tracker.quiets else coded)
         gone = tracker.sift(items, codes)
+        if tracker.quiets:
+            gone[self._passed_over()] = True
+            tracker.passed_over = []
+            gone |= (items.end > self.front.passed) & tracker.are_ruled_out(items, codes)
         hopeless, when = tracker.hopeless, tracker.closing_times
         closed, before = tracker.settle(), len(said.batches)
         late = self._feed(items, gone, said)
-        self._known_sooner(closed, when, said, before)
-        self._answer(closed, when, said)
+        self._after(closed, when, said, before)
         self._release(closed[(closed < known) | ~hopeless])
         self._say(told, said)
         return late
 
-    def _answer(self, closed: Ints, when: Ints, said: Changes) -> None:
-        """Give the answers of closed traces that wait to be refuted."""
+    def _after(self, closed: Ints, when: Ints, said: Changes, first: int) -> None:
+        """Give the answers that wait in vain. Those whose deadlines came in the same push were certain before."""
+        codes, since = self._certain(closed, when)
+        if len(said.batches) > first and len(codes) and answering_early(self.query, self._plan) is not None:
+            order = np.argsort(codes)
+            times = codes[order], since[order]
+            reader, codes_of = self._setting.reader, self.tracker.codes_of
+            said.batches[first:] = [known_sooner(each, codes_of, reader, times) for each in said.batches[first:]]
+        self._give(codes, since, said)
+
+    def _certain(self, closed: Ints, when: Ints) -> tuple[Ints, Ints]:
+        """The traces whose answers need not wait any more, closed and quiet ones, and since when."""
+        quiet, since = self.tracker.quieted()
         sure = when > BEGINNING
-        found = answer(self.query, self._plan, self.tracker.keys, closed[sure], when[sure])
+        return np.concatenate([closed[sure], quiet]), np.concatenate([when[sure], since])
+
+    def _answer(self, closed: Ints, when: Ints, said: Changes) -> None:
+        """Give the answers that wait in vain."""
+        self._give(*self._certain(closed, when), said)
+
+    def _give(self, codes: Ints, since: Ints, said: Changes) -> None:
+        found = answer(self.query, self._plan, self.tracker.keys, codes, since, self.front.passed)
         if found is not None:
             said.add(found)
-
-    def _known_sooner(self, closed: Ints, when: Ints, said: Changes, first: int) -> None:
-        """In a push that reaches far the deadlines of answers may have come after their traces were closed."""
-        if len(said.batches) == first or not len(closed) or answering_early(self.query, self._plan) is None:
-            return
-        order = np.argsort(closed)
-        order = order[when[order] > BEGINNING]
-        times = closed[order], when[order]
-        reader, codes_of = self._setting.reader, self.tracker.codes_of
-        said.batches[first:] = [known_sooner(each, codes_of, reader, times) for each in said.batches[first:]]
 
     def _release(self, closed: Ints) -> None:
         """Forget what is stored of closed traces; the rows, too, once there are as many as others."""
@@ -193,11 +266,11 @@ class Monitored:
         closed by now are withdrawn. Returns the traces whose answers may be given, and when they were closed."""
         tracker = self.tracker
         when, newly = tracker.closing_times, tracker.settle()
+        back, tracker.passed_over = tracker.passed_over, []
         if self._ordered:
             self._answer(newly, when, said)
             self._release(newly)
             return newly[:0], when[:0]
-        back, tracker.passed_over = tracker.passed_over, []
         if len(newly):
             left = []
             for held in self.front.held:
@@ -206,42 +279,27 @@ class Monitored:
                 left += [take(held, ~mine)] if not mine.all() else []
             self.front.held = left
         for items in back:
-            items = take(items, items.columns[PUSH].values != self._pushes) if PUSH in items.columns else items
-            items.kinds = np.full(len(items), ItemKind.WITHDRAWAL, np.int8)
-            if len(items):
-                said.add(self.query.push(items))
+            pushed = _pushed(items)
+            self._withdraw(take(items, (pushed >> 32 != self._pushes) & (pushed != NEVER)), said)
         return newly, when
 
     # --- state ---
 
     def snapshot(self, since: int = 0) -> list[Part]:
         mine = nested("traces", self.front.snapshot(since))
-        return mine if self.divides else [*mine, *nested("query", self.query.snapshot(since))]
+        return mine if self.waits else [*mine, *nested("query", self.query.snapshot(since))]
 
     def restore(self, parts: Iterable[Part]) -> None:
         parts = list(parts)
         self.front.restore(within("traces", parts))
-        if not self.divides:
+        if not self.waits:
             self.query.restore(within("query", parts))
 
-    # --- beside a log of events ---
 
-    @property
-    def memory(self) -> bytes:
-        return pack(self.front.snapshot())
-
-    def follow(self, memory: bytes) -> None:
-        """Before events are replayed: which traces are closed must be known."""
-        if self.divides:
-            return
-        stored = decode(only_part("tracker", within("inner", unpack(memory))).data, "tracker")
-        self.tracker.take_up(stored)
-        self._following = True
-
-    def resume(self, memory: bytes) -> None:
-        """After events were replayed: go on from what was remembered."""
-        self._following = False
-        self.front.restore(unpack(memory))
+def _pushed(items: Items) -> Ints:
+    """With which push each row came, and where it stood in it; nobody remembers those from before a restart."""
+    known = items.columns.get(PUSH)
+    return np.zeros(len(items), np.int64) if known is None else known.values  # type: ignore[return-value]
 
 
 def _some(items: Items, kept: Ints) -> Items:

@@ -14,7 +14,7 @@ from tocsin.encode.stored import RowReader
 from tocsin.engine import runtime as rt
 from tocsin.engine.branch import Branch
 from tocsin.engine.changes import ChangeBatch, Changes, Members
-from tocsin.engine.detector import Detector, detectors_in, judge_now
+from tocsin.engine.detector import Detector, judge_now
 from tocsin.engine.number_set import distinct
 from tocsin.engine.operator import Operator
 from tocsin.engine.partial_state import drop_rows_of_others
@@ -35,7 +35,7 @@ def release(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints) -> int:
     if places is None:
         return 0
     words = keys.words_of(closed)[:, places]
-    return sum(_from(detector, words) for detector in detectors_in(query))
+    return sum(_from(detector, words) for detector in query.detectors)
 
 
 def answering_early(query: Operator, plan: Plan) -> Detector | None:
@@ -44,37 +44,38 @@ def answering_early(query: Operator, plan: Plan) -> Detector | None:
     They wait where something stands around the detector, or where a key does not tell which of them are of a trace.
     """
     assert plan.under is not None
-    detector = next(detectors_in(query), None)
+    detector = next(iter(query.detectors), None)
     alone = detector is query and (not plan.under.key or _places(plan) is not None)
     return detector if alone else None
 
 
-def answer(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints, when: Ints) -> Changes | None:
-    """Give the answers of closed traces that wait to be refuted: nothing comes any more that could refute them.
+def answer(query: Operator, plan: Plan, keys: KeyCodes, sure: Ints, when: Ints, passed: int) -> Changes | None:
+    """Give the answers of closed and quiet traces that wait to be refuted: nothing comes any more that could do that.
 
-    when  the end of the event that closed each trace
+    sure    the codes of the traces; `when`: the end of the event since which nothing can come
+    passed  up to here events are settled: of later ones nobody knows yet whether their traces allow them
     """
-    if not len(closed):
+    if not len(sure):
         return None
     detector = answering_early(query, plan)
     if detector is None or not any(branch.waiting for branch in detector.branches):
         return None
     places = _places(plan)
     if places is None:  # all events are of one trace
-        counts = [branch.waiting for branch in detector.branches]
-        chosen = [(np.ones(count, np.bool_), np.full(count, when[-1])) if count else None for count in counts]
+        chosen = [_settled(branch, np.full(branch.waiting, when[-1]), passed) for branch in detector.branches]
     else:
-        words = keys.words_of(closed)[:, places]
-        chosen = [_waiting(branch, words, when) for branch in detector.branches]
+        words = keys.words_of(sure)[:, places]
+        chosen = [_settled(branch, _waiting(branch, words, when), passed) for branch in detector.branches]
     return None if all(each is None for each in chosen) else judge_now(detector, chosen)
 
 
 def known_sooner(found: ChangeBatch, codes_of: Callable[[Items], Ints], reader: RowReader, times: Times) -> ChangeBatch:
     """Answers that came in one push with what closed their traces: these were certain then, and not at a deadline.
 
-    codes_of  the codes of the traces of events; `times`: when traces were closed, by these codes in order
+    codes_of  the codes of the traces of events
+    times     the codes of closed and quiet traces, in order, and since when each is so
     """
-    closed, when = times
+    known_since, when = times
     rows = np.flatnonzero(found.known_at > when.min(initial=END_OF_TIME))
     if not len(rows):
         return found
@@ -82,9 +83,11 @@ def known_sooner(found: ChangeBatch, codes_of: Callable[[Items], Ints], reader: 
     events = np.max([*some.fixed, *(_last_of(each) for each in some.repeated.values())], axis=0)
     known = some.payload.rows(distinct([events]))
     codes = codes_of(reader.items(one_batch(known.table)))[known.at(events)]
-    at = np.minimum(np.searchsorted(closed, codes), len(closed) - 1)
+    at = np.minimum(np.searchsorted(known_since, codes), len(known_since) - 1)
+    last = known.end[known.at(events)]
     sooner = found.known_at.copy()
-    sooner[rows] = np.where(closed[at] == codes, np.minimum(when[at], sooner[rows]), sooner[rows])
+    certain = np.minimum(np.maximum(when[at], last), sooner[rows])
+    sooner[rows] = np.where(known_since[at] == codes, certain, sooner[rows])
     found = replace(found, known_at=sooner)
     return found if is_sorted(sooner) else found.pick(np.argsort(sooner, kind="stable"))
 
@@ -95,17 +98,28 @@ def _last_of(members: Members) -> Ints:
     return np.where(np.diff(members.offsets) > 0, np.append(members.events, -1)[ends - 1], -1)
 
 
-def _waiting(branch: Branch, words: Ints, when: Ints) -> tuple[Bools, Ints] | None:
-    """Which waiting answers of a branch have one of the keys, and the time `when` of the key of each."""
-    if not branch.waiting:
+def _settled(branch: Branch, times: Ints, passed: int) -> tuple[Bools, Ints] | None:
+    """Which waiting answers of a branch are certain, and when: none is before its last event.
+
+    times  for each since when nothing can refute it, or END_OF_TIME
+    """
+    if not len(times):
         return None
+    last = branch.bound(branch.waiting_answers())[:, 1::2].max(axis=1)
+    which = (last <= passed) & (times < END_OF_TIME)
+    return (which, np.maximum(times, last)[which]) if which.any() else None
+
+
+def _waiting(branch: Branch, words: Ints, when: Ints) -> Ints:
+    """For each waiting answer of a branch the time `when` of its key; END_OF_TIME if that is not among the keys."""
+    if not branch.waiting:
+        return when[:0]
     codes: Ints = np.zeros(len(words), np.int64)
     _loop("known", jit=branch.is_compiled)(words, len(words), words.shape[1], branch.T, branch.KM.reshape(-1), codes)
     rows = branch.waiting_answers()
     order = np.argsort(codes)
     at = np.minimum(np.searchsorted(codes[order], rows[:, 1]), len(codes) - 1)
-    which = (codes[order][at] == rows[:, 1]) & (rows[:, 1] > 0)
-    return (which, when[order][at][which]) if which.any() else None
+    return np.where((codes[order][at] == rows[:, 1]) & (rows[:, 1] > 0), when[order][at], END_OF_TIME)
 
 
 def _places(plan: Plan) -> list[int] | None:
@@ -133,17 +147,17 @@ def _from(detector: Detector, words: Ints) -> int:
 
 def rows_kept(query: Operator) -> int:
     """How many rows the detectors of a query keep."""
-    return sum(detector.payload.count for detector in detectors_in(query))
+    return sum(detector.payload.count for detector in query.detectors)
 
 
 def events_kept(query: Operator) -> int:
     """How many events the detectors of a query have stored, counted once for each leaf at which they are stored."""
-    return sum(branch.live for detector in detectors_in(query) for branch in detector.branches)
+    return sum(branch.live for detector in query.detectors for branch in detector.branches)
 
 
 def drop_rows(query: Operator) -> None:
     """Drop the rows of events that were released."""
-    for detector in detectors_in(query):
+    for detector in query.detectors:
         if all(branch.is_ready and branch.is_compiled for branch in detector.branches):
             detector.payload.keep(distinct([_stored_in(branch) for branch in detector.branches]))
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -207,7 +207,7 @@ class TraceRows(ChangeBatch):
             )
         ]  # fmt: skip
 
-    def table(self) -> pa.Table:
+    def table(self, names: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002 - all are made
         """The rows, with the columns of their own; those of variables are null."""
         table = super().table()
         for name in OWN:

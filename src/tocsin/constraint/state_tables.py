@@ -40,6 +40,7 @@ class StateTables:
             always |= (flags & Flag.UNSAT != 0) & (self.flags[:, None] & Flag.UNSAT == 0)
             if trusted:
                 always |= flags & Flag.CLOSABLE != 0
+                always |= (flags & Flag.QUIET != 0) & (self.flags[:, None] & Flag.QUIET == 0)
             before = (flags & Flag.SAT != 0) | wanted[None, :] & (dead == 0) & (flags & Flag.UNSAT == 0)
             found = there | np.where(always, ALWAYS, 0) | np.where(before, BEFORE_SAT, 0)
             self._steps = np.ascontiguousarray(found.reshape(-1), np.int32)

@@ -71,6 +71,7 @@ class Telling:
     tables: StateTables
     constraints: int
     counts: TraceCounts
+    trusted: bool = True
     pieces: list[TraceColumns] = field(default_factory=list)
 
     def records(
@@ -126,7 +127,9 @@ class Telling:
             self.counts.violated += len(of)
             mine = {name: column[of] for name, column in usual.items()}
             yield of, TraceColumns.of(len(of), kinds=VIOLATE, reasons=reason, constraints=at, **mine)
-        waits = (here.words & EXPECTED != 0) & (self.tables.dead[state] == 0) & (self.tables.flags[state] & sure == 0)
+        flags = self.tables.flags[state]
+        given = (flags & Flag.QUIET != 0) & (flags & Flag.MATCHED != 0) & self.trusted
+        waits = (here.words & EXPECTED != 0) & (self.tables.dead[state] == 0) & (flags & sure == 0) & ~given
         of = np.flatnonzero(waits)
         self.counts.unconfirmed += len(of)
         mine = {name: column[of] for name, column in usual.items()}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tocsin.constraint.loops import BEGUN, CLOSED, EXPECTED, NUMBER, SAT_SEEN, STATE, TIED, TOUCHED
+from tocsin.constraint.loops import BEGUN, CLOSED, EXPECTED, NUMBER, QUIET, SAT_SEEN, STATE, TIED, TOUCHED
 from tocsin.constraint.reasoning import Flag
 from tocsin.constraint.rows import NOBODY
 from tocsin.constraint.telling import TIE, UNEXPECTED, Moments, Telling
@@ -89,20 +89,21 @@ class _Tie:
         if word & CLOSED:
             self._skip(skipped)
         else:
-            word = self._state_behind(word, rows, letters)
+            word = self._state_behind(word, rows, letters, skipped)
         if any(tracker.ender[letter] for letter in letters):
             word = self._ended(word, self.when)
         return word
 
-    def _state_behind(self, word: int, rows: list[int], letters: list[int]) -> int:
+    def _state_behind(self, word: int, rows: list[int], letters: list[int], skipped: Any) -> int:
         tracker, tables, state = self.tracker, self.tables, word & STATE
-        strict = 0
-        for at, each in enumerate(tracker.under.constraints):
+        strict, whole = 0, self._is_one_event(rows)
+        for at, each in enumerate(tracker.under.constraints if not whole else ()):
             seeing = [letter for letter in letters if tracker.sees[letter] >> at & 1]
             if len(seeing) > 1 and not each.written.ties:
                 strict |= 1 << at
-        if len(rows) == 1:
-            after = tables.behind(state, letters)
+        if whole:  # its start is before its end
+            rows = sorted(rows, key=lambda row: -int(self.items.types[row]))
+            after = tables.behind(state, [int(self.letters[row]) for row in rows])
         elif tracker.under.ties and not strict:
             after = tables.behind_tie(state, letters)
         else:
@@ -116,12 +117,35 @@ class _Tie:
             self.telling.in_turn(list(self.telling.violated(here, np.array([after]), reason)))
             word = tracker.table.free(self.code, word) & ~EXPECTED
         flags = int(tables.flags[after])
-        if not news and len(rows) == 1:
-            word = self._as_usual(word, rows[0], letters[0], flags)
+        word = self._quiet(word, flags, skipped)
+        if not news and whole:
+            word = self._as_usual(word, rows[0], int(self.letters[rows[0]]), flags)
         word = word & ~STATE | after
         if flags & Flag.CLOSABLE and tracker.trusted and not tables.dead[after]:
             word = tracker.table.free(self.code, word)
             word = tracker.close(self.code, word, self.when)
+        return word
+
+    def _is_one_event(self, rows: list[int]) -> bool:
+        """Whether some rows are one event, or the start and the end of one."""
+        high, low = self.items.eid_high, self.items.eid_low
+        if len(rows) == 1 or high is None or low is None:
+            return len(rows) == 1
+        names = {(int(high[row]), int(low[row]), self.tracker.type_of(int(self.items.types[row]))) for row in rows}
+        return len(names) == 1 and len({int(self.items.types[row]) for row in rows}) == len(rows)
+
+    def _quiet(self, word: int, after: int, skipped: Any) -> int:
+        """Leave out what the trace had ruled out before this time; `after`: the flags of its next state."""
+        tracker = self.tracker
+        if not tracker.quiets:
+            return word
+        if word & QUIET or int(self.tables.flags[word & STATE]) & Flag.QUIET:
+            gone = [row for row in self.every.tolist() if self.letters[row] >= 0 and tracker.ruled[self.letters[row]]]
+            skipped[gone] = 1
+            tracker.skipped_now += len(gone)
+            return word if after & Flag.QUIET else word | QUIET
+        if after & Flag.QUIET:
+            tracker.quiets_down(self.code, self.when)
         return word
 
     def _as_usual(self, word: int, row: int, letter: int, flags: int) -> int:

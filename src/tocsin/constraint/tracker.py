@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from tocsin.codec import Part, damaged, decode, encode, nested, only_part, reading, within
 from tocsin.constraint import loops
-from tocsin.constraint.loops import BEGUN, CHAINED, CLOSED, JUST, NUMBER, SAT_SEEN, STATE, loop
+from tocsin.constraint.loops import BEGUN, CHAINED, CLOSED, JUST, NUMBER, QUIET, SAT_SEEN, STATE, loop
 from tocsin.constraint.pattern_language import Abstracted
 from tocsin.constraint.pattern_language import LetterSetting as Asked
-from tocsin.constraint.reasoning import Flag, Reasoning
+from tocsin.constraint.reasoning import Flag, Reasoning, bounded
 from tocsin.constraint.rows import NOBODY, TraceRows
 from tocsin.constraint.state_tables import StateTables
 from tocsin.constraint.telling import Moments, Telling, TraceCounts
@@ -26,10 +26,12 @@ from tocsin.constraint.ties import follow_tie
 from tocsin.constraint.trace_table import TraceTable
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import Changes
-from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
+from tocsin.engine.number_set import distinct
+from tocsin.engine.operator import Counters, Nesting, Operator, RemembersAll, Setting
 from tocsin.engine.payload import Payload
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Column, Ints, Items
+from tocsin.lang.constraint_syntax import start_of
 from tocsin.order.keyed_events import has_key
 from tocsin.plan.under import TRACE
 from tocsin.schema import Kind
@@ -42,7 +44,7 @@ MOST_BITS = 10  # conditions on one type of whose 2**n outcomes each has a place
 NO_BITS: Ints = np.zeros(1, np.int64)
 
 
-class Tracker(RemembersAll):
+class Tracker(RemembersAll, Nesting):
     """Follows the traces of one query. `forward`: the query itself, where traces are divided."""
 
     def __init__(self, setting: Setting, reasoning: Reasoning, *, jit: bool, forward: Operator | None = None) -> None:
@@ -51,19 +53,22 @@ class Tracker(RemembersAll):
         self.inner: tuple[Operator, ...] = () if forward is None else (forward,)
         self.plan, self._setting, self._known, self.jit, self._next = plan, setting, reasoning, jit, forward
         self.under = plan.under
-        self.trusted = not self.under.checked
+        self.trusted = not self.under.checked and bounded(plan)
         self.time = replace(setting.time, ordered=True, slack=0, guarantees={})
         self.counts = TraceCounts()
         self.keys = KeyCodes(self.under.key, reader.strings, jit=jit)
         self.tables = StateTables(reasoning)
         self.shut = np.zeros(3 * 1024, np.int64)  # traces that were closed in this push (code, state, when)
         self.shut_count = 0
-        self.passed_over: list[Items] = []  # events of closed traces that the query was given before
+        self.passed_over: list[Items] = []  # events that the query must not see, though it may have been given them
+        self._followed: list[Ints] = []  # codes of traces that had events in this push, where some may be quiet
+        self._quieted: list[Ints] = []  # (code, when) of those that became quiet in it
         self._corrects = not setting.time.ordered
         self.next = 0  # the number of the next row
         self.passed = BEGINNING
         self.timed = bool((reasoning.flags & Flag.SAT).any())
-        self._prepare(reader.types)
+        self._whole = len(reader.types)  # types from here on are starts of events, which nobody else is given
+        self._prepare((*reader.types, *map(start_of, self.under.starts)))
         self.table = TraceTable(timed=self.timed, pauses=plan.under.timeout is not None, jit=jit)
         self.payload = Payload(ordered=False)
         self.told_before: dict[tuple[int, int], tuple[str, ...]] = {}  # eids from before a restart, by trace
@@ -106,6 +111,14 @@ class Tracker(RemembersAll):
         self.ender = np.array([letter.type in under.ends for letter in letters.all], np.int8)
         positive = wanted_letters(self.plan, letters) if self.timed else ()
         self.wanted = np.array([at in positive for at in range(len(letters))], np.int8)
+        self.quiets = self.trusted and bool((self._known.flags & Flag.QUIET).any())
+        self.ruled = np.array([self.quiets and at in self._known.awaited for at in range(len(letters))], np.int8)
+        ruled = {letter.type for letter, is_ruled in zip(letters.all, self.ruled, strict=True) if is_ruled}
+        self._ruled_codes = np.array([letters.known(type) in ruled for type in types] + [False] * 2)
+
+    def type_of(self, code: int) -> str:
+        """The type of an event by the code of its end, or of its start."""
+        return self._setting.reader.types[code] if code < self._whole else self.under.starts[code - self._whole]
 
     # --- what others ask -----------------------------------------------------------------------------------------
 
@@ -173,14 +186,16 @@ class Tracker(RemembersAll):
         """Follow settled rows, all of one end together."""
         codes = self.codes_of(items)
         numbers, skipped = self._follow(items, codes, self._bits_of(items), said)
-        if self._next is None and self._corrects and skipped.any():
-            self.passed_over.append(take(items, skipped != 0))
+        if self._next is None and (self._corrects or self.quiets) and skipped.any():
+            self.passed_over.append(take(items, (skipped != 0) & (items.types < self._whole)))
         if self._next is not None:
             self.counts.skipped += int(np.count_nonzero(skipped))
-            keep = np.flatnonzero((skipped == 0) & (codes >= 0))
+            mine_too = (codes >= 0) | (not self.under.divides)
+            keep = np.flatnonzero((skipped == 0) & mine_too & (items.types < self._whole))
             mine = take(items, keep)
-            mine.columns = {**mine.columns, TRACE: Column(Kind.INT, numbers[keep])}
-            mine.payload = _numbered(mine.payload, numbers[keep])
+            if self.under.divides:
+                mine.columns = {**mine.columns, TRACE: Column(Kind.INT, numbers[keep])}
+                mine.payload = _numbered(mine.payload, numbers[keep])
             if len(keep):
                 said.add(self._next.push(mine))
 
@@ -206,17 +221,20 @@ class Tracker(RemembersAll):
             arrays = (codes, types, self._by_code, self._by_bits, bits, ends, known.moves, steps, known.flags,
                       known.dead, known.open, self.ender, self.seen, self.wanted, table.words, table.last, table.since,
                       table.links, table.pool, numbers, skipped, marks, records, members, self.shut,
-                      self._sums)  # fmt: skip
+                      self._sums, self.ruled)  # fmt: skip
             views = table.views(*arrays)
             before = at
             at, told, _, self.shut_count = loop("follow", jit=self.jit)(
                 at, count, *views[:8], known.width, *views[8:19], first, int(self.under.divides), timeout,
-                int(self.trusted), *views[19:25], self.shut_count, self.fresh, views[25],
+                int(self.trusted), *views[19:25], self.shut_count, self.fresh, *views[25:],
             )  # fmt: skip
             noted = records[: loops.RECORD * told]
             if told:
                 letters = self._letters_of(items, bits) if letters is None else letters
                 telling.records(noted, members, first, letters, self.told_before)
+                if self.quiets:
+                    news = noted.reshape(-1, loops.RECORD)
+                    self._quieted.append(news[news[:, 0] == loops.TELL_QUIET][:, [1, 6]])
                 for _, code, begin, stop, *_ in noted.reshape(-1, loops.RECORD)[
                     noted[:: loops.RECORD] == loops.TELL_TIE
                 ].tolist():
@@ -225,6 +243,8 @@ class Tracker(RemembersAll):
             if at == before:
                 records = self._records = self._more_room(ends, at, records)
         self._counted()
+        if self.quiets:
+            self._followed.append(codes)
         if marks.any():
             self.payload.add(first, items, None, 0)
         self.say(telling, said)
@@ -241,7 +261,7 @@ class Tracker(RemembersAll):
         return records if len(records) >= needed else np.zeros(needed, np.int64)
 
     def telling(self) -> Telling:
-        return Telling(self.tables, len(self.under.constraints), self.counts)
+        return Telling(self.tables, len(self.under.constraints), self.counts, self.trusted)
 
     def say(self, telling: Telling, said: Changes) -> None:
         """Rows as batches, one for each run of a kind."""
@@ -308,6 +328,51 @@ class Tracker(RemembersAll):
             loop("settle", jit=self.jit)(count, *self.table.views(self.shut, self.table.words))
         codes: Ints = self.shut[: 3 * count : 3].copy()
         return codes
+
+    # --- quiet traces --------------------------------------------------------------------------------------------
+
+    def quiets_down(self, code: int, when: int) -> None:
+        """Note that no event will come to a trace any more that an answer waits for."""
+        self._quieted.append(np.array([[code, when]], np.int64))
+
+    @property
+    def quiet_news(self) -> Ints:
+        """The traces that became quiet in this push."""
+        return np.concatenate([np.zeros((0, 2), np.int64), *self._quieted])[:, 0]
+
+    def quieted(self) -> tuple[Ints, Ints]:
+        """The quiet traces that had settled events in this push, and when they became quiet, if that was in it.
+
+        Asked behind `settle`, which gives closed traces their states back.
+        """
+        if not self._followed:
+            return NO_BITS[:0], NO_BITS[:0]
+        codes, news = distinct(self._followed), np.concatenate([np.zeros((0, 2), np.int64), *self._quieted])
+        self._followed, self._quieted = [], []
+        codes = codes[(codes >= 0)]
+        codes = codes[self._are_quiet(codes)]
+        when: Ints = np.full(len(codes), BEGINNING, np.int64)
+        place = np.searchsorted(codes, news[:, 0])
+        known = np.flatnonzero(place < len(codes))
+        known = known[codes[place[known]] == news[known, 0]]
+        when[place[known]] = news[known, 1]
+        return codes, when
+
+    def _are_quiet(self, codes: Ints) -> Bools:
+        words = self.table.words[codes]
+        quiet = (words & QUIET != 0) | (self.tables.flags[np.where(words & JUST, 0, words & STATE)] & Flag.QUIET != 0)
+        found: Bools = quiet & (words & CLOSED == 0)
+        return found
+
+    def are_ruled_out(self, items: Items, codes: Ints) -> Bools:
+        """Which rows, all of times that are not settled, their traces have ruled out: the query must not see them."""
+        found = self._ruled_codes[items.types] & (codes >= 0)
+        rows = np.flatnonzero(found)
+        found[rows] = self._are_quiet(codes[rows])
+        if len(rows := np.flatnonzero(found)) and self._standing is not None:
+            some = take(items, rows)
+            found[rows] = self.ruled[self._letters_of(some, self._bits_of(some))] != 0
+        return found
 
     # --- time ----------------------------------------------------------------------------------------------------
 
@@ -395,9 +460,9 @@ class Tracker(RemembersAll):
         stored = decode(only_part("tracker", parts).data, "tracker")
         if self._next is not None:
             self._next.restore(within("query", parts))
-        self.take_up(stored)
+        self._take_up(stored)
 
-    def take_up(self, stored: Any) -> None:
+    def _take_up(self, stored: Any) -> None:
         """Restore what was saved of the traces."""
         with reading():
             keys = [tuple(key) for key in stored.words["keys"]]
@@ -445,10 +510,12 @@ def _numbered(rows: pa.RecordBatch, numbers: Ints) -> pa.RecordBatch:
 
 
 def wanted_letters(plan: Any, letters: Any) -> set[int]:
-    """The letters that a positive leaf of a query takes."""
+    """The letters that a positive leaf of a query takes: where the start of an event is a letter, that one."""
     setting = Asked(letters, (), {}, False, False, False, Abstracted())
+    named = {(letter.type, letter.bits): at for at, letter in enumerate(letters.all)}
+    begin = {at: named.get((start_of(letter.type), letter.bits), at) for at, letter in enumerate(letters.all)}
     found: set[int] = set()
     for block in plan.alternatives:
         for leaf in (*block.leaves, *block.gathered):
             found |= setting.letters_at(leaf, [])
-    return found
+    return {begin.get(at, at) for at in found}

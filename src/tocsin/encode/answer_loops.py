@@ -292,12 +292,15 @@ def _event_words(high: Any, low: Any, start: Any, end: Any, timed: Any, seed: An
 event_words: Any = compiled(_event_words)
 
 
-def _add_events(places: Any, words: Any, lane: Any) -> None:
-    """Add the event of a variable to one half (lane) of the id of each match; place -1: the match has none."""
+def _add_events(places: Any, words: Any, others: Any, lane: Any, other_lane: Any) -> None:
+    """Add the event of a variable to both halves (lanes) of the id of each match; place -1: the match has none."""
     for at in range(len(places)):
         place = places[at]
-        word = words[place] if place >= 0 else NOTHING
+        word, other = NOTHING, NOTHING
+        if place >= 0:
+            word, other = words[place], others[place]
         lane[at] = mix(lane[at] * THIRTY_ONE + word)
+        other_lane[at] = mix(other_lane[at] * THIRTY_ONE + other)
 
 
 add_events: Any = compiled(_add_events)

@@ -24,6 +24,7 @@ WHOLE, REAL = pa.int64(), pa.float64()
 NOT_CONTENT = frozenset(("eid", "source", "seq", "arrival"))
 TEXTS_WITHOUT_DICTIONARY = 64  # texts that are not worth a dictionary
 TEXTS_FOR_A_LOOP = 1024  # texts that are worth a compiled loop
+FEWEST_SHARED, SHARED = 1 << 12, 1 << 16  # rows of a column of which a part is the same in all tables, and made once
 
 
 def occurrences(values: Ints) -> Ints:
@@ -73,8 +74,19 @@ def hex_texts(lanes: Sequence[Words]) -> pa.Array:
     if width * rows >= 2**31:
         long = np.arange(0, width * rows + 1, width, dtype=np.int64)
         return pa.LargeStringArray.from_buffers(rows, pa.py_buffer(long), pa.py_buffer(text))
-    offsets = np.arange(0, width * rows + 1, width, dtype=np.int32)
-    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text))
+    return pa.StringArray.from_buffers(rows, _offsets(width, rows), pa.py_buffer(text))
+
+
+def _offsets(width: int, rows: int) -> pa.Buffer:
+    """Where texts of one width begin; pieces of tables share what is the same in all of them."""
+    if not FEWEST_SHARED <= rows <= SHARED:
+        return pa.py_buffer(np.arange(0, width * rows + 1, width, dtype=np.int32))
+    return _shared_offsets(width).slice(0, 4 * (rows + 1))
+
+
+@lru_cache(maxsize=4)
+def _shared_offsets(width: int) -> pa.Buffer:
+    return pa.py_buffer(np.arange(0, width * SHARED + 1, width, dtype=np.int32))
 
 
 def _digits(lanes: Sequence[Words]) -> npt.NDArray[np.uint8]:

@@ -182,6 +182,28 @@ def _number_few(offsets: Any, data: Any, out: Any, heads: Any, lengths: Any, num
     return len(out), DONE
 
 
+def _number_short(offsets: Any, data: Any, out: Any, heads: Any, tags: Any, masks: Any, row: Any) -> Any:
+    """`number_few` where all names in the table have at most eight bytes.
+
+    tags  by slot: the length of a name and its number, 32 bits each; -1: free
+    """
+    last, safe = np.int64(offsets[row]), len(data) - 16
+    if last < 0:
+        return row, LIES
+    for at in range(row, len(out)):
+        first, last = last, np.int64(offsets[at + 1])
+        length = np.uint64(last - first)
+        if (length > EIGHT) | (first > safe):
+            return at, LIES if last < first or last > len(data) else NEW
+        head = eight_bytes(data, first) & masks[TWO * length]
+        slot = few_slot(head, NOTHING, length)
+        tag = np.uint64(tags[slot])
+        if (heads[TWO * slot] ^ head) | ((tag >> THIRTY_TWO) ^ length):
+            return at, NEW
+        out[at] = tag & LOWER
+    return len(out), DONE
+
+
 def _few_slot(head: Any, next_head: Any, length: Any) -> Any:
     """The place of a name in the small table."""
     return ((head + (np.uint64(length) ^ next_head)) * FIRST_FACTOR) >> FIFTY_SIX
@@ -190,6 +212,7 @@ def _few_slot(head: Any, next_head: Any, length: Any) -> Any:
 few_slot: Any = inlined(_few_slot)
 few_slot_of: Any = compiled(_few_slot)
 number_few: Any = compiled(_number_few)
+number_short: Any = compiled(_number_short)
 
 
 def _fill_slots(slots: Any, heads: Any, begins: Any, texts: Any, count: Any) -> None:

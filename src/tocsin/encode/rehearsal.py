@@ -32,6 +32,7 @@ def rehearse() -> None:
         numbers.number(texts, np.arange(2))
         for width in CODES:
             FewNames().number(texts.slice(0, 2), np.empty(2, width))
+            FewNames().number(pa.array(["nine bytes", "few"], layout), np.empty(2, width))
     _numbers()
 
 
@@ -96,7 +97,7 @@ def rehearse_answers() -> None:
     loops.mix_all(words.copy())
     loops.add_floats(frozen(np.zeros(1)), words[0], words.copy())
     loops.event_words(*[frozen(words)] * 4, True, words[0], words.copy())
-    loops.add_events(frozen(one), frozen(words), words.copy())
+    loops.add_events(frozen(one), frozen(words), frozen(words), words.copy(), words.copy())
     loops.tied(frozen(one), frozen(one), np.zeros(1, np.bool_))
     loops.widen(frozen(one), frozen(one), frozen(one), one.copy(), one.copy())
 

@@ -113,6 +113,8 @@ class FewNames:
         self._heads: npt.NDArray[np.uint64] = np.zeros(2 * loops.FEW_SLOTS, np.uint64)
         self._lengths: Ints = np.full(loops.FEW_SLOTS, -1, np.int64)
         self._numbers: Codes = np.zeros(loops.FEW_SLOTS, np.int32)
+        self._tags: Ints = np.full(loops.FEW_SLOTS, -1, np.int64)  # both together
+        self._are_short = True  # whether each has at most eight bytes
 
     def number(self, array: pa.Array, out: npt.NDArray[Any]) -> None:
         """Write the number of each text, as long as there are not too many."""
@@ -124,9 +126,12 @@ class FewNames:
         if array.null_count == 0 and not pa.types.is_string_view(array.type):
             offsets, data, _ = text_buffers(array)
             while self._new < MOST_NEW:
-                row, status = loops.number_few(
-                    offsets, data, out, self._heads, self._lengths, self._numbers, MASKS, row
-                )
+                if self._are_short:
+                    row, status = loops.number_short(offsets, data, out, self._heads, self._tags, MASKS, row)
+                else:
+                    row, status = loops.number_few(
+                        offsets, data, out, self._heads, self._lengths, self._numbers, MASKS, row
+                    )
                 if status == loops.DONE:
                     return
                 if status == loops.LIES:
@@ -154,6 +159,8 @@ class FewNames:
         if self._lengths[slot] < 0:
             self._heads[2 * slot], self._heads[2 * slot + 1] = head, rest
             self._lengths[slot], self._numbers[slot] = last - first, number
+            self._tags[slot] = ((last - first) << 32) | number
+            self._are_short = self._are_short and last - first <= 8
         elif self._numbers[slot] != number:
             self._new += 1
 

@@ -41,6 +41,8 @@ WHOLE, REAL = np.dtype(np.int64), np.dtype(np.float64)
 Answers: TypeAlias = tuple[Ints, Ints]  # the columns of OUT, and the members they refer to
 NO_WINDOW = -(1 << 61)  # a window in which nothing fits
 MANY_BUFFERS = 1 << 16
+MANY_ANSWERS, MOST_ANSWERS = 1 << 14, 1 << 18  # rows of OUT: from so many on they are handed out; it never gets more
+APART = 24  # rows by which columns of OUT are longer than a power of two: a cache has few places for equal low bits
 CHUNK = 1 << 16  # rows per kernel call: long pushes stay interruptible and memory follows the clock
 
 
@@ -236,7 +238,7 @@ class Branch:
         self.KM = np.zeros((4 * keys if program.keyed else 1, 3), np.int64)
         waiting = max(16, rows // 16) if program.waits else 1
         self.PD = np.zeros((waiting, program.head + 2 * len(program.nest)), np.int64)
-        self.OUT = np.zeros((rows, program.width), np.int64)
+        self.OUT = np.empty((program.width, rows + APART), np.int64)
         self.MEM = np.zeros(4 * rows if program.repeated or program.has_tails else 1, np.int64)
         self.LF = np.array(program.floats or (0.0,), np.float64)
         self.RK = np.zeros(1, np.int64)
@@ -284,13 +286,17 @@ class Branch:
         released = [self.detector.time.released(type, waits=waits) for type in program.types]
         return [time for time, _ in released], [lag for _, lag in released]
 
-    def _lend(self, jit: bool | None = None) -> None:
-        """The arrays as the kernel takes them: as they are, or as memoryviews for the plain body."""
+    def _lend(self, jit: bool | None = None, *, moved: bool = True) -> None:
+        """The arrays as the kernel takes them: as they are, or as memoryviews for the plain body.
+
+        `moved`: events may have moved, or gone, so that what is known of their tails is not true any more.
+        """
         self._jit = self._jit if jit is None else jit
-        tables = (self.H, self.D, self.KM, self.OUT, self.MEM, self.PD)
+        tables = (self.H, self.D, self.KM, self.OUT.T, self.MEM, self.PD)
         self.T[rt.H_SIZE : rt.PD_SIZE + 1] = [len(table) for table in tables]
         self.T[rt.WAIT_WIDTH] = self.PD.shape[1]
-        self.T[rt.TAILS_FROM] = self.T[rt.TAILS]  # events may have moved, or gone
+        if moved:
+            self.T[rt.TAILS_FROM] = self.T[rt.TAILS]
         self._args = None
         arrays = (
             self.T,
@@ -487,13 +493,19 @@ class Branch:
 
     def _drain(self) -> None:
         """Take the output away; if one event alone fills it, make it larger."""
-        words = self.words
-        count, members = words[OUT_N], words[MEM_N]
+        words, columns = self.words, self.OUT
+        count, members, rows = words[OUT_N], words[MEM_N], columns.shape[1]
         if count:
-            self._drained.append((self.OUT[:count].T.copy(), self.MEM[:members].copy() if members else NOBODY))
+            full = MANY_ANSWERS <= rows <= 2 * count
+            mine = columns[:, :count]
+            self._drained.append((mine if full else mine.copy(), self.MEM[:members].copy() if members else NOBODY))
             words[OUT_N] = words[MEM_N] = 0
+            if full:  # it is theirs now; where there are many answers, the next one is larger
+                again = len(self._drained) > 1 and rows < MOST_ANSWERS
+                self.OUT = np.empty((len(columns), 2 * rows if again else rows), np.int64)
+                self._lend(moved=False)
             return
-        self.OUT = np.zeros((2 * len(self.OUT), self.OUT.shape[1]), np.int64)
+        self.OUT = np.empty((len(columns), 2 * rows), np.int64)
         self.MEM = np.zeros(2 * len(self.MEM), np.int64)
         half = len(self.PD) - self.words[rt.ASIDE]  # what stands aside stays at the end
         self.PD = np.concatenate([self.PD[:half], np.zeros_like(self.PD), self.PD[half:]])

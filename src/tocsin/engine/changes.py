@@ -6,10 +6,10 @@ match has the same id in every run, order of arrival and engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tocsin.encode.content import Words, hex_texts, mixed, text_word
+from tocsin.encode.content import FEWEST_SHARED, SHARED, Words, hex_texts, mixed, text_word
 from tocsin.encode.gather import all_taken
 from tocsin.encode.rehearsal import answer_loops_are_worth
 from tocsin.encode.text_numbers import frozen
 from tocsin.engine.debt import owed_by
 from tocsin.engine.evaluate import Row, evaluate
 from tocsin.engine.kinds import MATCH
-from tocsin.engine.number_set import distinct
+from tocsin.engine.number_set import NumberSet, distinct
 from tocsin.engine.payload import Rows, View, whole
 from tocsin.engine.tables import moments_marked
 from tocsin.events import ANY, BEGINNING, END_OF_TIME, MASK64
@@ -131,7 +131,13 @@ class ChangeBatch:
     @cached_property
     def rows(self) -> Rows:
         """The rows of all events that the changes mention."""
-        return self.payload.rows(distinct([*self.fixed, *(members.events for members in self.repeated.values())]))
+        mentioned = [*self.fixed, *(members.events for members in self.repeated.values())]
+        found = NumberSet.of(mentioned)
+        if found is None:
+            return self.payload.rows(distinct(mentioned))
+        rows = self.payload.rows(found.numbers)
+        rows.known_set = found
+        return rows
 
     def events_at(self, index: int) -> list[list[int]]:
         """For each change, the places of the events of a variable among `rows`."""
@@ -148,9 +154,8 @@ class ChangeBatch:
         lanes = [np.full(len(self), text_word(named_by(self) + chr(lane + 1)), np.uint64) for lane in (0, 1)]
         for index in self.visible:
             word = text_word(self.plan.variables[index].name)
-            for lane in (0, 1):
-                said = self._said_by_events(np.uint64((word + lane) & MASK64))
-                lanes[lane] = self._with_variable(index, said, lanes[lane])
+            said = [self._said_by_events(np.uint64((word + lane) & MASK64)) for lane in (0, 1)]
+            lanes = self._with_variable(index, said, lanes)
         return lanes[0], lanes[1]
 
     def _said_by_events(self, seed: np.uint64) -> Words:
@@ -166,14 +171,14 @@ class ChangeBatch:
         words = mixed(mixed(high + seed) + low)
         return mixed(words + mixed(start * np.uint64(31) + end)) if self.plan.has_timed_ids else words
 
-    def _with_variable(self, index: int, said: Words, lane: Words) -> Words:
-        """One lane of the ids with what a variable contributes; `said`: what each event does."""
+    def _with_variable(self, index: int, said: list[Words], lanes: list[Words]) -> list[Words]:
+        """Both lanes of the ids with what a variable contributes; `said`: what each event does."""
         if index not in self.repeated and answer_loops_are_worth(len(self)):
             from tocsin.encode import answer_loops as loops
 
-            loops.add_events(frozen(self._at(index)), frozen(said), lane)
-            return lane
-        return mixed(lane * np.uint64(31) + self._words(index, said))
+            loops.add_events(frozen(self._at(index)), *map(frozen, said), *lanes)
+            return lanes
+        return [mixed(lane * np.uint64(31) + self._words(index, mine)) for lane, mine in zip(lanes, said, strict=True)]
 
     def _words(self, index: int, said: Words) -> Words:
         """What a variable contributes to each change."""
@@ -272,27 +277,29 @@ class ChangeBatch:
         """The eids of events, null where there is none."""
         return _picked(self.rows.eids, self.rows.at(numbers))
 
-    def table(self) -> pa.Table:
-        """One row per change: query, kind, match_id, op, start, end, settled_at, then variables or SELECT columns."""
-        start, end = self.span if len(self) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
-        timed = _time_type(self.plan)
-        columns: dict[str, pa.Array] = {
-            "query": pa.repeat(pa.scalar(self.plan.title, pa.string()), len(self)),
-            "kind": pa.repeat(pa.scalar(self.kind, pa.string()), len(self)),
-            "match_id": self.match_id,
-            "op": pa.array(self.op, pa.int8()),
-            "start": pa.array(start, pa.int64()).cast(timed),
-            "end": pa.array(end, pa.int64()).cast(timed),
-            "settled_at": pa.array(self.known_at, pa.int64()).cast(timed),
+    def table(self, names: Collection[str] | None = None) -> pa.Table:
+        """One row per change: query, kind, match_id, op, start, end, settled_at, then variables or SELECT columns.
+
+        `names`: only these of its columns; the others are not made.
+        """
+        timed, moments = _time_type(self.plan), {output.name for output in self.plan.outputs if output.moment}
+        columns: dict[str, Callable[[], pa.Array]] = {
+            "query": lambda: alike(self.plan.title, len(self)),
+            "kind": lambda: alike(self.kind, len(self)),
+            "match_id": lambda: self.match_id,
+            "op": lambda: pa.array(self.op, pa.int8()),
+            "start": lambda: pa.array(self.span[0] if len(self) else NOBODY, pa.int64()).cast(timed),
+            "end": lambda: pa.array(self.span[1] if len(self) else NOBODY, pa.int64()).cast(timed),
+            "settled_at": lambda: pa.array(self.known_at, pa.int64()).cast(timed),
         }
         if self.plan.has_timeouts:
-            columns["step"] = pa.repeat(pa.scalar(self.step, pa.string()), len(self))
+            columns["step"] = lambda: alike(self.step, len(self))
         if self.plan.outputs:
-            columns |= {output.name: self.selected(output) for output in self.plan.outputs}
+            columns |= {output.name: partial(self.selected, output) for output in self.plan.outputs}
         else:
-            columns |= {self.plan.variables[index].name: self._variable(index) for index in self.visible}
-        moments = {output.name for output in self.plan.outputs if output.moment}
-        return moments_marked(pa.table(columns), moments) if moments else pa.table(columns)
+            columns |= {self.plan.variables[index].name: partial(self._variable, index) for index in self.visible}
+        made = pa.table({name: make() for name, make in columns.items() if names is None or name in names})
+        return moments_marked(made, moments) if moments else made
 
     def _variable(self, index: int) -> pa.Array:
         variable = self.plan.variables[index]
@@ -314,7 +321,7 @@ class ChangeBatch:
         if not absent.any() and (type := self._one_type(variable, at)) is not None:
             known = self.rows.without_types
             columns = all_taken([self._column(known, name, variable) for name in names[2:]], at)
-            return pa.StructArray.from_arrays([self.rows.eids_at(at), pa.repeat(type, len(at)), *columns], names)
+            return pa.StructArray.from_arrays([self.rows.eids_at(at), alike(type, len(at)), *columns], names)
         known = self.rows.shown
         columns = [self._column(known, name, variable) for name in names]
         if not absent.any():
@@ -328,12 +335,13 @@ class ChangeBatch:
             return known[name]
         return _nulls(next(field for field in variable.fields if field.name == name), len(self.rows.numbers))
 
-    def _one_type(self, variable: Variable, at: Ints) -> pa.Scalar | None:
+    def _one_type(self, variable: Variable, at: Ints) -> str | None:
         """The type that all events of a variable show, if it can have but one."""
         if len(variable.types) != 1 or variable.types[0] == ANY:
             return None
         shown = self.rows.type_shown(int(at[0]))
-        return shown if pa.types.is_string(shown.type) and shown.as_py() == variable.types[0] else None
+        one = variable.types[0]
+        return one if pa.types.is_string(shown.type) and shown.as_py() == one else None
 
     def selected(self, output: Output) -> pa.Array:
         """A SELECT column; a plain attribute is taken as it is, everything else is evaluated row by row."""
@@ -451,6 +459,20 @@ def _picked(column: pa.Array, at: Ints) -> pa.Array:
     if not len(at) or at.min() >= 0:
         return all_taken([column], at)[0]
     return column.take(pa.array(np.maximum(at, 0), mask=at < 0))
+
+
+def alike(text: str | None, count: int) -> pa.Array:
+    """A column that says the same in every row; pieces of tables may share one."""
+    return _shared(text).slice(0, count) if FEWEST_SHARED <= count <= SHARED else _repeated(text, count)
+
+
+@lru_cache(maxsize=8)
+def _shared(text: str | None) -> pa.Array:
+    return _repeated(text, SHARED)
+
+
+def _repeated(text: str | None, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
 def _nulls(field: Field, count: int) -> pa.Array:

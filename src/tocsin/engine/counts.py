@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
@@ -82,7 +82,7 @@ class CountRows(ChangeBatch):
         at = self.plan.outputs.index(output)
         return column([row.values[at] for row in self.counted], output)
 
-    def table(self) -> pa.Table:
+    def table(self, names: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002 - all are made
         """The rows; columns of whole numbers beyond 64 bits say that they are no decimals."""
         table = super().table()
         for at, item in enumerate(table.schema):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -49,7 +49,7 @@ class EarlyRows(ChangeBatch):
         types = sorted({type for each in self.owing for type in each})
         return {type: np.array([each.get(type, -END_OF_TIME) for each in self.owing], np.int64) for type in types}
 
-    def table(self) -> pa.Table:
+    def table(self, names: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002 - all are made
         """The rows; the end is null, because nobody knows it."""
         table = super().table()
         at = table.schema.names.index("end")

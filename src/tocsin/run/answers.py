@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -12,12 +12,15 @@ import pyarrow as pa
 
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.engine.changes import ChangeBatch, Changes, one_batch
+from tocsin.engine.kinds import EXPECTED_MATCH, UNCONFIRMED, VIOLATED
 from tocsin.engine.payload import View
 from tocsin.engine.tables import joined, net, with_times
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Ints, is_sorted
 
 WORTH_A_THREAD = 1 << 13  # matches
+AT_ONCE = 1 << 16  # matches of a part: their columns fit into a cache
+KIND_ORDER = (EXPECTED_MATCH, VIOLATED, UNCONFIRMED)  # of rows of one time, before matches
 
 
 class Answers:
@@ -51,47 +54,94 @@ class Answers:
         """Whether nothing was withdrawn, so that every change is a match."""
         return all((batch.op > 0).all() for batches in self._batches.values() for batch in batches)
 
-    def tables(self, time: pa.DataType | None) -> list[pa.Table]:
-        """The matches of each query, with times as the input had them."""
-        return [self._table(stage, time) for stage in self._batches]
+    def tables(self, time: pa.DataType | None, names: Collection[str] | None = None) -> list[pa.Table]:
+        """The matches of each query, with times as the input had them; of their columns perhaps only those named."""
+        return [self._table(stage, time, names if self.is_final else None) for stage in self._batches]
 
-    def _table(self, stage: int, time: pa.DataType | None) -> pa.Table:
+    @property
+    def _beside_traces(self) -> bool:
+        return self._graph.only_follows_traces and not self._graph.is_plain
+
+    def _table(self, stage: int, time: pa.DataType | None, names: Collection[str] | None) -> pa.Table:
         batches = self._batches[stage]
         if not batches:
-            return with_times(self._graph.nothing(stage).table(), time)
+            return with_times(self._graph.nothing(stage).table(names), time)
         if self.view is None or self._graph.copies.chose:
             table = joined([batch.table() for batch in batches])
-            return with_times(net(_as_they_came(table, list(map(Place.of, batches)), self._graph)), time)
+            if self._beside_traces:
+                table = table.take(pa.array(order_beside_traces([standing_of(batch) for batch in batches])))
+            elif self._graph.order.kind == "in-order":
+                table = _taken(table, _order([Place.of(batch) for batch in batches], waits=self._graph.waits))
+            return with_times(net(table), time)
         kinds: dict[tuple[str, str | None], list[ChangeBatch]] = {}
         for batch in batches:
             kinds.setdefault((batch.kind, batch.step), []).append(batch)
-        wholes = [replace(one_batch(each), payload=self.view) for each in kinds.values()]
-        if len(wholes) > 1:
+        if len(kinds) > 1:
+            wholes = [replace(one_batch(each), payload=self.view) for each in kinds.values()]
             return net(_side_by_side(wholes, time, waits=self._graph.waits))
-        whole = in_order(wholes[0], waits=self._graph.waits)
-        threads = max(1, min(self._threads, len(whole) // WORTH_A_THREAD))
-        cuts = [len(whole) * at // threads for at in range(threads + 1)]
+        if not stand_in_order(batches, waits=self._graph.waits):
+            batches = [in_order(one_batch(batches), waits=self._graph.waits)]
+        count = sum(map(len, batches))
+        threads = max(1, min(self._threads, count // WORTH_A_THREAD))
+        parts = in_parts(batches, max(1, min(AT_ONCE, -(-count // threads))))
         with ThreadTeam(threads) as workers:
-            parts = [whole] if threads == 1 else [whole.between(*cut) for cut in pairwise(cuts)]
-            tables = workers.all([partial(_shown, part, time) for part in parts])
-        return net(joined(tables))
+            tables = workers.all([partial(_seen, part, self.view, time, names) for part in parts])
+        table = joined(tables)
+        return table if self.is_final else net(table)
 
 
 def _side_by_side(wholes: Sequence[ChangeBatch], time: pa.DataType | None, *, waits: bool) -> pa.Table:
     """Changes of several kinds, such as matches and timeouts, in the order that those of one kind have."""
     table = joined([_shown(whole, time) for whole in wholes])
-    order = _order(list(map(Place.of, wholes)), waits=waits)
-    return table if order is None else table.take(pa.array(order))
+    return _taken(table, _order([Place.of(whole) for whole in wholes], waits=waits))
 
 
-def _as_they_came(table: pa.Table, places: list[Place], graph: QueryGraph) -> pa.Table:
-    """Changes in that order where events came in theirs; else as they were given."""
-    order = _order(places, waits=graph.waits) if graph.order.kind == "in-order" else None
+def _taken(table: pa.Table, order: Ints | None) -> pa.Table:
     return table if order is None else table.take(pa.array(order))
 
 
 def _shown(batch: ChangeBatch, time: pa.DataType | None) -> pa.Table:
     return with_times(batch.table(), time)
+
+
+def _seen(part: ChangeBatch, view: View, time: pa.DataType | None, names: Collection[str] | None) -> pa.Table:
+    """A part of the table; what was found out on the way is forgotten, so that the next part has its memory."""
+    return with_times(replace(part, payload=view).table(names), time)
+
+
+def in_parts(batches: Sequence[ChangeBatch], most: int) -> Iterator[ChangeBatch]:
+    """The changes in parts of so many: what is worked on together stays near, and becomes a piece of the table.
+
+    Large batches are cut where they are, small ones become one; there is one part at least.
+    """
+    small: list[ChangeBatch] = []
+    for batch in batches:
+        if small and sum(map(len, small)) + len(batch) > most:
+            yield one_batch(small)
+            small = []
+        pieces = max(1, round(len(batch) / most))
+        cuts = [len(batch) * at // pieces for at in range(pieces + 1)]
+        if pieces == 1 and 2 * len(batch) < most:
+            small.append(batch)
+        else:
+            yield from (one_batch(small) for _ in small[:1])
+            small = []
+            yield from (batch.between(*cut) for cut in pairwise(cuts)) if pieces > 1 else (batch,)
+    if small:
+        yield one_batch(small)
+
+
+def stand_in_order(batches: Sequence[ChangeBatch], *, waits: bool) -> bool:
+    """Whether changes, batch after batch, stand as `in_order` would have them, as far as one look can tell."""
+    known, last = -1 << 63, -1
+    for batch in batches:
+        if waits or not len(batch):
+            continue
+        mine = _last_events(batch.fixed, len(batch))
+        if not (known <= batch.known_at[0] and last <= mine[0] and is_sorted(batch.known_at) and is_sorted(mine)):
+            return False
+        known, last = batch.known_at[-1], mine[-1]
+    return not waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +181,7 @@ def in_order(batch: ChangeBatch, *, waits: bool) -> ChangeBatch:
 def _order(places: Sequence[Place], *, waits: bool) -> Ints | None:
     """The rows of changes in that order; None: they stand in it."""
     known_at, *events = map(np.concatenate, zip(*((each.known_at, *each.events) for each in places), strict=True))
-    last: Ints = np.full(len(known_at), -1, np.int64)
-    for each in events:
-        np.maximum(last, each, out=last)
+    last = _last_events(events, len(known_at))
     if is_sorted(known_at) and is_sorted(last) and not waits:
         return None
     keys = [last, known_at]
@@ -146,20 +194,47 @@ def _order(places: Sequence[Place], *, waits: bool) -> Ints | None:
     return None if is_sorted(order) else order
 
 
+def _last_events(fixed: Sequence[Ints], count: int) -> Ints:
+    """The last event of each change, of those that stand alone."""
+    last: Ints = np.full(count, -1, np.int64)
+    for each in fixed:
+        np.maximum(last, each, out=last)
+    return last
+
+
+def standing_of(batch: ChangeBatch) -> tuple[Ints, ...]:
+    """What tells where changes stand among those of a query under constraints: when known, of when, and which."""
+    start, end = batch.span
+    high, low = batch.identity
+    kinds = np.full(len(batch), KIND_ORDER.index(batch.kind) if batch.kind in KIND_ORDER else len(KIND_ORDER))
+    return batch.known_at, end, start, kinds, high.view(np.int64), low.view(np.int64)
+
+
+def order_beside_traces(standing: Sequence[tuple[Ints, ...]]) -> Ints:
+    """The order of matches and rows about traces, whatever pieces and threads they came from."""
+    order: Ints = np.lexsort([np.concatenate(each) for each in zip(*standing, strict=True)][::-1])
+    return order
+
+
 class GrowingTables:
     """The changes of some queries as tables, made at once, so that the graph may forget the events behind them."""
 
     def __init__(self, graph: QueryGraph, shown: Sequence[int]) -> None:
         self._graph, self.is_final, self._count = graph, True, 0
+        self._beside_traces = graph.only_follows_traces and not graph.is_plain
         self._tables: dict[int, list[pa.Table]] = {stage: [] for stage in shown}
-        self._places: dict[int, list[Place]] = {stage: [] for stage in shown}
+        self._standing: dict[int, list[tuple[Ints, ...]]] = {stage: [] for stage in shown}  # beside rows about traces
+        self._places: dict[int, list[Place]] = {stage: [] for stage in shown}  # elsewhere
 
     def add(self, changes: Changes) -> None:
         """Take what a push has brought."""
         for batch in changes:
             if batch.stage in self._tables and len(batch):
                 self._tables[batch.stage].append(batch.table())
-                self._places[batch.stage].append(Place.of(batch))
+                if self._beside_traces:
+                    self._standing[batch.stage].append(standing_of(batch))
+                else:
+                    self._places[batch.stage].append(Place.of(batch))
                 self._count += len(batch)
                 self.is_final &= bool((batch.op > 0).all())
 
@@ -171,8 +246,8 @@ class GrowingTables:
         """How many changes there are, withdrawals included."""
         return self._count
 
-    def tables(self, time: pa.DataType | None) -> list[pa.Table]:
-        """The matches of each query, with times as the input had them."""
+    def tables(self, time: pa.DataType | None, names: Collection[str] | None = None) -> list[pa.Table]:  # noqa: ARG002
+        """The matches of each query, with times as the input had them; whoever names columns picks them."""
         return [self._table(stage, time) for stage in self._tables]
 
     def _table(self, stage: int, time: pa.DataType | None) -> pa.Table:
@@ -180,4 +255,8 @@ class GrowingTables:
         if not tables:
             return with_times(self._graph.nothing(stage).table(), time)
         table = joined(tables)
-        return net(with_times(_as_they_came(table, self._places[stage], self._graph), time))
+        if self._beside_traces:
+            table = table.take(pa.array(order_beside_traces(self._standing[stage])))
+        elif self._graph.order.kind == "in-order":
+            table = _taken(table, _order(self._places[stage], waits=self._graph.waits))
+        return net(with_times(table, time))

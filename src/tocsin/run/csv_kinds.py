@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +23,7 @@ WHOLE = r"^-?[0-9]+$"
 DIGITS_OF_64_BITS = 18  # whole numbers with so many digits always fit
 BEGINS, MAYBE = np.zeros(256, np.bool_), np.zeros(256, np.bool_)  # bytes behind which a field begins, or may
 BEGINS[list(b',;\t\n\r"')] = MAYBE[list(b"+- ")] = True
+AT_ONCE = 1 << 18  # bytes that are looked at in one go, so that what is found out of them stays in a cache
 FOLLOWS = np.zeros(256, np.bool_)
 FOLLOWS[list(b"0123456789xX")] = True
 
@@ -38,8 +40,14 @@ def has_leading_zeros(raw: bytes) -> bool:
     The zeros of `2026-03-05 09:07` are no such: before their sign or space stands a digit.
     """
     data = np.frombuffer(raw, np.uint8)
-    after_a_digit = data[:-2] - np.uint8(ord("0")) <= 9  # less would be above 9: bytes go around
-    at = np.flatnonzero((data[1:-1] == ord("0")) & ~after_a_digit) + 1
+    last = len(data) - 1
+    return any(_are_leading(data, first, min(first + AT_ONCE, last)) for first in range(1, last, AT_ONCE))
+
+
+def _are_leading(data: npt.NDArray[np.uint8], first: int, last: int) -> bool:
+    """Whether one of the bytes from one place to another is such a zero; there are others on both sides."""
+    after_a_digit = data[first - 1 : last - 1] - np.uint8(ord("0")) <= 9  # less would be above 9: bytes go around
+    at = np.flatnonzero((data[first:last] == ord("0")) & ~after_a_digit) + first
     at = at[FOLLOWS[data[at + 1]]]
     before, earlier = data[at - 1], data[np.maximum(at - 2, 0)]
     return bool((BEGINS[before] | (MAYBE[before] & (BEGINS | MAYBE)[earlier])).any())

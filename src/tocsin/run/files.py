@@ -125,7 +125,7 @@ def read(
         match kind:
             case "csv" | "tsv":
                 raw = _bytes(path)
-                if not raw.strip():
+                if not raw or raw.isspace():  # which copies nothing
                     raise empty_csv(path)
                 return csv_piece(raw, path, columns, declared, bad, delimiter=delimiter_of(kind, raw))
             case "jsonl":
@@ -245,7 +245,7 @@ def _parse_csv(raw: bytes, delimiter: str, texts: set[str], path: Path) -> tuple
 
     def parse(block: int, *, threads: bool) -> pa.Table:
         return arrow_csv.read_csv(
-            io.BytesIO(raw),
+            pa.BufferReader(raw),
             arrow_csv.ReadOptions(use_threads=threads, block_size=block, encoding="utf-8" if sound else "latin-1"),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=quoted, invalid_row_handler=note),
             arrow_csv.ConvertOptions(
@@ -537,7 +537,7 @@ def _json(raw: bytes, known: Mapping[str, pa.DataType]) -> pa.Table:
         raise pa.ArrowInvalid("a line is too long")
     options = arrow_json.ReadOptions(use_threads=False, block_size=len(raw) + 1)
     parsing = arrow_json.ParseOptions(explicit_schema=pa.schema(list(known.items())) if known else None)
-    return arrow_json.read_json(io.BytesIO(raw), options, parsing)
+    return arrow_json.read_json(pa.BufferReader(raw), options, parsing)
 
 
 def _is_text(raw: bytes) -> bool:

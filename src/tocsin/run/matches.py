@@ -11,6 +11,7 @@ import pyarrow as pa
 from tocsin.encode.checked import readable_texts
 from tocsin.engine.counts import with_whole_numbers
 from tocsin.engine.tables import HEAD, joined
+from tocsin.errors import InputError
 from tocsin.run.show import html_table, text_table
 
 
@@ -21,15 +22,20 @@ class Matches:
     per variable (a list of structs if it is repeated) or the SELECT columns.
     """
 
+    _make: Callable[..., Sequence[pa.Table]] | None = None  # how to make the tables, until somebody has asked
+
     def __init__(
         self,
-        tables: Sequence[pa.Table] | Callable[[], Sequence[pa.Table]],
+        tables: Sequence[pa.Table] | Callable[..., Sequence[pa.Table]],
         counters: Mapping[str, int] | None = None,
         notes: Sequence[str] = (),
         *,
         count: int | None = None,
     ) -> None:
-        """`tables`, or how to make them once somebody asks; then `count` says how many matches there are."""
+        """`tables`, or how to make them once somebody asks; then `count` says how many matches there are.
+
+        With `names` it makes these columns at least.
+        """
         self._made = None if callable(tables) else list(tables)
         self._make = tables if callable(tables) else None
         self._count = count
@@ -89,9 +95,31 @@ class Matches:
         """One Arrow table per query."""
         return list(self._tables)
 
-    def table(self) -> pa.Table:
-        """All matches as one Arrow table; with several queries, variables that a query does not have are null."""
-        return joined(self._tables)
+    def table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All matches as one Arrow table; with several queries, variables that a query does not have are null.
+
+        `columns`: only these, in this order. Where nobody has looked at the matches before, the others are not made,
+        which takes less time.
+        """
+        if columns is None:
+            return joined(self._tables)
+        if isinstance(columns, str):
+            raise TypeError(f"columns={columns!r} is a text; give a list of names")
+        tables = self._tables if self._make is None else self._with_columns(self._make, columns)
+        known = dict.fromkeys(name for table in tables for name in table.schema.names)
+        for name in columns:
+            if name not in known:
+                raise InputError(
+                    f"the matches have no column {name!r}", hint=f"they have {', '.join([*HEAD, *self.columns()])}"
+                )
+        wanted = {*columns, "op"}  # of which every table has one, so that no row is lost
+        mine = [table.select([name for name in table.schema.names if name in wanted]) for table in tables]
+        return joined(mine).select(list(columns))
+
+    @staticmethod
+    def _with_columns(make: Callable[..., Sequence[pa.Table]], names: Sequence[str]) -> list[pa.Table]:
+        with readable_texts():
+            return list(make(names=frozenset((*names, "op"))))
 
     def to_pandas(self) -> Any:
         """A pandas frame; structs become dicts. Needs pandas."""

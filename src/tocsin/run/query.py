@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,6 @@ from tocsin.encode.arrow import look_for_pandas
 from tocsin.encode.checked import readable_texts
 from tocsin.encode.columns import OPTIONAL, Columns, infer_schema
 from tocsin.encode.thread_team import ThreadTeam
-from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import describe
 from tocsin.engine.operator import Around
 from tocsin.engine.tables import first_rows
@@ -271,7 +270,7 @@ class Query:
         """The generated kernels, as Python source."""
         known, _, _ = self._known(schema, time_unit, columns)
         graph = QueryGraph(self.plans(known), known, Columns(), jit=False)
-        programs = [branch.program for detector in detectors_in(graph) for branch in detector.branches]
+        programs = [branch.program for detector in graph.detectors for branch in detector.branches]
         return "\n\n".join(program.source.rstrip() for program in programs)
 
     @property
@@ -523,9 +522,12 @@ def explained(plan: Plan) -> str:
     return "\n".join(part for part in (explain(plan), describe(plan), drawn(plan)) if part)
 
 
-def _shown(_: Input | LargeInput, found: Answers | GrowingTables, time: pa.DataType | None) -> list[pa.Table]:
+def _shown(
+    _: Input | LargeInput, found: Answers | GrowingTables, time: pa.DataType | None,
+    names: Collection[str] | None = None,
+) -> list[pa.Table]:  # fmt: skip
     """The tables of matches; the input is kept until then, because some of its columns may be read only now."""
-    return found.tables(time)
+    return found.tables(time, names)
 
 
 def notes_of(plans: Iterable[Plan]) -> tuple[str, ...]:

@@ -15,7 +15,17 @@ from itertools import groupby, permutations, product
 from typing import Any, TypeAlias
 
 from tocsin.events import Event, Value
-from tocsin.lang.constraint_syntax import AnyOf, Concat, Constraint, Regex, Repeated, Symbol, symbols_of
+from tocsin.lang.constraint_syntax import (
+    AnyOf,
+    Concat,
+    Constraint,
+    Regex,
+    Repeated,
+    Symbol,
+    start_of,
+    symbols_of,
+    whole_of,
+)
 from tocsin.lang.syntax import (
     Attr,
     Binary,
@@ -24,15 +34,18 @@ from tocsin.lang.syntax import (
     Leaf,
     Literal,
     Not,
+    Or,
     Query,
     Repeat,
     Same,
+    Seq,
     conjuncts,
     leaves_of,
     patterns_in,
     walk,
 )
 from tocsin.testing.oracle import Match, matches
+from tocsin.testing.oracle_endpoints import completions, ended, endpoints, of_one_event, whole
 from tocsin.testing.oracle_expr import OracleEvaluator, ticks
 
 Key: TypeAlias = tuple[Value, ...]
@@ -47,9 +60,8 @@ NOTHING = AnyOf(())  # no word at all
 def takes(symbol: Symbol, event: Event) -> bool:
     """Whether an event is what a symbol says."""
     reader = OracleEvaluator({}, None, frozenset(event.attrs))
-    return event.type == symbol.type and all(
-        reader.true(test, {symbol.type: event}) for test in conjuncts(symbol.where)
-    )
+    letter = start_of(symbol.type) if symbol.at == "-" else symbol.type
+    return event.type == letter and all(reader.true(test, {symbol.type: event}) for test in conjuncts(symbol.where))
 
 
 def may_be_empty(regex: Regex) -> bool:
@@ -109,9 +121,8 @@ def after(constraint: Constraint, word: Iterable[Event]) -> Regex:
 
     With TIES ANY events of one time may stand in any order.
     """
-    alphabet = constraint.alphabet
     left = with_ends(constraint.regex, constraint.ends)
-    mine = [event for event in word if alphabet is None or event.type in alphabet]
+    mine = [event for event in word if constraint.sees(event.type)]
     for _, several in groupby(mine, key=lambda event: event.end):
         group = list(several)
         orders = permutations(group) if constraint.ties else [tuple(group)]
@@ -234,20 +245,23 @@ class TraceVerdict:
     says     "violated" (it has none), "SAT", "UNSAT" or "undetermined"
     closed   in every completion the matches are those of the beginning by itself
     held     a match of the beginning is one of every completion
+    quiet    no completion undoes a match: neither one of the beginning, nor one that comes later
     """
 
     says: str
     closed: bool
     held: bool
+    quiet: bool = False
 
 
 def verdict(query: Query, word: Sequence[Event], kinds: Sequence[Kind], most: int) -> TraceVerdict:
     """The verdict on a word by all completions of up to `most` events of some kinds."""
     assert query.under is not None
     plain, constraints = replace(query, under=None), query.under.constraints
+    word, letters = ended(word), word
     mine = _found(plain, word)
     all_match, none_match, same, held, any_completion = True, True, True, set(mine), False
-    for more in _completions(constraints, word, kinds, most):
+    for more in _completions(constraints, letters, kinds, most):
         any_completion = True
         theirs = _found(plain, [*word, *more])
         all_match, none_match = all_match and bool(theirs), none_match and not theirs
@@ -258,6 +272,38 @@ def verdict(query: Query, word: Sequence[Event], kinds: Sequence[Kind], most: in
         return TraceVerdict("violated", closed=False, held=False)
     says = "SAT" if all_match else "UNSAT" if none_match else "undetermined"
     return TraceVerdict(says, same, bool(held))
+
+
+def never_undone(query: Query, word: Sequence[Event], kinds: Sequence[Kind], most: int) -> bool:
+    """Whether no completion of up to `most` events undoes a match of a word, or one that comes later."""
+    assert query.under is not None
+    plain = replace(query, under=None)
+    return all(
+        _found(plain, [*word, *more[:at]]) <= _found(plain, [*word, *more])
+        for more in _completions(query.under.constraints, word, kinds, most)
+        for at in range(len(more))
+    )
+
+
+def awaits(query: Query, event: Event) -> bool:
+    """Whether an answer waits for events like this one: a negated part, or a repetition, at the end of the pattern."""
+    return any(_takes(query, leaf, event) for leaf in _awaited(query.pattern))
+
+
+def _awaited(pattern: Any) -> Iterator[Leaf]:
+    match pattern:
+        case Or(items=parts):
+            for part in parts:
+                yield from _awaited(part)
+        case Seq(items=parts):
+            for part in reversed(parts):
+                if isinstance(part, Not):
+                    yield from leaves_of(part)
+                    continue
+                yield from _awaited(part)
+                return
+        case Leaf() if pattern.repeat is not None:
+            yield pattern
 
 
 def _found(query: Query, word: Sequence[Event]) -> set[Any]:
@@ -272,6 +318,12 @@ def _completions(
     constraints: Sequence[Constraint], word: Sequence[Event], kinds: Sequence[Kind], most: int
 ) -> Iterator[list[Event]]:
     """Events that make a word of all constraints of some word, shorter ones first."""
+    if any(each.starts for each in constraints):
+        lefts = [after(constraint, word) for constraint in constraints]
+        shared: dict[str, Any] = {attr: 1 for each in constraints for attr in each.key}
+        shared |= {attr: event.attrs[attr] for event in word[:1] for attr in shared}
+        yield from completions(constraints, word, lefts, _behind_one, may_be_empty, has_words, kinds, shared, most)
+        return
     begins = max((event.end for event in word), default=0) + 1
     key: dict[str, Any] = {attr: 1 for each in constraints for attr in each.key}
     key |= {attr: event.attrs[attr] for event in word[:1] for attr in key}
@@ -293,8 +345,7 @@ def _completions(
 
 def _behind_one(constraint: Constraint, left: Regex, event: Event) -> Regex:
     """What may follow on one more event, whose time is its own."""
-    blind = constraint.alphabet is not None and event.type not in constraint.alphabet
-    return left if blind else either((behind(left, event),))
+    return either((behind(left, event),)) if constraint.sees(event.type) else left
 
 
 def kinds_of(query: Query) -> list[Kind]:
@@ -350,21 +401,27 @@ class ToldRow:
 
 
 Judge: TypeAlias = Callable[[Sequence[Event]], TraceVerdict]
+Awaits: TypeAlias = Callable[[Query, Event], bool]
 
 
 @dataclass(slots=True)
 class Told:
-    """What is told of traces, and the events that the query sees: those of a closed trace end with its closing."""
+    """What is told of traces, and the events that the query sees.
+
+    Those of a closed trace end with its closing; in a quiet one those that answers wait for are not seen any more.
+    """
 
     rows: list[ToldRow] = field(default_factory=list)
     seen: list[Event] = field(default_factory=list)
 
 
-def told_of(query: Query, events: Iterable[Event], judge: Judge, unit: str | None = None) -> Told:
+def told_of(
+    query: Query, events: Iterable[Event], judge: Judge, unit: str | None = None, awaits: Awaits = awaits
+) -> Told:
     """All rows that the constraints of a query give, trace by trace."""
     told = Told()
     for trace in traces_of(query, events, unit):
-        _tell(query, trace, judge, told)
+        _tell(query, trace, judge, awaits, told)
     told.seen += _outside(query, events)
     return told
 
@@ -382,7 +439,7 @@ def trace_key(constraint: Constraint, event: Event) -> Key:
     return tuple(value if value == value else None for value in values)
 
 
-def _tell(query: Query, trace: Trace, judge: Judge, told: Told) -> None:
+def _tell(query: Query, trace: Trace, judge: Judge, awaits: Awaits, told: Told) -> None:
     assert query.under is not None
     constraints, checked = query.under.constraints, query.under.checked
     plain, kinds, seen = replace(query, under=None), kinds_of(query), _seen(query)
@@ -391,49 +448,61 @@ def _tell(query: Query, trace: Trace, judge: Judge, told: Told) -> None:
     sat = mute = False
     if not checked and judge([]).closed:
         return
+    quiet = not checked and judge([]).quiet
     word: list[Event] = []
-    for _, several in groupby(trace.events, key=lambda event: event.end):
+    for _, several in groupby(endpoints(constraints, trace.events), key=lambda event: event.end):
         group = list(several)
         word, before = [*word, *group], word
-        told.seen += [numbered(query, trace, event) for event in group]
+        told.seen += [numbered(query, trace, event) for event in ended(group) if not (quiet and awaits(query, event))]
         news = [row for each in constraints if each.name not in broken for row in _broken(each, trace, word, group)]
         told.rows += news
-        if news and not broken and expected is not None and not _settled(plain, before, kinds):
+        before = ended(before)
+        given = quiet and bool(_found(plain, before))
+        if news and not broken and expected is not None and not given and not _settled(plain, before, kinds):
             told.rows.append(replace(expected, kind="unconfirmed", events=news[0].events))
         broken |= {row.constraint for row in news}
-        mute = mute or len([event for event in group if _matters(query, event)]) > 1  # nobody knows their order
+        mattering = [event for event in group if _matters(query, event)]
+        mute = mute or (len(mattering) > 1 and not of_one_event(mattering))  # nobody knows their order
         if broken or mute:
             continue
-        found, begun = judge(word), any(seen is None or event.type in seen for event in word)
+        found, begun = judge(word), any(seen is None or whole_of(event.type) in seen for event in word)
         if found.says == "SAT" and begun and not sat:
             sat = True
             if not found.held:
-                taken = tuple(event for event in word if accepted(query, event))
+                known = {event.eid: event for event in (_whole(each, trace) for each in word)}
+                taken = tuple(event for event in known.values() if accepted(query, event))
                 expected = ToldRow("expected", trace.key, trace.number, taken)
                 told.rows.append(expected)
         if found.closed and not checked:
             return
-    if not any(seen is None or event.type in seen for event in word):
+        quiet = not checked and (quiet or found.quiet)
+    if not any(seen is None or whole_of(event.type) in seen for event in word):
         return  # events that no constraint sees are no trace
     left = [each for each in constraints if each.name not in broken and not is_word(each, word)]
     for constraint in left:
         told.rows.append(ToldRow("violated", trace.key, trace.number, (), constraint.name, "incomplete"))
-    if left and not broken and expected is not None and not matches(plain, word, attributes=_attributes(plain)):
+    if left and not broken and expected is not None and not matches(plain, ended(word), attributes=_attributes(plain)):
         told.rows.append(replace(expected, kind="unconfirmed", events=()))
 
 
 def _broken(constraint: Constraint, trace: Trace, word: list[Event], group: list[Event]) -> Iterator[ToldRow]:
     """How the events of one time, the last of a word, violate a constraint."""
-    mine = [event for event in group if constraint.alphabet is None or event.type in constraint.alphabet]
-    if len(mine) > 1 and not constraint.ties:
-        yield ToldRow("violated", trace.key, trace.number, (mine[1],), constraint.name, "tie")
+    mine = [event for event in group if constraint.sees(event.type)]
+    if len(mine) > 1 and not constraint.ties and not of_one_event(mine):
+        yield ToldRow("violated", trace.key, trace.number, (_whole(mine[1], trace),), constraint.name, "tie")
     elif mine and not has_words(after(constraint, word)):
-        yield ToldRow("violated", trace.key, trace.number, (mine[0],), constraint.name, "unexpected")
+        yield ToldRow("violated", trace.key, trace.number, (_whole(mine[0], trace),), constraint.name, "unexpected")
+
+
+def _whole(letter: Event, trace: Trace) -> Event:
+    """The event of a letter, known by its eid and times."""
+    return whole(letter, trace.events)
 
 
 def _matters(query: Query, event: Event) -> bool:
     seen = _seen(query)
-    return seen is None or event.type in seen or any(leaf.type in ("", event.type) for leaf in leaves_of(query.pattern))
+    type = whole_of(event.type)
+    return seen is None or type in seen or any(leaf.type in ("", type) for leaf in leaves_of(query.pattern))
 
 
 def _settled(query: Query, word: Sequence[Event], kinds: Sequence[Kind]) -> bool:
@@ -486,6 +555,7 @@ def by_completions(query: Query, most: int | None = None) -> Judge:
     seen = _seen(query)
     if most is None:
         most = 5 if seen is None or all(type in seen for type, _ in kinds) else 3
+    waits = any(True for _ in _awaited(query.pattern)) and not any(each.starts for each in query.under.constraints)
     silent = not set(query.under.constraints[0].key) <= key_of(query)
 
     def judge(word: Sequence[Event]) -> TraceVerdict:
@@ -494,6 +564,8 @@ def by_completions(query: Query, most: int | None = None) -> Judge:
         name = tuple((event.type, tuple(sorted(event.attrs.items(), key=repr)), event.eid) for event in word)
         if name not in known:
             found = verdict(query, word, kinds, most)
+            if waits and found.says != "violated":
+                found = replace(found, quiet=never_undone(query, word, kinds, most))
             known[name] = found if query.within is None else replace(found, says="undetermined")
         return known[name]
 

@@ -89,14 +89,13 @@ class Groups:
         """
         self.emit("if write != 0:")
         with self.source.writer.indented():
-            at = f"OUT[(write - 1) * {self.layout.width} + {column}"
-            self.lines(f"{at}] = T[MEM_N]", f"wg_{leaf.id} = T[MEM_N]")
+            self.lines(f"OUT[write - 1 + T[OUT_SIZE] * {column}] = T[MEM_N]", f"wg_{leaf.id} = T[MEM_N]")
             if head != NOT_HERE:
                 root = self.layout.root
                 self._each_event(root, root.leaf(head), self._put)
             with self._members(part):
                 self._each_event(part.block, leaf, self._put)
-            self.emit(f"{at} + 1] = T[MEM_N] - wg_{leaf.id}")
+            self.emit(f"OUT[write - 1 + T[OUT_SIZE] * {column + 1}] = T[MEM_N] - wg_{leaf.id}")
 
     def _put(self, leaf: Leaf) -> None:
         self.lines("if T[MEM_N] >= T[MEM_SIZE]:", "    return -1, 0, 0")

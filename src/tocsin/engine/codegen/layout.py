@@ -68,11 +68,6 @@ class Layout:
             self.words += 1
 
     @property
-    def width(self) -> int:
-        """Words of a row of OUT."""
-        return 2 + len(self.nest) + 2 * len(self.root.repeated + self.root.gathered)
-
-    @property
     def head(self) -> int:
         """Words of a waiting answer before its events."""
         return 4 if self.holds else 2

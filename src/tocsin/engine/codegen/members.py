@@ -68,7 +68,7 @@ class MemberSets:
         if root:
             column = 2 + len(self.layout.nest) + 2 * [other.id for other in block.repeated].index(id)
             self.emit("if write != 0:")
-            self.emit(f"    OUT[(write - 1) * {self.layout.width} + {column}] = T[MEM_N]")
+            self.emit(f"    OUT[write - 1 + T[OUT_SIZE] * {column}] = T[MEM_N]")
         self.find(leaf)
         mark = self._mark_of(id)
         if any(agg.function == "steps" for agg in aggs):
@@ -97,7 +97,7 @@ class MemberSets:
         self.source.writer.depth -= 1
         if root:
             self.emit("if write != 0:")
-            self.emit(f"    OUT[(write - 1) * {self.layout.width} + {column + 1}] = n_{id}")
+            self.emit(f"    OUT[write - 1 + T[OUT_SIZE] * {column + 1}] = n_{id}")
         if mark:
             self.emit(f"z_{id} = i_{id} + 1")  # behind the last that was looked at
         for agg in aggs:

@@ -11,7 +11,8 @@ from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
 from tocsin.engine.codegen.members import MemberSets
 from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, WAITS, WHOLE
-from tocsin.engine.codegen.snippets import least, most
+from tocsin.engine.codegen.row_words import bounds_at, pin_at
+from tocsin.engine.codegen.snippets import in_column, least, most
 from tocsin.engine.codegen.source import SourceText
 from tocsin.engine.codegen.tails import Tails
 from tocsin.plan.block import Forbidden, LastEnd, WindowHigh, WindowLow
@@ -235,9 +236,9 @@ class Nest:
         low, high = self.levels.bounds(self.layout.root, leaf, (), others)
         low, high = ["vlow", *low], ["vhigh", *high]
         if self.layout.changeable:
-            level = self.layout.nest.index(leaf)
-            low.append(f"(T[LOWS + {level}] if mode == {DELTA} else -FAR)")
-            high.append(f"(T[HIGHS + {level}] if mode == {DELTA} else FAR)")
+            lows, highs = bounds_at(self.layout.nest.index(leaf))
+            low.append(f"({lows} if mode == {DELTA} else -FAR)")
+            high.append(f"({highs} if mode == {DELTA} else FAR)")
         if window:
             low.append("mx - W")
             high.append("mn + W")
@@ -252,7 +253,7 @@ class Nest:
         root, nest = self.layout.root, self.layout.nest
         if not self.layout.shape.intervals or sum(is_terminal(root, leaf) for leaf in nest) < 2:
             return
-        self.emit("if T[PINS] < 0:")
+        self.emit(f"if {pin_at(0)} < 0:")
         with self.source.writer.indented():
             for level in range(len(nest) - 2, -1, -1):
                 leaf = nest[level]
@@ -408,13 +409,9 @@ class Nest:
 
         `undo`: it alone is taken back if there is no room.
         """
-        self.emit("at = T[OUT_N]")
-        self.emit("if at >= T[OUT_SIZE]:")
-        self.emit("    return False")
-        self.emit(f"OUT[at * {self.layout.width}] = {op}")
-        self.emit(f"OUT[at * {self.layout.width} + 1] = {known}")
-        for number, leaf in enumerate(self.layout.nest):
-            self.emit(f"OUT[at * {self.layout.width} + {2 + number}] = {self.source.word(leaf, 1)}")
+        self.lines("at = T[OUT_N]", "room = T[OUT_SIZE]", "if at >= room:", "    return False")
+        words = [op, known, *(self.source.word(leaf, 1) for leaf in self.layout.nest)]
+        self.lines(*(f"OUT[{in_column(column)}] = {word}" for column, word in enumerate(words)))
         if self.sets:
             places = ", ".join(f"i_{leaf}" for leaf in self.layout.nest)
             self.emit(f"good, other, count = judge({excl}, at + 1, 0, key, {places}, S)")
@@ -488,11 +485,11 @@ class Nest:
         """The text of: when a waiting answer became certain. In order it is the time that it had to wait for.
 
         That is `until`: where a part reaches on behind the last member of a set, the entry says less until it is asked.
-        Where the stream has ended for this answer alone, its entry says when (`Branch.judge_now`).
+        Where the host knows when nothing could refute it any more (ENDED is 2), the entry says that.
         """
         if self.layout.holds:
             return "T[CLOCK]"
-        waited = "(PD[row] if T[ENDED] > 1 else max(PD[row], until))"
+        waited = "max(PD[row], until if T[ENDED] != 2 else PD[row])"
         return f"(min({waited}, T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
 
     @property
@@ -510,12 +507,13 @@ class Nest:
         self.lines(
             f"if PD[row + 3] == {STAMP} and {promised} >= PD[row]:",
             "    at = T[OUT_N]",
-            "    if at >= T[OUT_SIZE]:",
+            "    room = T[OUT_SIZE]",
+            "    if at >= room:",
             "        return False",
-            f"    OUT[at * {self.layout.width}] = 1",
-            f"    OUT[at * {self.layout.width} + 1] = T[CLOCK]",
+            "    OUT[at] = 1",
+            "    OUT[at + room] = T[CLOCK]",
             *(
-                f"    OUT[at * {self.layout.width} + {2 + level}] = PD[row + {self.layout.head + 2 * level}]"
+                f"    OUT[{in_column(2 + level)}] = PD[row + {self.layout.head + 2 * level}]"
                 for level in range(len(self.layout.nest))
             ),
             "    T[OUT_N] = at + 1",

@@ -92,4 +92,5 @@ class Program:
 
     @property
     def width(self) -> int:
+        """How many columns OUT has."""
         return 2 + len(self.nest) + 2 * len(self.repeated)

@@ -17,3 +17,8 @@ def least(codes: list[str]) -> str:
 
 def most(codes: list[str]) -> str:
     return codes[0] if len(codes) == 1 else f"max({', '.join(codes)})"
+
+
+def in_column(column: int) -> str:
+    """The word of row `at` of OUT in a column: columns of `room` words stand one behind the other."""
+    return "at" if not column else "at + room" if column == 1 else f"at + room * {column}"

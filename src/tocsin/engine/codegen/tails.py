@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
-from tocsin.engine.codegen.snippets import least, most
+from tocsin.engine.codegen.row_words import key_at
+from tocsin.engine.codegen.snippets import in_column, least, most
 from tocsin.engine.codegen.source import SourceText
 from tocsin.plan.block import Point
 
@@ -118,7 +119,7 @@ class Tails:
         """Write, below the tests of the level, the loop that gives an answer for each entry of the tail."""
         if level != self.level:
             return
-        leaf, width, row = self.layout.nest[level], HEAD + len(self.inner), self.layout.width
+        leaf, width = self.layout.nest[level], HEAD + len(self.inner)
         known = self.layout.nest[: level + 1]
         self.emit("if shared:")
         with self.source.writer.indented():
@@ -134,7 +135,8 @@ class Tails:
                     "left = MEM[to]",
                     f"to -= {width - 1}",
                     "at = T[OUT_N]",
-                    "if at + left > T[OUT_SIZE]:",
+                    "room = T[OUT_SIZE]",
+                    "if at + left > room:",
                     "    return False",
                     *(f"v_{each} = {self.source.word(each, 1)}" for each in known),
                     "sign, clock = T[SIGN], T[CLOCK]",
@@ -142,11 +144,11 @@ class Tails:
                     "    left -= 1",
                     f"    to += {width}",
                     f"    if max({mx}, MEM[to + 1]) - min({mn}, MEM[to]) <= W:",
-                    f"        OUT[at * {row}] = sign",
-                    f"        OUT[at * {row} + 1] = clock",
-                    *(f"        OUT[at * {row} + {2 + place}] = v_{each}" for place, each in enumerate(known)),
+                    "        OUT[at] = sign",
+                    "        OUT[at + room] = clock",
+                    *(f"        OUT[{in_column(2 + place)}] = v_{each}" for place, each in enumerate(known)),
                     *(
-                        f"        OUT[at * {row} + {3 + level + place}] = MEM[to + {HEAD + place}]"
+                        f"        OUT[{in_column(3 + level + place)}] = MEM[to + {HEAD + place}]"
                         for place in range(len(self.inner))
                     ),
                     "        at += 1",
@@ -172,7 +174,7 @@ class Tails:
         if comes_before:
             return
         number = self.layout.number[leaf]
-        self.lines("else:", f"    key = T[ROW_KEYS + {number}]", f"    d = {self.levels.buffer(owner)}")
+        self.lines("else:", f"    key = {key_at(number)}", f"    d = {self.levels.buffer(owner)}")
         self.lines(f"    e_{leaf} = e", f"    s_{leaf} = s")
         self.lines(f"    since = {most([*low, 'e - T[PARAMS]'])}", "    at = D[4 * d + 2] - 1")
         self.lines(

@@ -1,6 +1,6 @@
 """The layout of the state: what each control word in T says, and the tables that all functions of a kernel share.
 
-All tables are flat, a row after the other:
+All tables are flat, a row after the other (of OUT a column after the other):
 
   T   control words and parameters: the words below
   H   stored events, R words a place: end, event number, then what the plan stores
@@ -12,6 +12,7 @@ All tables are flat, a row after the other:
   PD  waiting answers, WAIT_WIDTH words each, a binary heap on word 0: the time they wait for, key, (event, end) pairs;
       held answers have before these the type they wait for and a stamp (see STAMPS), and those that the heap cannot
       rank stand aside, from the last row backwards
+  OUT answers: sign, when it was known, an event number for each level of the nest, (begin, count) in MEM for each set
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TOP = 5  # first free place in H
 KEYS = 6  # next unused key code
 FREE_KEY = 7  # head of the list of recycled key codes
 PHASE = 8  # 1: the current row is stored already, only its answers are missing
-ENDED = 9  # 1: the stream has ended; 2: for the answers that wait alone, whose entries say when
+ENDED = 9  # 1: the stream has ended; 2: it counts as ended for the answers that wait, whose entries say since when
 WAITING = 10  # entries of the heap PD
 FRESH = 11  # entries behind the heap, added for the current row
 LATE = 12  # rows that came too late
