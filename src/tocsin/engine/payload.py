@@ -98,6 +98,10 @@ class Chunk:
         """What is shown of some rows."""
         return rows_at(self.rows, at if self.order is None else self.order[at])
 
+    def column(self, name: str, at: Ints) -> pa.Array:
+        """What a column shows of some rows."""
+        return rows_at(self.rows.select([name]), at if self.order is None else self.order[at]).column(0)
+
     @property
     def batch(self) -> pa.RecordBatch:
         """What is shown of all rows."""
@@ -274,6 +278,7 @@ class Rows:
     def __init__(self, chunks: list[Chunk], numbers: Ints) -> None:
         self.chunks, self.numbers = chunks, numbers
         self.known_set: NumberSet | None = None  # of the numbers, where somebody has made one
+        self._columns: dict[str, pa.Array] = {}
         cuts = [*np.searchsorted(numbers, [chunk.first for chunk in chunks]).tolist(), len(numbers)]
         self.pieces = [
             (chunk, chunk.places(numbers[begin:end]))
@@ -329,6 +334,22 @@ class Rows:
         table = self.table if self._typeless is None else self._typeless
         return {name: whole(table.column(name)) for name in table.schema.names}
 
+    def column(self, name: str) -> pa.Array:
+        """One column, in one piece; others are not read for it."""
+        if len(self.pieces) != 1:
+            return whole(self.table.column(name))
+        if name not in self._columns:
+            [(chunk, at)] = self.pieces
+            self._columns[name] = chunk.column(name, at)
+        return self._columns[name]
+
+    @property
+    def names_of_columns(self) -> list[str]:
+        """What `table` has."""
+        if len(self.pieces) != 1:
+            return list(self.table.schema.names)
+        return list(self.pieces[0][0].rows.schema.names)
+
     def type_shown(self, place: int) -> pa.Scalar:
         """The type of a row as results show it."""
         if self._typeless is None:
@@ -347,7 +368,7 @@ class Rows:
         """The eids as people see them."""
         named = [chunk.high is not None for chunk, _ in self.pieces]
         if named and all(named):
-            return whole(self.table.column("eid"))
+            return self.column("eid")
         computed = auto_eids(*self.names)
         if not any(named):
             return computed
