@@ -31,7 +31,7 @@ from tocsin.events import ANY, BEGINNING, END_OF_TIME, MASK64
 from tocsin.functions import Function
 from tocsin.items import Ints
 from tocsin.plan.block import Output, Plan, Variable
-from tocsin.plan.expr import Agg, Bound, Col, Ref, Time
+from tocsin.plan.expr import Agg, Bound, Col, Op, Ref, Time
 from tocsin.plan.kinds import is_list
 from tocsin.schema import EID, Field, Kind
 
@@ -352,8 +352,9 @@ class ChangeBatch:
             known = {field.name for field in self.plan.variables[expr.leaf].fields}
             if expr.attr in known and expr.leaf not in self.repeated:
                 return _picked(self.rows.column(expr.attr), self._at(expr.leaf))
-        if isinstance(expr, Time) and expr.leaf not in self.repeated and len(self.rows.numbers):
-            return self._moments(expr)
+        time = expr.args[0] if output.moment and isinstance(expr, Op) else expr  # see points_in_time.as_moment
+        if isinstance(time, Time) and time.leaf not in self.repeated and len(self.rows.numbers):
+            return self._moments(time).cast(column_type(expr))
         return pa.array(self.values(expr), column_type(expr))
 
     def _moments(self, time: Time) -> pa.Array:
@@ -361,7 +362,7 @@ class ChangeBatch:
         at = self._at(time.leaf)
         ticks = words_at(self.rows.start if time.which == "start" else self.rows.end, np.maximum(at, 0))
         unknown = (at < 0) | (ticks >= END_OF_TIME)
-        return pa.array(ticks, pa.int64(), mask=unknown if unknown.any() else None).cast(column_type(time))
+        return pa.array(ticks, pa.int64(), mask=unknown if unknown.any() else None)
 
     def values(self, expr: Bound) -> list[Any]:
         """The value of an expression for each change; leaf numbers in it are indexes of variables."""
