@@ -62,6 +62,7 @@ def merged_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TAIL", 2)
     monkeypatch.setattr(module, "MERGED", 2)
     monkeypatch.setattr(module, "KEPT_ALIVE", 2)
+    monkeypatch.setattr(module, "LOGGED", 3000)
     monkeypatch.setattr(module, "_alive", OrderedDict())
 
 

@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 from tests import shard_support
 from tests.effort import examples
 from tests.shard_support import Asked, Stream, arranged, ask, cuts
-from tests.test_staged import SCHEMA, agrees
+from tests.test_staged import LASTING, SCHEMA, agrees, drawn_asking
 from tests.test_staged import row_of as embedded_row
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.errors import StateError, TocsinError
@@ -55,7 +55,7 @@ def frame() -> EventFrame:
     columns = Columns(time="start").resolve(ROWS.names)
     context = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
     df: Any = SimpleNamespace(isStreaming=True, sparkSession=context)
-    return EventFrame(columns, ROWS, infer_schema(ROWS, columns), df)
+    return EventFrame(columns, ROWS, replace(infer_schema(ROWS, columns), longest=LASTING), df)
 
 
 def row_of(event: Event) -> dict[str, Any]:
@@ -75,7 +75,8 @@ def told(rows: Any) -> Counter[Any]:
 
 def embedded(queries: Sequence[Any], events: Sequence[Event]) -> Counter[Any]:
     rows = [embedded_row(event) for event in events]
-    found = Query(tuple(queries), declare(SCHEMA)).detect(rows, time="start", end="end", eid="id", jit=False)
+    query = Query(tuple(queries), declare(SCHEMA, longest=LASTING))
+    found = query.detect(rows, time="start", end="end", eid="id", jit=False)
     return told(row for table in found.tables() for row in table.to_pylist())
 
 
@@ -102,7 +103,7 @@ def divided(statements: Sequence[Statement], random: Random) -> list[Statement]:
     (key,) = (each.gkeys for each in parse_file("CreateCE X Event And(A, B) GKey *.k"))
     with_key = [replace(each, gkeys=key) if random.random() < 0.8 else each for each in statements]
     try:
-        Query(tuple(with_key), declare(SCHEMA)).plans()
+        Query(tuple(with_key), declare(SCHEMA, longest=LASTING)).plans()
     except Exception:  # noqa: BLE001 - a statement that reads others lacks the key
         return list(statements)
     return with_key
@@ -110,7 +111,7 @@ def divided(statements: Sequence[Statement], random: Random) -> list[Statement]:
 
 def asked_together(queries: tuple[Any, ...]) -> Asked | None:
     """None where a column has one kind here and another there: Spark's result has one of each name."""
-    if not agrees(Query(queries, declare(SCHEMA))):
+    if not agrees(Query(queries, declare(SCHEMA, longest=LASTING))):
         return None
     try:
         asked = ask(queries, frame(), buckets=3)
@@ -134,6 +135,8 @@ def test_shards_give_what_is_found_embedded(kind: str) -> None:
         queries: tuple[Any, ...] = tuple(statements)
         if random.random() < 0.3:
             queries = parse_file(CHAIN)
+        elif random.random() < 0.25:
+            queries = tuple(divided([drawn_asking(random)], random))
         asked = asked_together(queries)
         if asked is None:
             continue
@@ -196,6 +199,36 @@ def test_a_log_is_as_long_as_what_waits() -> None:
         stream.batch([row_of(Event("A", time, time, time, {"k": time % 2}))])
     sizes = [len(store.blocks) for store in stream.stores.values()]
     assert max(sizes) <= 8
+
+
+@pytest.mark.parametrize("late", [0, 3])
+def test_what_is_written_grows_with_the_events(late: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of partitions are alive; each batch brings an event, and workers begin anew."""
+    text = "CreateCE P Select A.k as k Event And(A<rows 3, consume>, B<consume>) GKey *.k"
+    asked = ask(parse_file(text), frame(), buckets=1)
+    stream = Stream(asked, Slack(late), Random(1), calm=True)
+    many = [Event("A", time, time, time, {"k": time}) for time in range(3000)]
+    stream.batch([row_of(event) for event in many])
+    (store,) = stream.stores.values()
+    written = 0
+
+    def write(number: int, data: bytes, write: Any = store.write) -> None:
+        nonlocal written
+        written += len(data)
+        write(number, data)
+
+    monkeypatch.setattr(store, "write", write)
+    events = [Event("B", 3000 + at, 3000 + at, 3000 + at, {"k": 7 * at}) for at in range(60)]
+    for at, event in enumerate(events):
+        if at % 9 == 0:
+            stream.restart()
+        stream.batch([row_of(event)])
+        written += len(store.head or b"")
+    whole = sum(each.size for each in Head.read(store.head or b"").state)
+    stream.close()
+    assert written / len(events) < whole / 10
+    assert told(stream.answers.matches) == embedded(parse_file(text), [*many, *events])
+    assert len(stream.answers.matches) == len(events)
 
 
 def test_another_checkpoint_is_no_beginning_for_a_statement() -> None:

@@ -14,9 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tocsin
-from tests.test_staged import row_of
+from tests.test_staged import LASTING, SCHEMA, row_of
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.events import Event
+from tocsin.lang.parser import parse_file
 from tocsin.lang.staged_syntax import (
     AttrOf,
     EventsOf,
@@ -31,6 +32,7 @@ from tocsin.lang.staged_syntax import (
     TimeOf,
     parts,
 )
+from tocsin.run.declared import declare
 from tocsin.run.query import Query
 from tocsin.spark import Sink, explain, start
 from tocsin.spark import detect as detect_on_spark
@@ -103,6 +105,19 @@ def test_a_stream_that_is_stopped_gives_the_same_in_shards(spark: SparkSession, 
     assert rows_of(row for row in given if row["kind"] == "match") == expected
     assert {row[0] for row in expected} == {"Pair", "Q", "Late"}
     assert sum(row["kind"] == "late" for row in given) == 1
+
+
+def test_what_may_still_come_is_known_by_how_long_events_last(spark: SparkSession) -> None:
+    text = """CreateCE Alone Select A.k as k, A.x as b Event Unless(A<consume>, B)<active>
+    Where start-ts(B) <= end-ts(A) AND end-ts(B) >= start-ts(A) AND sst(B) > end-ts(A) GKey *.k"""
+    query = Query(parse_file(text), declare(SCHEMA, longest=LASTING))
+    events = [row_of(event) for event in drawn_history(Random(3), length=60, last=60)]
+    frame = spark.createDataFrame([{"k": None, "x": None, "y": None, **event} for event in events], SHAPE)
+    how = {"time": "start", "end": "end", "eid": "id"}
+    found = rows_of(row.asDict() for row in detect_on_spark(frame, query, **how).collect() if row["kind"] == "match")
+    wanted = rows_of(row for table in query.detect(events, **how).tables() for row in table.to_pylist())
+    assert found == wanted
+    assert wanted
 
 
 def test_explain_says_how_statements_are_divided(spark: SparkSession) -> None:

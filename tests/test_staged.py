@@ -32,12 +32,13 @@ from tocsin.staged.event import StagedEvent
 from tocsin.staged.machine import Machine
 from tocsin.staged.operand_list import EventRun, OperandList
 from tocsin.testing.cases import Case, read_cases
-from tocsin.testing.draw_staged import drawn_history, drawn_statement, drawn_statements
+from tocsin.testing.draw_staged import LONGEST, drawn_history, drawn_statement, drawn_statements
 from tocsin.testing.staged_oracle import Advance, staged_events
 
 FOLDER = Path(__file__).parent / "staged_cases"
 CASES = [case for path in sorted(FOLDER.glob("*.case")) for case in read_cases(path)]
 SCHEMA = {type: {"k": "int", "x": "int", "y": "int"} for type in "ABCIT"}
+LASTING = dict.fromkeys(SCHEMA, LONGEST)
 PAIR = "CreateCE Pair Select A.k as k, B.x as x Event And(A<consume>, B<consume>) GKey *.k"
 
 
@@ -50,17 +51,11 @@ def test_cases(case: Case) -> None:
 # --- the machine ---------------------------------------------------------------------------------------------------
 
 
-def sst_in(items: list[Any]) -> Any:
-    """The bound that the definition takes: from the events that are still to come."""
-    events = [item for item in items if isinstance(item, Event)]
-    return lambda name, now: min([now, *(each.start for each in events if each.type == name and each.end > now)])
-
-
 def machine_rows(
     statement: Statement, items: list[Any], *, restarts: bool, created: int | None = None
 ) -> list[tuple[int, int, tuple[Any, ...]]]:
     """What the machine finds, with a restart after every stage if asked."""
-    machine, types = Machine(statement, None, sst_in(items)), StatementPlaces(statement).types
+    machine, types = Machine(statement, None, LASTING), StatementPlaces(statement).types
     if created is not None:
         machine.create(created)
     found = []
@@ -76,7 +71,7 @@ def machine_rows(
             found.append((time, machine.stage(time, numbered)))
         if restarts:
             saved = json.loads(json.dumps(machine.save()))
-            machine = Machine(statement, None, sst_in(items))
+            machine = Machine(statement, None, LASTING)
             machine.load(saved)
     return [(now, row.start, row.values) for now, rows in found for row in rows]
 
@@ -84,10 +79,11 @@ def machine_rows(
 def check_machine(seed: int) -> bool:
     """Compare the machine with the definition on what a seed draws; whether anything was found."""
     random = Random(seed)
-    statement, items = drawn_statement(random), list[Any](drawn_history(random))
+    statement, items = drawn_statement(random, sst=random.random() < 0.3), list[Any](drawn_history(random))
     if random.random() < 0.5:
         items.append(Advance(items[-1].end + random.randint(1, 8)))
-    wanted = [(each.end, each.start, tuple(each.attrs.values())) for each in staged_events([statement], items)]
+    found = staged_events([statement], items, longest=LASTING)
+    wanted = [(each.end, each.start, tuple(each.attrs.values())) for each in found]
     for restarts in (False, True):
         found = machine_rows(statement, items, restarts=restarts)
         assert found == wanted, f"seed {seed}\n{statement}\n{items}"
@@ -266,6 +262,38 @@ def test_statements_over_statements_agree_in_every_order() -> None:
             assert Counter(streamed(query, given, order, random)) == wanted, (seed, order)
         found += bool(wanted)
     assert found > count / 5
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_may_still_come_is_known_where_events_last() -> None:
+    """sst, from how long events may last, in every order, over restarts, and with time itself as what makes it so."""
+    found = active = 0
+    count = examples(300, least=25)
+    for seed in range(count):
+        random = Random(f"sst {seed}")
+        statement, events = drawn_asking(random), drawn_history(random)
+        query = Query((statement,), declare(SCHEMA, longest=LASTING))
+        if not agrees(query):
+            continue
+        known = staged_events([statement], events, longest=LASTING)
+        wanted = Counter((e.type, e.start, e.end, *e.attrs.values()) for e in known)
+        detected = query.detect([row_of(event) for event in events], time="start", end="end", eid="id")
+        assert Counter(rows_of(detected)) == wanted, seed
+        late = sorted(events, key=lambda event: event.end + random.randint(0, 4))
+        for order, given in (("in-order", events), ("slack(4)", late), ("conservative(4)", late)):
+            assert Counter(streamed(query, given, order, random)) == wanted, (seed, order)
+        found += bool(wanted)
+        active += bool(wanted) and "active" in statement.options
+    assert found > count / 8
+    assert active
+
+
+def drawn_asking(random: Random) -> Statement:
+    """A drawn statement whose condition asks for sst."""
+    while True:
+        statement = drawn_statement(random, sst=True)
+        if "sst(" in str(statement):
+            return statement
 
 
 def test_both_kinds_of_query_read_the_matches_of_each_other() -> None:

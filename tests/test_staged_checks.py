@@ -39,7 +39,7 @@ WRONG = [  # statement, message, hint
     ("Event And(And(A, B)<repeat>, C)", "only the whole pattern can be repeat", "put <repeat> at its end"),
     ("Event And(A, B)<deferred, repeat> Term T", "a deferred pattern cannot be repeat", "leave <deferred> out"),
     ("Event And(A, B)<repeat>", "repeat needs an operand that is consumed", "write A<consume>"),
-    ("Event Unless(A, B)<active>", "active needs a negated or counted operand with a range", "B<range 5>"),
+    ("Event Unless(A, B)<active>", "active needs a negated or counted operand with a range, or sst", "B<range 5>"),
     # keys
     ("Event A GKey *.k (In Rest, Rest)", "a second Rest", "everything that the other ranges leave"),
     ("Event A GKey *.k (In 1, 'a')", "ranges of different kinds", "are numbers, or all are texts"),
@@ -73,7 +73,8 @@ WRONG = [  # statement, message, hint
     # times
     ("Event A<range 5 min>", "a length of time with a unit needs times with a unit", "bare number of ticks"),
     ('Event At("****/**/**/12:00:00.000")', "At needs times with a unit", 'time_unit="s"'),
-    ("Event Unless(A, B) Where sst(B) > end-ts(A)", "nobody says when later B may start", "all events are points"),
+    ("Event Unless(A, B) Where sst(B) > end-ts(A)", "nobody says when later B may start", "how long one may last"),
+    ("Event And(A, B) as both Where sst(both) > end-ts(A)", "sst is asked of both, which is no operand", "an operand"),
 ]  # fmt: skip
 
 

@@ -20,6 +20,8 @@ from pyarrow import parquet
 
 import tocsin
 from tests.effort import examples
+from tests.test_staged import SCHEMA as STAGED_SCHEMA
+from tests.test_staged import agrees, row_of, rows_of
 from tocsin.encode import rehearsal, row_types, survey, text_numbers, whole
 from tocsin.encode.row_types import RowTypes
 from tocsin.encode.text_numbers import TextNumbers, numbered_column, numbered_names
@@ -28,8 +30,11 @@ from tocsin.errors import InputError, TocsinError
 from tocsin.events import Event
 from tocsin.run import answers, feeds, finite, pace, slices
 from tocsin.run.declared import declare
+from tocsin.run.query import Query
 from tocsin.run.split import why_not
+from tocsin.testing.draw_staged import drawn_history, drawn_statements
 from tocsin.testing.harness import Harness
+from tocsin.testing.staged_oracle import staged_events
 
 QUERIES = (
     "EVENT SEQ(A a, B b, C c) WHERE [k] AND c.v > 2 WITHIN 9",
@@ -151,6 +156,33 @@ def test_order_ids_and_counters_do_not_depend_on_threads_and_layouts(text, monke
             assert list(map(dict, other)) == list(map(dict, one))
             assert other.counters == one.counters
     assert ways == ({"slices"} if "a.v < b.v" in text else {"slices", "keys"})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_statements_give_the_same_answers_with_any_number_of_threads():
+    """And those of their definition, whether they are divided by keys or run as they come, and queries beside them."""
+    found = 0
+    count = examples(200, least=12)
+    for seed in range(count):
+        draw = random.Random(f"statements {seed}")
+        statements, events = drawn_statements(draw), drawn_history(draw, length=60, last=draw.choice((20, 60)))
+        beside = tocsin.query("QUERY Beside EVENT SEQ(A a, B b) WHERE a.k = b.k WITHIN 4").queries
+        several = (*statements, *(beside if draw.random() < 0.4 else ()))
+        query = Query(several, declare(STAGED_SCHEMA))
+        if not agrees(query):
+            continue
+        given = [{**dict.fromkeys("kxy"), **row_of(event)} for event in events]
+        rows = pa.Table.from_pylist(given)
+        how = {"time": "start", "end": "end", "eid": "id", "jit": False}
+        one = query.detect(rows, threads=1, **how)
+        for threads in (draw.choice((2, 3)), None):
+            other = query.detect(rows, threads=threads, **how)
+            assert [each.to_pylist() for each in other.tables()] == [each.to_pylist() for each in one.tables()], seed
+            assert other.counters == one.counters, seed
+        defined = Counter((e.type, e.start, e.end, *e.attrs.values()) for e in staged_events(statements, events))
+        assert Counter(row for row in rows_of(one) if row[0] != "Beside") == defined, seed
+        found += bool(defined)
+    assert found > count / 4
 
 
 def ways_taken(monkeypatch) -> set[str]:

@@ -18,7 +18,6 @@ from tocsin.constraint.rows import TraceRow, TraceRows
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts
 from tocsin.engine.changes import ChangeBatch, Changes
-from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import stored
 from tocsin.engine.kinds import COUNT, EARLY, EXPECTED_MATCH, TIMEOUT, UNENDED, VIOLATED
 from tocsin.engine.tables import variables
@@ -105,7 +104,7 @@ class EngineUnderTest:
     def __call__(self, queries: Sequence[Query], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
         events = events_of(items)
         schema = replace(open_schema(rows(events, options)), longest=longest_of(options))
-        if any(isinstance(each, Query) and each.under is not None for each in queries):
+        if is_staged(queries) or any(isinstance(each, Query) and each.under is not None for each in queries):
             schema = replace(schema, intervals=any(event.start < event.end for event in events))
         plans_of(tuple(queries), schema)  # the SELECT of the last query must be right too
         if is_staged(queries):
@@ -127,7 +126,6 @@ class EngineUnderTest:
         self, queries: Sequence[Any], schema: Schema, items: Sequence[Item], options: Mapping[str, str]
     ) -> list[FoundMatch]:
         """The rows of the last query, in every way that must agree: whole, event by event, over restarts."""
-        schema = replace(schema, intervals=any(event.start < event.end for event in events_of(items)))
         order = parse_strategy(options.get("order", "conservative"), schema)
         ways = [(order, items, None, False), (order, items, 1, True)]
         if "order" not in options:
@@ -294,7 +292,7 @@ class SparkUnderTest:
 
 def _state(graph: QueryGraph) -> dict[str, list[str]]:
     """What the last query stores, and as `buffer` the events that wait to be sorted."""
-    detector = next(detectors_in(graph.stages[-1].operator), None)
+    detector = next(iter(graph.stages[-1].operator.detectors), None)
     state = {} if detector is None else stored(detector)
     if graph.sort is not None:
         waiting = sorted(

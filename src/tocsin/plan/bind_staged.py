@@ -14,6 +14,7 @@ from tocsin.lang.staged_syntax import (
     Compared,
     EventsOf,
     IfNull,
+    LeafOperand,
     Negative,
     OperatorCall,
     OutputColumn,
@@ -62,7 +63,7 @@ def bind_statement(statement: Statement, schema: Schema) -> Plan:
         fingerprint=blake2b(str(statement).encode(), digest_size=16).hexdigest(),
         notes=tuple(dict.fromkeys([*notes_of_statement(statement), *binder.notes()])),
         title=statement.name,
-        staged=StagedForm(statement, reads, tuple(field.name for field in fields)),
+        staged=StagedForm(statement, reads, tuple(field.name for field in fields), tuple(binder.longest().items())),
     )
 
 
@@ -261,13 +262,40 @@ class _Binder:
                     "the times of these events are plain numbers",
                     'write the bare number of ticks, or say how long one is: time_unit="s" (--time-unit s)',
                 )  # fmt: skip
-            if isinstance(part, TimeOf) and part.which == "sst" and self.schema.intervals:
-                hint = "declare that all events are points: Schema(..., intervals=False); else compare end-ts"
-                yield Problem(f"nobody says when later {part.name} may start", part.span, hint=hint)
+            if isinstance(part, TimeOf) and part.which == "sst":
+                yield from self._bounded(part)
         for place in self.places.operators:
             call = place.node
             if isinstance(call, OperatorCall) and call.operator == "At" and self.schema.unit is None:
                 yield Problem("At needs times with a unit", call.span, hint='say what they are: time_unit="s"')
+
+    def _bounded(self, asked: TimeOf) -> Iterator[Problem]:
+        """sst is asked of an operand whose events last as long as somebody has said, at most."""
+        type = self._type_of(asked.name)
+        if type is None:
+            hint = "name an operand: start-ts and end-ts take a labelled operator, too"
+            yield Problem(f"sst is asked of {asked.name}, which is no operand", asked.span, hint=hint)
+        elif self._lasting(type) is None:
+            hint = f'say how long one may last, schema(..., longest={{"{type}": 10}}), or that all events are points'
+            if type in self.schema.matches:
+                hint = "compare end-ts; only of events that come from outside can that be declared"
+            yield Problem(f"nobody says when later {type} may start", asked.span, hint=hint)
+
+    def longest(self) -> dict[str, int]:
+        """For each type of which sst is asked, how long its events may last."""
+        asked = [part.name for part in parts(self.statement) if isinstance(part, TimeOf) and part.which == "sst"]
+        types = [type for name in asked if (type := self._type_of(name)) is not None]
+        return {type: lasting for type in sorted({*types}) if (lasting := self._lasting(type)) is not None}
+
+    def _type_of(self, operand: str) -> str | None:
+        leaves = [place.node for place in self.places.leaves if place.name == operand]
+        return leaves[0].type if leaves and isinstance(leaves[0], LeafOperand) else None
+
+    def _lasting(self, type: str) -> int | None:
+        """How long an event of a type may last; None: nobody knows."""
+        if type in self.schema.matches:
+            return None
+        return self.schema.longest.get(type, None if self.schema.intervals else 0)
 
     def outputs(self) -> Iterator[tuple[OutputColumn, str]]:
         for column in self.statement.select:

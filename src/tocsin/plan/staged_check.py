@@ -199,9 +199,10 @@ def _options(places: StatementPlaces) -> Found:
     if "repeat" in options and not any(leaf.consume for leaf in leaves):
         hint = "write A<consume>: looking again finds the same unless events are gone"
         yield Problem("repeat needs an operand that is consumed", root.span, hint=hint)
-    if "active" in options and not any(_gives_way(place) for place in places.leaves):
+    asks = any(isinstance(part, TimeOf) and part.which == "sst" for part in parts(places.statement))
+    if "active" in options and not asks and not any(_gives_way(place) for place in places.leaves):
         hint = "write for example Unless(A, B<range 5>)<active>: it looks again when B is too old"
-        yield Problem("active needs a negated or counted operand with a range", root.span, hint=hint)
+        yield Problem("active needs a negated or counted operand with a range, or sst", root.span, hint=hint)
 
 
 def _gives_way(place: OperandPlace) -> bool:

@@ -13,11 +13,13 @@ class StagedForm:
 
     reads    for each type the attributes that roles, conditions, keys and Select read
     columns  the columns of Select, in order
+    longest  for each type of which `sst` is asked, how long its events may last
     """
 
     statement: Statement
     reads: tuple[tuple[str, tuple[str, ...]], ...]
     columns: tuple[str, ...]
+    longest: tuple[tuple[str, int], ...] = ()
 
     @property
     def attrs(self) -> tuple[str, ...]:

@@ -1,9 +1,12 @@
 """A shard of a stream: a log of the events that still matter, and detectors that can be rebuilt from it at any time.
 
-A shard stores events, not the inside of a detector (of statements, which may need any event again, it stores their
-state, and only the events that still wait). Each micro-batch appends the rows that it accepted as one block;
+A shard stores events, not the inside of a detector. Each micro-batch appends the rows that it accepted as one block;
 blocks that no query can need any more are removed. A worker keeps the detectors of a shard in memory between batches.
 If another worker had the shard in the meantime, it replays the blocks that it has not seen, or all of them.
+
+Statements may need any event again, so blocks of theirs would stay for ever: from time to time their state is stored,
+and only the blocks behind it are replayed. That happens when these blocks have become as large as the state, so what is
+written grows with the events that came, however much is remembered.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from tocsin.shards.watermark import Slack
 
 TAIL = 8  # the newest blocks stay as they are, so that a worker that missed a few batches can catch up
 MERGED = 16  # so many older blocks of one size become one
+LOGGED = 1 << 16  # bytes of blocks behind a stored state that are fewer than are worth storing another one
 KIND, BLOCK = "shard", "a block of the stored state"
 KEPT_ALIVE = 64  # shards whose detectors a worker keeps in memory
 
@@ -87,6 +91,9 @@ class Head:
     begun: dict[str, int] = field(default_factory=dict)  # until when all begins are there, by type and source
     copies: list[str] = field(default_factory=list)  # of open begins those that another shard reports
     timed_ids: bool = False  # match ids cover the times of events; a checkpoint of 0.2 keeps those that do not
+    state: list[StoredBlock] = field(default_factory=list)  # the state of each graph, under numbers below zero
+    state_next: int = 0  # the first block that this state has not seen
+    state_guarantee: int = BEGINNING  # ... and how far it had seen the others
 
     @property
     def clock(self) -> int:
@@ -170,8 +177,8 @@ class Shard:
         for answer in chain(self._owed, live.take([], END_OF_TIME, self.head.clock)):
             found += answer.num_rows
             yield answer
-        self._remove(self.head.blocks)
-        self.head.blocks = []
+        self._remove([*self.head.blocks, *self.head.state])
+        self.head.blocks, self.head.state = [], []
         unended = self._unended(live)
         # These detectors have seen the end, and their version would not tell: should this attempt be lost, the next one
         # must not find them.
@@ -221,6 +228,7 @@ class Shard:
         if live is not None and (live.next, live.token) == (head.next, head.token):
             return live
         missed = None if live is None else self._missed(live)
+        goes_on = live is not None and missed is not None
         if live is None or missed is None:
             since = {name: known.since for name, known in head.units.items()}
             live, missed = Live(self.job, self.shards, since, timed_ids=head.timed_ids), head.blocks
@@ -229,12 +237,42 @@ class Shard:
             self._take_over(live, blocks)
             return live
         if self.shards.group.keeps_state:
-            live.resume(head.memories, blocks, head.guarantee)
+            self._resume(live, blocks, goes_on=goes_on)
             return live
         with remembered(live.graphs, head.memories):
             live.replay(blocks, head.guarantee, head.clock)
         live.forget(head.decided)
         return live
+
+    def _resume(self, live: Live, blocks: list[tuple[int, TimedRows]], *, goes_on: bool) -> None:
+        """Go on from a stored state; `goes_on`: these detectors have seen it, and only the blocks are new."""
+        head = self.head
+        if head.memories:  # stored whole, with each batch
+            live.resume(head.memories, blocks, head.guarantee)
+            return
+        if head.state and not goes_on:
+            before = [(number, rows) for number, rows in blocks if number < head.state_next]
+            live.resume([self._bytes(each) for each in head.state], before, head.state_guarantee)
+            blocks = [(number, rows) for number, rows in blocks if number >= head.state_next]
+        live.replay(blocks, head.guarantee, head.clock)
+
+    @property
+    def _logs(self) -> bool:
+        """Whether the state of the queries is that of an older batch and of the blocks behind it."""
+        return self.shards.group.keeps_state and not any(unit.announced for unit in self.shards.group.units)
+
+    def _store_state(self, live: Live) -> None:
+        """Store the state of the queries, if the blocks behind that which is stored have become as large as it."""
+        head = self.head
+        behind = sum(block.size for block in head.blocks if block.number >= head.state_next)
+        if not head.memories and behind <= max(LOGGED, sum(each.size for each in head.state)):
+            return
+        self._remove(head.state)
+        head.state, head.memories = [], []
+        for at, data in enumerate(live.states):
+            head.state.append(StoredBlock(-1 - at, BEGINNING, head.token, 0, len(data), stamp(data)))
+            self.store.write(-1 - at, data)
+        head.state_next, head.state_guarantee = head.next, head.guarantee
 
     def _take_over(self, live: Live, blocks: list[tuple[int, TimedRows]]) -> None:
         """Let changed queries go on with what was stored for those before them."""
@@ -251,10 +289,13 @@ class Shard:
         return None if missed is None or self.head.memories or any(block.cut for block in missed) else missed
 
     def _commit(self, live: Live) -> None:
+        if self._logs:
+            self._store_state(live)
+        else:
+            self.head.memories = live.states if self.shards.group.keeps_state else memories(live.graphs)
         self._forget()
         if self.head.guarantee > self.head.decided_until:
             self.head.decided = []
-        self.head.memories = live.states if self.shards.group.keeps_state else memories(live.graphs)
         self.store.write_head(self.head.data())
         live.next, live.token = self.head.next, self.head.token
         shard = (self.head.stream, self.number)
@@ -308,7 +349,7 @@ class Shard:
 
     def _lasting(self, rows: TimedRows) -> TimedRows:
         """Return the rows that a query can still need after this batch; only those are stored."""
-        reach = self.shards.group.reach
+        reach = None if self._logs else self.shards.group.reach
         return rows if reach is None else rows.only(rows.ends >= self.head.guarantee - reach - 1)
 
     def _rows(self, block: StoredBlock) -> TimedRows:
@@ -321,18 +362,25 @@ class Shard:
         return (uncoded if chained else coded)(rows, self.job.columns.type)
 
     def _stored(self, block: StoredBlock) -> pa.Table:
-        """Read the stored rows of a block; refuse bytes that are not exactly those that were written."""
+        """Read the stored rows of a block."""
+        return as_table(self._bytes(block))
+
+    def _bytes(self, block: StoredBlock) -> bytes:
+        """Read what was stored as a block; refuse bytes that are not exactly those that were written."""
         data = self.store.read(block.number)
         if data is None or (len(data), stamp(data)) != (block.size, block.check):
             raise damaged(BLOCK, "it is missing, or not the one that was written last")
-        return as_table(data)
+        return data
 
     def _forget(self) -> None:
         """Remove blocks that no query can need, and merge small old ones."""
         head = self.head
         reach = self.shards.group.reach
         if reach is not None:
-            old = [b for b in head.blocks[:-TAIL] if b.last < head.guarantee - reach - 1]
+            seen, limit = head.next, head.guarantee - reach - 1
+            if self._logs:
+                seen, limit = head.state_next, head.state_guarantee - 1
+            old = [b for b in head.blocks[:-TAIL] if b.number < seen and b.last < limit]
             self._remove(old)
             gone = {block.number for block in old}
             head.blocks = [block for block in head.blocks if block.number not in gone]
@@ -402,7 +450,7 @@ class Shard:
         self, live: Live, events: int, keyless: int, late: int, bad: int, found: int
     ) -> Iterator[pa.RecordBatch]:
         head = self.head
-        state = sum(block.size for block in head.blocks)
+        state = sum(block.size for block in (*head.blocks, *head.state))
         told = {
             "shard": self.number, "queries": [unit.name for unit in self.shards.group.units],
             "events": events if self.number == 0 else 0, "keyless": keyless if self.number == 0 else 0,
@@ -415,9 +463,9 @@ class Shard:
 
 
 def _mergeable(head: Head) -> tuple[int, int] | None:
-    """Find a run of old blocks of one level that is long enough to merge and in which no unit begins."""
+    """Find a run of old blocks of one level that is long enough to merge; no unit and no state begins within it."""
     blocks = head.blocks[:-TAIL]
-    starts = {known.since for known in head.units.values()}
+    starts = {head.state_next, *(known.since for known in head.units.values())}
     first = 0
     for at in range(1, len(blocks) + 1):
         ends = at == len(blocks) or blocks[at].level != blocks[first].level

@@ -34,6 +34,7 @@ from tocsin.staged.partition_keys import Key, KeyOf, key_of
 from tocsin.staged.scope import ContextScope, Parts, RoleKey
 from tocsin.staged.spots import PatternSpot, spots_of
 
+NO_LENGTHS: Mapping[str, int] = {}
 SOME = 1024  # partitions that may stay beside those that the last look at all of them has left
 
 
@@ -55,18 +56,18 @@ SavedEvent: TypeAlias = tuple[int, str, int, int, dict[str, Scalar]]
 class Machine:
     """What has happened to a statement, and what it finds at each stage.
 
-    unit  the length of a tick; None: ticks are plain numbers
-    sst   a lower bound on the starts of later events of a type, at the time of a stage
+    unit     the length of a tick; None: ticks are plain numbers
+    longest  how long events of types may last of which `sst` is asked
     """
 
-    def __init__(self, statement: Statement, unit: str | None, sst: Callable[[str, int], int] | None = None) -> None:
+    def __init__(self, statement: Statement, unit: str | None, longest: Mapping[str, int] = NO_LENGTHS) -> None:
         statement = written_out(statement)
         self.statement, self.unit = statement, unit
         self._repeats = "repeat" in statement.options
-        self.sst = sst or (lambda _, now: now)
+        self._longest = longest
         self.root = spots_of(statement.pattern)
         self.matcher, self.mapper = Matcher(statement, self.root), Mapper(statement, self.root)
-        self.scope = ContextScope(statement, self.root, 0, unit, statement.text, self.matcher.looked_up)
+        self.scope = ContextScope(statement, self.root, 0, unit, statement.text, self.matcher.looked_up, longest)
         self._roles: dict[str, list[tuple[RoleKey, KeyOf]]] = {}
         for name, role in self.scope.roles:
             self._roles.setdefault(str(role.type), []).append((name, key_of(statement.gkeys, role)))
@@ -201,7 +202,7 @@ class Machine:
         found = context.locals.get(local) if final else context.local(local)
         fires = {} if final else dict((context.fires or {}).get(local, {}))
         frames = self.scope.frames(found, now, final=final) if found is not None and self.scope.blocks else {}
-        sst: Callable[[str], int] = lambda each: self.sst(each, now)  # noqa: E731
+        sst: Callable[[str], int] = lambda each: now - self._longest.get(each, 0)  # noqa: E731
         bound: list[Any] = [None] * self.matcher.size
         return DetectionRun(now, context.opened, final, self.scope.lists(found, now), fires, sst, bound, frames)
 

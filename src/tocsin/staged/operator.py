@@ -11,7 +11,7 @@ from tocsin.codec import Part, as_numbers, as_shape, decode, encode, only_part, 
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import replaced, runs, sliced, take
 from tocsin.engine.changes import ChangeBatch, Changes
-from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
+from tocsin.engine.operator import Counters, Nesting, Operator, RemembersAll, Setting
 from tocsin.engine.texts import NONE
 from tocsin.errors import TocsinError
 from tocsin.events import END_OF_TIME
@@ -73,7 +73,7 @@ def _no_limit(plan: Plan, why: str) -> TocsinError:
     )
 
 
-class StagedProcess(RemembersAll):
+class StagedProcess(RemembersAll, Nesting):
     """Feeds settled events to the machine of a statement, stage by stage, and makes columns of what it finds.
 
     Those of one end come together. The machine is plain Python until the compiled one is there, which goes on from its
@@ -87,7 +87,8 @@ class StagedProcess(RemembersAll):
         self._setting, self._form = setting, form
         self._columns = EventColumns(setting)
         kinds = [output.expr.kind for output in setting.plan.outputs]
-        self._choice = BodyChoice(form.statement, self._columns.fields, setting.plan.schema.unit, kinds, jit=jit)
+        unit, longest = setting.plan.schema.unit, dict(form.longest)
+        self._choice = BodyChoice(form.statement, self._columns.fields, unit, kinds, longest, jit=jit)
         self._limit = limit
         if limit is not None and not self._choice.at_once():
             raise _no_limit(setting.plan, f"it is not compiled, because {self._choice.reason}")
@@ -96,7 +97,7 @@ class StagedProcess(RemembersAll):
         self.seen = self.matches = 0
 
     def _plain(self) -> Machine:
-        return Machine(self._form.statement, self._setting.plan.schema.unit)
+        return Machine(self._form.statement, self._setting.plan.schema.unit, dict(self._form.longest))
 
     # --- the one verb ---
 

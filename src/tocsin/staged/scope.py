@@ -27,7 +27,7 @@ from tocsin.plan.staged_places import Role
 from tocsin.staged.contexts import GlobalPartition, LocalState, OpenContext
 from tocsin.staged.event import TICK, BlockFrame, StagedEvent
 from tocsin.staged.operand_list import OperandList
-from tocsin.staged.options import giving_way
+from tocsin.staged.options import Waking, giving_way, waking
 from tocsin.staged.partition_keys import Key, key_of
 from tocsin.staged.spots import PatternSpot, ticks
 from tocsin.staged.values import Asked, aggregated, threshold_of, truth_of
@@ -50,18 +50,19 @@ class ContextScope:
     unit       the length of a tick; None: ticks are plain numbers
     text       of the statement, for errors
     looked_up  the attributes by whose values the events of a leaf are looked up
+    longest    how long events of types may last of which `sst` is asked
     """
 
     def __init__(
         self, node: Statement | NestedBlock, root: PatternSpot, number: int, unit: str | None, text: str,
-        looked_up: Mapping[int, Iterable[str]],
+        looked_up: Mapping[int, Iterable[str]], longest: Mapping[str, int],
     ) -> None:  # fmt: skip
         self.node, self.root, self.number, self.unit, self.text = node, root, number, unit, text
         own = root.own()
         self.inits = node.inits or (Initiator(),)
         self.leaves = {spot.number: spot.leaf for spot in own if spot.leaf is not None}
         self.blocks = [
-            ContextScope(spot.node, spot.spots[0], spot.number, unit, text, looked_up)
+            ContextScope(spot.node, spot.spots[0], spot.number, unit, text, looked_up, longest)
             for spot in own if isinstance(spot.node, NestedBlock)
         ]  # fmt: skip
         self._looked_up = {each: sorted(looked_up[each]) for each in self.leaves}
@@ -75,6 +76,7 @@ class ContextScope:
         self.waiting = [spot for spot in own if spot.operator == "After"]
         active = isinstance(node, Statement) and "active" in node.options
         self._giving_way = giving_way(root) if active else []
+        self._waking = waking(node, root, longest) if active and isinstance(node, Statement) else []
         self._sources = {spot.spots[0].number for spot in self.waiting}
         self.starts = any(init.type is None for init in self.inits)
         self.defers = any(spot.deferred for spot in root.all())
@@ -256,7 +258,7 @@ class ContextScope:
 
     def collect(self, context: OpenContext, part: GlobalPartition, now: int, mine: Parts) -> dict[Key, None]:
         """Collect the events of a stage into a context that goes on; the local partitions in which something is new."""
-        news: dict[Key, None] = {}
+        news = dict.fromkeys(self._woken(context, now))
         fires: dict[Key, dict[int, Any]] = {}
         context.fires = fires if self.ticking or self.waiting else None
         for spot in self.ticking:
@@ -266,11 +268,6 @@ class ContextScope:
         for spot in self.waiting:
             self._fire(spot, context, now, fires)
             self._pend(spot, context, now, mine)
-        for at in self._giving_way:
-            for local, state in context.locals.items():
-                due = self._gives_way(state, at)
-                if due is not None and due <= now:
-                    news[local] = None
         for (what, number, at), events in mine.items():
             if what == "leaf" and number == self.number and at not in self._sources:
                 for local, several in self._by_local(at, events, now).items():
@@ -283,6 +280,15 @@ class ContextScope:
             if some:
                 news[local] = None
         return {**news, **dict.fromkeys(fires)} if fires else news
+
+    def _woken(self, context: OpenContext, now: int) -> Iterator[Key]:
+        """For `active`: the local partitions that are looked at because time has passed."""
+        for local, state in context.locals.items() if self._giving_way or self._waking else ():
+            dues = [self._gives_way(state, at) for at in self._giving_way]
+            if any(due is not None and due <= now for due in dues) or any(
+                now in self._wakes(state, each, now - 1) for each in self._waking
+            ):
+                yield local
 
     def _by_local(self, number: int, events: Sequence[StagedEvent], now: int) -> dict[Key, list[StagedEvent]]:
         """The events that a leaf takes, by their local key."""
@@ -336,6 +342,14 @@ class ContextScope:
         length, oldest = self._ranges[number], None if number not in local.lists else local.lists[number].all.oldest
         return None if oldest is None or length is None else oldest.end + length
 
+    def _wakes(self, local: LocalState, each: Waking, after: int) -> Iterator[int]:
+        """When sst passes a time of an event that is there then, after a time."""
+        length = self._ranges[each.leaf]
+        for event in local.lists[each.leaf].all if each.leaf in local.lists else ():
+            due = (event.start if each.start else event.end) + each.behind
+            if due > after and (length is None or due < event.end + length):
+                yield due
+
     # --- timers ---
 
     def _next_tick(self, call: OperatorCall, context: OpenContext, after: int) -> int | None:
@@ -361,6 +375,8 @@ class ContextScope:
             for at in self._giving_way:
                 dues = (self._gives_way(local, at) for local in context.locals.values())
                 yield from (due for due in dues if due is not None)
+            for each in self._waking:
+                yield from (due for local in context.locals.values() for due in self._wakes(local, each, now))
             for local in context.locals.values() if self.blocks else ():
                 for block in self.blocks:
                     for inner in (local.blocks or {}).get(block.number, {}).values():

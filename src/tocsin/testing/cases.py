@@ -281,7 +281,7 @@ def run_case(case: Case, answer: Answer, *, log: bool = False) -> Verdict:
         items = history(case.stream, times)
         options = case.options if times.are_ticks else {**case.options, MICROSECONDS: "yes"}
         if is_staged(queries):  # the definition is asked only of what is well formed
-            bind_all(queries, replace(schema_of(events_of(items)), unit=unit_of(options)))
+            bind_all(queries, replace(schema_of(events_of(items)), unit=unit_of(options), longest=longest_of(options)))
         found = list(answer(queries, items, options))
         if case.error is not None:
             schema = replace(schema_of(events_of(items)), unit=unit_of(options))
@@ -413,7 +413,8 @@ def _net(changes: list[tuple[int, str]]) -> Counter[str]:
 def oracle_answer(queries: Sequence[AnyQuery], items: Sequence[Item], options: Mapping[str, str]) -> list[FoundMatch]:
     """The answer of the definition: the matches of the last query, over the events that keep what `order=` says."""
     if is_staged(queries):
-        return [FoundMatch((), row=row) for row in defined_rows(queries, admitted(items, options), unit_of(options))]
+        known, unit = admitted(items, options), unit_of(options)
+        return [FoundMatch((), row=row) for row in defined_rows(queries, known, unit, longest_of(options))]
     told = heard(items, longest=longest_of(options), delay=_delay(options), ended=options.get("end") != "no")
     events = events_of(admitted(told.kept, options))
     plain = [each for each in queries if isinstance(each, Query)]

@@ -13,6 +13,7 @@ from tocsin.lang.parser import parse_file
 from tocsin.lang.staged_syntax import OPTIONS, Statement
 from tocsin.plan.staged_check import check_statements
 
+LONGEST = 5  # how long drawn events last, at most
 MOST_LEAVES = 5  # the definition tries every combination
 TYPES = ("A", "B", "C", "I", "T")
 QUANTIFIERS = ("all", "new max 1", "old max 1", "old max 2", "new +", "old +", "strict old max 2", "strict new +",
@@ -49,6 +50,7 @@ class Drawing:
     blocks: bool = False  # whether operands may be blocks
     single: list[str] = field(default_factory=list)  # labels of operands that stand for one event in Select
     counted: list[str] = field(default_factory=list)
+    sst: bool = False  # whether conditions may ask when later events start
 
     def one(self, choices: Sequence[Any]) -> Any:
         return self.random.choice(choices)
@@ -143,6 +145,8 @@ class Drawing:
 
     def comparison(self) -> str:
         one, other = self.one(self.labels), self.one(self.labels)
+        if self.sst and self.chance(30):
+            return f"sst({one}) {self.one(('>', '>', '>=', '<', '='))} {self.one(('end-ts', 'start-ts'))}({other})"
         return str(self.one((
             f"{one}.x = {other}.x", f"{one}.x = {other}.x", f"{one}.x != {other}.k", f"{one}.x < {other}.x",
             f"end-ts({one}) < start-ts({other})", f"end-ts({one}) = stable-time",
@@ -201,10 +205,15 @@ def drawn_statements(random: Random) -> list[Statement]:
     return found
 
 
-def drawn_statement(random: Random, name: str = "X", types: tuple[str, ...] = TYPES[:3]) -> Statement:
-    """A random statement that the static checks let pass; a column x is there for statements above it."""
+def drawn_statement(
+    random: Random, name: str = "X", types: tuple[str, ...] = TYPES[:3], *, sst: bool = False
+) -> Statement:
+    """A random statement that the static checks let pass; a column x is there for statements above it.
+
+    sst  conditions may ask when later events start at the earliest, which needs to know how long they may last
+    """
     while True:
-        drawing = Drawing(random, types)
+        drawing = Drawing(random, types, sst=sst)
         text = drawing.text(name)
         if len(drawing.labels) > MOST_LEAVES:
             continue
@@ -223,7 +232,7 @@ def drawn_history(random: Random, *, length: int = 21, last: int = 20) -> list[E
     points = random.random() < 0.6
     for number in range(random.randint(length // 3, length)):
         end = random.randint(0, last)
-        start = end if points or random.random() < 0.6 else end - random.randint(0, 5)
+        start = end if points or random.random() < 0.6 else end - random.randint(0, LONGEST)
         attrs: dict[str, Any] = {"k": random.randint(0, 2), "x": random.randint(0, 2)}
         if random.random() < 0.1:
             attrs[random.choice("kx")] = None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeAlias
@@ -45,9 +45,13 @@ def is_staged(queries: Iterable[Query | Statement | Intervals]) -> bool:
 
 
 def defined_rows(
-    queries: Sequence[Query | Statement | Intervals], items: Sequence[Item], unit: str | None
-) -> list[FoundRow]:
-    """What the definitions of both kinds say of the last query; each reads the events of those above it."""
+    queries: Sequence[Query | Statement | Intervals], items: Sequence[Item], unit: str | None,
+    longest: Mapping[str, int] | None = None,
+) -> list[FoundRow]:  # fmt: skip
+    """What the definitions of both kinds say of the last query; each reads the events of those above it.
+
+    `longest` says of types how long their events may last.
+    """
     known = sorted(events_of(items), key=Event.order)
     advances = [Advance(item.time) for item in items if isinstance(item, Promise) and item.type is None]
     found: list[Event] = []
@@ -59,7 +63,7 @@ def defined_rows(
             whole = [row for row in derived if row.kind == "match"]
             found = [replace(row.event, type=type) for row in whole for type in dict.fromkeys((row.label, each.name))]
         elif isinstance(each, Statement):
-            found = staged_events([each], in_time([*known, *advances]), unit=unit)
+            found = staged_events([each], in_time([*known, *advances]), unit=unit, longest=longest)
         else:
             (matches,) = matches_of_all((each,), known, unit=unit).values()
             made = [(match, composite(each.name or f"query {number + 1}", match)) for match in matches]

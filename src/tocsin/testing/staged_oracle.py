@@ -16,6 +16,7 @@ from tocsin.errors import TocsinError
 from tocsin.events import Event
 from tocsin.lang.staged_printer import key_range
 from tocsin.lang.staged_syntax import (
+    Compared,
     Initiator,
     KeyRange,
     LeafOperand,
@@ -24,6 +25,7 @@ from tocsin.lang.staged_syntax import (
     PartitionKey,
     Statement,
     Terminator,
+    TimeOf,
     parts,
 )
 from tocsin.lang.syntax import UNITS, Duration
@@ -60,32 +62,34 @@ def staged_events(
     *,
     created: int | None = None,
     unit: str | None = None,
+    longest: Mapping[str, int] | None = None,
 ) -> list[Event]:
     """All complex events of some statements, in order of time.
 
     items    events and advances, in order of time
     created  when the statements were defined; None: each with the first event that it reads
     unit     the length of a tick
+    longest  how long the events of types may last; those that are not named are points
     """
-    return Definition(statements, unit, created).run(items)
+    return Definition(statements, unit, created, longest).run(items)
 
 
 class Definition:
     """Statements that were defined together, and what has happened to them."""
 
-    def __init__(self, statements: Sequence[Statement], unit: str | None = None, created: int | None = None) -> None:
-        self.detectors = [Detecting(statement, unit) for statement in statements]
+    def __init__(
+        self, statements: Sequence[Statement], unit: str | None = None, created: int | None = None,
+        longest: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        self.detectors = [Detecting(statement, unit, longest or {}) for statement in statements]
         self.created = created
         self.clock: int | None = None if created is None else created - 1  # the time of the last stage
         self.found: list[Event] = []
-        self.input: list[Event] = []
 
     def run(self, items: Iterable[Event | Advance]) -> list[Event]:
         items = list(items)
-        self.input = [item for item in items if isinstance(item, Event)]
         reads = {type for each in self.detectors for type in each.types}
         for each in self.detectors:
-            each.sst = self.sst
             if self.created is not None:
                 each.create(self.created)
         for time, group in groupby(items, key=lambda item: item.end if isinstance(item, Event) else item.time):
@@ -121,10 +125,6 @@ class Definition:
             there = sorted([*there, *found], key=Event.order)
             self.found += found
             waiting = [each for each in waiting if each not in ready]
-
-    def sst(self, type: str, now: int) -> int:
-        """The best lower bound on the starts of later events of a type that its publisher could have declared."""
-        return min([now, *(event.start for event in self.input if event.type == type and event.end > now)])
 
 
 Sees: TypeAlias = Callable[[Role, Event], bool]  # whether an event plays a role in a partition, conditions disregarded
@@ -192,6 +192,7 @@ class Bounded:
             and self.leaves[spot.number].range is not None and is_hidden(root, spot)
         ]  # fmt: skip
         self.has_deferred = any(map(is_deferred, root.all()))
+        self.waking: list[tuple[int, str, int]] = []  # operands whose times sst passes, which time, and how much later
 
     def ticks(self, duration: Duration) -> int:
         if duration.unit is None:
@@ -331,7 +332,7 @@ class Bounded:
         self, context: OracleContext, part: Partition, now: int, events: list[Event], sees: Sees
     ) -> dict[Key, None]:
         """Collect the events of a stage into a context that goes on; the local partitions in which something is new."""
-        news: dict[Key, None] = {}
+        news = dict.fromkeys(self._woken(context, now))
         context.fires = {}
         for spot in self.ticking:
             if self._next_tick(spot, context, now - 1) == now:
@@ -339,10 +340,6 @@ class Bounded:
                     context.fires.setdefault(local, {})[spot.number] = TICK
         for spot in self.waiting:
             self._pend(spot, context, now, events, sees)
-        for number in self.giving_way:  # `active`: what an event was in the way of may match from now on
-            for local, lists in context.locals.items():
-                if any(self._last(number, event) == now for event in lists.lists.get(number, ())):
-                    news[local] = None
         for number, leaf in self.leaves.items():
             for local, several in () if number in self.sources else self._by_local(leaf, events, now, sees).items():
                 kept = [*self.present(context, local, number, now), *several]
@@ -393,6 +390,21 @@ class Bounded:
         assert length is not None
         return event.end + self.ticks(length)
 
+    def _woken(self, context: OracleContext, now: int) -> Iterator[Key]:
+        """`active`: what an event was in the way of may match from now on, or what sst has now passed."""
+        for local, lists in context.locals.items():
+            events = ((number, event) for number in self.giving_way for event in lists.lists.get(number, ()))
+            if any(self._last(number, event) == now for number, event in events) or now in self._wakes(lists):
+                yield local
+
+    def _wakes(self, lists: LocalLists) -> Iterator[int]:
+        """`active`: when sst passes a time of an event that is there then, so that a comparison changes."""
+        for number, which, behind in self.waking:
+            for event in lists.lists.get(number, ()):
+                due = (event.start if which == "start-ts" else event.end) + behind
+                if self.leaves[number].range is None or due < self._last(number, event):
+                    yield due
+
     # --- what a run sees ---
 
     def lists(self, context: OracleContext, local: Key, now: int) -> dict[int, list[Event]]:
@@ -437,6 +449,7 @@ class Bounded:
                 tick = self._next_tick(spot, context, after)
                 yield from () if tick is None else (tick,)
             for lists in context.locals.values():
+                yield from self._wakes(lists)
                 for number in self.giving_way:
                     yield from (self._last(number, event) for event in lists.lists.get(number, ()))
                 for spot in self.waiting:
@@ -450,8 +463,9 @@ class Bounded:
 class Detecting(Bounded):
     """One statement and its partitions."""
 
-    def __init__(self, statement: Statement, unit: str | None) -> None:
+    def __init__(self, statement: Statement, unit: str | None, longest: Mapping[str, int]) -> None:
         super().__init__(statement, spots_of(statement.pattern), 0, unit)
+        self.longest = longest
         self.statement = statement
         self.types = {str(role.type) for role in self.roles}
         pattern = statement.pattern
@@ -460,7 +474,34 @@ class Detecting(Bounded):
             self.mode = "deferred"
         self.partitions: dict[Key, Partition] = {}
         self.created, self.defined = 0, False
-        self.sst: Any = None
+        if "active" in statement.options:
+            asked = [part for part in parts(statement) if isinstance(part, Compared)]
+            self.waking = [each for part in asked for each in self._passes(part)]
+
+    def sst(self, type: str, now: int) -> int:
+        """The earliest start of what may still come of a type: it ends later, and lasts as long as it may, at most."""
+        return now - self.longest.get(type, 0)
+
+    def _passes(self, asked: Compared) -> Iterator[tuple[int, str, int]]:
+        """A comparison of sst with a time of an operand, by the moments behind that time at which it changes."""
+        if not isinstance(asked.left, TimeOf) or not isinstance(asked.right, TimeOf):
+            return
+        sides = [asked.left, asked.right]
+        whens = [each for each in sides if each.which != "sst"]
+        names = {spot.node.called: spot for spot in self.root.leaves() if isinstance(spot.node, LeafOperand)}
+        if len(whens) != 1 or any(each.name not in names for each in sides):
+            return
+        (when,) = whens
+        (sst,) = (each for each in sides if each is not when)
+        spot, other = names[when.name], names[sst.name]
+        if spot.number not in self.leaves or spot.number in self.sources:
+            return
+        passing = self.longest.get(other.node.type, 0)  # type: ignore[union-attr]
+        before, at, behind = (_holds(asked, when, each) for each in (-1, 0, 1))
+        if before != at:
+            yield spot.number, when.which, passing
+        if at != behind:
+            yield spot.number, when.which, passing + 1
 
     def create(self, now: int) -> None:
         """The statement is defined: the universal partition is there from now on, keyed ones from their first event."""
@@ -595,6 +636,13 @@ class Detecting(Bounded):
         """Times after another at which something is to happen."""
         for part in self.partitions.values():
             yield from (time for time in self.due(part, after) if time > after)
+
+
+def _holds(asked: Compared, when: TimeOf, ahead: int) -> bool:
+    """Whether a comparison holds while sst is so much ahead of the time that it is compared with."""
+    left, right = (0, ahead) if asked.left is when else (ahead, 0)
+    return {"=": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right,
+            ">=": left >= right}[asked.op]  # fmt: skip
 
 
 def frames_in(blocks: Mapping[int, list[OracleFrame]]) -> Iterator[OracleFrame]:

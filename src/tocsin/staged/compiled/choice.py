@@ -38,12 +38,13 @@ class BodyChoice:
     """The function of a statement; `program` is None, with the reason, if it is not compiled."""
 
     def __init__(
-        self, statement: Statement, fields: Mapping[str, Field], unit: str | None, kinds: Sequence[Kind], *, jit: bool
-    ) -> None:
+        self, statement: Statement, fields: Mapping[str, Field], unit: str | None, kinds: Sequence[Kind],
+        longest: Mapping[str, int], *, jit: bool,
+    ) -> None:  # fmt: skip
         self.program: StageFunction | None = None
         self.reason: str | None = None
         self._now = False
-        self._asked_for = (statement, fields, unit, kinds)
+        self._asked_for = (statement, fields, unit, kinds, longest)
         self._jit = jit
         if jit:
             self._write()
@@ -95,5 +96,6 @@ def body_of(plan: Plan) -> str:
     assert plan.staged is not None
     kinds = [output.expr.kind for output in plan.outputs]
     fields = fields_read(plan.staged, plan.schema)
-    reason = BodyChoice(plan.staged.statement, fields, plan.schema.unit, kinds, jit=True).reason
+    form, unit = plan.staged, plan.schema.unit
+    reason = BodyChoice(form.statement, fields, unit, kinds, dict(form.longest), jit=True).reason
     return f"body      plain Python, because {reason}" if reason else "body      compiled: one function for its stages"

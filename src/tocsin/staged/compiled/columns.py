@@ -16,12 +16,14 @@ from tocsin.lang.staged_syntax import (
     StableTime,
     TimeOf,
     UnionOf,
+    parts,
 )
 from tocsin.plan.staged_places import key_attribute
 from tocsin.schema import Kind
 from tocsin.staged.compiled.expressions import (
     EXACT,
     KINDS,
+    SMALL,
     Absence,
     Known,
     Value,
@@ -32,9 +34,9 @@ from tocsin.staged.compiled.expressions import (
     value,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
-from tocsin.staged.compiled.library import ABSENT, AT, COUNT, END, HEAD, NEXT, START, WHOLE
+from tocsin.staged.compiled.library import ABSENT, AT, COUNT, END, HEAD, NEXT, SETS, START, TAIL, WHOLE
 from tocsin.staged.compiled.running import RunningAggregate
-from tocsin.staged.compiled.search import SearchWriter, time_of
+from tocsin.staged.compiled.search import SearchWriter, each_of_set, time_of
 from tocsin.staged.compiled.writer import TextWriter
 from tocsin.staged.spots import PatternSpot
 
@@ -43,13 +45,19 @@ Pushing = Callable[[Callable[[str], Value]], None]  # pushes the value that an e
 
 @dataclass
 class SelectWriter:
-    """Writes Select. `closers` writes a loop over the events that close the context (None: it goes on)."""
+    """Writes Select. `closers` writes a loop over the events that close the context (None: it goes on).
+
+    end  when the rows end: later than their stage, where they have waited for the end of the context (delayed)
+    """
 
     layout: WordLayout
     write: TextWriter
     search: SearchWriter
     kinds: Sequence[Kind]
     closers: Callable[[int, Pushing], None] | None = None
+    end: str = "now"
+    one: bool = False  # an aggregate for one match of a group
+    values: str = "V"  # the array of values that are pushed
     spots: dict[str, list[PatternSpot]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,14 +77,44 @@ class SelectWriter:
         with write.block("for m in range(matched):"):
             for number in self.layout.places_of:
                 write(f"x{number} = {self._in_match(number)}")
+            self._members(0)
+
+    def _members(self, at: int) -> None:
+        """Write the rows of a match: one for each choice of an event for each operand with `all`."""
+        write, every = self.write, self.layout.members
+        if at == len(every):
             self._row(self._time(self.layout.root, "start-ts").text)
+            return
+        x, word = f"x{every[at]}", self.write.fresh("word")
+        place = write.fresh("k")
+        write(f"{word} = {x}", f"{place} = 0")
+        with write.block("while True:"):
+            if self.is_delayed:
+                with write.block(f"if {word} <= {SETS}:"):
+                    write(f"{x} = E[{SETS} - {word} + 1 + {place}]")
+            else:
+                with write.block(f"if {word} == {WHOLE}:"):
+                    write(f"{x} = D[{self.search.list_of(every[at])} + {HEAD}] if {place} == 0 else D[{x} + {NEXT}]")
+            self._members(at + 1)
+            write(f"{place} += 1")
+            if self.is_delayed:
+                write(f"is_last = {word} > {SETS} or {place} == E[{SETS} - {word}]")
+            else:
+                write(f"is_last = {word} != {WHOLE} or D[{x} + {NEXT}] == -1")
+            with write.block("if is_last:"):
+                write("break")
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether the events of matches are copies that stand in no list."""
+        return self.end != "now"
 
     def _row(self, start: str) -> None:
         write, width = self.write, self.layout.row
         values = [value(self.layout, column.expr, self._look_up) for column in self.layout.statement.select]
         with write.block(f"if (P[OUT_N] + 1) * {width} > ON:"):
             write.more("O", "0")
-        write(f"o = P[OUT_N] * {width}", "P[OUT_N] += 1", "O[o] = now", f"O[o + 1] = {start}", "O[o + 2] = 0")
+        write(f"o = P[OUT_N] * {width}", "P[OUT_N] += 1", f"O[o] = {self.end}", f"O[o + 1] = {start}", "O[o + 2] = 0")
         write(*(f"O[o + {4 + k}] = D[g + G_KEY + {k}]" for k in range(self.layout.g)))
         for at, (each, kind) in enumerate(zip(values, self.kinds, strict=True)):
             self._column(at, each, kind)
@@ -131,9 +169,17 @@ class SelectWriter:
                     with write.block(f"while {node} != -1:"):
                         write(f"{name} = {pick}({name}, {time_of(node, what, start=start)})")
                         write(f"{node} = D[{node} + {NEXT}]")
+            if self._has_sets(number):
+                node = write.fresh("y")
+                with each_of_set(write, word, node):
+                    write(f"{name} = {pick}({name}, {time_of(node, what, start=start)})")
         with write.block(f"if {name} == {nothing}:"):
             write(f"{name} = {'D[c + C_OPENED]' if start else 'now'}")
         return Value(name, attr="time")
+
+    def _has_sets(self, number: int) -> bool:
+        """Whether a match may have a set of events at a leaf."""
+        return number in self.search.sets or (self.is_delayed and number in self.search.whole)
 
     def _operator_time(self, spot: PatternSpot, which: str) -> Value:
         inside = [each.number for each in spot.all() if each.number in self.layout.places_of]
@@ -191,8 +237,17 @@ class SelectWriter:
         def look() -> None:
             for number in numbers:
                 word = self._word(number)
-                with write.block(f"if {word} >= 0 and ({name} < 0 or D[{word} + {AT}] > D[{name} + {AT}]):"):
-                    write(f"{name} = {word}")
+                last = word
+                if number in self.search.whole or self._has_sets(number):
+                    last = write.fresh("y")
+                    write(f"{last} = {word}")
+                    with write.block(f"if {word} == {WHOLE}:"):
+                        write(f"{last} = D[{self.search.list_of(number)} + {TAIL}]")
+                    with write.block(f"if {word} <= {SETS}:"):
+                        count = f"E[{SETS} - {word}]"
+                        write(f"{last} = E[{SETS} - {word} + {count}] if {count} > 0 else -1")
+                with write.block(f"if {last} >= 0 and ({name} < 0 or D[{last} + {AT}] > D[{name} + {AT}]):"):
+                    write(f"{name} = {last}")
 
         if self.group:
             with write.block("for m in range(matched):"):
@@ -243,12 +298,18 @@ class SelectWriter:
         """Push the values, and compute."""
         write, layout = self.write, self.layout
         collections = list(_collections(node.of))
-        kinds, attrs = set(), []
-        write("vn = 0")
+        kinds, attrs = set[str](), list[str]()
+        if any(isinstance(each.of, AggregateOf) for each in collections):
+            if self.values == "U":
+                raise NotCompiledError("aggregates of aggregates of aggregates")
+            self.values = "U"
+        array, count = self.values, self.count
+        write(f"{count} = 0")
         for each in collections:
             of = each.of
             if isinstance(of, AggregateOf):
-                raise NotCompiledError("an aggregate of aggregates")
+                kinds.add(self._of_each_match(of, attrs))
+                continue
             if isinstance(of, EventsOf):
                 if len(collections) > 1:
                     raise NotCompiledError("a union of events")
@@ -268,19 +329,39 @@ class SelectWriter:
         if len(kinds) > 1:
             raise NotCompiledError("a union of values of different kinds")
         kind = next(iter(kinds), "int")
-        is_set = self.group and any(each.mark != "Bag" for each in collections)
+        is_set = self.group and not self.one and any(each.mark != "Bag" for each in collections)
         if is_set and not isinstance(collections[0].of, EventsOf):
-            write(f"vn = once(V, VR, {kind == 'float'}, vn)")
-        return self.computed(node.function, kind, attrs)
+            write(f"{count} = once({array}, {array}R, {kind == 'float'}, {count})")
+        found = self.computed(node.function, kind, attrs)
+        self.values = "V"
+        return found
+
+    @property
+    def count(self) -> str:
+        """The variable that says how many values there are."""
+        return f"{self.values.lower()}n"
+
+    def _of_each_match(self, node: AggregateOf, attrs: list[str]) -> str:
+        """Push an aggregate for each match of a group; the kind of its values."""
+        with self.write.block("for m in range(matched):"):
+            self.one, self.values = True, "V"
+            inner = self._aggregate(node)
+            self.one, self.values = False, "U"
+            self.push(inner)
+        attrs += [part.attr for part in parts(node) if isinstance(part, AttrOf)]
+        for attr in attrs:  # an event may stand in many matches, so that a sum is not one over different events
+            if inner.kind == "int":
+                self.layout.needs_bits(attr, SMALL)
+        return inner.kind
 
     def computed(self, function: str, kind: str, attrs: Sequence[str]) -> Value:
-        write, name, layout = self.write, self.write.fresh("a"), self.layout
+        write, name, layout, vn = self.write, self.write.fresh("a"), self.layout, self.count
         if function == "Count":
-            write(f"{name} = vn")
+            write(f"{name} = {vn}")
             return Value(name, bits=40)
         if kind == "text":
             raise NotCompiledError(f"{function} of texts")
-        null, words = self.write.fresh("z"), "VR" if kind == "float" else "V"
+        null, words = self.write.fresh("z"), f"{self.values}R" if kind == "float" else self.values
         if function in ("Sum", "Avg"):
             layout.sums.update(attrs)
         if function == "Median":
@@ -288,10 +369,10 @@ class SelectWriter:
             for attr in attrs:
                 layout.needs_bits(attr, EXACT - 1)
         real = kind == "float" or function in ("Avg", "Median")
-        write(f"{null} = vn == 0", f"{name} = {'0.0' if real else '0'}")
+        write(f"{null} = {vn} == 0", f"{name} = {'0.0' if real else '0'}")
         call = {"Sum": "total_of", "Avg": "total_of", "Max": "greatest", "Min": "least", "Median": "middle"}[function]
-        with write.block("if vn > 0:"):
-            write(f"{name} = {call}({words}, vn)" + (" / vn" if function == "Avg" else ""))
+        with write.block(f"if {vn} > 0:"):
+            write(f"{name} = {call}({words}, {vn})" + (f" / {vn}" if function == "Avg" else ""))
         if real:
             return Value(name, null, "float")
         if function == "Sum":
@@ -299,13 +380,13 @@ class SelectWriter:
         return Value(name, null, kind, 63, attrs[0] if len(attrs) == 1 else None)
 
     def push(self, known: Value) -> None:
-        write = self.write
+        write, array, count = self.write, self.values, self.count
         if known.null == "True":
             return
         with write.block(f"if not {known.null}:"):
-            with write.block("if vn == VN:"):
-                write.more("V", "0")
-            write(f"{'VR' if known.kind == 'float' else 'V'}[vn] = {known.text}", "vn += 1")
+            with write.block(f"if {count} == {array}N:"):
+                write.more(array, "0")
+            write(f"{array + 'R' if known.kind == 'float' else array}[{count}] = {known.text}", f"{count} += 1")
 
     def _events(self, name: str, push: Pushing) -> None:
         """Push a value for each event of a role, in canonical order."""
@@ -339,33 +420,81 @@ class SelectWriter:
     def _bound_events(self, number: int, push: Pushing) -> None:
         """The distinct events of a leaf over the matches: they are marked, and then its list is walked."""
         write = self.write
+        if not self.group or self.one:
+            self._events_of_word(number, push)
+            return
+        if self.is_delayed:
+            self._distinct_copies(number, push)
+            return
         if number in self.search.whole:
             self._whole(number, push)
-            return
-        if not self.group:
-            with write.block(f"if x{number} >= 0:"):
-                push(lambda attr: self._of_node(f"x{number}", attr))
             return
         node, first = write.fresh("y"), self.search.list_of(number)
         if number in self.layout.sources:
             first = f"loc + {self.layout.lists_at(number, due=True)}"
+        walks = "True" if number in self.search.sets else "matched > 1"
         write("P[RUN] += 1", f"{node} = -1")
-        with write.block("for m in range(matched):"), write.block(f"if {self._word(number)} >= 0:"):
-            write(f"{node} = {self._word(number)}", f"D[{node} + 2] = P[RUN]")
-        with write.block(f"if {node} >= 0 and matched > 1:"):
+        with write.block("for m in range(matched):"):
+            with write.block(f"if {self._word(number)} >= 0:"):
+                write(f"{node} = {self._word(number)}", f"D[{node} + 2] = P[RUN]")
+            if number in self.search.sets:
+                with each_of_set(write, self._word(number), node):
+                    write(f"D[{node} + 2] = P[RUN]")
+        with write.block(f"if {node} >= 0 and {walks}:"):
             write(f"{node} = D[{first} + {HEAD}]")
         with write.block(f"while {node} != -1:"):
             with write.block(f"if D[{node} + 2] == P[RUN]:"):
                 push(lambda attr: self._of_node(node, attr))
-            write(f"{node} = D[{node} + {NEXT}] if matched > 1 else -1")
+            write(f"{node} = D[{node} + {NEXT}] if {walks} else -1")
+
+    def _events_of_word(self, number: int, push: Pushing) -> None:
+        """The events that the match at hand has at a leaf."""
+        write, node, word = self.write, self.write.fresh("y"), self._word(number)
+        with write.block(f"if {word} >= 0:"):
+            write(f"{node} = {word}")
+            push(lambda attr: self._of_node(node, attr))
+        if number in self.search.whole and not self.is_delayed:
+            with write.block(f"if {word} == {WHOLE}:"):
+                write(f"{node} = D[{self.search.list_of(number)} + {HEAD}]")
+                with write.block(f"while {node} != -1:"):
+                    push(lambda attr: self._of_node(node, attr))
+                    write(f"{node} = D[{node} + {NEXT}]")
+        if self._has_sets(number):
+            with each_of_set(write, word, node):
+                push(lambda attr: self._of_node(node, attr))
+
+    def _distinct_copies(self, number: int, push: Pushing) -> None:
+        """The distinct events of a leaf over matches that have copies of them, each its own."""
+        write, first, node, word = self.write, self.write.fresh("first"), self.write.fresh("y"), self._word(number)
+
+        def keep(each: str) -> None:
+            with write.block("if en == EN:"):
+                write.more("E", "0")
+            write(f"E[en] = {each}", "en += 1")
+
+        write(f"{first} = en")
+        with write.block("for m in range(matched):"):
+            with write.block(f"if {word} >= 0:"):
+                keep(word)
+            if self._has_sets(number):
+                with each_of_set(write, word, node):
+                    keep(node)
+        rows = write.fresh("rows")
+        write(f"{rows} = en - {first}")
+        with write.block(f"if en + {rows} + 1 > EN:"):
+            write.more("E", f"en + {rows} + 1")
+        place = write.fresh("word")
+        write(f"gathered(E, D, {first}, {rows}, 1, 0, en)", f"{place} = {SETS} - en")
+        with each_of_set(write, place, node):
+            push(lambda attr: self._of_node(node, attr))
+        write(f"en = {first}")
 
     def _whole(self, number: int, push: Pushing) -> None:
-        """All events of a list, where a match has them."""
+        """All events of a list, where a match of a group has them."""
         write, node, there = self.write, self.write.fresh("y"), self.write.fresh("there")
-        write(f"{there} = False" if self.group else f"{there} = {self._word(number)} == {WHOLE}")
-        if self.group:
-            with write.block("for m in range(matched):"):
-                write(f"{there} = {there} or {self._word(number)} == {WHOLE}")
+        write(f"{there} = False")
+        with write.block("for m in range(matched):"):
+            write(f"{there} = {there} or {self._word(number)} == {WHOLE}")
         write(f"{node} = D[{self.search.list_of(number)} + {HEAD}] if {there} else -1")
         with write.block(f"while {node} != -1:"):
             push(lambda attr: self._of_node(node, attr))
@@ -383,6 +512,13 @@ class RunningSelectWriter(SelectWriter):
             found = f"min({found}, {each})"
         self._row(found)
 
+    def _newest(self, numbers: Sequence[int]) -> str:
+        """The last event of its list: every event of it stands in a match."""
+        (number,) = numbers
+        name = self.write.fresh("y")
+        self.write(f"{name} = D[{self.search.list_of(number)} + {TAIL}]")
+        return name
+
     def _aggregate(self, node: AggregateOf) -> Value:
         assert self.layout.running is not None
         each = self.layout.running.found.get(node)
@@ -394,9 +530,14 @@ class RunningSelectWriter(SelectWriter):
         return super()._aggregate(node)
 
     def _running(self, each: RunningAggregate) -> Value:
-        layout, shown = self.layout, each.of.of if isinstance(each.of, IfNull) else each.of
-        known = value(layout, each.of, lambda part: attribute(layout, part.attr, "D[{}]", "R[{}]", "0"))
-        assert isinstance(known, Value)
+        layout, attrs, known = self.layout, list[str](), Value("0")
+        for of, _ in each.terms:
+            before, one = known, value(layout, of, lambda part: attribute(layout, part.attr, "D[{}]", "R[{}]", "0"))
+            assert isinstance(one, Value)
+            if attrs and before.kind != one.kind:
+                raise NotCompiledError("a union of values of different kinds")
+            known = one
+            attrs.append(of.of.attr if isinstance(of, IfNull) else of.attr)
         count = f"D[loc + L_RUNNING + {each.at}]"
         if each.function == "Count":
             return Value(count, bits=40)
@@ -404,14 +545,14 @@ class RunningSelectWriter(SelectWriter):
             raise NotCompiledError(f"{each.function} of texts")
         total, null = f"{'R' if known.kind == 'float' else 'D'}[loc + L_RUNNING + {each.at + 1}]", f"({count} == 0)"
         if each.function in ("Sum", "Avg"):
-            layout.sums.add(shown.attr)
+            layout.sums.update(attrs)
         if each.function == "Avg":
             return Value(f"({total} / {count})", null, "float")
         if known.kind == "float":
             return Value(total, null, "float")
         if each.function == "Sum":
             return Value(total, null, "int", EXACT)
-        return Value(total, null, known.kind, 63, shown.attr)
+        return Value(total, null, known.kind, 63, attrs[0] if len(attrs) == 1 else None)
 
 
 def _collections(of: Collection | UnionOf) -> list[Collection]:

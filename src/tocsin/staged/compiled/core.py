@@ -22,6 +22,9 @@ FREE = (
     library.FREE_PARTITION,
     library.FREE_SEEN,
     library.FREE_VALUE,
+    library.FREE_RUN,
+    library.FREE_MATCH,
+    library.FREE_ONCE,
 )
 MOST = 1 << 53  # a sum of whole numbers beyond this is not exact
 

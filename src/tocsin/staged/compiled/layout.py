@@ -20,7 +20,7 @@ from tocsin.staged.bindings import PatternNames
 from tocsin.staged.compiled.library import GROWING
 from tocsin.staged.compiled.running import running_aggregates
 from tocsin.staged.join import new_join
-from tocsin.staged.options import giving_way, kept_apart, written_out
+from tocsin.staged.options import giving_way, kept_apart, waking, written_out
 from tocsin.staged.spots import BLOCK, PatternSpot, spots_of, ticks
 
 REAL = (Kind.FLOAT, Kind.DECIMAL)
@@ -50,11 +50,14 @@ class WordLayout:
     ordinary attributes that must not be NaN
     sums     attributes whose values are added
     texts    literals of texts; the function is given their codes
+    longest  how long events of types may last of which `sst` is asked
     """
 
-    def __init__(self, statement: Statement, fields: Mapping[str, Field], unit: str | None) -> None:
+    def __init__(
+        self, statement: Statement, fields: Mapping[str, Field], unit: str | None, longest: Mapping[str, int]
+    ) -> None:
         statement = written_out(statement)
-        self.statement, self.fields, self.unit = statement, dict(fields), unit
+        self.statement, self.fields, self.unit, self.longest = statement, dict(fields), unit, dict(longest)
         self.root = spots_of(statement.pattern)
         self.places = StatementPlaces(statement)
         self.spots = list(self.root.all())
@@ -64,6 +67,11 @@ class WordLayout:
         self.waiting = [spot for spot in self.spots if spot.operator == "After"]  # sources are in the lists of leaves
         self.sources = {spot.spots[0].number: spot for spot in self.waiting}
         self.places_of = {spot.number: at for at, spot in enumerate((*self.leaves, *self.ticking))}  # in a match
+        counted = self.root.counted()
+        self.members = [  # operands with `all`: each of their events gives a row of its own
+            spot.number for spot in self.leaves
+            if spot.leaf is not None and spot.leaf.quantifier.every and spot.number not in counted
+        ]  # fmt: skip
         self.inits = statement.inits or (Initiator(),)
         self.terms = statement.terms
         self.attrs = sorted(self.fields)
@@ -75,6 +83,7 @@ class WordLayout:
         self._check()
         self.mode = mode_of(statement.pattern)
         self.defers = any(spot.deferred for spot in self.spots)
+        self.delays = self.mode == "delayed"
         self.keeps_seen = (self.defers or bool(self.ticking)) and bool(statement.lkeys)
         self.lasts = [None if term.after is None else self.ticks(term.after) for term in self.terms]
         self.ranges = [None if leaf.leaf is None or leaf.leaf.range is None else self.ticks(leaf.leaf.range)
@@ -92,7 +101,7 @@ class WordLayout:
             or any(size is not None and size.unit == "stages" for size in sizes)
         )  # fmt: skip
         self.shows_openers = self._mentioned_outside(self.inits)
-        self.running = running_aggregates(self.places, self.root)
+        self.running = running_aggregates(self.places, self.root, self._is_whole)
         self.roles = self._roles()
         self.types = sorted(self.roles)
         self._records()
@@ -100,16 +109,14 @@ class WordLayout:
     def _check(self) -> None:
         if len(self.attrs) > 60:
             raise NotCompiledError("it reads more than 60 attributes")
-        if self.places.mode == "delayed":
-            raise NotCompiledError("matches of a delayed pattern wait as a whole")
+        if "active" in self.statement.options and waking(self.statement, self.root, self.longest):
+            raise NotCompiledError("it is active where sst passes a time")
         for spot in self.spots:
             if spot.operator == BLOCK:
                 raise NotCompiledError("a block has contexts and keys of its own")
             if spot.operator == "At" and self.unit is None:
                 raise NotCompiledError("At needs times with a unit")
             leaf = spot.leaf
-            if leaf is not None and leaf.quantifier.every:
-                raise NotCompiledError(f"{leaf.called}<all> stands for many events at once")
             if leaf is not None and leaf.weight is not None and not isinstance(leaf.weight, int):
                 raise NotCompiledError("a weight is no whole number")
 
@@ -162,6 +169,11 @@ class WordLayout:
             at = len(self.leaves) + self.waiting.index(self.sources[number])
         return self.words["L_LISTS"] + self.list * at
 
+    def _is_whole(self, attr: str) -> bool:
+        """Whether an attribute has whole numbers, or nothing."""
+        field = self.fields.get(attr)
+        return field is None or field.kind not in (*REAL, Kind.TEXT)
+
     def ticks(self, duration: Any) -> int:
         return ticks(duration, self.unit, self.statement.text)
 
@@ -199,13 +211,17 @@ class WordLayout:
             **_record("G", G_AT=1, G_ALIVE=self.timed, G_FIRST=1, G_LAST=self.many, G_SEEN=self.keeps_seen, G_KEY=g),
             # a context: what opened it, its local partitions, and what closes it
             **_record("C", C_OPENED=1, C_OPENER=1, C_LOCALS=1, C_NEXT=self.many, C_PREV=self.many,
-                      C_CLOSED=bool(self.terms), C_OPENERS=self.list * self.shows_openers),
+                      C_CLOSED=bool(self.terms), C_OPENERS=self.list * self.shows_openers,
+                      C_RUN=self.delays, C_LAST_RUN=self.delays),
             # a local partition: its context and key, and a list for each leaf
             **_record("L", L_NEXT=l > 0, L_PREV=l > 0, L_STAMP=l > 0, L_TOUCHED=l > 0, L_CONTEXT=l > 0, L_KEY=l,
                       L_LISTS=self.list * (len(self.leaves) + len(self.waiting)),
                       L_RUNNING=0 if self.running is None else self.running.size),
             # a local value that a partition has seen
             **_record("S", S_NEXT=1, S_PARTITION=1, S_KEY=l),
+            # the matches of a run that wait for the end of their context (delayed); they have copies of their events
+            **_record("R", R_NEXT=1, R_NOW=1, R_FIRST=1, R_LAST=1, R_KEY=l),
+            **_record("W", W_NEXT=1, W_WORDS=len(self.places_of)),
         }  # fmt: skip
         self.g, self.l = g, l
         self.head = 4 + g  # of a row of output: its end, start, Nulls, place in its partition, and the key of that
@@ -232,7 +248,7 @@ def _record(name: str, **parts: int) -> dict[str, int]:
     """Where the parts of a record stand, that have so many words each, and how many it has in all."""
     found, at = dict[str, int](), 0
     for part, size in parts.items():
-        if size or part.endswith(("_KEY", "_LISTS")):
+        if size or part.endswith(("_KEY", "_LISTS", "_WORDS")):
             found[part] = at
         at += size
     return {**found, f"{name}_SIZE": max(at, 1)}

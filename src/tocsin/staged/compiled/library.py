@@ -12,6 +12,7 @@ import numpy as np
 
 Array: TypeAlias = Any
 NIL, ABSENT, WHOLE = -1, -2, -3  # in a match: nothing, an operand that an Or leaves out, all that a list has
+SETS = -16  # in a match, from here on down: the set of events at the place `SETS - word` of E, first how many they are
 TICKS = 0  # in a match: an At or Every that happens
 FREED = -1  # the stamp of a node that is in no list
 
@@ -21,9 +22,10 @@ PARTITIONS, LOCALS, SEEN = 6, 7, 8  # entries of the tables
 CREATED, IS_CREATED, CLOCK, TIMERS, STAGE, RUN, NUMBER, UNIVERSAL, KEPT = 9, 10, 11, 12, 13, 14, 15, 16, 17
 OUT_N, UNSORTED, FREE_VALUE, VALUES = 18, 19, 20, 21
 LEFT, SOME = 22, 1024  # partitions that the last look at all of them has left, and how many may be new since
-ROOM = 23  # from here on, how many words there are of each array that may become longer
-GROWING = ("D", "TG", "TL", "TS", "TV", "Q", "M", "W", "H", "O", "V")
-TABLES = ("TG", "TL", "TS", "TV")
+FREE_RUN, FREE_MATCH, FREE_ONCE, ONCES = 23, 24, 25, 26
+ROOM = 27  # from here on, how many words there are of each array that may become longer
+GROWING = ("D", "TG", "TL", "TS", "TV", "TU", "Q", "M", "W", "H", "O", "V", "E", "U")
+TABLES = ("TG", "TL", "TS", "TV", "TU")
 PARAMETERS = ROOM + len(GROWING)
 
 # a node: an event in the list of an operand
@@ -34,6 +36,8 @@ HEAD, TAIL, COUNT, ENDS = 0, 1, 2, 3  # the last only where a window counts stag
 FIRST, LAST, OF_LIST, OF_ATTR, OF_VALUE, VALUE_SIZE = 0, 1, 2, 3, 4, 5
 # what a node has for each attribute by which it is found: the record of its value, its neighbours there
 HOME, BEFORE, BEHIND = 0, 1, 2
+# a value that counts once in an aggregate: the next one of that aggregate, its address, the value
+ONCE_KEY, ONCE_SIZE = 1, 3
 # a row of input: the type, then what a node has from its start on
 ROW = 4
 
@@ -190,6 +194,28 @@ def pass_on(D: Array, at: int, other: int, ends: bool) -> None:
         D[other + ENDS] += 1
     D[other + TAIL] = node
     D[other + COUNT] += 1
+
+
+# --- sets of events ------------------------------------------------------------------------------------------------
+
+
+def gathered(E: Array, D: Array, first: int, rows: int, width: int, column: int, into: int) -> int:
+    """Make a set of the nodes in a column of a table in E: each event once, in canonical order; how many they are."""
+    nodes = np.empty(rows, np.int64)
+    numbers = np.empty(rows, np.int64)
+    count = 0
+    for row in range(rows):
+        node = E[first + row * width + column]
+        if node >= 0:
+            nodes[count], numbers[count] = node, D[node + AT]
+            count += 1
+    kept = 0
+    for at in np.argsort(numbers[:count], kind="mergesort"):
+        if kept == 0 or D[E[into + kept] + AT] != numbers[at]:
+            kept += 1
+            E[into + kept] = nodes[at]
+    E[into] = kept
+    return kept
 
 
 # --- events by value -----------------------------------------------------------------------------------------------

@@ -37,20 +37,24 @@ from tocsin.staged.compiled.library import (
     LAST,
     NEXT,
     OF_LIST,
+    ONCE_KEY,
+    ONCE_SIZE,
     ROOM,
     ROW,
+    SETS,
     START,
     TAIL,
     TICKS,
     VALUE_SIZE,
     WHOLE,
 )
-from tocsin.staged.compiled.running import LATEST_START, RunningAggregates
-from tocsin.staged.compiled.search import Bound, SearchWriter
+from tocsin.staged.compiled.running import LATEST_START, RunningAggregate, RunningAggregates
+from tocsin.staged.compiled.search import Bound, SearchWriter, each_of_set
 from tocsin.staged.compiled.writer import REALS, TextWriter
 from tocsin.staged.spots import PatternSpot
 
-WORDS = {"tick": str(TICKS), "absent": str(ABSENT), "whole": str(WHOLE)}  # what stands in a match
+WORDS = {"tick": str(TICKS), "absent": str(ABSENT), "whole": str(WHOLE), "every": str(WHOLE)}  # what stands in a match
+NO_LENGTHS: Mapping[str, int] = {}
 GIVEN = ("X", "C", "P", "K")  # arrays: events, codes of texts, numbers that outlast a call, a key
 
 
@@ -62,9 +66,12 @@ class StageFunction:
     layout: WordLayout
 
 
-def program_of(statement: Any, fields: Mapping[str, Field], unit: str | None, kinds: Sequence[Kind]) -> StageFunction:
+def program_of(
+    statement: Any, fields: Mapping[str, Field], unit: str | None, kinds: Sequence[Kind],
+    longest: Mapping[str, int] = NO_LENGTHS,
+) -> StageFunction:  # fmt: skip
     """Write the function of a statement; raises NotCompiledError with the reason if that cannot be done."""
-    layout = WordLayout(statement, fields, unit)
+    layout = WordLayout(statement, fields, unit, longest)
     source = _StageWriter(layout, kinds).text()
     return StageFunction(source, layout)
 
@@ -74,6 +81,7 @@ class _StageWriter:
         self.layout, self.kinds, self.write = layout, kinds, TextWriter()
         self.statement, self.words = layout.statement, layout.words
         self.width = len(layout.places_of)
+        self._stage_time = "now"
 
     def text(self) -> str:
         write = self.write
@@ -85,7 +93,7 @@ class _StageWriter:
             write(*(f"{name} = pointer({name}A)" for name in arrays))
             write(*(f"{seen} = reals({name})" for name, seen in REALS.items()))
             write(*(f"{name}N = P[{ROOM + at}]" for at, name in enumerate(GROWING)))
-            write("i = 0", "vn = 0", "matched = 0", "c = -1", "loc = 0", "lk = 0", "g = -1")
+            write("i = 0", "vn = 0", "un = 0", "en = 0", "matched = 0", "c = -1", "loc = 0", "lk = 0", "g = -1")
             for number in self.layout.places_of:
                 write(f"x{number} = -1")
             for spot in self.layout.ticking:
@@ -193,6 +201,8 @@ class _StageWriter:
             write("D[c + C_CLOSED] = -1")
         if self.layout.shows_openers:
             self._no_list("c + C_OPENERS")
+        if self.layout.delays:
+            write("D[c + C_RUN] = -1", "D[c + C_LAST_RUN] = -1")
         if self.layout.many:
             write("D[c + C_NEXT] = -1", "D[c + C_PREV] = D[g + G_LAST]")
             with write.block("if D[g + G_LAST] == -1:"):
@@ -246,7 +256,7 @@ class _StageWriter:
                 case TimeOf():
                     return Value(f"X[{row} * XW + {1 if node.which == 'start-ts' else 2}]", attr="time")
                 case StableTime():
-                    return Value("now", attr="time")
+                    return Value(self._stage_time, attr="time")
             raise NotCompiledError("a condition of a role about others")
 
         return found
@@ -430,9 +440,9 @@ class _StageWriter:
                 with write.block("if D[c + C_CLOSED] >= 0:"):
                     self._unlink()
                     giving = [f"D[c + C_CLOSED] == {at}" for at, term in enumerate(layout.terms) if not term.discard]
-                    if layout.defers and giving:
+                    if (layout.defers or layout.delays) and giving:
                         with write.block(f"if {either(*giving)}:"):
-                            self._finish()
+                            self._release() if layout.delays else self._finish()
                     self._free_context()
                 write("c = after_c")
 
@@ -573,6 +583,8 @@ class _StageWriter:
             write("loc = after")
         if self.layout.shows_openers:
             write(f"clear(D, P, c + C_OPENERS, {self.layout.counts_ends})")
+        if self.layout.delays:
+            self._free_runs()
         self._free("c", "FREE_CONTEXT")
 
     def _forget_values(self, at: int) -> None:
@@ -585,6 +597,13 @@ class _StageWriter:
 
     def _free_local(self) -> None:
         """Write the freeing of an empty local partition; it may still be linked in a chain."""
+        for each in self._once():
+            self.write(f"y = D[loc + L_RUNNING + {each.at + 2}]")
+            with self.write.block("while y != -1:"):
+                slot = f"slot_of(TU, TUN - 1, D, {ONCE_KEY}, D, y + {ONCE_KEY}, 2)"
+                self.write(f"take_out(TU, TUN - 1, D, {ONCE_KEY}, 2, {slot})", "P[ONCES] -= 1", "x = D[y]")
+                self._free("y", "FREE_ONCE")
+                self.write("y = x")
         if self.layout.l:
             count = 1 + self.layout.l
             slot = f"slot_of(TL, TLN - 1, D, L_CONTEXT, D, loc + L_CONTEXT, {count})"
@@ -615,6 +634,8 @@ class _StageWriter:
         if layout.starts:
             one = "D[g + G_FIRST] != -1" + (" and D[g + G_FIRST] == D[g + G_LAST]" if layout.many else "")
             as_new = f"{one} and D[D[g + G_FIRST] + C_OPENER] == -1 and D[D[g + G_FIRST] + C_LOCALS] == -1"
+            if layout.delays:
+                as_new += " and D[D[g + G_FIRST] + C_RUN] == -1"
             if layout.limited:
                 lasts = [last for last in layout.lasts if last is not None]
                 is_over = either(*(f"P[CREATED] + {last} < now + 1" for last in lasts))
@@ -815,9 +836,10 @@ class _StageWriter:
             for at in range(len(layout.leaves) + len(layout.waiting)):
                 self._no_list(f"loc + L_LISTS + {layout.list * at}")
             if layout.running is not None:
-                operands = len(layout.running.leaves)
+                operands, chains = len(layout.running.leaves), {each.at + 2 for each in self._once()}
                 for at in range(layout.running.size):
-                    write(f"D[loc + L_RUNNING + {at}] = {LATEST_START if at < operands else 0}")
+                    word = LATEST_START if at < operands else -1 if at in chains else 0
+                    write(f"D[loc + L_RUNNING + {at}] = {word}")
             if layout.l:
                 write("D[loc + L_PREV] = -1", "D[loc + L_NEXT] = D[c + C_LOCALS]", "D[loc + L_STAMP] = -1")
                 write("D[loc + L_CONTEXT] = c", *(f"D[loc + L_KEY + {k}] = K[{1 + k}]" for k in range(layout.l)))
@@ -906,15 +928,18 @@ class _StageWriter:
         write, layout, number = self.write, self.layout, self.layout.leaves[at].number
         place = running.leaves.index(number)
         write(f"D[loc + L_RUNNING + {place}] = min(D[loc + L_RUNNING + {place}], D[y + {START}])")
-        for each in running.of_leaf(number):
+        for each, of in running.of_leaf(number):
             read = lambda part: attribute(layout, part.attr, "D[y + 7 + {}]", "R[y + 7 + {}]", "D[y + 6]")  # noqa: E731
-            known = value(layout, each.of, read)
+            known = value(layout, of, read)
             assert isinstance(known, Value)
             if known.null == "True":
                 continue
             count = f"D[loc + L_RUNNING + {each.at}]"
             total = f"{'R' if known.kind == 'float' else 'D'}[loc + L_RUNNING + {each.at + 1}]"
-            with write.block(f"if not {known.null}:"):
+            with ExitStack() as stack:
+                stack.enter_context(write.block(f"if not {known.null}:"))
+                if each.once:
+                    self._is_another(stack, each, known)
                 if each.function in ("Sum", "Avg"):
                     write(f"{total} = {total} + {known.text} if {count} > 0 else {known.text} + 0")
                 elif each.function != "Count":
@@ -922,21 +947,46 @@ class _StageWriter:
                     write(f"{total} = {pick}({total}, {known.text}) if {count} > 0 else {known.text}")
                 write(f"{count} += 1")
 
+    def _once(self) -> list[RunningAggregate]:
+        """The running aggregates in which each value counts once."""
+        running = self.layout.running
+        return [] if running is None else [each for each in running.found.values() if each.once]
+
+    def _is_another(self, stack: ExitStack, each: RunningAggregate, known: Value) -> None:
+        """Open a block for a value that has not yet counted in an aggregate; each NaN is another one."""
+        write, is_float = self.write, known.kind == "float"
+        write(f"K[0] = loc + L_RUNNING + {each.at}")
+        write(f"KR[1] = {known.text} + 0.0" if is_float else f"K[1] = {known.text}")
+        write(f"slot = slot_of(TU, TUN - 1, D, {ONCE_KEY}, K, 0, 2)")
+        stack.enter_context(write.block("if TU[slot] == -1:"))
+        with write.block(f"if {known.text} == {known.text}:" if is_float else "if True:"):
+            self._allocate("home", "FREE_ONCE", ONCE_SIZE)
+            chain = f"D[loc + L_RUNNING + {each.at + 2}]"
+            write(f"D[home] = {chain}", f"{chain} = home", "TU[slot] = home", "P[ONCES] += 1")
+            write(*(f"D[home + {ONCE_KEY + k}] = K[{k}]" for k in range(2)))
+            with write.block("if 2 * P[ONCES] > TUN:"):
+                write.refill("TU", str(ONCE_KEY), 2)
+
     def _detect(self, *, final: bool) -> None:
         """Find all matches of the lists at hand, give their rows, and consume their events."""
         write, layout = self.write, self.layout
         if layout.running is not None:
-            with write.block(f"if {both(*(f'D[{self._list(at)} + {COUNT}] > 0' for at in range(self.width)))}:"):
-                RunningSelectWriter(layout, write, SearchWriter(layout, write), self.kinds).rows()
+            some = [f"D[{self._list(at)} + {COUNT}] > 0" for at in range(self.width)]
+            with write.block(f"if {either(*some) if layout.running.any else both(*some)}:"):
+                closers = self._rows_of() if final else None
+                RunningSelectWriter(layout, write, SearchWriter(layout, write), self.kinds, closers).rows()
             return
         for at in range(len(layout.leaves)):
             self._expire(at)
         search = SearchWriter(layout, write, final=final)
-        write("matched = 0")
+        write("matched = 0", "en = 0")
         search.matches(self._keep)
         closers = self._rows_of() if final else None
         with write.block("if matched > 0:"):
-            SelectWriter(layout, write, search, self.kinds, closers).rows()
+            if layout.delays:
+                self._delay(search)
+            else:
+                SelectWriter(layout, write, search, self.kinds, closers).rows()
             if not final:
                 self._consume(search)
 
@@ -946,10 +996,114 @@ class _StageWriter:
             write.more("M", "0")
         for number, at in self.layout.places_of.items():
             state = bound.get(number)
-            word = f"x{number}" if state == "node" else WORDS.get(str(state), "-1")
+            word = f"x{number}" if state in ("node", "word") else WORDS.get(str(state), "-1")
             write(f"M[matched * {self.width} + {at}] = {word}")
         write("matched += 1")
         return "True"
+
+    # --- matches that wait for the end of their context ---
+
+    def _delay(self, search: SearchWriter) -> None:
+        """Write: put the matches of a run behind those that wait, with copies of their events."""
+        write, layout = self.write, self.layout
+        self._allocate("run", "FREE_RUN", "R_SIZE")
+        write("D[run + R_NEXT] = -1", "D[run + R_NOW] = now", "D[run + R_FIRST] = -1", "D[run + R_LAST] = -1")
+        write(*(f"D[run + R_KEY + {at}] = D[lk + {at}]" for at in range(layout.l)))
+        self._link("run", "R_NEXT", "c + C_RUN", "c + C_LAST_RUN")
+        with write.block("for m in range(matched):"):
+            self._allocate("match", "FREE_MATCH", "W_SIZE")
+            write("D[match + W_NEXT] = -1")
+            self._link("match", "W_NEXT", "run + R_FIRST", "run + R_LAST")
+            for number, at in layout.places_of.items():
+                write(f"word = M[m * {self.width} + {at}]")
+                if number in layout.index:
+                    write("copies = -1")
+                    with write.block("if word >= 0:"):
+                        self._copy("word")
+                        write("word = y")
+                    if number in search.whole:
+                        with write.block(f"if word == {WHOLE}:"):
+                            write(f"x = D[{self._list(layout.index[number])} + {HEAD}]")
+                            with write.block("while x != -1:"):
+                                self._copy("x")
+                                write(f"D[y + {NEXT}] = copies", "copies = y", f"x = D[x + {NEXT}]")
+                            write(f"word = {SETS} - copies")
+                    if number in search.sets:
+                        with write.block(f"elif word <= {SETS}:" if number in search.whole else f"if word <= {SETS}:"):
+                            with each_of_set(write, "word", "x"):
+                                self._copy("x")
+                                write(f"D[y + {NEXT}] = copies", "copies = y")
+                            write(f"word = {SETS} - copies")
+                write(f"D[match + W_WORDS + {at}] = word")
+
+    def _link(self, name: str, next: str, first: str, last: str) -> None:
+        """Write: put a record at the end of a chain."""
+        with self.write.block(f"if D[{last}] == -1:"):
+            self.write(f"D[{first}] = {name}")
+        with self.write.block("else:"):
+            self.write(f"D[D[{last}] + {next}] = {name}")
+        self.write(f"D[{last}] = {name}")
+
+    def _copy(self, name: str) -> None:
+        """Write: y is a copy of a node, which stands in no list."""
+        self._allocate("y", "FREE_NODE", self.layout.node)
+        self.write(f"D[y + {NEXT}] = -1", "D[y + 2] = 0")
+        with self.write.block(f"for k in range({4 + len(self.layout.attrs)}):"):
+            self.write(f"D[y + 3 + k] = D[{name} + 3 + k]")
+
+    def _release(self) -> None:
+        """Write the rows of the matches that have waited in the context c, which ends now."""
+        write, layout = self.write, self.layout
+        search = SearchWriter(layout, write)
+        search.sets |= {*layout.index}
+        write("ends = now", "run = D[c + C_RUN]", "loc = 0")
+        with write.block("while run != -1:"):
+            write("now = D[run + R_NOW]", "lk = run + R_KEY", "matched = 0", "en = 0", "match = D[run + R_FIRST]")
+            with write.block("while match != -1:"):
+                with write.block(f"if (matched + 1) * {self.width} > MN:"):
+                    write.more("M", "0")
+                for number, at in layout.places_of.items():
+                    write(f"word = D[match + W_WORDS + {at}]")
+                    if number in layout.index:
+                        with write.block(f"if word <= {SETS}:"):
+                            self._set_of_copies()
+                    write(f"M[matched * {self.width} + {at}] = word")
+                write("matched += 1", "match = D[match + W_NEXT]")
+            self._stage_time = "ends"
+            SelectWriter(layout, write, search, self.kinds, self._rows_of(), end="ends").rows()
+            self._stage_time = "now"
+            write("run = D[run + R_NEXT]")
+        write("now = ends")
+
+    def _set_of_copies(self) -> None:
+        """Write: the word of a chain of copies becomes that of a set; the newest stands first in the chain."""
+        write = self.write
+        write(f"x = {SETS} - word", "k = 0")
+        with write.block("while x != -1:"):
+            write("k += 1", f"x = D[x + {NEXT}]")
+        with write.block("if en + k + 1 > EN:"):
+            write.more("E", "en + k + 1")
+        write("E[en] = k", f"x = {SETS} - word", f"word = {SETS} - en", "en += k + 1", "k = en")
+        with write.block("while x != -1:"):
+            write("k -= 1", "E[k] = x", f"x = D[x + {NEXT}]")
+
+    def _free_runs(self) -> None:
+        """Write the freeing of the matches that have waited in the context c."""
+        write, layout = self.write, self.layout
+        write("run = D[c + C_RUN]")
+        with write.block("while run != -1:"):
+            write("match = D[run + R_FIRST]")
+            with write.block("while match != -1:"):
+                for at in range(len(layout.leaves)):
+                    write(f"word = D[match + W_WORDS + {at}]", f"x = {SETS} - word if word <= {SETS} else word")
+                    with write.block("while x >= 0:"):
+                        write(f"y = D[x + {NEXT}]", f"D[x + {NEXT}] = P[FREE_NODE]", "P[FREE_NODE] = x", "x = y")
+                write("y = D[match + W_NEXT]")
+                self._free("match", "FREE_MATCH")
+                write("match = y")
+            write("y = D[run + R_NEXT]")
+            self._free("run", "FREE_RUN")
+            write("run = y")
 
     def _consume(self, search: SearchWriter) -> None:
         write = self.write
@@ -963,6 +1117,11 @@ class _StageWriter:
                     if self.layout.leaves[at].number in search.whole:
                         with write.block(f"if y == {WHOLE}:"):
                             write(f"clear(D, P, {self._list(at)}, {self.layout.counts_ends})")
+                    if self.layout.leaves[at].number in search.sets:
+                        write("word = y")
+                        with each_of_set(write, "word", "y"), write.block("if D[y + 2] != -1:"):
+                            self._remove(at, "y")
+                        write("y = word")
                     with write.block("if y >= 0 and D[y + 2] != -1:"):
                         self._remove(at, "y")
 

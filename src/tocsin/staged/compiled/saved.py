@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from tocsin.lang.staged_printer import key_range
-from tocsin.lang.staged_syntax import IfNull, PartitionKey
+from tocsin.lang.staged_syntax import AttrOf, IfNull, PartitionKey
 from tocsin.plan.staged_places import Role, key_attribute
 from tocsin.schema import Kind
 from tocsin.staged.compiled import library
 from tocsin.staged.compiled.core import Core
+from tocsin.staged.compiled.library import ABSENT, ATTRS, COUNT, ENDS, GROWING, HEAD, NEXT, NIL, NULLS, SETS, TAIL
 from tocsin.staged.compiled.library import AT as NUMBER_OF
-from tocsin.staged.compiled.library import ATTRS, COUNT, ENDS, GROWING, HEAD, NEXT, NIL, NULLS, TAIL
-from tocsin.staged.compiled.running import LATEST_START, RunningAggregates, folded
+from tocsin.staged.compiled.running import LATEST_START, RunningAggregate, RunningAggregates, folded
+from tocsin.staged.spots import PatternSpot
 
 Words = dict[str, Any]
 
@@ -132,7 +133,52 @@ class _StateReader(_Values):
                 (lists if after is None else pending).append([(after or spot).number, events])
             locals_.append([self.key(layout.statement.lkeys, words.tolist()), lists, pending])
             place = int(D[place + names["L_NEXT"]]) if layout.l else NIL
-        return [int(D[at + names["C_OPENED"]]), None if opener < 0 else opener, openers, locals_, []]
+        delayed = list(self._runs(at)) if layout.delays else []
+        return [int(D[at + names["C_OPENED"]]), None if opener < 0 else opener, openers, locals_, delayed]
+
+    def _runs(self, context: int) -> Iterator[list[Any]]:
+        """The matches that wait for the end of a context, run by run."""
+        names, D, layout = self.names, self.D, self.layout
+        run = int(D[context + names["C_RUN"]])
+        while run != NIL:
+            key = self.key(layout.statement.lkeys, D[run + names["R_KEY"] : run + names["R_KEY"] + layout.l].tolist())
+            matches = []
+            match = int(D[run + names["R_FIRST"]])
+            while match != NIL:
+                matches.append(self._match(match + names["W_WORDS"]))
+                match = int(D[match + names["W_NEXT"]])
+            yield [int(D[run + names["R_NOW"]]), key, matches]
+            run = int(D[run + names["R_NEXT"]])
+
+    def _match(self, at: int) -> list[list[Any]]:
+        """A match as the machine in plain Python has it: what each spot is bound to, by its number."""
+        layout = self.layout
+        found: list[list[Any]] = [["none"] for _ in range(1 + layout.root.number)]
+        for spot in layout.spots:
+            if spot.number in layout.places_of:
+                found[spot.number] = self._bound(spot, int(self.D[at + layout.places_of[spot.number]]))
+            elif all(found[each.number] == ["absent"] for each in spot.all() if each.number in layout.places_of):
+                found[spot.number] = ["absent"]
+            elif spot.operator == "After" and found[spot.spots[0].number] != ["none"]:
+                found[spot.number] = ["tick"]
+        return found
+
+    def _bound(self, spot: PatternSpot, word: int) -> list[Any]:
+        if word == ABSENT:
+            return ["absent"]
+        if word == NIL:
+            return ["none"]
+        if spot.leaf is None:
+            return ["tick"]
+        type = str(spot.leaf.type)
+        if word >= 0:
+            return ["event", self._event(word, type)]
+        nodes, node = list[int](), SETS - word
+        while node != NIL:
+            nodes.append(node)
+            node = int(self.D[node + NEXT])
+        kind = "every" if spot.number in self.layout.members else "counted"
+        return [kind, *(self._event(node, type) for node in reversed(nodes))]
 
     def _nodes(self, at: int) -> Iterator[int]:
         node = int(self.D[at + HEAD])
@@ -209,13 +255,15 @@ class _StateWriter(_Values):
         for context in contexts:
             self._context(at, *context)
 
-    def _context(self, partition: int, opened: int, opener: int | None, openers: Any, locals_: Any, _: Any) -> None:
+    def _context(
+        self, partition: int, opened: int, opener: int | None, openers: Any, locals_: Any, delayed: Any
+    ) -> None:
         names, layout = self.names, self.layout
         at = self._record(names["C_SIZE"])
         D = self.arrays["D"]
         last = int(D[partition + names["G_LAST"]]) if layout.many else NIL
         given = {"C_NEXT": NIL, "C_PREV": last, "C_OPENED": opened, "C_OPENER": NIL if opener is None else opener,
-                 "C_LOCALS": NIL, "C_CLOSED": NIL}  # fmt: skip
+                 "C_LOCALS": NIL, "C_CLOSED": NIL, "C_RUN": NIL, "C_LAST_RUN": NIL}  # fmt: skip
         for name, word in given.items():
             if name in names:
                 D[at + names[name]] = word
@@ -241,6 +289,41 @@ class _StateWriter(_Values):
                 length = layout.ranges[layout.index[number]]
                 for event in dict(lists).get(number, ()) if length is not None else ():
                     self._set_timer(self.events[event][3] + length, partition)
+        for run in delayed:
+            self._run(at, *run)
+
+    def _run(self, context: int, now: int, key: Any, matches: Any) -> None:
+        """Put matches that wait behind those of a context."""
+        names, layout = self.names, self.layout
+        run = self._record(names["R_SIZE"])
+        D = self.arrays["D"]
+        D[run + names["R_NEXT"]], D[run + names["R_NOW"]] = NIL, now
+        D[run + names["R_FIRST"]] = D[run + names["R_LAST"]] = NIL
+        D[run + names["R_KEY"] : run + names["R_KEY"] + layout.l] = self.key_words(layout.statement.lkeys, key)
+        self._link(run, "R_NEXT", context + names["C_RUN"], context + names["C_LAST_RUN"])
+        for bound in matches:
+            match = self._record(names["W_SIZE"])
+            self.arrays["D"][match + names["W_NEXT"]] = NIL
+            self._link(match, "W_NEXT", run + names["R_FIRST"], run + names["R_LAST"])
+            for number, place in layout.places_of.items():
+                word = self._word(*bound[number])
+                self.arrays["D"][match + names["W_WORDS"] + place] = word
+
+    def _link(self, record: int, next: str, first: int, last: int) -> None:
+        D = self.arrays["D"]
+        D[first if D[last] == NIL else int(D[last]) + self.names[next]] = record
+        D[last] = record
+
+    def _word(self, kind: str, *numbers: int) -> int:
+        """The word of what a place of a match is bound to; its events become nodes that stand in no list."""
+        if kind in ("none", "absent", "tick"):
+            return {"none": NIL, "absent": ABSENT, "tick": library.TICKS}[kind]
+        before = NIL
+        for number in numbers:
+            node = self._node(number)
+            self.arrays["D"][node + NEXT] = before
+            before = node
+        return before if kind == "event" else SETS - before
 
     def _set_timer(self, due: int, partition: int) -> None:
         if 2 * (self.P[library.TIMERS] + 1) > len(self.arrays["Q"]):
@@ -275,18 +358,49 @@ class _StateWriter(_Values):
         D = self.arrays["D"]
         for place, spot in enumerate(running.leaves):
             D[at + place] = min((self.events[number][2] for number in lists.get(spot, ())), default=LATEST_START)
-            for each in running.of_leaf(spot):
-                shown = each.of.of if isinstance(each.of, IfNull) else each.of
-                instead = each.of.instead.value if isinstance(each.of, IfNull) else None
-                given = (self.events[number][4].get(shown.attr) for number in lists.get(spot, ()))
-                values = [value for one in given if (value := instead if one is None else one) is not None]
-                total: Any = 0
-                for count, value in enumerate(values):
-                    total = folded(each.function, count, total, value)
-                D[at + each.at] = len(values)
-                if each.function != "Count":
-                    is_real = any(isinstance(value, float | Decimal) for value in values)
-                    D[at + each.at + 1] = np.float64(total).view(np.int64) if is_real else int(total)
+        for each in running.found.values():
+            values = [value for of, spot in each.terms for value in self._values(of, lists.get(spot, ()))]
+            if each.once:
+                D[at + each.at + 2] = NIL
+                values = self._each_once(values, at + each.at, each)
+                D = self.arrays["D"]
+            total: Any = 0
+            for count, value in enumerate(values):
+                total = folded(each.function, count, total, value)
+            D[at + each.at], D[at + each.at + 1] = len(values), 0
+            if each.function != "Count":
+                is_real = any(isinstance(value, float | Decimal) for value in values)
+                D[at + each.at + 1] = np.float64(total).view(np.int64) if is_real else int(total)
+
+    def _values(self, of: AttrOf | IfNull, numbers: Sequence[int]) -> Iterator[Any]:
+        """The values of the stored events of an operand that are not Null."""
+        shown = of.of if isinstance(of, IfNull) else of
+        for number in numbers:
+            value = self.events[number][4].get(shown.attr)
+            if value is None and isinstance(of, IfNull):
+                value = of.instead.value
+            if value is not None:
+                yield value
+
+    def _each_once(self, values: Sequence[Any], aggregate: int, each: RunningAggregate) -> list[Any]:
+        """Different values; each of them is entered into the table of those that have counted."""
+        of = each.terms[0][0]
+        kind = self._kind(of.of.attr if isinstance(of, IfNull) else of.attr)
+        found = []
+        for value in values:
+            value = value + 0.0 if isinstance(value, float) else value
+            key, rows = np.array([aggregate, self.word(value, kind)], np.int64), self.arrays["TU"]
+            slot = library.slot_of(rows, len(rows) - 1, self.arrays["D"], library.ONCE_KEY, key, 0, 2)
+            if rows[slot] != NIL:
+                continue
+            found.append(value)
+            if value == value:
+                home = self._record(library.ONCE_SIZE)
+                D = self.arrays["D"]
+                D[home], D[aggregate + 2] = D[aggregate + 2], home
+                D[home + library.ONCE_KEY : home + library.ONCE_SIZE] = key
+                self._enter("TU", home, library.ONCE_KEY, 2, library.ONCES)
+        return found
 
     def _no_list(self, at: int) -> None:
         D = self.arrays["D"]
@@ -294,7 +408,8 @@ class _StateWriter(_Values):
         if self.layout.counts_ends:
             D[at + ENDS] = 0
 
-    def _append(self, at: int, number: int, spot: int | None) -> None:
+    def _node(self, number: int) -> int:
+        """A new node with an event."""
         layout, node = self.layout, self._record(self.layout.node)
         D = self.arrays["D"]
         _, _, start, end, values = self.events[number]
@@ -307,6 +422,11 @@ class _StateWriter(_Values):
                 D[node + ATTRS + place] = 0
             else:
                 D[node + ATTRS + place] = self.word(value, layout.fields[attr].kind)
+        return node
+
+    def _append(self, at: int, number: int, spot: int | None) -> None:
+        layout, node, values = self.layout, self._node(number), self.events[number][4]
+        D = self.arrays["D"]
         library.append(D, self.P, at, node, layout.counts_ends)
         for place, (attr, off) in enumerate(layout.by_value(spot) if spot is not None else ()):
             value = values.get(attr)

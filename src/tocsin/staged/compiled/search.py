@@ -6,11 +6,13 @@ a variable that says whether the whole could be completed, because only then an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tocsin.lang.staged_syntax import (
+    COUNTING,
     ONLY,
     AttrOf,
     Compared,
@@ -32,13 +34,30 @@ from tocsin.staged.compiled.expressions import (
     holding,
 )
 from tocsin.staged.compiled.layout import NotCompiledError, WordLayout
-from tocsin.staged.compiled.library import AT, BEFORE, COUNT, END, HEAD, LAST, NEXT, OF_LIST, PREV, START, TAIL
+from tocsin.staged.compiled.library import (
+    AT,
+    BEFORE,
+    COUNT,
+    END,
+    HEAD,
+    LAST,
+    NEXT,
+    OF_LIST,
+    PREV,
+    SETS,
+    START,
+    TAIL,
+    WHOLE,
+)
 from tocsin.staged.compiled.writer import TextWriter
 from tocsin.staged.join import NewJoin, Step, new_join
 from tocsin.staged.spots import PatternSpot
 
-Bound: TypeAlias = "Mapping[int, str]"  # spots that are bound: "node", "absent", "counted"; others are not
+# Spots that are bound, others are not: "node", "tick", "absent", "every" (`all`: the whole list, for each of which what
+# is asked must hold), "whole" (all of a list, counted), "word" (whatever its word says, counted), "counted" (unknown).
+Bound: TypeAlias = "Mapping[int, str]"
 Rest: TypeAlias = Callable[[Bound], str]  # writes what remains; the text of whether it could be completed
+SEVERAL = ("every", "whole", "word")
 DEEP = 40_000  # lines of text that are too many to compile
 
 
@@ -63,6 +82,7 @@ class SearchWriter:
     stop: str | None = None  # a text: enough has been counted
     names: PatternNames = field(init=False)
     whole: set[int] = field(default_factory=set)  # leaves of which a match has all that was collected
+    sets: set[int] = field(default_factory=set)  # leaves of which a match has a set of events
 
     def __post_init__(self) -> None:
         self.names = PatternNames(self.layout.root)
@@ -96,7 +116,9 @@ class SearchWriter:
                 case StableTime():
                     return Value("now", attr="time")
                 case TimeOf(which="sst"):
-                    return Value("now", attr="time")  # of settled events; nobody says more about those to come
+                    leaf = self.names.spots[node.name].leaf
+                    lasting = 0 if leaf is None else self.layout.longest.get(leaf.type, 0)
+                    return Value(f"(now - {lasting})" if lasting else "now", attr="time")
                 case TimeOf():
                     return self._time(self.names.spots[node.name], node.which, bound)
                 case AttrOf():
@@ -118,10 +140,13 @@ class SearchWriter:
         if bound.get(spot.number) == "absent":
             return ABSENT
         constituents = self.timed(spot)
-        if any(bound.get(number) in ("counted", "whole") for number, _ in constituents):
+        if any(bound.get(number) == "counted" for number, _ in constituents):
             raise NotCompiledError("a time of counted events")
         there = [(number, what) for number, what in constituents if bound.get(number) in ("node", "tick")]
+        several = [(number, what) for number, what in constituents if bound.get(number) in SEVERAL]
         start = which == "start-ts"
+        if several:
+            return self._time_of_several(there, several, bound, start=start)
         if not there:
             return Value("D[c + C_OPENED]" if start else "now", attr="time")
         times = [time_of(f"x{number}", what, start=start) for number, what in there]
@@ -129,6 +154,42 @@ class SearchWriter:
         for each in times[1:]:
             text = f"{'min' if start else 'max'}({text}, {each})"
         return Value(text, attr="time")
+
+    def _time_of_several(
+        self, there: list[tuple[int, str]], several: list[tuple[int, str]], bound: Bound, *, start: bool
+    ) -> Value:
+        """Write the time of a spot of which a match has several events."""
+        write, name, pick = self.write, self.write.fresh("t"), "min" if start else "max"
+        nothing = 9223372036854775807 if start else -9223372036854775807
+        write(f"{name} = {nothing}")
+        for number, what in there:
+            write(f"{name} = {pick}({name}, {time_of(f'x{number}', what, start=start)})")
+        for number, what in several:
+            if what == "tick":
+                with write.block(f"if x{number} >= 0:"):
+                    write(f"{name} = {pick}({name}, now)")
+                continue
+            with self.each_event(number, str(bound[number])) as node:
+                write(f"{name} = {pick}({name}, {time_of(node, what, start=start)})")
+        with write.block(f"if {name} == {nothing}:"):
+            write(f"{name} = {'D[c + C_OPENED]' if start else 'now'}")
+        return Value(name, attr="time")
+
+    @contextmanager
+    def each_event(self, number: int, state: str) -> Iterator[str]:
+        """A block for each event that a leaf is bound to; the name of the variable that it is in."""
+        write, node = self.write, self.write.fresh("y")
+        if state == "node":
+            write(f"{node} = x{number}")
+            yield node
+        elif state == "word":
+            with each_of_set(write, f"x{number}", node):
+                yield node
+        else:
+            write(f"{node} = D[{self.list_of(number)} + {HEAD}]")
+            with write.block(f"while {node} != -1:"):
+                yield node
+                write(f"{node} = D[{node} + {NEXT}]")
 
     def constituents(self, spot: PatternSpot) -> list[int]:
         """The leaves that a match has at a spot; none of what is negated."""
@@ -152,16 +213,52 @@ class SearchWriter:
         homes = list(homes)
         asked = [each for home in homes for each in self._homes.get(home, ())]
         apart = (self._is_apart(home, self.layout.apart.get(home, ()), bound) for home in homes)
-        return both(*apart, holding(self.layout, asked, self.look_up(bound)))
+        return both(*apart, *(self._holds_of_every(each, bound) for each in asked))
+
+    def _holds_of_every(self, asked: StagedExpr, bound: Bound) -> str:
+        """The text of: a condition holds, for every event of operands with `all`."""
+        spots = [self.names.spots[str(part.name)] for part in self._mentions(asked)]
+        return self._of_every(spots, bound, lambda there: holding(self.layout, [asked], self.look_up(there)))
+
+    def _of_every(self, spots: Iterable[PatternSpot], bound: Bound, test: Callable[[Bound], str]) -> str:
+        """Write a test for every choice of one event for each operand with `all` among some spots."""
+        every = sorted({leaf.number for spot in spots for leaf in spot.leaves() if bound.get(leaf.number) == "every"})
+        if not every:
+            return test(bound)
+        write, held = self.write, self.write.fresh("every")
+        write(f"{held} = True")
+
+        def choose(at: int, there: Bound) -> None:
+            if at == len(every):
+                if (text := test(there)) != "True":
+                    with write.block(f"if not {text}:"):
+                        write(f"{held} = False")
+                return
+            x = f"x{every[at]}"
+            write(f"{x} = D[{self.list_of(every[at])} + {HEAD}]")
+            with write.block(f"while {held} and {x} != -1:"):
+                choose(at + 1, {**there, every[at]: "node"})
+                write(f"{x} = D[{x} + {NEXT}]")
+
+        choose(0, bound)
+        return held
 
     def _is_apart(self, number: int, others: Iterable[int], bound: Bound) -> str:
         """The text of: the event of a leaf stands at no other one that is bound (`distinct`)."""
-        if bound.get(number) != "node":
+        mine = bound.get(number)
+        if mine not in ("node", *SEVERAL):
             return "True"
-        if any(bound.get(other) in ("counted", "whole") for other in others):
+        if any(bound.get(other) == "counted" for other in others):
             raise NotCompiledError("an event is told apart from those that are counted")
-        there = [other for other in others if bound.get(other) == "node"]
-        return both(*(f"(D[x{number} + {AT}] != D[x{other} + {AT}])" for other in there))
+        nodes = [other for other in others if mine == bound.get(other) == "node"]
+        several = [other for other in others if bound.get(other) in ("node", *SEVERAL) and other not in nodes]
+        texts = [f"(D[x{number} + {AT}] != D[x{other} + {AT}])" for other in nodes]
+        for other in several:
+            texts.append(apart := self.write.fresh("apart"))
+            self.write(f"{apart} = True")
+            with self.each_event(number, str(mine)) as one, self.each_event(other, str(bound[other])) as two:
+                self.write(f"{apart} = {apart} and D[{one} + {AT}] != D[{two} + {AT}]")
+        return both(*texts)
 
     # --- what can be told without a search ---
 
@@ -240,6 +337,9 @@ class SearchWriter:
         how, x = leaf.quantifier, f"x{spot.number}"
         newest, stop = how.age == "new", self.stop
         self.stop = None
+        if how.every:
+            self._whole_list(n, rest, bound, found)
+            return
         there = {**bound, n: "node"}
         if how.strict:
             low, high = "", ""
@@ -272,6 +372,14 @@ class SearchWriter:
                 with write.block(f"if {count} == {how.most}:"):
                     write("break")
             write(f"{x} = D[{x} + {PREV if newest else NEXT}]")
+
+    def _whole_list(self, number: int, rest: Rest, bound: Bound, found: str) -> None:
+        """The quantifier `all`."""
+        there = {**bound, number: "every"}
+        self.whole.add(number)
+        with self.write.block(f"if D[{self.list_of(number)} + {COUNT}] > 0:"):
+            done = self._if(self._holds([number], there), lambda: rest(there))
+            self.write(f"{found} = {done}")
 
     def _selected(self, x: str, found: str, count: str | None, last: str, *, staged: bool, once: bool) -> None:
         self.write(f"{found} = True")
@@ -363,8 +471,9 @@ class SearchWriter:
         def after(there: Bound) -> str:
             fits = "True"
             if ordered:
-                one, other = self._end(spot.spots[at - 1], there), self._end(spot.spots[at], there)
-                fits = f"({one} {'<' if spot.operator == 'Sequence' else '=='} {other})"
+                one, other, sign = spot.spots[at - 1], spot.spots[at], "<" if spot.operator == "Sequence" else "=="
+                in_order = lambda now: f"({self._end(one, now)} {sign} {self._end(other, now)})"  # noqa: E731
+                fits = self._of_every((one, other), there, in_order)
             if at + 1 == len(spot.spots):
                 return self._if(fits, lambda: rest(there))
             inner = self.write.fresh("f")
@@ -433,10 +542,12 @@ class SearchWriter:
     def _counting(self, spot: PatternSpot, rest: Rest, bound: Bound, found: str) -> None:
         """Write a counting operator: each match of an operand, found by itself, counts as much as its weight."""
         write, wanted = self.write, spot.call.count or 0
-        is_shown = spot.number in self._shown()
-        total = write.fresh("total")
-        write(f"{total} = 0")
+        is_kept = spot.number in self._kept()
+        total, before = write.fresh("total"), write.fresh("before")
+        write(f"{total} = 0", f"{before} = en")
         enough, apart = wanted + (spot.operator == "Nth"), self.layout.apart
+        counted = {each.number: "counted" for each in spot.all() if each is not spot}
+        words: dict[int, str] = {}
         for operand in spot.spots:
             leaf = operand.leaf
             weight = 1 if leaf is None or leaf.weight is None else int(leaf.weight)
@@ -444,31 +555,86 @@ class SearchWriter:
             is_asked = operand.number in self._homes or operand.number in apart
             if how is not None and not is_asked and not how.strict and how.most is None:
                 write(f"{total} += {weight} * D[{self.list_of(operand.number)} + {COUNT}]")
-                if is_shown:
-                    self.whole.add(operand.number)
+                counted[operand.number] = "whole"
+                self.whole.add(operand.number)
                 continue
-            if is_shown:
-                raise NotCompiledError("events that are counted under a condition are part of the answer")
+            if is_kept:
+                words |= self._count_and_keep(operand, total, weight, bound)
+                continue
 
-            def count(_: Bound, weight: int = weight) -> str:
-                write(f"{total} += {weight}")
+            def count(there: Bound, weight: int = weight, operand: PatternSpot = operand) -> str:
+                write(f"{total} += {self._times(operand, there, weight)}")
                 return "True"
 
             self.stop = f"{total} >= {enough}" if how is not None and weight > 0 else None
             self._solve(operand, count, bound)
-        kind = "whole" if is_shown else "counted"
-        counted = {each.number: kind for each in spot.all() if each is not spot}
         fits = {"Nth": "==", "AtLeast": ">=", "AtMost": "<"}[str(spot.operator)]
         with write.block(f"if {total} {fits} {wanted}:"):
-            done = rest({**bound, **counted})
+            write(*(f"x{number} = {word}" for number, word in words.items()))
+            done = rest({**bound, **counted, **dict.fromkeys(words, "word")})
             write(f"{found} = {done}")
+        with write.block(f"if not {found}:"):
+            write(f"en = {before}")
 
-    def _shown(self) -> set[int]:
-        """Counting operators whose events a match has."""
-        return {
-            place.number for place in self.layout.places.operators
-            if place.node.operator in ("Nth", "AtLeast", "AtMost") and not place.negated  # type: ignore[union-attr]
-        }  # fmt: skip
+    def _times(self, operand: PatternSpot, bound: Bound, weight: int) -> str:
+        """How much a match of a counted operand counts: operands with `all` count each of their events."""
+        every = [leaf.number for leaf in operand.leaves() if bound.get(leaf.number) == "every"]
+        return " * ".join([str(weight), *(f"D[{self.list_of(number)} + {COUNT}]" for number in every)])
+
+    def _count_and_keep(self, operand: PatternSpot, total: str, weight: int, bound: Bound) -> dict[int, str]:
+        """Write the counting of an operand, and which events its matches have; a variable with a word for each leaf.
+
+        The matches are a table in E, of which then each column becomes a set.
+        """
+        write, layout = self.write, self.layout
+        if any(spot.operator in COUNTING for spot in operand.all()):
+            raise NotCompiledError("what is counted counts events that are part of the answer")
+        leaves = self.constituents(operand)
+        ticks = [spot.number for spot in operand.all() if spot.operator in ("At", "Every")]
+        columns = [*leaves, *ticks]
+        first, rows, width = write.fresh("first"), write.fresh("rows"), len(columns)
+        write(f"{first} = en", f"{rows} = 0")
+
+        def count(there: Bound) -> str:
+            write(f"{total} += {self._times(operand, there, weight)}")
+            with write.block(f"if en + {width} > EN:"):
+                write.more("E", f"en + {width}")
+            for at, number in enumerate(columns):
+                word = {"node": f"x{number}", "every": "0", "tick": "0"}.get(str(there.get(number)), "-1")
+                write(f"E[en + {at}] = {word}")
+            write(f"en += {width}", f"{rows} += 1")
+            return "True"
+
+        self._solve(operand, count, bound)
+        every = {spot.number for spot in operand.leaves() if spot.leaf is not None and spot.leaf.quantifier.every}
+        return {number: self._word_of_column(at, number, first, rows, width, is_set=number not in every | {*ticks})
+                for at, number in enumerate(columns)
+                if number in layout.places_of}  # fmt: skip
+
+    def _word_of_column(self, at: int, number: int, first: str, rows: str, width: int, *, is_set: bool) -> str:
+        """Write the word of a leaf or a tick that was counted: the set of its events, or whether it was there."""
+        write, word = self.write, self.write.fresh("word")
+        if not is_set:
+            there = WHOLE if number in self.layout.index else 0
+            write(f"{word} = -1")
+            with write.block(f"for k in range({rows}):"), write.block(f"if E[{first} + k * {width} + {at}] == 0:"):
+                write(f"{word} = {there}")
+            return word
+        self.sets.add(number)
+        with write.block(f"if en + {rows} + 1 > EN:"):
+            write.more("E", f"en + {rows} + 1")
+        write(f"{word} = {SETS} - en", f"en += 1 + gathered(E, D, {first}, {rows}, {width}, {at}, en)")
+        return word
+
+    def _kept(self) -> set[int]:
+        """Operators that count events which are asked for: a match has them, or their times count, or who they are."""
+        if self.layout.apart:
+            return {spot.number for spot in self.layout.spots}
+        found = {place.number for place in self.layout.places.operators if not place.negated}
+        for spot in self.layout.spots:
+            if spot.operator in ("Sequence", "Concurrent") or (spot.leaf is None and spot.name is not None):
+                found |= {each.number for each in spot.all()}
+        return found
 
     # --- joins that begin with what is new ---
 
@@ -534,6 +700,15 @@ class SearchWriter:
     def _attribute_of(self, number: int, attr: str) -> Value:
         x = f"x{number}"
         return attribute(self.layout, attr, f"D[{x} + 7 + {{}}]", f"R[{x} + 7 + {{}}]", f"D[{x} + 6]")
+
+
+@contextmanager
+def each_of_set(write: TextWriter, word: str, node: str) -> Iterator[None]:
+    """A block for each event of a set."""
+    place = write.fresh("k")
+    with write.block(f"if {word} <= {SETS}:"), write.block(f"for {place} in range(E[{SETS} - {word}]):"):
+        write(f"{node} = E[{SETS} - {word} + 1 + {place}]")
+        yield
 
 
 def time_of(word: str, what: str, *, start: bool) -> str:

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from tocsin.staged.compiled.library import GROWING, ROOM
 
-REALS = {"D": "R", "K": "KR", "O": "OR", "V": "VR", "X": "XR"}  # the names of arrays, seen as numbers with fractions
+# The names of arrays, seen as numbers with fractions.
+REALS = {"D": "R", "K": "KR", "O": "OR", "U": "UR", "V": "VR", "X": "XR"}
 
 
 class TextWriter:
