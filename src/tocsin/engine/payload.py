@@ -99,10 +99,6 @@ class Chunk:
         """What is shown of some rows."""
         return rows_at(self.rows, at if self.order is None else self.order[at])
 
-    def column(self, name: str, at: Ints) -> pa.Array:
-        """What a column shows of some rows."""
-        return rows_at(self.rows.select([name]), at if self.order is None else self.order[at]).column(0)
-
     @property
     def batch(self) -> pa.RecordBatch:
         """What is shown of all rows."""
@@ -354,19 +350,25 @@ class Rows:
 
     def column(self, name: str) -> pa.Array:
         """One column, in one piece; others are not read for it."""
-        if len(self.pieces) != 1:
+        if self._apart is None:
             return whole(self.table.column(name))
         if name not in self._columns:
-            [(chunk, at)] = self.pieces
-            self._columns[name] = chunk.column(name, at)
+            base, at = self._apart
+            self._columns[name] = rows_at(base.select([name]), at).column(0)
         return self._columns[name]
 
     @property
     def names_of_columns(self) -> list[str]:
         """What `table` has."""
+        return list(self.table.schema.names if self._apart is None else self._apart[0].schema.names)
+
+    @cached_property
+    def _apart(self) -> tuple[pa.RecordBatch | pa.Table, Ints] | None:
+        """Where the rows stand, if they are of one batch that is made, so that a column can be taken by itself."""
         if len(self.pieces) != 1:
-            return list(self.table.schema.names)
-        return list(self.pieces[0][0].rows.schema.names)
+            return None
+        [(chunk, at)] = self.pieces
+        return None if is_late(chunk.rows) else (chunk.rows, at if chunk.order is None else chunk.order[at])
 
     def type_shown(self, place: int) -> pa.Scalar:
         """The type of a row as results show it."""
