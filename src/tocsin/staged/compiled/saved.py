@@ -289,6 +289,11 @@ class _StateWriter(_Values):
                 length = layout.ranges[layout.index[number]]
                 for event in dict(lists).get(number, ()) if length is not None else ():
                     self._set_timer(self.events[event][3] + length, partition)
+            for number, several in layout.waking.items():
+                stored = [self.events[event] for event in dict(lists).get(number, ())]
+                for due in (event[2 if each.start else 3] + each.behind for event in stored for each in several):
+                    if due > self.P[library.CLOCK]:
+                        self._set_timer(due, partition)
         for run in delayed:
             self._run(at, *run)
 
