@@ -804,7 +804,7 @@ class _StageWriter:
             write("loc = D[loc + L_NEXT]" if self.layout.l else "loc = -1")
 
     def _wake(self, each: Waking) -> None:
-        """Write: mark the local partitions in which sst passes the time of an event; those that wait for it are last."""
+        """Write: mark the local partitions in which sst passes a time of an event; those that wait stand last."""
         write, at = self.write, self.layout.index[each.leaf]
         length = self.layout.ranges[at]
         write("loc = D[c + C_LOCALS]")
