@@ -23,7 +23,6 @@ import pyarrow as pa
 
 import tocsin
 from tocsin.engine import kernels
-from tocsin.engine.detector import detectors_in
 
 TEXT = """
 QUERY Paid HIDDEN EVENT SEQ(Order o, !Cancel c, Payment p) WHERE [name] AND p.sum >= o.sum WITHIN 300 SELECT o.name AS name, o.sum AS sum;
@@ -119,7 +118,7 @@ class Arm:
         if graph is None:
             return 0
         rows = len(graph.queries.names) + sum(len(items) for stage in graph.stages for items in stage.held)
-        rows += sum(detector.payload.count for detector in detectors_in(graph))
+        rows += sum(detector.payload.count for detector in graph.detectors)
         return rows + len(graph.strings) + graph.counters.live + graph.counters.waiting
 
     def __str__(self) -> str:

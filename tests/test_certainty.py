@@ -14,7 +14,6 @@ import pytest
 
 from tests.effort import examples, some
 from tocsin.engine.changes import Changes
-from tocsin.engine.detector import detectors_in
 from tocsin.events import Event
 from tocsin.lang.parser import parse
 from tocsin.lang.syntax import Marked, Not, Query, leaves_of, walk
@@ -167,5 +166,5 @@ WAITING = {
 @pytest.mark.parametrize("text", WAITING)
 def test_in_order_only_answers_wait_that_something_later_could_change(text: str) -> None:
     run = Harness(text).start("in-order").feed("a1 b2 c3")
-    (detector,) = detectors_in(run.graph)
+    (detector,) = run.graph.detectors
     assert [branch.program.waits for branch in detector.branches] == [WAITING[text]]

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.effort import examples
-from tocsin.engine.detector import Detector, detectors_in
+from tocsin.engine.detector import Detector
 from tocsin.events import Event
 from tocsin.run.query import query
 from tocsin.testing.agree import COMPILED, PLAIN, Bench
@@ -102,7 +102,7 @@ def stored(session_query: str, rows: list[Event]) -> tuple[int, int]:
 
 def kept(session: object) -> int:
     graph = session._graph  # type: ignore[attr-defined]
-    detectors = [each for stage in graph.stages for each in detectors_in(stage.operator)]
+    detectors = [each for stage in graph.stages for each in stage.operator.detectors]
     return sum(branch.live for each in detectors if isinstance(each, Detector) for branch in each.branches)
 
 

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 import tocsin
-from tocsin.engine.detector import detectors_in
 from tocsin.engine.partial_state import bytes_used
 from tocsin.engine.weight import bytes_kept
 from tocsin.errors import InputError
@@ -107,7 +106,7 @@ def test_the_bytes_of_all_that_is_kept_are_counted(text: str, options: dict[str,
 def test_what_is_kept_is_counted_once() -> None:
     session = tocsin.query("EVENT SEQ(A a, B b) WHERE [id] WITHIN 1 d").stream(jit=False)
     session.push([event("A", 0, id) for id in range(2000)])
-    stored = sum(map(bytes_used, detectors_in(session._graph)))
+    stored = sum(map(bytes_used, session._graph.detectors))
     assert stored <= parsed(session.metrics())["tocsin_state_bytes", ()] < 1.5 * stored
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -74,6 +74,7 @@ MORE = {
         "say",
         "telling",  # ties are followed beside it, too,
         "quiets_down",
+        "type_of",
         "quieted",  # and what traces have ruled out
         "are_ruled_out",
     },
@@ -83,7 +84,7 @@ MORE = {
         "announced",  # begins, and
         "begin_guarantee",  # that they are there
         "passes",
-        "detectors",
+        "new_detectors",
         "nothing",
         "carry_over",
         "encode_whole",  # a finite input: what nobody reads is dropped first, and counted by
@@ -127,13 +128,61 @@ def test_the_known_operators_are_found() -> None:
     assert {Detector, Sort, Settled, Release, Auto, Spilling, PerKey, Stages, QueryGraph, Tracker} <= set(OPERATORS)
 
 
+def asked_classes(text: str) -> set[str]:
+    """Names of classes that a module compares something with: `isinstance`, `type(x) is`, or a pattern of `match`."""
+    found: list[ast.expr] = []
+    for node in ast.walk(ast.parse(text)):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("isinstance", "issubclass")
+        ):
+            found += node.args[1:]
+        elif isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any(_is_class_of(side) for side in sides):
+                found += sides
+        elif isinstance(node, ast.MatchClass):
+            found.append(node.cls)
+    inside = (each for one in found for each in ast.walk(one))
+    return {each.id if isinstance(each, ast.Name) else each.attr for each in inside
+            if isinstance(each, ast.Name | ast.Attribute)}  # fmt: skip
+
+
+def _is_class_of(node: ast.expr) -> bool:
+    by_type = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "type"
+    return by_type or (isinstance(node, ast.Attribute) and node.attr == "__class__")
+
+
 def test_nobody_asks_an_operator_for_its_class() -> None:
-    """Only one function does: it finds the detectors inside an operator."""
-    names = "|".join(kind.__name__ for kind in OPERATORS)
-    asks = re.compile(rf"isinstance\([^()]*,[^()]*\b({names})\b")
+    """What others need to know of it, they ask it: its detectors, what it remembers, what it works on."""
+    names = {kind.__name__ for kind in (*OPERATORS, Operator, OverMatches)}
     sources = (path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "testing")
-    found = [path.relative_to(PACKAGE).as_posix() for path in sources if asks.search(path.read_text(encoding="utf-8"))]
-    assert found == ["engine/detector.py"]
+    asked = {path.relative_to(PACKAGE).as_posix(): asked_classes(path.read_text(encoding="utf-8")) for path in sources}
+    assert {path: found & names for path, found in asked.items() if found & names} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "isinstance(x, Detector)",
+        "isinstance(\n    x.y(),\n    (int, detector.Detector),\n)",
+        "isinstance(x, Sort | Detector)",
+        "type(x) is Detector",
+        "x.__class__ == Detector",
+        "match x:\n    case Detector(plan=p):\n        pass",
+    ],
+)
+def test_every_way_to_ask_for_a_class_is_seen(text: str) -> None:
+    assert "Detector" in asked_classes(text)
+
+
+@pytest.mark.parametrize("order", ["in-order", "slack(5)", "auto(5)", "conservative(5, ordered)"])
+def test_every_operator_tells_its_detectors(order: str) -> None:
+    made = graph(order, around=[RateLimit(1, 4, ("id",))] if order != "in-order" else ())
+    assert made.detectors == made.stages[0].operator.detectors
+    assert [detector.plan.name for detector in made.detectors] == [made.plans[0].name]
+    assert made.detectors[0].detectors == made.detectors
 
 
 def test_the_table_of_kinds_is_the_documented_one() -> None:
@@ -266,6 +315,7 @@ class Listing:
         self.events: list[tuple[int, int, str]] = []
         self.told: list[int] = []
         self.inner: tuple[Operator, ...] = ()
+        self.detectors: tuple[Detector, ...] = ()
 
     def push(self, items: Items) -> Changes:
         if items.kinds is None:

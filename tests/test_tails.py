@@ -9,7 +9,6 @@ import pytest
 
 from tests.effort import examples
 from tocsin.engine.branch import Branch
-from tocsin.engine.detector import detectors_in
 from tocsin.engine.runtime import TAILS
 from tocsin.events import Event
 from tocsin.testing.harness import Harness, Running
@@ -57,7 +56,7 @@ def drawn_events(random: Random, count: int) -> list[Event]:
 
 
 def branches_of(run: Running) -> list[Branch]:
-    return [branch for detector in detectors_in(run.graph) for branch in detector.branches]
+    return [branch for detector in run.graph.detectors for branch in detector.branches]
 
 
 def pushed(run: Running, events: list[Event], random: Random) -> Running:

@@ -244,12 +244,11 @@ def test_nothing_is_started_where_python_is_not_there(monkeypatch):
 
 FIRST_ANSWER = """
 import sys, time, tocsin
-from tocsin.engine.detector import detectors_in
 query = tocsin.query("EVENT SEQ(A soonest, B b) WHERE [user] AND b.v > soonest.v WITHIN 50")
 session = query.stream(time_unit="us")
 row = lambda at: {"type": "AB"[at * at % 7 % 2], "time": at, "user": "u%d" % (at % 3), "v": at % 11}
 session.push(row(0))
-branch = next(detectors_in(session._graph)).branches[0]
+branch = session._graph.detectors[0].branches[0]
 found, at = [], 1
 while not branch._jit:
     found += [match["match_id"] for match in session.push(row(at))]

@@ -18,7 +18,7 @@ from benchmarks.constraints.load import TYPES, Ask, Traces
 from tocsin.constraint.checkers import SAT, UNSAT
 from tocsin.constraint.monitor import Monitored
 from tocsin.encode import Columns, infer_schema
-from tocsin.engine.detector import Detector, detectors_in
+from tocsin.engine.detector import Detector
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Items, end
 from tocsin.lang.parser import parse_file
@@ -58,7 +58,7 @@ class Run:
             if self.arm == "basic":
                 self.basic = Basic(self.operator.tracker)
             self._leave_out(self.operator.tracker.keys, "of")
-        for detector in detectors_in(self.operator):
+        for detector in self.operator.detectors:
             self._record(detector)
             for branch in detector.branches:
                 self._leave_out(branch, "_generate")
@@ -114,7 +114,7 @@ class Run:
         peak = total = 0
         for items in self.pushes:
             self.graph.push(items)
-            live = sum(branch.live for detector in detectors_in(self.operator) for branch in detector.branches)
+            live = sum(branch.live for detector in self.operator.detectors for branch in detector.branches)
             peak, total = max(peak, live), total + live
         return {"peak": peak, "accumulated": total}
 

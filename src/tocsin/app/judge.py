@@ -18,7 +18,6 @@ from tocsin.constraint.rows import TraceRow, TraceRows
 from tocsin.encode.columns import Columns, infer_schema
 from tocsin.encode.objects import from_dicts
 from tocsin.engine.changes import ChangeBatch, Changes
-from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import stored
 from tocsin.engine.kinds import COUNT, EARLY, EXPECTED_MATCH, TIMEOUT, UNENDED, VIOLATED
 from tocsin.engine.tables import variables
@@ -293,7 +292,7 @@ class SparkUnderTest:
 
 def _state(graph: QueryGraph) -> dict[str, list[str]]:
     """What the last query stores, and as `buffer` the events that wait to be sorted."""
-    detector = next(detectors_in(graph.stages[-1].operator), None)
+    detector = next(iter(graph.stages[-1].operator.detectors), None)
     state = {} if detector is None else stored(detector)
     if graph.sort is not None:
         waiting = sorted(

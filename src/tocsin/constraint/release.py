@@ -14,7 +14,7 @@ from tocsin.encode.stored import RowReader
 from tocsin.engine import runtime as rt
 from tocsin.engine.branch import Branch
 from tocsin.engine.changes import ChangeBatch, Changes, Members
-from tocsin.engine.detector import Detector, detectors_in, judge_now
+from tocsin.engine.detector import Detector, judge_now
 from tocsin.engine.number_set import distinct
 from tocsin.engine.operator import Operator
 from tocsin.engine.partial_state import drop_rows_of_others
@@ -35,7 +35,7 @@ def release(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints) -> int:
     if places is None:
         return 0
     words = keys.words_of(closed)[:, places]
-    return sum(_from(detector, words) for detector in detectors_in(query))
+    return sum(_from(detector, words) for detector in query.detectors)
 
 
 def answering_early(query: Operator, plan: Plan) -> Detector | None:
@@ -44,7 +44,7 @@ def answering_early(query: Operator, plan: Plan) -> Detector | None:
     They wait where something stands around the detector, or where a key does not tell which of them are of a trace.
     """
     assert plan.under is not None
-    detector = next(detectors_in(query), None)
+    detector = next(iter(query.detectors), None)
     alone = detector is query and (not plan.under.key or _places(plan) is not None)
     return detector if alone else None
 
@@ -147,17 +147,17 @@ def _from(detector: Detector, words: Ints) -> int:
 
 def rows_kept(query: Operator) -> int:
     """How many rows the detectors of a query keep."""
-    return sum(detector.payload.count for detector in detectors_in(query))
+    return sum(detector.payload.count for detector in query.detectors)
 
 
 def events_kept(query: Operator) -> int:
     """How many events the detectors of a query have stored, counted once for each leaf at which they are stored."""
-    return sum(branch.live for detector in detectors_in(query) for branch in detector.branches)
+    return sum(branch.live for detector in query.detectors for branch in detector.branches)
 
 
 def drop_rows(query: Operator) -> None:
     """Drop the rows of events that were released."""
-    for detector in detectors_in(query):
+    for detector in query.detectors:
         if all(branch.is_ready and branch.is_compiled for branch in detector.branches):
             detector.payload.keep(distinct([_stored_in(branch) for branch in detector.branches]))
         else:

@@ -18,7 +18,7 @@ from tocsin.constraint import loops
 from tocsin.constraint.loops import BEGUN, CHAINED, CLOSED, JUST, NUMBER, QUIET, SAT_SEEN, STATE, loop
 from tocsin.constraint.pattern_language import Abstracted
 from tocsin.constraint.pattern_language import LetterSetting as Asked
-from tocsin.constraint.reasoning import Flag, Reasoning
+from tocsin.constraint.reasoning import Flag, Reasoning, bounded
 from tocsin.constraint.rows import NOBODY, TraceRows
 from tocsin.constraint.state_tables import StateTables
 from tocsin.constraint.telling import Moments, Telling, TraceCounts
@@ -27,10 +27,11 @@ from tocsin.constraint.trace_table import TraceTable
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import Changes
 from tocsin.engine.number_set import distinct
-from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
+from tocsin.engine.operator import Counters, Nesting, Operator, RemembersAll, Setting
 from tocsin.engine.payload import Payload
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Column, Ints, Items
+from tocsin.lang.constraint_syntax import start_of
 from tocsin.order.keyed_events import has_key
 from tocsin.plan.under import TRACE
 from tocsin.schema import Kind
@@ -43,7 +44,7 @@ MOST_BITS = 10  # conditions on one type of whose 2**n outcomes each has a place
 NO_BITS: Ints = np.zeros(1, np.int64)
 
 
-class Tracker(RemembersAll):
+class Tracker(RemembersAll, Nesting):
     """Follows the traces of one query. `forward`: the query itself, where traces are divided."""
 
     def __init__(self, setting: Setting, reasoning: Reasoning, *, jit: bool, forward: Operator | None = None) -> None:
@@ -52,7 +53,7 @@ class Tracker(RemembersAll):
         self.inner: tuple[Operator, ...] = () if forward is None else (forward,)
         self.plan, self._setting, self._known, self.jit, self._next = plan, setting, reasoning, jit, forward
         self.under = plan.under
-        self.trusted = not self.under.checked
+        self.trusted = not self.under.checked and bounded(plan)
         self.time = replace(setting.time, ordered=True, slack=0, guarantees={})
         self.counts = TraceCounts()
         self.keys = KeyCodes(self.under.key, reader.strings, jit=jit)
@@ -66,7 +67,8 @@ class Tracker(RemembersAll):
         self.next = 0  # the number of the next row
         self.passed = BEGINNING
         self.timed = bool((reasoning.flags & Flag.SAT).any())
-        self._prepare(reader.types)
+        self._whole = len(reader.types)  # types from here on are starts of events, which nobody else is given
+        self._prepare((*reader.types, *map(start_of, self.under.starts)))
         self.table = TraceTable(timed=self.timed, pauses=plan.under.timeout is not None, jit=jit)
         self.payload = Payload(ordered=False)
         self.told_before: dict[tuple[int, int], tuple[str, ...]] = {}  # eids from before a restart, by trace
@@ -113,6 +115,10 @@ class Tracker(RemembersAll):
         self.ruled = np.array([self.quiets and at in self._known.awaited for at in range(len(letters))], np.int8)
         ruled = {letter.type for letter, is_ruled in zip(letters.all, self.ruled, strict=True) if is_ruled}
         self._ruled_codes = np.array([letters.known(type) in ruled for type in types] + [False] * 2)
+
+    def type_of(self, code: int) -> str:
+        """The type of an event by the code of its end, or of its start."""
+        return self._setting.reader.types[code] if code < self._whole else self.under.starts[code - self._whole]
 
     # --- what others ask -----------------------------------------------------------------------------------------
 
@@ -181,10 +187,11 @@ class Tracker(RemembersAll):
         codes = self.codes_of(items)
         numbers, skipped = self._follow(items, codes, self._bits_of(items), said)
         if self._next is None and (self._corrects or self.quiets) and skipped.any():
-            self.passed_over.append(take(items, skipped != 0))
+            self.passed_over.append(take(items, (skipped != 0) & (items.types < self._whole)))
         if self._next is not None:
             self.counts.skipped += int(np.count_nonzero(skipped))
-            keep = np.flatnonzero((skipped == 0) & ((codes >= 0) | (not self.under.divides)))
+            mine_too = (codes >= 0) | (not self.under.divides)
+            keep = np.flatnonzero((skipped == 0) & mine_too & (items.types < self._whole))
             mine = take(items, keep)
             if self.under.divides:
                 mine.columns = {**mine.columns, TRACE: Column(Kind.INT, numbers[keep])}
@@ -503,10 +510,12 @@ def _numbered(rows: pa.RecordBatch, numbers: Ints) -> pa.RecordBatch:
 
 
 def wanted_letters(plan: Any, letters: Any) -> set[int]:
-    """The letters that a positive leaf of a query takes."""
+    """The letters that a positive leaf of a query takes: where the start of an event is a letter, that one."""
     setting = Asked(letters, (), {}, False, False, False, Abstracted())
+    named = {(letter.type, letter.bits): at for at, letter in enumerate(letters.all)}
+    begin = {at: named.get((start_of(letter.type), letter.bits), at) for at, letter in enumerate(letters.all)}
     found: set[int] = set()
     for block in plan.alternatives:
         for leaf in (*block.leaves, *block.gathered):
             found |= setting.letters_at(leaf, [])
-    return found
+    return {begin.get(at, at) for at in found}

@@ -39,7 +39,7 @@ from tocsin.encode.eids import hash_texts
 from tocsin.encode.merge import runs, take
 from tocsin.engine import kinds
 from tocsin.engine.changes import ChangeBatch, Changes, arrow_type
-from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
+from tocsin.engine.operator import Counters, Nesting, Operator, RemembersAll, Setting
 from tocsin.engine.payload import Chunk, View
 from tocsin.engine.texts import joined
 from tocsin.events import BEGINNING, END_OF_TIME, interval_seed
@@ -61,7 +61,7 @@ def deriving(setting: Setting, *, jit: bool) -> SettledByEnd:
     return SettledByEnd(DerivedIntervals(setting, jit=jit), setting.time, setting.reader, setting.plan.needs)
 
 
-class DerivedIntervals(RemembersAll):
+class DerivedIntervals(RemembersAll, Nesting):
     """Takes readings in the order of their ends, all of one end in one push, and guarantees."""
 
     def __init__(self, setting: Setting, *, jit: bool) -> None:

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tocsin.encode.arrow import one_array
-from tocsin.encode.gather import all_taken
-from tocsin.encode.late import with_values
+from tocsin.encode.row_bases import Base, JoinedRows, is_late, rows_at, stacked
 from tocsin.encode.values import encode_column, nothing
-from tocsin.items import NO_SOURCE, ROWS, Bools, Column, Ints, ItemKind, Items, Strings, is_sorted
+from tocsin.items import NO_ROWS, NO_SOURCE, ROWS, Bools, Column, Ints, ItemKind, Items, Strings, is_sorted
 from tocsin.schema import EID, Field, Kind
 
 
 def take(items: Items, rows: Any) -> Items:
     """The given rows (indexes, or a mask of booleans)."""
     places = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    if isinstance(items, Rearranged) and is_late(items.base):
+        return Rearranged(items, places)
     return Items(**_picked(items, places), payload=payload_at(items, places))
 
 
@@ -29,14 +29,6 @@ def payload_at(items: Items, places: Ints) -> pa.RecordBatch:
     if isinstance(items, Rearranged):
         return rows_at(items.base, items.order[places])
     return items.payload.take(pa.array(places)) if items.payload.num_rows else items.payload
-
-
-def rows_at(base: pa.RecordBatch | pa.Table, places: Ints) -> pa.RecordBatch:
-    """Some rows of a batch, or of a table in whatever pieces, as one batch."""
-    if isinstance(base, pa.RecordBatch):
-        return pa.RecordBatch.from_arrays(all_taken(base.columns, places), schema=base.schema)
-    found = with_values(pa.table(all_taken(base.columns, places), schema=base.schema))
-    return pa.RecordBatch.from_arrays([one_array(column) for column in found.columns], schema=found.schema)
 
 
 def replaced(items: Items, **changes: Any) -> Items:
@@ -75,7 +67,7 @@ class Rearranged(Items):
         for name, value in _picked(items, places).items():
             setattr(self, name, value)
         self.checked = items.checked
-        self.base: pa.RecordBatch | pa.Table
+        self.base: Base
         self.order: Ints
         if isinstance(items, Rearranged):
             self.base, self.order = items.base, items.order[places]
@@ -84,8 +76,8 @@ class Rearranged(Items):
         self._made: pa.RecordBatch | None = None
 
     @classmethod
-    def of(cls, items: Items, base: pa.RecordBatch | pa.Table, order: Ints) -> Rearranged:
-        """Items whose payload is what stands at some places of a batch or a table."""
+    def of(cls, items: Items, base: Base, order: Ints) -> Rearranged:
+        """Items whose payload is what stands at some places of a batch, a table, or of rows that are not made yet."""
         made = cls.__new__(cls)
         for name, value in _picked(items, slice(None)).items():
             setattr(made, name, value)
@@ -138,22 +130,37 @@ def join(several: list[Items]) -> Items:
     several = [items for items in several if len(items)] or several[:1]
     if len(several) == 1:
         return several[0]
-    several = _with_rows(several)
+    late = any(_is_late(items) for items in several)
+    if not late or not all(items.has_rows for items in several):
+        several, late = _with_rows(several), False
     eids = all(items.eid_high is not None for items in several)
     names = dict.fromkeys(name for items in several for name in items.columns)
     end = np.concatenate([items.end for items in several])
     points = all(items.start is items.end for items in several)
-    return Items(
+    joined = Items(
         types=np.concatenate([items.types for items in several]),
         start=end if points else np.concatenate([items.start for items in several]),
         end=end,
         eid_high=np.concatenate([items.eid_high for items in several]) if eids else None,
         eid_low=np.concatenate([items.eid_low for items in several]) if eids else None,
         columns={name: _joined(name, several) for name in names},
-        payload=stacked([items.payload for items in several]),
+        payload=NO_ROWS if late else stacked([items.payload for items in several]),
         kinds=_filled([items.kinds for items in several], several, ItemKind.EVENT, np.int8),
         sources=_filled([items.sources for items in several], several, NO_SOURCE, np.int32),
     )
+    if not late:
+        return joined
+    pieces = JoinedRows.of([based_on(items) for items in several])
+    return Rearranged.of(joined, pieces, np.arange(pieces.num_rows))
+
+
+def based_on(items: Items) -> tuple[Base, Ints | None]:
+    """Where the rows of some items stand."""
+    return (items.base, items.order) if isinstance(items, Rearranged) else (items.payload, None)
+
+
+def _is_late(items: Items) -> bool:
+    return isinstance(items, Rearranged) and is_late(items.base)
 
 
 def _with_rows(several: list[Items]) -> list[Items]:
@@ -205,7 +212,7 @@ def cut(items: Items, turn: int) -> tuple[Items, Items]:
 
 
 def interleaved(pieces: list[Items]) -> list[Items]:
-    """Pieces in order of time as pieces that follow each other; only what overlaps is copied.
+    """JoinedRows in order of time as pieces that follow each other; only what overlaps is copied.
 
     Among equal times the order of arrival, which is that of the pieces, is kept only where it says something: an event
     and its withdrawal.
@@ -262,22 +269,6 @@ def runs(items: Items) -> Iterator[tuple[bool, Items]]:
             yield bool(rows[begin]), sliced(items, begin, stop - begin)
 
 
-def stacked(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """All rows under one schema; where an eid is a number here and a text there, all are shown as texts."""
-    if not batches[0].num_columns:
-        return batches[0]
-    tables = [pa.Table.from_batches([batch]) for batch in batches]
-    if any(batch.schema != batches[0].schema for batch in batches):
-        tables = [without_dictionaries(table) for table in tables]
-    try:
-        table = pa.concat_tables(tables, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        tables = [_without_empty(_wide(_text_eids(each))) for each in tables]
-        table = pa.concat_tables(tables, promote_options="permissive")
-    found = table.unify_dictionaries().combine_chunks().to_batches()
-    return found[0] if found else batches[0]
-
-
 def with_text_eids(items: Items, strings: Strings) -> Items:
     """Rows that stand beside matches have eids as matches do: texts."""
     rows = items.payload
@@ -288,32 +279,3 @@ def with_text_eids(items: Items, strings: Strings) -> Items:
         return items
     texts = pa.array([], pa.string()) if place < 0 else items.payload.column(EID)  # rows without eids: there are none
     return replaced(items, columns={**items.columns, EID: encode_column(texts, Field(EID, Kind.TEXT), strings)})
-
-
-def without_dictionaries(table: pa.Table) -> pa.Table:
-    """The table with plain columns: dictionaries that differ cannot be joined, nor one with a plain column."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
-            table = table.set_column(place, field.name, table.column(place).cast(field.type.value_type))
-    return table
-
-
-def _wide(table: pa.Table) -> pa.Table:
-    """With decimals that have room for every whole number: an attribute may be whole here and a decimal there."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_decimal(field.type):
-            table = table.set_column(place, field.name, table.column(place).cast(pa.decimal128(38, field.type.scale)))
-    return table
-
-
-def _without_empty(table: pa.Table) -> pa.Table:
-    """Columns of nulls say nothing of their type: that of a time that has not come may be a date elsewhere."""
-    for place, field in enumerate(table.schema):
-        if table.column(place).null_count == table.num_rows and table.num_rows:
-            table = table.set_column(place, field.name, pa.nulls(table.num_rows))
-    return table
-
-
-def _text_eids(table: pa.Table) -> pa.Table:
-    place = table.schema.get_field_index("eid")
-    return table if place < 0 else table.set_column(place, "eid", table.column(place).cast(pa.string()))

@@ -17,7 +17,7 @@ import numpy as np
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Ints
 from tocsin.plan.block import After, Before, Block, End, LastEnd, Lasting, Leaf, Scope, Until
-from tocsin.plan.facts import overhangs
+from tocsin.plan.facts import overhangs, stretched
 from tocsin.plan.rewrite import blocks_below
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Times:
             return _most([self.ends[leaf] for leaf in end.leaves]) + end.by
         first = _least(list(self.starts.values()))
         behind = end.by if isinstance(end, Lasting) else 0  # FOR, counted from where the last member may end
-        return np.full_like(first, END_OF_TIME) if self.within is None else first + self.within + behind
+        return np.full_like(first, END_OF_TIME) if self.within is None else first + stretched(self.within, behind)
 
     def first(self, end: End) -> Ints | int:
         """The first tick of a scope, where fixed events bound it."""

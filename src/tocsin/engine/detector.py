@@ -6,7 +6,7 @@ forgotten, and which answers are certain, follows from the guarantees among the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -28,12 +28,13 @@ from tocsin.engine.number_set import distinct
 from tocsin.engine.operator import Counters, Operator
 from tocsin.engine.payload import Payload, View
 from tocsin.engine.stream_time import StreamTime
+from tocsin.engine.too_late import earliest
 from tocsin.errors import FunctionError, InputError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.functions import Function, registered
 from tocsin.items import NO_ROWS, Bools, Ints, ItemKind, Items, Strings, is_sorted
 from tocsin.plan.block import Plan
-from tocsin.plan.facts import overhangs
+from tocsin.plan.facts import corrected
 
 PURGED = ("purged_a1", "purged_a2", "purged_p3", "purged_neg", "purged_old")
 
@@ -158,7 +159,7 @@ class Detector:
             self._twin = one.twin() if self.eids and one.eid_high is None else None
         time = self.time
         late = one.time < time.clock
-        if not self._short or time.ended or one.time < time.clock - time.slack:
+        if not self._short or time.ended or (late and one.time < earliest(time.clock, time.slack)):
             return self._said(self._push_rows(one))
         number = self.next
         self.next = number + 1
@@ -201,6 +202,10 @@ class Detector:
         return ()
 
     @property
+    def detectors(self) -> tuple[Detector, ...]:
+        return (self,)
+
+    @property
     def frontier(self) -> int:
         """No later change is of a match that ends at or before this."""
         time = self.time
@@ -215,7 +220,8 @@ class Detector:
         )
         within = self.plan.within
         if not (self.ordered or time.final):  # an event may still correct a match that ended a window before it
-            passed = BEGINNING if within is None else max(BEGINNING, passed - within - self._overhang)
+            behind = corrected(self.plan)
+            passed = BEGINNING if behind is None else max(BEGINNING, passed - behind)
         if not self._hides:
             return passed
         # a hidden event may still come for visible ones that lie up to a window back
@@ -226,11 +232,6 @@ class Detector:
         """Whether every match is given as soon as its last event comes."""
         found = [branch for branch in self.branches if branch.block.missing is None]
         return self.ordered and not self._hides and not any(branch.program.waits for branch in found)
-
-    @cached_property
-    def _overhang(self) -> int:
-        """How far behind its last event a match is judged by FOR."""
-        return max((overhangs(block)[1] for block in self.plan.alternatives), default=0)
 
     @cached_property
     def _hides(self) -> bool:
@@ -420,14 +421,6 @@ class Detector:
     def restore(self, parts: Iterable[Part]) -> None:
         """Take up the state that parts describe; the detector must be new."""
         saved.load(self, list(parts))
-
-
-def detectors_in(operator: Operator) -> Iterator[Detector]:
-    """The detectors inside an operator."""
-    if isinstance(operator, Detector):
-        yield operator
-    for each in operator.inner:
-        yield from detectors_in(each)
 
 
 def judge_now(detector: Detector, chosen: Sequence[tuple[Bools, Ints] | None]) -> Changes:

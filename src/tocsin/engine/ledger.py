@@ -12,7 +12,7 @@ import numpy as np
 
 from tocsin.engine.changes import ChangeBatch
 from tocsin.plan.block import Plan
-from tocsin.plan.facts import widest
+from tocsin.plan.facts import justified
 
 FEW = 64
 
@@ -20,8 +20,8 @@ FEW = 64
 class Ledger:
     """Counts by identity; forgotten once no further justification can come."""
 
-    def __init__(self, within: int | None) -> None:
-        self.within = within
+    def __init__(self, lasting: int | None) -> None:
+        self.lasting = lasting  # see `facts.justified`
         self.counts: dict[tuple[int, int], int] = {}
         self.starts: dict[tuple[int, int], int] = {}
         self._enough = FEW  # so many entries are worth a look at all of them
@@ -39,7 +39,7 @@ class Ledger:
         hidden = any(variable.hidden and not variable.implied for variable in plan.variables)
         if not (hidden or shared or unions):
             return None
-        return Ledger(None if hidden and plan.within is None else widest(plan))
+        return Ledger(None if hidden and plan.within is None else justified(plan))
 
     def settle(self, changes: ChangeBatch) -> ChangeBatch:
         """Only those changes that make a binding appear or disappear, of each binding at most one.
@@ -66,14 +66,10 @@ class Ledger:
         return changes.pick(np.array(keep, np.int64))
 
     def forget(self, clock: int) -> None:
-        """Drop the bindings whose window has passed, whenever there are twice as many as were left the last time.
-
-        All events of a justification lie within a window of where its binding starts, and it is judged a window after
-        them at the latest. So two windows after that start no justification comes or goes any more.
-        """
-        if self.within is None or len(self.starts) < self._enough:
+        """Drop what no justification comes or goes of, whenever there is twice as much as was left the last time."""
+        if self.lasting is None or len(self.starts) < self._enough:
             return
-        old = [key for key, start in self.starts.items() if start + 2 * self.within < clock]
+        old = [key for key, start in self.starts.items() if start + self.lasting < clock]
         for key in old:
             del self.counts[key], self.starts[key]
         self._enough = max(FEW, 2 * len(self.starts))

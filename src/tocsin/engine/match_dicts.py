@@ -6,7 +6,7 @@ They are what `tables.with_times` of `ChangeBatch.table` gives row by row, with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -17,10 +17,11 @@ from tocsin.encode.content import auto_eid, row_hash, text_word
 from tocsin.engine.changes import ChangeBatch, named_by
 from tocsin.engine.tables import YEAR_9999
 from tocsin.events import MASK64, TIME_LIMIT, eid_number, mix
-from tocsin.plan.block import Plan
+from tocsin.plan.block import Output, Plan
 from tocsin.plan.expr import Col
 from tocsin.schema import EID
 
+NEVER = (1 << 63) - 1  # the start of what shows no event
 FEW = 64  # changes for which this is quicker than Arrow
 Row = dict[str, Any]
 Show = Callable[[int], Any]  # a time as the user sees it
@@ -53,6 +54,20 @@ def as_dicts(changes: ChangeBatch, time: pa.DataType | None) -> list[Row]:
     """The changes as dicts; only for those that can be."""
     shown = _Shown(changes, time)
     return [shown.change(at) for at in range(len(changes))]
+
+
+def as_values(
+    changes: ChangeBatch, outputs: Sequence[Output]
+) -> tuple[list[str], list[tuple[int, int]], list[list[Any]]]:
+    """Of changes that can be dicts: their ids, their spans in ticks, and the values of some columns of SELECT."""
+    shown = _Shown(changes, None)
+    names, times = [], []
+    for at in range(len(changes)):
+        bound = shown.events_of(at)
+        first, last = _ends(bound)
+        names.append(shown.id_of(bound))
+        times.append((NEVER if first is None else first.start, -NEVER - 1 if last is None else last.end))
+    return names, times, [[shown.selected(output.expr, at) for at in range(len(changes))] for output in outputs]
 
 
 def _showing(time: pa.DataType | None) -> Show:
@@ -109,7 +124,7 @@ class _Shown:
         self.events: dict[int, _Event] = {}
         self.hashes: dict[int, int] = {}
         named = named_by(changes)
-        self.named = text_word(named + chr(1)), text_word(named + chr(2))  # see `_id`
+        self.named = text_word(named + chr(1)), text_word(named + chr(2))  # see `id_of`
         self.timed, self.has_step = self.plan.has_timed_ids, self.plan.has_timeouts
         self.bound = [(*words, _lists(changes, words[0])) for words in _described(self.plan)]
 
@@ -137,20 +152,18 @@ class _Shown:
                     count += row_hash(its) == self.hashes[number]
         return count
 
+    def events_of(self, at: int) -> list[tuple[int, list[_Event]]]:
+        """The events of each visible variable in one change."""
+        return [(index, [self.event(number) for number in lists[at]]) for index, *_, lists in self.bound]
+
     def change(self, at: int) -> Row:
         """One change as a dict."""
-        bound = [(index, [self.event(number) for number in lists[at]]) for index, *_, lists in self.bound]
-        first = last = None
-        for _, events in bound:
-            for event in events:
-                if first is None or event.start < first.start:
-                    first = event
-                if last is None or event.end > last.end:
-                    last = event
+        bound = self.events_of(at)
+        first, last = _ends(bound)
         found = {
             "query": self.plan.title,
             "kind": self.changes.kind,
-            "match_id": self._id(bound),
+            "match_id": self.id_of(bound),
             "op": int(self.changes.op[at]),
             "start": None if first is None else first.shown_start,
             "end": None if last is None else last.shown_end,
@@ -159,7 +172,7 @@ class _Shown:
         if self.has_step:
             found["step"] = self.changes.step
         if self.plan.outputs:
-            return found | {output.name: self._selected(output.expr, at) for output in self.plan.outputs}
+            return found | {output.name: self.selected(output.expr, at) for output in self.plan.outputs}
         for (index, events), (_, name, _, names, _) in zip(bound, self.bound, strict=True):
             several = [_struct(event, names) for event in events]
             found[name] = several if index in self.changes.repeated else several[0] if several else None
@@ -170,14 +183,14 @@ class _Shown:
             return last.shown_end
         return None if self.has_years and known >= YEAR_9999 else self.show(known)
 
-    def _selected(self, expr: Any, at: int) -> Any:
+    def selected(self, expr: Any, at: int) -> Any:
         number = int(self.changes.fixed[expr.leaf][at])
         if number < 0:
             return None
         event = self.event(number)
         return event.eid if expr.attr == EID else event.content.get(expr.attr)
 
-    def _id(self, bound: list[tuple[int, list[_Event]]]) -> str:
+    def id_of(self, bound: list[tuple[int, list[_Event]]]) -> str:
         """`ChangeBatch.identity` of one change."""
         one, other = self.named
         for (index, events), (_, _, seed, _, _) in zip(bound, self.bound, strict=True):
@@ -190,6 +203,18 @@ class _Shown:
                 word_too += words[1]
             one, other = mix((one * 31 + word) & MASK64), mix((other * 31 + word_too) & MASK64)
         return one.to_bytes(8, "little").hex() + other.to_bytes(8, "little").hex()
+
+
+def _ends(bound: list[tuple[int, list[_Event]]]) -> tuple[_Event | None, _Event | None]:
+    """The event that starts first, and the one that ends last."""
+    first = last = None
+    for _, events in bound:
+        for event in events:
+            if first is None or event.start < first.start:
+                first = event
+            if last is None or event.end > last.end:
+                last = event
+    return first, last
 
 
 def _lists(changes: ChangeBatch, index: int) -> list[list[int]]:

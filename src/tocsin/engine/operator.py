@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tocsin.codec import Part, pack, unpack
 from tocsin.encode.stored import RowReader
@@ -18,6 +18,9 @@ from tocsin.engine.stream_time import StreamTime
 from tocsin.functions import Function
 from tocsin.items import Ints, Items
 from tocsin.plan.block import Plan
+
+if TYPE_CHECKING:
+    from tocsin.engine.detector import Detector
 
 
 @dataclass(slots=True)
@@ -137,11 +140,30 @@ class Operator(Protocol):
         """The operators that this one works on; none for a detector."""
 
     @property
+    def detectors(self) -> tuple[Detector, ...]:
+        """The detectors at work in this operator and in those inside, see `Nesting`; of a detector itself."""
+
+    @property
     def texts_in_use(self) -> Ints:
         """Codes of texts that this operator and those inside may still ask about; other numbers may be among them.
 
         Asked between two pushes. All other texts are forgotten, and their codes given to new ones.
         """
+
+
+class HasInner(Protocol):
+    """Whatever works on operators."""
+
+    @property
+    def inner(self) -> tuple[Operator, ...]: ...
+
+
+class Nesting:
+    """An operator whose detectors are those of the operators that it works on; none where it works on none."""
+
+    @property
+    def detectors(self: HasInner) -> tuple[Detector, ...]:
+        return tuple(found for each in self.inner for found in each.detectors)
 
 
 class Around(Protocol):

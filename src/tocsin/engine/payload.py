@@ -32,8 +32,9 @@ from tocsin.encode.content import (
 )
 from tocsin.encode.gather import taken, words_at
 from tocsin.encode.late import with_values
-from tocsin.encode.merge import Rearranged, rows_at, stacked
+from tocsin.encode.merge import Rearranged, based_on
 from tocsin.encode.rehearsal import answer_loops_are_worth
+from tocsin.encode.row_bases import Base, compacted, is_late, rows_at, stacked
 from tocsin.encode.text_numbers import frozen
 from tocsin.engine.number_set import NumberSet, distinct, listed
 from tocsin.items import Codes, Ints, Items, is_sorted
@@ -80,7 +81,7 @@ class Chunk:
     """
 
     first: int
-    rows: pa.RecordBatch | pa.Table
+    rows: Base
     types: Codes
     start: Ints
     end: Ints
@@ -101,8 +102,8 @@ class Chunk:
     @property
     def batch(self) -> pa.RecordBatch:
         """What is shown of all rows."""
-        if self.order is not None:
-            return rows_at(self.rows, self.order)
+        if self.order is not None or is_late(self.rows):
+            return rows_at(self.rows, np.arange(self.rows.num_rows) if self.order is None else self.order)
         return with_values(self.rows) if isinstance(self.rows, pa.Table) else self.rows
 
     def numbers(self, rows: Ints) -> Ints:
@@ -126,9 +127,17 @@ class Chunk:
         """Some of its rows, in order, as a chunk."""
         high, low = None if self.high is None else self.high[at], None if self.low is None else self.low[at]
         kept = at if self.kept is None else self.kept[at]
-        chunk = Chunk(self.first, self.taken(at), self.types[at], self.start[at], self.end[at], high, low, kept)
+        chunk = Chunk(self.first, self._kept(at), self.types[at], self.start[at], self.end[at], high, low, kept)
         chunk.last_end, chunk.level = self.last_end, self.level
         return chunk
+
+    def _kept(self, at: Ints) -> Base:
+        """Some rows, and no others."""
+        return (
+            compacted([(self.rows, at if self.order is None else self.order[at])])
+            if is_late(self.rows)
+            else self.taken(at)
+        )
 
     def since(self, time: int) -> Chunk | None:
         """The rows that end at or after a time; None if there are none."""
@@ -244,7 +253,7 @@ def _merged(chunks: list[Chunk]) -> Chunk:
     first = int(numbers[0])
     return Chunk(
         first,
-        stacked([chunk.batch for chunk in chunks]),
+        _rows_of(chunks),
         np.concatenate([chunk.types for chunk in chunks]),
         np.concatenate([chunk.start for chunk in chunks]),
         np.concatenate([chunk.end for chunk in chunks]),
@@ -254,6 +263,13 @@ def _merged(chunks: list[Chunk]) -> Chunk:
         last_end=chunks[-1].last_end,
         level=chunks[-1].level + 1,
     )
+
+
+def _rows_of(chunks: list[Chunk]) -> Base:
+    """The rows of several chunks, made if they are made in all of them."""
+    if any(is_late(chunk.rows) for chunk in chunks):
+        return compacted([(chunk.rows, chunk.order) for chunk in chunks])
+    return stacked([chunk.batch for chunk in chunks])
 
 
 def _all_or_none(arrays: list[Ints | None]) -> Ints | None:
@@ -312,16 +328,18 @@ class Rows:
         if self._typeless is None:
             return pa.Table.from_batches([stacked([chunk.taken(at) for chunk, at in self.pieces])])
         [(chunk, at)] = self.pieces
-        place = chunk.rows.schema.get_field_index("type")
-        return self._typeless.add_column(place, chunk.rows.schema.field(place), taken(chunk.rows.column(place), at))
+        rows: Any = chunk.rows
+        place = rows.schema.get_field_index("type")
+        return self._typeless.add_column(place, rows.schema.field(place), taken(rows.column(place), at))
 
     @cached_property
     def _typeless(self) -> pa.Table | None:
         """The rows without their type, where that is known beside the table, so that its texts need not be copied."""
         chunk, at = self.pieces[0] if len(self.pieces) == 1 else (None, NOBODY)
-        if not isinstance(chunk, WholeTable) or not pa.types.is_string(chunk.rows.schema.field("type").type):
+        rows: Any = None if chunk is None else chunk.rows
+        if not isinstance(chunk, WholeTable) or not pa.types.is_string(rows.schema.field("type").type):
             return None
-        return pa.Table.from_batches([rows_at(chunk.rows.drop_columns("type"), at)])
+        return pa.Table.from_batches([rows_at(rows.drop_columns("type"), at)])
 
     @cached_property
     def without_types(self) -> dict[str, pa.Array]:
@@ -334,7 +352,8 @@ class Rows:
         if self._typeless is None:
             return self.shown["type"][place]
         [(chunk, at)] = self.pieces
-        return chunk.rows.column("type")[int(at[place])]
+        rows: Any = chunk.rows
+        return rows.column("type")[int(at[place])]
 
     @cached_property
     def shown(self) -> dict[str, pa.Array]:
@@ -529,13 +548,15 @@ class Payload:
         self.has_eid = items.eid_high is not None
         high, low = items.eid_high, items.eid_low
         if wanted is None:
-            rows, order = (items.base, items.order) if isinstance(items, Rearranged) else (items.payload, None)
+            rows, order = based_on(items)
             chunk = Chunk(first, rows, items.types, items.start, items.end, high, low, order=order)
         else:
             at = np.flatnonzero(wanted)
             high, low = None if high is None else high[at], None if low is None else low[at]
             if isinstance(items, Rearranged):
                 rows, order = items.base, items.order[at]
+                if is_late(rows):
+                    rows, order = compacted([(rows, order)]), None
             else:
                 rows, order = items.payload.take(pa.array(at)), None
             chunk = Chunk(first, rows, items.types[at], items.start[at], items.end[at], high, low, at, order=order)

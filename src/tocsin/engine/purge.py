@@ -30,7 +30,7 @@ from tocsin.events import BEGINNING
 from tocsin.items import Ints
 from tocsin.plan.block import After, Before, Block, From, Point, Scope, Until, WindowLow
 from tocsin.plan.endpoints import Edge, Graph, edges_of, spans, strictly_ordered
-from tocsin.plan.facts import overhangs
+from tocsin.plan.facts import overhangs, stretched
 from tocsin.plan.rewrite import blocks_below
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Rules:
         place = {id: number for number, id in enumerate(self.positions)}
         words = [0] * rt.P_TABLE
         words[rt.P_LEAVES], words[rt.P_ROOTS], words[rt.P_START] = len(leaf_ids), len(place), start
-        words[rt.P_WINDOW] = -1 if within is None else within + self.before + self.after
+        words[rt.P_WINDOW] = -1 if within is None else stretched(within, self.before, self.after)
         words[rt.P_CHAIN], words[rt.P_OWN], words[rt.P_SINCE] = int(self.chain), 1, rt.FAR
         for id, by_key, known in zip(leaf_ids, covered, guaranteed, strict=True):
             words += [known, place.get(id, -1), by_key, int(id in self.judged)]
@@ -253,7 +253,7 @@ class Purger:
         if not self.rules.back and not self.rules.before:
             table[rt.P_SINCE] = ends.min()
         else:
-            since = -rt.FAR if within is None else (ends.max(axis=1) - within).min()
-            table[rt.P_SINCE] = since - self.rules.before
+            last = ends.max(axis=1).min()
+            table[rt.P_SINCE] = -rt.FAR if within is None else last - stretched(within, self.rules.before)
         table[rt.P_HELD] = len(held)
         return held

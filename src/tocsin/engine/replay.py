@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tocsin.engine.branch import reads_eids
 
 if TYPE_CHECKING:
+    from tocsin.engine.changes import Changes
     from tocsin.engine.detector import Detector
-    from tocsin.engine.operator import Operator
     from tocsin.items import Items
 
 
-def replay(operator: Operator, items: Items) -> None:
-    """Push items and drop the changes that they bring."""
+class TakesItems(Protocol):
+    """An operator, or the stage of a graph that has one."""
+
+    def push(self, items: Items) -> Changes: ...
+
+
+def replay(operator: TakesItems, items: Items) -> None:
+    """Push items and drop the changes that they bring: nobody else does."""
     operator.push(items)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tocsin.codec import Part, as_number, as_numbers_by_name, decode, encode, reading
 from tocsin.encode.batch import Encoder, one_batch
 from tocsin.encode.content import Words, content_hash, mixed, words_of
-from tocsin.encode.merge import without_dictionaries
+from tocsin.encode.row_bases import without_dictionaries
 from tocsin.encode.stored import RowReader, without_nulls
 from tocsin.encode.times import ticks
 from tocsin.engine.ledger import Ledger

@@ -6,19 +6,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from tocsin.engine import runtime as rt
+from tocsin.engine.too_late import earliest, passed, too_late
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.items import EVERY, Bools, Ints, ItemKind, Items, clock_before
-
-
-def too_late(clock: int, slack: int, ends: Ints) -> Bools:
-    """Which events of a batch, in order of arrival, end more than `slack` before the clock at which they come.
-
-    This is what too late means wherever an event is judged by those before it. Kernels say the same of one event at a
-    time (T[SLACK] in the generated intake). A shard of a stream on Spark judges by the guarantee before the micro-batch
-    instead, because within one nobody knows the order of arrival: see `shards/shard`.
-    """
-    late: Bools = ends < clock_before(clock, ends) - slack
-    return late
+from tocsin.items import EVERY, Bools, Ints, ItemKind, Items
 
 
 @dataclass(slots=True)
@@ -97,11 +87,11 @@ class StreamTime:
         promised = self.guarantees.get(type, BEGINNING)
         if self.ended or promised >= END_OF_TIME:
             return rt.BIGGEST
-        return max(promised, clock - self.slack - 1 if self.slack < rt.UNLIMITED else BEGINNING)
+        return max(promised, passed(clock, self.slack))
 
     def open_from(self, types: Iterable[str], clock: int) -> int:
         """No event of these types will end before this."""
-        behind = clock - self.slack
+        behind = earliest(clock, self.slack)
         if self.ordered or not self.guarantees:
             return behind
         return max(behind, min((self.guarantees.get(type, BEGINNING) for type in types), default=BEGINNING) + 1)

@@ -17,7 +17,6 @@ import numpy as np
 from tocsin.codec import Part, within
 from tocsin.encode.content import Words
 from tocsin.engine.changes import ChangeBatch
-from tocsin.engine.detector import detectors_in
 from tocsin.engine.operator import Around
 from tocsin.engine.snapshot import ID, answer_names, held_names, kept_events
 from tocsin.errors import QueryError, StateError
@@ -198,7 +197,7 @@ def only_waiting(number: int, stage: Stage, due: Sequence[ChangeBatch], waiting:
 
 def hold(stage: Stage, wanted: Callable[[Words], Bools]) -> None:
     """Let a query go on waiting with the answers that are wanted, by their names, and no others."""
-    for each in detectors_in(stage.operator):
+    for each in stage.operator.detectors:
         for branch in each.branches:
             branch.hold_only(wanted(held_names(each, branch)))
     if stage.release is not None:
@@ -212,7 +211,7 @@ def waiting_in(stage: Stage) -> Words:
     """
     growing = [
         held_names(each, branch)
-        for each in detectors_in(stage.operator)
+        for each in stage.operator.detectors
         for branch in each.branches
         if any(isinstance(scope.high, WindowHigh | LastEnd | Until) for scope in _growing(branch.block))
     ]
@@ -228,7 +227,7 @@ def _growing(block: Block) -> Iterator[Scope]:
 
 def names_held(stage: Stage) -> Words:
     """The names of all answers that a query holds back, also of those that it will find refuted."""
-    found = [held_names(each, branch) for each in detectors_in(stage.operator) for branch in each.branches]
+    found = [held_names(each, branch) for each in stage.operator.detectors for branch in each.branches]
     if stage.release is not None:
         found.append(stage.release.names)
     return np.concatenate([np.zeros(0, np.uint64), *found])

@@ -21,8 +21,9 @@ from tocsin.encode.content import content_hash
 from tocsin.encode.merge import as_events, join, runs, sliced, take
 from tocsin.encode.stored import RowReader, stored_rows
 from tocsin.engine.changes import Changes
-from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.operator import Counters, Nesting, Operator
 from tocsin.engine.texts import joined, of_operators, of_rows
+from tocsin.engine.too_late import passed
 from tocsin.events import BEGINNING
 from tocsin.functions import Function
 from tocsin.graph.remembered import Again, EidTable, Key, Remembered, keys_of, repeated_in_ticks
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 FEW = 1024  # rows that are not worth a look at which of them can be forgotten
 
 
-class Copies:
+class Copies(Nesting):
     """Remembers the rows of open time and finds those that come again.
 
     ordered  rows come in order of their ends, so only those of the last tick are open
@@ -273,11 +274,10 @@ class Copies:
 
     def _forget(self) -> None:
         """Out of order: forget rows whose time is guaranteed, so that no copy of them comes."""
-        passed = min((self.known.get(code, BEGINNING) for code in self._plain), default=BEGINNING)
-        if self.late is not None:
-            passed = max(passed, self.clock - self.late - 1)
-        self._loose = {name: row for name, row in self._loose.items() if name[0] > passed}
-        self._keep(lambda piece: piece.end > passed)
+        guaranteed = min((self.known.get(code, BEGINNING) for code in self._plain), default=BEGINNING)
+        behind = max(guaranteed, passed(self.clock, self.late))
+        self._loose = {name: row for name, row in self._loose.items() if name[0] > behind}
+        self._keep(lambda piece: piece.end > behind)
         if self.most is not None and self.memory.count + len(self._loose) > self.most:
             self._remember()
             oldest = np.partition(self.memory.ends, -self.most)[-self.most]

@@ -26,8 +26,9 @@ from tocsin.encode.stored import RowReader
 from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.encode.whole import UsableRows, encode_whole
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes, no_changes
-from tocsin.engine.detector import Detector, detectors_in
-from tocsin.engine.operator import Around, Counters, Operator, Remembering, Setting
+from tocsin.engine.detector import Detector
+from tocsin.engine.operator import Around, Counters, Nesting, Operator, Remembering, Setting
+from tocsin.engine.replay import replay
 from tocsin.engine.stream_time import StreamTime
 from tocsin.engine.texts import of_operators
 from tocsin.errors import InputError, StateError
@@ -64,7 +65,7 @@ MANY, BYTES_OF_A_ROW = 4096, 1000  # rows that are remembered to find copies, wh
 NEVER = 1 << 62
 
 
-class QueryGraph:
+class QueryGraph(Nesting):
     """All queries of a text as one operator, fed as a strategy says.
 
     `encode` makes items of rows. The changes of each query bear its number as `stage`; `late` of the changes are the
@@ -156,7 +157,7 @@ class QueryGraph:
     def _sources(self, number: int) -> list[int]:
         return self._links[number]
 
-    def detectors(self, number: int) -> list[Detector]:
+    def new_detectors(self, number: int) -> list[Detector]:
         """New detectors for a query: the one that it begins with, then those that its strategy may turn to."""
         types = types_of(self.plans[number])
         if self.order.kind == "auto":
@@ -223,7 +224,8 @@ class QueryGraph:
         if plan.after is not None and counted_by(plan, order) is None:
             from tocsin.select.after_match import clause_operators
 
-            reach = replay_reach(self.plans) if is_read else 0
+            back = replay_reach(self.plans)
+            reach = 0 if not is_read else None if back is None else back + 1
             for clause in clause_operators(
                 operator, plan, self.functions, corrects=order.corrects, reach=reach, jit=self._jit
             ):
@@ -358,7 +360,7 @@ class QueryGraph:
     @property
     def only_follows_traces(self) -> bool:
         """Whether it would be plain, did some of its queries not follow the traces of constraints."""
-        alone = {id(each) for each in self.monitors if next(detectors_in(each.query)) is each.query}
+        alone = {id(each) for each in self.monitors if each.query.detectors[0] is each.query}
         return self._is_simple and all(stage.is_bare or id(stage.operator) in alone for stage in self.stages)
 
     @property
@@ -416,7 +418,7 @@ class QueryGraph:
         for number, stage in enumerate(self.stages):
             if stage.plan.has_rows_of_its_own or (not stage.sources and self.order.kind not in ("slack", "auto")):
                 continue
-            for detector in self.detectors(number):
+            for detector in self.new_detectors(number):
                 ranked = eids or bool(stage.sources) or any(branch.needs_order for branch in detector.branches)
                 for branch in detector.branches:
                     branch.compile_ahead(eids=ranked)
@@ -540,7 +542,7 @@ class QueryGraph:
             for type, time in self.intake.guarantees.conclude()
         ]
         for number in before.added if said and not order.sorts else ():
-            self.stages[number].push(control(*said))
+            replay(self.stages[number], control(*said))
         return before
 
     def restore(self, parts: Iterable[Part]) -> None:

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from tocsin.compilers import Loops
-from tocsin.encode.merge import stacked, take
+from tocsin.encode.merge import take
+from tocsin.encode.row_bases import stacked
 from tocsin.events import BEGINNING, MASK64
 from tocsin.items import Ints, Items
 

@@ -19,8 +19,9 @@ from tocsin.encode.merge import in_time, join, parted, runs, take, with_text_eid
 from tocsin.encode.stored import RowReader, stored_rows
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes
 from tocsin.engine.kinds import MATCH
-from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.operator import Counters, Nesting, Operator
 from tocsin.engine.texts import joined, of_operators, of_rows
+from tocsin.engine.too_late import passed
 from tocsin.errors import StateError
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.graph.carry_over import CarryOver
@@ -80,7 +81,7 @@ class Stage:
         return control(*said) if said else None
 
 
-class Stages:
+class Stages(Nesting):
     """All queries of a graph, as one operator: what is pushed goes to each that reads it.
 
     ordered  the items come in order of time
@@ -178,7 +179,7 @@ class Stages:
             return self.clock - 1
         plain = {type for stage in self.stages for type in self._plain(stage)}
         guaranteed = min((self.known.get(type, BEGINNING) for type in plain), default=BEGINNING)
-        return max(guaranteed, BEGINNING if self.late is None else self.clock - self.late - 1)
+        return max(guaranteed, passed(self.clock, self.late))
 
     _last: tuple[Items, Items] | None = None
 
@@ -203,7 +204,7 @@ class Stages:
         if ended:
             said.add(stage.push(end()))
             return said
-        behind = BEGINNING if self.late is None else self.clock - self.late - 1
+        behind = passed(self.clock, self.late)
         known = {type: max(behind, self.known.get(type, BEGINNING)) for type in self._plain(stage)}
         reads = types_of(stage.plan)
         for source in map(self.stages.__getitem__, stage.sources):

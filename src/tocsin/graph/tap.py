@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from tocsin.codec import Part
 from tocsin.engine.changes import Changes
-from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.operator import Counters, Nesting, Operator
 from tocsin.events import BEGINNING
 from tocsin.items import Ints, Items
 
 
-class Tap:
+class Tap(Nesting):
     """Hands everything on unchanged, and keeps the changes until the readers of the query take them."""
 
     def __init__(self, inner: Operator) -> None:

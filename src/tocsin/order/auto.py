@@ -19,7 +19,7 @@ import numpy as np
 from tocsin.codec import Part, as_numbers, decode, encode, nested, only_part, within
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.detector import Detector
-from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.operator import Counters, Nesting, Operator
 from tocsin.engine.snapshot import load
 from tocsin.engine.texts import of_operators
 from tocsin.events import END_OF_TIME
@@ -79,7 +79,7 @@ class Costs:
         return (self.refuted + FIRST * suggested) / (self.answers + FIRST)
 
 
-class Auto:
+class Auto(Nesting):
     """An operator that chooses between two detectors. `make` gives a new one that holds its answers, or does not."""
 
     def __init__(self, plan: Plan, types: tuple[str, ...], make: Callable[[bool], Detector], late: int | None) -> None:

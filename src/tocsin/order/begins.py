@@ -21,8 +21,9 @@ import pyarrow as pa
 from tocsin.codec import Part, as_number, as_numbers_by_name, as_shape, decode, encode, only_part, reading
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import Changes
-from tocsin.engine.operator import Counters
+from tocsin.engine.operator import Counters, Nesting
 from tocsin.engine.texts import of_operators
+from tocsin.engine.too_late import earliest
 from tocsin.errors import InputError
 from tocsin.events import BEGINNING, Eid, eid_number
 from tocsin.items import EVERY, NO_SOURCE, Bools, Ints, ItemKind, Items, control
@@ -52,7 +53,7 @@ class Opened:
     attrs: Mapping[str, Any]
 
 
-class Begins:
+class Begins(Nesting):
     """Takes begins and their guarantees; all else goes on, but for intervals that come too late by them.
 
     longest   by type, how long an interval may last
@@ -222,7 +223,7 @@ class Begins:
     def _since(self) -> int:
         """Where it is known how late items come, none that begins before this is in time."""
         slack = self._next.slack
-        return self.behind if slack is None else self._next.clock - slack
+        return self.behind if slack is None else earliest(self._next.clock, slack)
 
     def _promise(self, items: Items, at: int) -> None:
         self.used = True

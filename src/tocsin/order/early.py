@@ -25,7 +25,7 @@ from tocsin.encode.merge import join, replaced, take
 from tocsin.encode.stored import RowReader, stored_rows
 from tocsin.engine.changes import Changes
 from tocsin.engine.kinds import EARLY
-from tocsin.engine.operator import Counters
+from tocsin.engine.operator import Counters, Nesting
 from tocsin.engine.payload import Payload
 from tocsin.engine.texts import joined, of_rows
 from tocsin.events import BEGINNING, eid_number
@@ -410,7 +410,7 @@ class _Time:
         return known if self._sorts or type in self._held else max(known, self.clock - 1)
 
 
-class EarlyAnswers:
+class EarlyAnswers(Nesting):
     """Lets items pass one by one, and adds the early answers that each brings."""
 
     def __init__(

@@ -21,7 +21,7 @@ from tocsin.encode.batch import one_batch
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import ChangeBatch, Changes, Members
 from tocsin.engine.kinds import MATCH
-from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
+from tocsin.engine.operator import Counters, Nesting, Operator, RemembersAll, Setting
 from tocsin.engine.payload import Chunk, Payload
 from tocsin.engine.texts import NONE
 from tocsin.errors import TocsinError
@@ -119,7 +119,7 @@ def check_key(plan: Plan, key: Iterable[str]) -> None:
         )
 
 
-class KeyedProcess(RemembersAll):
+class KeyedProcess(RemembersAll, Nesting):
     """Lets a rule read the events of each key in canonical order, and shows its answers as changes of a query.
 
     Where the strategy corrects answers, events come in any order. Otherwise they come settled, from `Settled`.

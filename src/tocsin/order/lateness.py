@@ -17,9 +17,9 @@ from tocsin.codec import Part, as_number, as_numbers, as_numbers_by_name, encode
 from tocsin.codec import decode as decoded
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import QUIET, Changes
-from tocsin.engine.operator import Counters, Operator
-from tocsin.engine.stream_time import too_late
+from tocsin.engine.operator import Counters, Nesting, Operator
 from tocsin.engine.texts import of_operators
+from tocsin.engine.too_late import earliest, too_late
 from tocsin.errors import InputError, TocsinWarning
 from tocsin.events import BEGINNING
 from tocsin.items import (
@@ -40,7 +40,7 @@ UNKNOWN = "?"
 Said = tuple[ItemKind, int, int, int, int]
 
 
-class Lateness:
+class Lateness(Nesting):
     """Lets events pass that come in time.
 
     inner     gets the others, and what is guaranteed of each type (in order: of all types together)
@@ -101,7 +101,7 @@ class Lateness:
     def _push_one(self, one: Items, end: int) -> Changes:
         """Judge one event by the shortest way, where nothing was guaranteed."""
         if end < self.clock:
-            if self.slack is not None and end < self.clock - self.slack:
+            if self.slack is not None and end < earliest(self.clock, self.slack):
                 self.late_count += 1
                 return LATE
         else:
@@ -115,7 +115,7 @@ class Lateness:
         """Whether one event is in time, where nothing was guaranteed; it moves the clock, or is counted."""
         if end >= self.clock:
             self.clock = end
-        elif self.slack is not None and end < self.clock - self.slack:
+        elif self.slack is not None and end < earliest(self.clock, self.slack):
             self.late_count += 1
             return False
         return True

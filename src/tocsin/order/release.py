@@ -14,7 +14,7 @@ import numpy as np
 from tocsin.codec import Part, nested, only_part, within
 from tocsin.encode.content import Words
 from tocsin.engine.changes import ChangeBatch, Changes
-from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.operator import Counters, Nesting, Operator
 from tocsin.engine.snapshot import answer_names
 from tocsin.engine.texts import of_operators
 from tocsin.functions import Function
@@ -23,7 +23,7 @@ from tocsin.order.kept import packed, unpacked_by_step
 from tocsin.plan.block import Plan
 
 
-class Release:
+class Release(Nesting):
     """Answers of `inner` that wait for those before them."""
 
     def __init__(self, inner: Operator, plan: Plan, functions: Mapping[str, Function]) -> None:

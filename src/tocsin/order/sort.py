@@ -23,8 +23,9 @@ from tocsin.encode.merge import cut, in_time, interleaved, join, parted, runs, s
 from tocsin.encode.row import LentRow, RowEncoder
 from tocsin.encode.stored import RowReader, stored_rows
 from tocsin.engine.changes import QUIET, Changes
-from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.operator import Counters, Nesting, Operator
 from tocsin.engine.texts import joined, of_operators, of_rows
+from tocsin.engine.too_late import earliest
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import EVERY, Bools, Ints, ItemKind, Items, clock_before, guarantee, is_sorted
 from tocsin.order.strategy import Strategy
@@ -36,7 +37,7 @@ MOST_SINGLE = 1 << 16  # single rows that stay dicts
 Single = tuple[int, int, int, dict[str, Any]]  # end, start, when it came among these, row
 
 
-class Sort:
+class Sort(Nesting):
     """Holds rows back until it is their turn, then passes them on to `inner` in order of time.
 
     late   the delay in ticks, as it stands now
@@ -189,9 +190,8 @@ class Sort:
             return self._overtaken(end, self.strategy.events)
         if self.strategy.quantile is not None:
             return self._adapting(end, before, self.strategy.quantile)
-        before -= self.late
-        missed: Bools = end < before
-        if self.left > began - self.late:  # time has passed without events
+        missed: Bools = end < earliest(before, self.late)
+        if self.left > earliest(began, self.late):  # time has passed without events
             missed |= end < self.left
         return missed
 
@@ -220,7 +220,7 @@ class Sort:
             if clock > BEGINNING:
                 self._adapt(max(clock - each, 0), share)
             missed[place] = each < self.left
-            self.left = max(self.left, max(clock, each) - self.late)
+            self.left = max(self.left, earliest(max(clock, each), self.late))
         return missed
 
     def _adapt(self, delay: int, share: float) -> None:
@@ -233,7 +233,7 @@ class Sort:
 
     def _turn(self) -> int:
         """Rows that end before this leave."""
-        return self.left if self.strategy.events is not None else max(self.left, self.clock - self.late)
+        return self.left if self.strategy.events is not None else max(self.left, earliest(self.clock, self.late))
 
     def _leave(self, turn: int) -> list[Items]:
         self.left = max(self.left, turn)

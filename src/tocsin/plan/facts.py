@@ -204,8 +204,8 @@ class TimeReach:
     first event, `after` the last one.
 
     Whoever asks how long an event matters asks it of another point, so the same two facts give three answers. Where
-    matches feed further queries, or hidden events justify them, further windows come on top: see `routes.reach_of`,
-    `time_slices.margins` and `ledger.forget`, which say so and start from here.
+    matches feed further queries, or hidden events justify them, further windows come on top: see `replay_reach`,
+    `around_visible` and `justified`. No other module adds up windows.
     """
 
     extent: int
@@ -269,7 +269,37 @@ def replay_reach(plans: Iterable[Plan]) -> int | None:
     Each query adds its own window, the window of the query before it, and one more in which the match is judged.
     """
     lengths = [widest(plan) for plan in plans]
-    return None if any(length is None for length in lengths) else 1 + sum(3 * (length or 0) for length in lengths)
+    return None if any(length is None for length in lengths) else sum(3 * (length or 0) for length in lengths)
+
+
+def justified(plan: Plan) -> int | None:
+    """For how many ticks after a visible binding starts its hidden justifications come and go; None: for ever.
+
+    All events of a justification lie within a window of where its binding starts, and it is judged a window after them
+    at the latest.
+    """
+    length = widest(plan)
+    return None if length is None else 2 * length
+
+
+def around_visible(plan: Plan) -> tuple[int, int] | None:
+    """How far before and after the end of a match the events lie that justify it, hidden ones too; None: any.
+
+    Hidden events lie up to a window around the visible ones: their own windows come on top on both sides.
+    """
+    found, within = reach(plan), plan.within
+    return None if found is None or within is None else (2 * within + found.before, 2 * within + found.after)
+
+
+def corrected(plan: Plan) -> int | None:
+    """How far behind what is guaranteed a match can end that an event to come still corrects; None: any."""
+    over = max((overhangs(block)[1] for block in plan.alternatives), default=0)
+    return None if plan.within is None else stretched(plan.within, over)
+
+
+def stretched(within: int, *overhang: int) -> int:
+    """A window, and what a part looks at by FOR beyond its ends."""
+    return within + sum(overhang)
 
 
 def widest(plan: Plan) -> int | None:

@@ -11,6 +11,7 @@ from tocsin.encode.merge import Rearranged, sliced
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.encode.whole import UsableRows
 from tocsin.engine.payload import View
+from tocsin.engine.replay import replay
 from tocsin.graph.query_graph import QueryGraph
 from tocsin.items import Ints
 from tocsin.items import end as end_of_stream
@@ -93,7 +94,7 @@ def run_in_slices(
     graphs = split.graphs(len(slices), shares_texts=feed.is_encoded)
     readers = [feed.reader(graph) for graph in graphs]
     for graph, reader in zip(graphs, readers, strict=True):  # kernels are made before threads begin
-        graph.push(reader.read(0, 0).items)
+        replay(graph, reader.read(0, 0).items)
     found, done = Answers(split.first, shown, feed.view, workers.count), Done(len(feed.end), watch)
 
     def work(at: int) -> tuple[Answers, Counted]:
@@ -132,7 +133,7 @@ def run_by_key(
     graphs, shares = split.graphs(workers.count, shares_texts=True), split.shares(whole, workers)
     split.first.pass_over(rows - len(whole))
     for graph in graphs:  # kernels are made, and texts of queries numbered, before threads begin
-        graph.push(sliced(whole, 0, 0))
+        replay(graph, sliced(whole, 0, 0))
     view = View([whole_chunk(whole)]) if split.first.is_plain else None
     found, done = Answers(split.first, shown, view, workers.count), Done(rows, watch)
     done.more(rows - len(whole), 0)

@@ -13,9 +13,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from tocsin.compilers import compilers
-from tocsin.engine.detector import detectors_in
 from tocsin.engine.operator import Operator
 from tocsin.engine.partial_state import bytes_used
+from tocsin.engine.too_late import earliest
 from tocsin.engine.weight import bytes_kept
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.graph.query_graph import QueryGraph
@@ -143,7 +143,7 @@ def _of_traces(counts: TraceCounts, unit: str | None) -> dict[str, Iterable[Samp
 
 def _state_bytes(operator: Operator) -> int:
     """Bytes that an operator keeps, with those inside it; a detector says by itself what is state."""
-    detector = next(detectors_in(operator), None)
+    detector = next(iter(operator.detectors), None)
     if detector is operator:
         return bytes_used(detector)
     return bytes_kept(operator, operator.inner) + sum(map(_state_bytes, operator.inner))
@@ -157,7 +157,7 @@ def _times(graph: QueryGraph) -> tuple[float, float] | None:
     order = graph.order
     late = 0 if order.kind == "in-order" else order.late
     promised = min((graph.intake.guarantees.of(type) for type in graph.intake.guarantees.types), default=BEGINNING)
-    watermark = max(promised, BEGINNING if late is None else clock - late)
+    watermark = max(promised, BEGINNING if late is None else earliest(clock, late))
     if watermark <= BEGINNING:
         return None
     second = 1_000_000 / UNITS[unit]

@@ -18,7 +18,6 @@ from tocsin.encode.arrow import look_for_pandas
 from tocsin.encode.checked import readable_texts
 from tocsin.encode.columns import OPTIONAL, Columns, infer_schema
 from tocsin.encode.thread_team import ThreadTeam
-from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import describe
 from tocsin.engine.operator import Around
 from tocsin.engine.tables import first_rows
@@ -271,7 +270,7 @@ class Query:
         """The generated kernels, as Python source."""
         known, _, _ = self._known(schema, time_unit, columns)
         graph = QueryGraph(self.plans(known), known, Columns(), jit=False)
-        programs = [branch.program for detector in detectors_in(graph) for branch in detector.branches]
+        programs = [branch.program for detector in graph.detectors for branch in detector.branches]
         return "\n\n".join(program.source.rstrip() for program in programs)
 
     @property

@@ -23,9 +23,9 @@ from tocsin.encode.objects import from_values
 from tocsin.encode.row import LentRow, RowEncoder
 from tocsin.encode.times import read_texts, ticks
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes
-from tocsin.engine.detector import detectors_in
 from tocsin.engine.inspect import debts
 from tocsin.engine.match_dicts import can_be_dicts
+from tocsin.engine.replay import replay
 from tocsin.engine.tables import instants, with_times
 from tocsin.errors import InputError, StateError, TocsinError
 from tocsin.events import BEGINNING, END_OF_TIME, TIME_LIMIT, Event
@@ -129,7 +129,7 @@ class Session:
         owed = [
             (stage.plan.title or None, debt)
             for stage in self._graph.stages
-            for detector in detectors_in(stage.operator)
+            for detector in stage.operator.detectors
             for debt in debts(detector)
         ]
         times = [instants(list(debt.missing.values()), self._time) for _, debt in owed]
@@ -471,11 +471,11 @@ class Session:
         if self._graph is not None:
             graph.restore(self._graph.snapshot())
         for (type, source), time in self._promised.items():  # also those about types that nobody read before
-            graph.push(graph.guarantee(type, time, source))
+            replay(graph, graph.guarantee(type, time, source))
         for (type, source), time in self._begun.items():
-            graph.push(graph.begin_guarantee(type, time, source))
+            replay(graph, graph.begin_guarantee(type, time, source))
         if self._advanced > BEGINNING:
-            graph.push(advanced(self._advanced))
+            replay(graph, advanced(self._advanced))
         return graph
 
     # --- results ---

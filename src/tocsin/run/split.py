@@ -13,7 +13,6 @@ import numpy as np
 from tocsin.encode.content import Words
 from tocsin.encode.merge import Rearranged, sliced
 from tocsin.encode.thread_team import ThreadTeam
-from tocsin.engine.detector import detectors_in
 from tocsin.engine.runtime import DUPLICATES
 from tocsin.errors import TocsinError
 from tocsin.graph.query_graph import QueryGraph
@@ -82,7 +81,7 @@ class Split:
 
     def counted(self, graph: QueryGraph) -> Counted:
         """What a graph has counted so far."""
-        branches = next(detectors_in(graph.stages[0].operator)).branches
+        branches = graph.stages[0].operator.detectors[0].branches
         return Counted(shown_counters(graph), [branch.count(DUPLICATES) for branch in branches])
 
     def together(self, several: list[Counted]) -> dict[str, int]:
@@ -141,7 +140,7 @@ def why_one_graph(graph: QueryGraph, *, by_key: bool = False) -> str | None:
     """Why one graph must see all events, however they are divided (`by_key`: by their keys only); None: several can."""
     if not (graph.is_plain or (by_key and graph.only_follows_traces)):
         return "queries read each other's matches, operators stand around them, or events do not come in order"
-    branches = [branch for detector in detectors_in(graph) for branch in detector.branches]
+    branches = [branch for detector in graph.detectors for branch in detector.branches]
     if any(branch.program.derived or branch.program.asked or branch.program.foreign for branch in branches):
         return "a condition asks a function that runs in Python"
     return None

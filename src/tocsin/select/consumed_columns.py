@@ -16,7 +16,7 @@ from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.batch import one_batch
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import ChangeBatch, Changes, Members
-from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
+from tocsin.engine.operator import Counters, Nesting, Operator, RemembersAll, Setting
 from tocsin.engine.payload import Chunk, Payload
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints, Items
@@ -34,7 +34,7 @@ MANY = 1 << 18  # rows that are kept before it is asked which of them are needed
 MANY_KEYS = 1 << 12
 
 
-class ConsumedColumns(RemembersAll):
+class ConsumedColumns(RemembersAll, Nesting):
     """Takes events in the order of their ends, all of one end in one push, and guarantees."""
 
     def __init__(self, setting: Setting, *, jit: bool) -> None:

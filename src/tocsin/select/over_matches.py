@@ -8,14 +8,14 @@ from typing import ClassVar
 
 from tocsin.codec import Part, decode, nested, only_part, within
 from tocsin.engine.changes import Changes
-from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.operator import Counters, Nesting, Operator
 from tocsin.engine.texts import of_operators
 from tocsin.events import BEGINNING
 from tocsin.items import Ints, Items
 from tocsin.select.pieces import Pieces
 
 
-class OverMatches:
+class OverMatches(Nesting):
     """Stands around `inner`. All that a replay of stored events would not bring back is its `memory`.
 
     kind       what its part of a snapshot is called

@@ -19,7 +19,7 @@ import numpy as np
 from tocsin.codec import Part, Scalar, as_number, as_numbers, as_shape, decode, encode, only_part, reading
 from tocsin.engine.changes import Changes
 from tocsin.engine.counts import CountRows
-from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
+from tocsin.engine.operator import Counters, Nesting, Operator, RemembersAll, Setting
 from tocsin.engine.texts import NONE
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints, ItemKind, Items
@@ -46,7 +46,7 @@ def prefix_counting(chain: PrefixChain, setting: Setting, *, live: bool) -> Sett
     return SettledOnce(PrefixCounting(chain, setting, live=live), setting.time, setting.reader, chain.key)
 
 
-class PrefixCounting(RemembersAll):
+class PrefixCounting(RemembersAll, Nesting):
     """Counts chains of settled events.
 
     Each aggregate needs some sums over chains. What is summed up is a *measure*: for each step the weights of events

@@ -159,7 +159,9 @@ class Job:
         made = [self.graph(each.group, each.group.units)[0] for each in self.shards]
         old = [self.units_before(each.group.units) for each in self.shards]
         made += [self.graph_before(units)[0] for units in old if units]
-        detectors = [each for graph in made for number in range(len(graph.plans)) for each in graph.detectors(number)]
+        detectors = [
+            each for graph in made for number in range(len(graph.plans)) for each in graph.new_detectors(number)
+        ]
         chained = any(graph.queries.chained for graph in made)
         return replace(self, kernels=packed(detectors, eids=self.columns.eid is not None or chained))
 

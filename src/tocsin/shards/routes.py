@@ -20,7 +20,7 @@ from tocsin.engine.ledger import Ledger
 from tocsin.events import ANY
 from tocsin.plan.block import Block, Plan
 from tocsin.plan.expr import Col
-from tocsin.plan.facts import extent, horizon, types_of, widest
+from tocsin.plan.facts import extent, horizon, replay_reach, types_of
 from tocsin.plan.rewrite import all_leaves
 from tocsin.schema import Field, Kind, Schema
 from tocsin.shards.statements import divided_by, passes_key_on
@@ -310,7 +310,7 @@ def reach_of(units: Iterable[Unit]) -> int | None:
         if len(unit.plans) == 1 and Ledger.of(unit.plans[0]) is None:
             mine = horizon(unit.plans[0]) or 0
         else:
-            mine = sum(3 * (widest(plan) or 0) for plan in unit.plans)
+            mine = replay_reach(unit.plans) or 0
         reach = max(reach, mine)
     return reach
 

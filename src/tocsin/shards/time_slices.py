@@ -11,7 +11,7 @@ from tocsin.engine.changes import ChangeBatch
 from tocsin.engine.ledger import Ledger
 from tocsin.items import Ints
 from tocsin.plan.block import Plan
-from tocsin.plan.facts import can_wait, reach
+from tocsin.plan.facts import around_visible, can_wait, reach
 from tocsin.shards.routes import shows_nothing
 
 SLICE_TO_OVERLAP = 4  # a slice is at least so many times longer than what lies around it
@@ -64,9 +64,8 @@ def margins(plans: Iterable[Plan]) -> tuple[int, int] | None:
         if found is None or plan.within is None or shows_nothing(plan):
             return None
         hidden = Ledger.of(plan) is not None
-        mine = (2 * plan.within, 2 * plan.within) if hidden else found.around_last
-        if hidden:
-            mine = (mine[0] + found.before, mine[1] + found.after)
+        mine = around_visible(plan) if hidden else found.around_last
+        assert mine is not None
         back, ahead = max(back, mine[0]), max(ahead, mine[1])
     return back, ahead
 

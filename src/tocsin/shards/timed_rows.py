@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tocsin.codec import reading
 from tocsin.encode.batch import one_batch
-from tocsin.encode.merge import stacked
+from tocsin.encode.row_bases import stacked
 from tocsin.encode.times import ticks
 from tocsin.items import Bools, Ints, is_sorted
 from tocsin.shards.job import Job

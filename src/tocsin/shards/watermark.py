@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from tocsin.engine.too_late import earliest
 from tocsin.errors import TocsinError
 from tocsin.events import BEGINNING
 from tocsin.order.strategy import IN_ORDER, Strategy, delay, parse_strategy
@@ -38,7 +39,7 @@ class Slack:
         if not clocks or any(source not in clocks for source in self.sources):
             return BEGINNING
         counted = [clock for source, clock in clocks.items() if source not in self.silent(clocks)]
-        return min(counted) - self.late
+        return earliest(min(counted), self.late)
 
     def silent(self, clocks: Mapping[str, int]) -> list[str]:
         """Return the sources that are silent and no longer waited for."""

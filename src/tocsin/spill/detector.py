@@ -24,7 +24,7 @@ from tocsin.codec import Part
 from tocsin.encode.merge import runs, sliced, take
 from tocsin.engine.changes import QUIET, ChangeBatch, Changes
 from tocsin.engine.detector import Detector
-from tocsin.engine.operator import Counters, Operator
+from tocsin.engine.operator import Counters, Nesting, Operator
 from tocsin.engine.partial_state import bytes_of_a_row, held_answers, words_of_an_event
 from tocsin.engine.texts import of_operators
 from tocsin.errors import TocsinError
@@ -39,7 +39,7 @@ from tocsin.spill.state import Spilled, SplitState
 STEP = 0.15  # of the memory limit: what is taken before room is made again
 
 
-class Spilling:
+class Spilling(Nesting):
     """A detector for events in any order, within a memory limit in bytes.
 
     The limit is for stored events, waiting answers and rows; tables for keys and output come on top, and so does what a

@@ -21,7 +21,7 @@ from tocsin.engine.detector import Detector
 from tocsin.engine.number_set import distinct
 from tocsin.engine.partial_state import another, bytes_used, held_answers, reset, words_of_an_event
 from tocsin.engine.payload import View
-from tocsin.engine.replay import replay_events
+from tocsin.engine.replay import replay, replay_events
 from tocsin.items import Ints, Items
 from tocsin.plan.block import Plan
 from tocsin.plan.rewrite import all_blocks
@@ -78,7 +78,7 @@ class FrameLoader:
         changes: list[ChangeBatch] = []
         told: list[Frame] = []
         at = waiting[0].at if self.live.time.holds else self._before(waiting)
-        detector.push(at.items(detector.types))
+        replay(detector, at.items(detector.types))
         for frame in [*waiting, None]:
             known, then = (next, now) if frame is None else (frame.known, frame.at if self.live.time.holds else at)
             some = pending.before(known)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tocsin.engine import runtime as rt
 from tocsin.engine.changes import ChangeBatch, Changes
 from tocsin.engine.detector import Detector
 from tocsin.engine.ledger import Ledger
+from tocsin.engine.too_late import passed
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.plan.facts import reach
 from tocsin.spill.frames import Frame, Frames, Knowledge, only
@@ -59,7 +59,7 @@ class SplitState:
     def knowledge(self) -> Knowledge:
         """What the live detector knows of time; a delay that is known is a guarantee about every type."""
         time = self.live.time
-        delay = BEGINNING if time.slack >= rt.UNLIMITED else max(BEGINNING, time.clock - time.slack - 1)
+        delay = passed(time.clock, time.slack)
         guarantees = {type: max(delay, time.guarantees.get(type, BEGINNING)) for type in self.live.all_types}
         return Knowledge(time.clock, guarantees, time.ended)
 

@@ -17,7 +17,7 @@ from tocsin.codec import Part, Scalar, as_number, as_numbers, as_shape, decode, 
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import runs, take
 from tocsin.engine.changes import ChangeBatch, Changes
-from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
+from tocsin.engine.operator import Counters, Nesting, Operator, RemembersAll, Setting
 from tocsin.engine.texts import NONE
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Ints, ItemKind, Items
@@ -105,7 +105,7 @@ class PartitionRule:
         return machine.save() | {"due": machine.due} if machine.partitions else None
 
 
-class CorrectingProcess(RemembersAll):
+class CorrectingProcess(RemembersAll, Nesting):
     """Takes events in any order, and withdrawals, and shows what the rule makes of them as changes."""
 
     def __init__(self, setting: Setting) -> None:

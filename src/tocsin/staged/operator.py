@@ -11,7 +11,7 @@ from tocsin.codec import Part, as_numbers, as_shape, decode, encode, only_part, 
 from tocsin.encode.auto_eids import AutoEids
 from tocsin.encode.merge import replaced, runs, sliced, take
 from tocsin.engine.changes import ChangeBatch, Changes
-from tocsin.engine.operator import Counters, Operator, RemembersAll, Setting
+from tocsin.engine.operator import Counters, Nesting, Operator, RemembersAll, Setting
 from tocsin.engine.texts import NONE
 from tocsin.errors import TocsinError
 from tocsin.events import END_OF_TIME
@@ -73,7 +73,7 @@ def _no_limit(plan: Plan, why: str) -> TocsinError:
     )
 
 
-class StagedProcess(RemembersAll):
+class StagedProcess(RemembersAll, Nesting):
     """Feeds settled events to the machine of a statement, stage by stage, and makes columns of what it finds.
 
     Those of one end come together. The machine is plain Python until the compiled one is there, which goes on from its

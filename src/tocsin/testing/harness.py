@@ -24,7 +24,7 @@ from tocsin.codec import pack, unpack
 from tocsin.encode import Columns, from_dicts, infer_schema
 from tocsin.encode.row import RowEncoder
 from tocsin.engine.changes import ChangeBatch, Changes
-from tocsin.engine.detector import Detector, detectors_in
+from tocsin.engine.detector import Detector
 from tocsin.engine.inspect import stored
 from tocsin.engine.operator import Around, Counters, Operator
 from tocsin.events import Event
@@ -137,7 +137,7 @@ class Harness:
                 memory_limit=None if limit is None else limit.memory * len(self.queries), functions=self.functions,
                 around=around, spill=spill,
             )  # fmt: skip
-            for detector in detectors_in(graph):
+            for detector in graph.detectors:
                 detector.eager = eager
             return graph
 
@@ -285,7 +285,7 @@ class Running:
     @property
     def detector(self) -> Detector:
         """The detector of the last query, for tests about its inside."""
-        return next(detectors_in(self.operator))
+        return self.operator.detectors[0]
 
     @property
     def counters(self) -> Counters:
@@ -300,7 +300,7 @@ class Running:
     def left(self) -> int:
         """How much is stored: events, waiting answers and rows."""
         counters = self.counters
-        return counters.live + counters.waiting + sum(each.payload.count for each in detectors_in(self.graph))
+        return counters.live + counters.waiting + sum(each.payload.count for each in self.graph.detectors)
 
 
 def _event(item: Item | Withdrawal) -> Event | None:

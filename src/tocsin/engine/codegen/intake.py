@@ -7,10 +7,25 @@ from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
 from tocsin.engine.codegen.nest import Nest
 from tocsin.engine.codegen.program import DELTA, MASK_BITS, NEW, STATE, WHOLE, WITHDRAWN
+from tocsin.engine.codegen.row_words import (
+    CAN_BE_LAST,
+    IS_COVERED,
+    IS_INSIDE,
+    IS_STORED,
+    KEY,
+    LEVEL,
+    PLACE,
+    bounds_at,
+    key_at,
+    level_of,
+    pin_at,
+    place_of,
+)
 from tocsin.engine.codegen.snippets import arrays
 from tocsin.engine.codegen.source import SourceText
 from tocsin.engine.codegen.tails import Tails
 from tocsin.engine.derive import native
+from tocsin.engine.too_late import EARLIEST
 from tocsin.plan.block import After, Before, Leaf, Point
 from tocsin.plan.expr import Agg, Bound, leaves, walk
 from tocsin.plan.facts import overhangs
@@ -93,7 +108,7 @@ class Intake:
             "    ty = T[local + ty]",
             "late = e < clock",
             *(["if e > clock:", "    T[MOVED] = 1"] if self.layout.holds else []),
-            "if ty < 0 or e < clock - slack:",
+            f"if ty < 0 or e < {EARLIEST}:",
             "    if ty >= 0:",
             "        T[LATE] += 1",
             "    clock = max(clock, e)",
@@ -133,7 +148,7 @@ class Intake:
             self.layout.span() is not None
         ):  # in order, what waits is answered between batches only, and keeps its events
             self.lines(f"if {'bounded and not ordered' if self.layout.waits else 'bounded'}:")
-            self.lines("    T[HORIZON] = max(T[HORIZON], clock - slack - span)")
+            self.lines(f"    T[HORIZON] = max(T[HORIZON], {EARLIEST} - span)")
 
     def _row_tail(self) -> None:
         self.lines(
@@ -154,9 +169,9 @@ class Intake:
             self.emit("if sign < 0:")
             with self.source.writer.indented():
                 self._each_leaf(
-                    "if T[PLACES + leaf] >= 0:",
-                    f"    d = T[ROW_KEYS + leaf] * {len(self.layout.buffers)} + leaf",
-                    f"    remove({self.layout.place_args}, D, N, d, T[PLACES + leaf])",
+                    f"if {IS_STORED}:",
+                    f"    d = {KEY} * {len(self.layout.buffers)} + leaf",
+                    f"    remove({self.layout.place_args}, D, N, d, {PLACE})",
                 )
         if self.layout.waits:
             self.lines("if T[FRESH] > 0:", "    T[HELD] += T[FRESH]", "    wait(T, PD)")
@@ -175,8 +190,8 @@ class Intake:
         self.emit("if T[WAITING] + T[ASIDE] > 0:")
         with self.source.writer.indented():
             self._each_leaf(
-                "if T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0:",
-                f"    ask_again(T[ROW_KEYS + leaf] if T[COVERED + leaf] != 0 else {everywhere}, S)",
+                f"if {IS_INSIDE}:",
+                f"    ask_again({KEY} if {IS_COVERED} else {everywhere}, S)",
             )
 
     def _each_leaf(self, *lines: str) -> None:
@@ -193,7 +208,7 @@ class Intake:
         for leaf, alternative in places:
             self._store(leaf, alternative, only=len(places) == 1)
         if len(places) > 1:  # an event is relevant once, at however many leaves it stands
-            stored = " or ".join(f"T[PLACES + {self.layout.number[leaf.id]}] >= 0" for leaf, _ in places)
+            stored = " or ".join(f"{place_of(self.layout.number[leaf.id])} >= 0" for leaf, _ in places)
             self.lines(f"if {stored}:", "    T[RELEVANT] += 1")
 
     def _admit(self, leaf: Leaf, alternative: int, *, only: bool) -> None:
@@ -208,7 +223,7 @@ class Intake:
         if id in self.layout.nest and self.layout.shape.intervals and window is not None:
             known.append(f"e - s <= {self.levels.ticks(window)}")  # what is longer stands in no match
         known += [f"c{column}[i] == c{column}[i]" for column, is_float, _ in keys if is_float]  # NaN equals nothing
-        self.emit(f"T[PLACES + {self.layout.number[id]}] = -1")
+        self.emit(f"{place_of(self.layout.number[id])} = -1")
         self.emit(f"take_{id} = {' and '.join(known + conditions) or 'True'}")
         self._words_of_floats(id)
         if len(keys) > 1:
@@ -395,11 +410,11 @@ class Intake:
                 "T[CLOCK] = clock",
                 "if late:",
                 f"    {slow}",
-                f"elif T[PLACES + {number}] >= 0:",
+                f"elif {place_of(number)} >= 0:",
                 "    T[SIGN] = 1",
-                f"    T[PINS + {level}] = T[PLACES + {number}]",
-                f"    good = {self._straight(f'{NEW}, number, T[ROW_KEYS + {number}], -FAR, FAR')}",
-                f"    T[PINS + {level}] = -1",
+                f"    {pin_at(level)} = {place_of(number)}",
+                f"    good = {self._straight(f'{NEW}, number, {key_at(number)}, -FAR, FAR')}",
+                f"    {pin_at(level)} = -1",
             )
         elif any(id in last for id in places):
             self.lines("T[CLOCK] = clock", slow)
@@ -419,15 +434,13 @@ class Intake:
             if self.layout.shape.eids:
                 self.emit("if sign < 0:")
                 with self.source.writer.indented():
-                    self._each_leaf(
-                        "if T[PLACES + leaf] >= 0:", f"    number = H[T[PLACES + leaf] * {self.layout.words} + 1]"
-                    )
+                    self._each_leaf(f"if {IS_STORED}:", f"    number = H[{PLACE} * {self.layout.words} + 1]")
             self._each_leaf(
-                "level = T[LEVELS + leaf]",
-                "if good and level >= 0 and T[PLACES + leaf] >= 0 and (late or T[TERMINAL + leaf] != 0):",
-                "    T[PINS + level] = T[PLACES + leaf]",
-                f"    good = again({NEW}, number, T[ROW_KEYS + leaf], -FAR, FAR, S)",
-                "    T[PINS + level] = -1",
+                f"level = {LEVEL}",
+                f"if good and level >= 0 and {IS_STORED} and (late or {CAN_BE_LAST}):",
+                f"    {pin_at('level')} = {PLACE}",
+                f"    good = again({NEW}, number, {KEY}, -FAR, FAR, S)",
+                f"    {pin_at('level')} = -1",
             )
             if self.layout.changeable:
                 certain = " and (T[CERTAIN] == 0 or sign < 0)" if self.layout.holds else ""
@@ -444,8 +457,8 @@ class Intake:
         """Held answers under the keys of a late event must be judged again before they are given."""
         if self.layout.shape.eids:
             self.lines("if sign < 0:", "    disturb(T, -1)")
-        key = "T[ROW_KEYS + leaf] if T[COVERED + leaf] != 0 else -1" if self.layout.keys else "0"
-        self._each_leaf("if T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0:", f"    disturb(T, {key})")
+        key = f"{KEY} if {IS_COVERED} else -1" if self.layout.keys else "0"
+        self._each_leaf(f"if {IS_INSIDE}:", f"    disturb(T, {key})")
 
     def _count_late(self) -> None:
         """Events behind the clock, once each: those at root leaves and all others."""
@@ -453,8 +466,8 @@ class Intake:
         with self.source.writer.indented():
             self.lines("positive = 0", "negative = 0")
             self._each_leaf(
-                "if T[PLACES + leaf] >= 0:",
-                "    if T[LEVELS + leaf] >= 0:",
+                f"if {IS_STORED}:",
+                f"    if {LEVEL} >= 0:",
                 "        positive = 1",
                 "    else:",
                 "        negative = 1",
@@ -470,25 +483,24 @@ class Intake:
         self.emit(f"vhigh = {f's + T[PARAMS]{before}' if window else 'FAR'}")
         self.lines("everywhere = False", "key = 0")
         self._around()
-        deep = "T[LEVELS + leaf] < 0 and T[PLACES + leaf] >= 0"
         if not self.layout.keys:
-            self._each_leaf(f"if {deep}:", "    everywhere = True")
+            self._each_leaf(f"if {IS_INSIDE}:", "    everywhere = True")
             self.lines("if everywhere:", f"    good = again({DELTA}, number, 0, vlow, vhigh, S)")
             return
-        self._each_leaf(f"if {deep} and T[COVERED + leaf] == 0:", "    everywhere = True")
+        self._each_leaf(f"if {IS_INSIDE} and not {IS_COVERED}:", "    everywhere = True")
         self.lines(
             "if everywhere:",
             "    for key in range(1, T[KEYS]):",
             f"        good = good and again({DELTA}, number, key, vlow, vhigh, S)",
         )
         self._each_leaf(
-            f"if good and not everywhere and {deep}:",
-            "    key = T[ROW_KEYS + leaf]",
+            f"if good and not everywhere and {IS_INSIDE}:",
+            f"    key = {KEY}",
             "    back = T[T[LEAVES_AT] + ty]",
             "    fresh = True",
             "    while T[back] != leaf:",
             "        other = T[back]",
-            "        if T[LEVELS + other] < 0 and T[PLACES + other] >= 0 and T[ROW_KEYS + other] == key:",
+            f"        if {level_of('other')} < 0 and {place_of('other')} >= 0 and {key_at('other')} == key:",
             "            fresh = False",
             "        back += 1",
             "    if fresh:",
@@ -498,7 +510,8 @@ class Intake:
     def _around(self) -> None:
         """Where a binding must lie that the event can change: around the scopes of the leaves that took it."""
         for level in range(len(self.layout.nest)):
-            self.lines(f"T[LOWS + {level}] = FAR", f"T[HIGHS + {level}] = -FAR")
+            lows, highs = bounds_at(level)
+            self.lines(f"{lows} = FAR", f"{highs} = -FAR")
         scopes = [
             (part.scope, each.leaves, each is part.block or overhangs(part.block) == (0, 0))
             for part in self.layout.root.forbidden
@@ -506,14 +519,12 @@ class Intake:
         ]
         scopes += [(dict(self.layout.root.scopes)[leaf.id], (leaf,), True) for leaf in self.layout.root.repeated]
         for scope, inside, is_inside in scopes:  # by a FOR of its own, a part looks at events outside of its scope
-            taken = " or ".join(f"T[PLACES + {self.layout.number[leaf.id]}] >= 0" for leaf in inside)
+            taken = " or ".join(f"{place_of(self.layout.number[leaf.id])} >= 0" for leaf in inside)
             self.emit(f"if {taken}:" if taken else "if False:")
             with self.source.writer.indented():
                 for level, leaf in enumerate(self.layout.nest):
                     before = is_inside and isinstance(scope.low, After) and leaf in scope.low.leaves
                     after = is_inside and isinstance(scope.high, Before) and leaf in scope.high.leaves
                     low, high = "e + 1" if after else "-FAR", "s - 1" if before else "FAR"
-                    self.lines(
-                        f"T[LOWS + {level}] = min(T[LOWS + {level}], {low})",
-                        f"T[HIGHS + {level}] = max(T[HIGHS + {level}], {high})",
-                    )
+                    lows, highs = bounds_at(level)
+                    self.lines(f"{lows} = min({lows}, {low})", f"{highs} = max({highs}, {high})")

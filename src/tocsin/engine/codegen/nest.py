@@ -11,6 +11,7 @@ from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
 from tocsin.engine.codegen.members import MemberSets
 from tocsin.engine.codegen.program import DELTA, FAILS, HOLDS, WAITS, WHOLE
+from tocsin.engine.codegen.row_words import bounds_at, pin_at
 from tocsin.engine.codegen.snippets import in_column, least, most
 from tocsin.engine.codegen.source import SourceText
 from tocsin.engine.codegen.tails import Tails
@@ -235,9 +236,9 @@ class Nest:
         low, high = self.levels.bounds(self.layout.root, leaf, (), others)
         low, high = ["vlow", *low], ["vhigh", *high]
         if self.layout.changeable:
-            level = self.layout.nest.index(leaf)
-            low.append(f"(T[LOWS + {level}] if mode == {DELTA} else -FAR)")
-            high.append(f"(T[HIGHS + {level}] if mode == {DELTA} else FAR)")
+            lows, highs = bounds_at(self.layout.nest.index(leaf))
+            low.append(f"({lows} if mode == {DELTA} else -FAR)")
+            high.append(f"({highs} if mode == {DELTA} else FAR)")
         if window:
             low.append("mx - W")
             high.append("mn + W")
@@ -252,7 +253,7 @@ class Nest:
         root, nest = self.layout.root, self.layout.nest
         if not self.layout.shape.intervals or sum(is_terminal(root, leaf) for leaf in nest) < 2:
             return
-        self.emit("if T[PINS] < 0:")
+        self.emit(f"if {pin_at(0)} < 0:")
         with self.source.writer.indented():
             for level in range(len(nest) - 2, -1, -1):
                 leaf = nest[level]
@@ -484,10 +485,12 @@ class Nest:
         """The text of: when a waiting answer became certain. In order it is the time that it had to wait for.
 
         That is `until`: where a part reaches on behind the last member of a set, the entry says less until it is asked.
+        Where the host knows when nothing could refute it any more (ENDED is 2), the entry says that.
         """
         if self.layout.holds:
             return "T[CLOCK]"
-        return "(min(max(PD[row], until), T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
+        waited = "max(PD[row], until if T[ENDED] != 2 else PD[row])"
+        return f"(min({waited}, T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
 
     @property
     def _lasts(self) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from tocsin.engine.codegen.layout import Layout
 from tocsin.engine.codegen.levels import Levels
+from tocsin.engine.codegen.row_words import key_at
 from tocsin.engine.codegen.snippets import in_column, least, most
 from tocsin.engine.codegen.source import SourceText
 from tocsin.plan.block import Point
@@ -173,7 +174,7 @@ class Tails:
         if comes_before:
             return
         number = self.layout.number[leaf]
-        self.lines("else:", f"    key = T[ROW_KEYS + {number}]", f"    d = {self.levels.buffer(owner)}")
+        self.lines("else:", f"    key = {key_at(number)}", f"    d = {self.levels.buffer(owner)}")
         self.lines(f"    e_{leaf} = e", f"    s_{leaf} = s")
         self.lines(f"    since = {most([*low, 'e - T[PARAMS]'])}", "    at = D[4 * d + 2] - 1")
         self.lines(

@@ -53,6 +53,13 @@ def ready(
 
 
 @inlined
+def stand_at(T: Any, leaf: int, place: int, key: int) -> None:
+    """Note where the event of the row stands: its place at a leaf, and the code of its key there."""
+    T[PLACES + leaf] = place
+    T[ROW_KEYS + leaf] = key
+
+
+@inlined
 def enter(
     T: Any, H: Any, R: int, D: Any, N: Any, KM: Any, leaves: int, leaf: int, before: int,
     keyed: bool, prefix: int, value: int,
@@ -79,8 +86,7 @@ def enter(
     if rh > 0:
         H[place * R + rh] = high
         H[place * R + rh + 1] = low
-    T[PLACES + leaf] = place
-    T[ROW_KEYS + leaf] = key
+    stand_at(T, leaf, place, key)
     return place
 
 
@@ -114,7 +120,6 @@ def withdraw(
     while place < stop and H[place * R] == end:
         at = place * R
         if H[at + rs] == start and H[at + rh] == high and H[at + rh + 1] == low:
-            T[PLACES + leaf] = place
-            T[ROW_KEYS + leaf] = key
+            stand_at(T, leaf, place, key)
             return
         place += 1
