@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +29,13 @@ from tocsin.encode.text_numbers import TextNumbers, numbered_column, numbered_na
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.errors import InputError, TocsinError
 from tocsin.events import Event
+from tocsin.lang import syntax
 from tocsin.run import answers, feeds, finite, pace, slices
 from tocsin.run.declared import declare
 from tocsin.run.query import Query
 from tocsin.run.split import why_not
+from tocsin.testing import strategies
+from tocsin.testing.draw_clauses import with_clauses
 from tocsin.testing.draw_staged import drawn_history, drawn_statements
 from tocsin.testing.harness import Harness
 from tocsin.testing.staged_oracle import staged_events
@@ -480,3 +484,52 @@ def test_a_key_of_several_kinds_is_refused_with_its_name(tmp_path):
     assert "k" in str(told.value)
     with pytest.raises(TocsinError, match="'k' is int here and text elsewhere"):
         query.detect([{"type": "A", "time": 1, "k": "x"}, {"type": "B", "time": 2, "k": 7}], jit=False)
+
+
+# --- drawn queries ---------------------------------------------------------------------------------------------------
+
+DRAWN = pa.schema(
+    [("type", pa.string()), ("time", pa.int64()), ("eid", pa.int64()), ("id", pa.int64()), ("v", pa.int64()),
+     ("w", pa.float64()), ("s", pa.string()), ("ok", pa.bool_()), ("x", pa.int64())]
+)  # fmt: skip
+
+
+def drawn_query(draw: random.Random) -> syntax.Query:
+    """Any query, often with clauses after a match, a key and a short window."""
+    found = strategies.query(draw, leaves=4)
+    if draw.random() < 0.4:
+        found = with_clauses(draw, found)
+    for more in (
+        {"partition": draw.choice((("id",), ("id", "s")))},
+        {"within": syntax.Duration(draw.choice((1, 2, 3, 5)))},
+    ):
+        if draw.random() < 0.7 and strategies.is_valid(replace(found, **more), strategies.POINTS):
+            found = replace(found, **more)
+    return found if strategies.is_valid(found, strategies.POINTS) else drawn_query(draw)
+
+
+@pytest.mark.filterwarnings("ignore::tocsin.errors.TocsinWarning")
+def test_drawn_queries_tell_the_same_rows_in_the_same_order_however_work_is_cut(monkeypatch):
+    """All columns: ids, `settled_at`, the step that did not come."""
+    matched = 0
+    for number in range(examples(2000, least=20)):
+        draw = random.Random(f"drawn {number}")
+        query = drawn_query(draw)
+        rows = [
+            {"type": event.type, "time": event.end, "eid": event.eid, **event.attrs}
+            for event in sorted(strategies.history(draw, query, most=40), key=lambda event: event.end)
+            if isinstance(event.eid, int)
+        ]
+        table = pa.Table.from_pylist(rows, schema=DRAWN)
+        asked, told = tocsin.query(query), list[list[str]]()
+        for threads, pieces in (
+            (1, 10**6),
+            (1, draw.choice((1, 3, 7))),
+            (draw.choice((2, 3, 5)), draw.choice((1, 11))),
+        ):
+            monkeypatch.setattr(slices, "MOST_AROUND", draw.choice((0.2, 1, 10**9)))
+            monkeypatch.setattr(pace, "ROWS_PER_CHUNK", pieces)
+            told.append(list(map(str, map(dict, asked.detect(table, eid="eid", threads=threads, jit=False)))))
+        assert told[1] == told[0] and told[2] == told[0], (number, str(query))
+        matched += bool(told[0])
+    assert matched

@@ -13,6 +13,7 @@ import pyarrow as pa
 from tocsin.encode.thread_team import ThreadTeam
 from tocsin.engine.changes import ChangeBatch, Changes, one_batch
 from tocsin.engine.kinds import EXPECTED_MATCH, UNCONFIRMED, VIOLATED
+from tocsin.engine.ledger import Ledger
 from tocsin.engine.payload import View
 from tocsin.engine.tables import joined, net, with_times
 from tocsin.graph.query_graph import QueryGraph
@@ -27,7 +28,7 @@ class Answers:
     """The changes of some queries of a graph; `view`: all events that it (and others like it) were given, if plain."""
 
     def __init__(self, graph: QueryGraph, shown: Sequence[int], view: View | None = None, threads: int = 1) -> None:
-        self._graph, self._threads, self.view = graph, threads, view
+        self._graph, self._threads, self.view, self._ties = graph, threads, view, ties(graph)
         self._batches: dict[int, list[ChangeBatch]] = {stage: [] for stage in shown}
 
     def add(self, changes: Changes, share: Ints | None = None) -> None:
@@ -71,16 +72,16 @@ class Answers:
             if self._beside_traces:
                 table = table.take(pa.array(order_beside_traces([standing_of(batch) for batch in batches])))
             elif self._graph.order.kind == "in-order":
-                table = _taken(table, _order([Place.of(batch) for batch in batches], waits=self._graph.waits))
+                table = _taken(table, _order([Place.of(batch) for batch in batches], tied=self._ties))
             return with_times(net(table), time)
         kinds: dict[tuple[str, str | None], list[ChangeBatch]] = {}
         for batch in batches:
             kinds.setdefault((batch.kind, batch.step), []).append(batch)
         if len(kinds) > 1:
             wholes = [replace(one_batch(each), payload=self.view) for each in kinds.values()]
-            return net(_side_by_side(wholes, time, waits=self._graph.waits))
-        if not stand_in_order(batches, waits=self._graph.waits):
-            batches = [in_order(one_batch(batches), waits=self._graph.waits)]
+            return net(_side_by_side(wholes, time, tied=self._ties))
+        if not stand_in_order(batches, tied=self._ties):
+            batches = [in_order(one_batch(batches), tied=self._ties)]
         count = sum(map(len, batches))
         threads = max(1, min(self._threads, count // WORTH_A_THREAD))
         parts = in_parts(batches, max(1, min(AT_ONCE, -(-count // threads))))
@@ -90,10 +91,19 @@ class Answers:
         return table if self.is_final else net(table)
 
 
-def _side_by_side(wholes: Sequence[ChangeBatch], time: pa.DataType | None, *, waits: bool) -> pa.Table:
+def ties(graph: QueryGraph) -> bool:
+    """Whether answers of one time and one last event may come in another order where pieces or threads are others.
+
+    Several may wait for one time, be found by different alternatives, or be completed by events that they hide.
+    """
+    several = (len(plan.alternatives) > 1 or Ledger.of(plan) is not None for plan in graph.plans)
+    return graph.waits or any(several)
+
+
+def _side_by_side(wholes: Sequence[ChangeBatch], time: pa.DataType | None, *, tied: bool) -> pa.Table:
     """Changes of several kinds, such as matches and timeouts, in the order that those of one kind have."""
     table = joined([_shown(whole, time) for whole in wholes])
-    return _taken(table, _order([Place.of(whole) for whole in wholes], waits=waits))
+    return _taken(table, _order([Place.of(whole) for whole in wholes], tied=tied))
 
 
 def _taken(table: pa.Table, order: Ints | None) -> pa.Table:
@@ -131,25 +141,25 @@ def in_parts(batches: Sequence[ChangeBatch], most: int) -> Iterator[ChangeBatch]
         yield one_batch(small)
 
 
-def stand_in_order(batches: Sequence[ChangeBatch], *, waits: bool) -> bool:
+def stand_in_order(batches: Sequence[ChangeBatch], *, tied: bool) -> bool:
     """Whether changes, batch after batch, stand as `in_order` would have them, as far as one look can tell."""
     known, last = -1 << 63, -1
     for batch in batches:
-        if waits or not len(batch):
+        if tied or not len(batch):
             continue
         mine = _last_events(batch.fixed, len(batch))
         if not (known <= batch.known_at[0] and last <= mine[0] and is_sorted(batch.known_at) and is_sorted(mine)):
             return False
         known, last = batch.known_at[-1], mine[-1]
-    return not waits
+    return not tied
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """What tells where changes stand among others: their kind, when they were known, and their events.
 
-    events  the number of the event of each variable
-    sets    of each repeated variable how many members there are, and which is the last
+    events  the number of the event of each variable; not of those that are hidden: which of them is told may differ
+    sets    of each repeated variable how many members there are, the first, the last, and the sum of their numbers
     """
 
     kind: tuple[str, str]
@@ -160,32 +170,32 @@ class Place:
     @classmethod
     def of(cls, batch: ChangeBatch) -> Place:
         sets: list[Ints] = []
-        for _, members in sorted(batch.repeated.items()):
-            counts = np.diff(members.offsets)
-            last: Ints = np.full(len(counts), -1, np.int64)
-            last[counts > 0] = members.events[members.offsets[1:][counts > 0] - 1]
-            sets += [counts, last]
-        return cls((batch.kind, batch.step or ""), batch.known_at, batch.fixed, sets)
+        for members in (batch.repeated[at] for at in batch.visible if at in batch.repeated):
+            first, last = members.offsets[:-1], members.offsets[1:] - 1
+            events, before = np.append(members.events, -1), np.concatenate([[0], np.cumsum(members.events)])
+            some = last >= first
+            sets += [last - first, np.where(some, events[first], -1), np.where(some, events[last], -1)]
+            sets.append(before[last + 1] - before[first])
+        return cls((batch.kind, batch.step or ""), batch.known_at, [batch.fixed[at] for at in batch.visible], sets)
 
 
-def in_order(batch: ChangeBatch, *, waits: bool) -> ChangeBatch:
+def in_order(batch: ChangeBatch, *, tied: bool) -> ChangeBatch:
     """The changes by when they were known, then by their last event: whatever pieces and threads they came from.
 
-    Where answers wait, several may wait for one time; those of one last event are then told apart by their others, and
-    by their kind.
+    Where they may be tied, those of one time and one last event are told apart by their others, and by their kind.
     """
-    order = _order([Place.of(batch)], waits=waits)
+    order = _order([Place.of(batch)], tied=tied)
     return batch if order is None else batch.pick(order)
 
 
-def _order(places: Sequence[Place], *, waits: bool) -> Ints | None:
+def _order(places: Sequence[Place], *, tied: bool) -> Ints | None:
     """The rows of changes in that order; None: they stand in it."""
     known_at, *events = map(np.concatenate, zip(*((each.known_at, *each.events) for each in places), strict=True))
     last = _last_events(events, len(known_at))
-    if is_sorted(known_at) and is_sorted(last) and not waits:
+    if is_sorted(known_at) and is_sorted(last) and not tied:
         return None
     keys = [last, known_at]
-    if waits:
+    if tied:
         named = sorted({each.kind for each in places})
         kinds = np.repeat([named.index(each.kind) for each in places], [len(each.known_at) for each in places])
         sets = list(map(np.concatenate, zip(*(each.sets for each in places), strict=True)))
@@ -220,7 +230,7 @@ class GrowingTables:
     """The changes of some queries as tables, made at once, so that the graph may forget the events behind them."""
 
     def __init__(self, graph: QueryGraph, shown: Sequence[int]) -> None:
-        self._graph, self.is_final, self._count = graph, True, 0
+        self._graph, self.is_final, self._count, self._ties = graph, True, 0, ties(graph)
         self._beside_traces = graph.only_follows_traces and not graph.is_plain
         self._tables: dict[int, list[pa.Table]] = {stage: [] for stage in shown}
         self._standing: dict[int, list[tuple[Ints, ...]]] = {stage: [] for stage in shown}  # beside rows about traces
@@ -258,5 +268,5 @@ class GrowingTables:
         if self._beside_traces:
             table = table.take(pa.array(order_beside_traces(self._standing[stage])))
         elif self._graph.order.kind == "in-order":
-            table = _taken(table, _order(self._places[stage], waits=self._graph.waits))
+            table = _taken(table, _order(self._places[stage], tied=self._ties))
         return net(with_times(table, time))
