@@ -235,7 +235,7 @@ def test_rows_and_matches_are_those_of_the_definition(order: str, longest: bool)
     """R129: over endpoints, out of order, in every strategy, over restarts; `longest` says when starts are settled."""
     schema = replace(SCHEMA, longest=dict.fromkeys("ABN", LONGEST) if longest else {})
     told: Counter = Counter()
-    for seed in range(examples(400, least=16)):
+    for seed in range(examples(400, least=24)):
         random = Random(f"{order} {longest} {seed}")
         text = drawn(random, " PARTITION BY id")
         try:
