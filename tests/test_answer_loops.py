@@ -144,6 +144,7 @@ QUERIES = (
     "EVENT OR(SEQ(A a, B b), AND(A a, C c)) WHERE [k] WITHIN 5",
     "EVENT SEQ(A a, ANY x) WHERE [k] WITHIN 3",
     "EVENT SEQ(A a, !B b, C c) WHERE [k] WITHIN 9 SELECT a.k AS k, c.v AS v, a.eid AS e",
+    "EVENT SEQ(A a, B? b, C c) WITHIN 4 SELECT start(a) AS s, end(b) AS b, b.v AS v, end(c) - start(a) AS long",
 )
 
 

@@ -74,6 +74,7 @@ MORE = {
         "say",
         "telling",  # ties are followed beside it, too,
         "quiets_down",
+        "type_of",
         "quieted",  # and what traces have ruled out
         "are_ruled_out",
     },

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -110,3 +112,40 @@ def test_why_one_shard_must_see_all(text: str, why: str | None) -> None:
     assert why is None or (said is not None and why in said)
     if why is None:
         assert dict(unit.ways)["A"].keys == (("id",),)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_shards_follow_the_starts_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts lag behind, in a shard over accidents as embedded."""
+    schema = replace(SCHEMA, intervals=True, longest={"A": 6, "B": 6})
+    rows_are = pa.schema([("type", pa.string()), ("time", pa.int64()), ("end", pa.int64()), ("eid", pa.string()),
+                          ("id", pa.string())])  # fmt: skip
+    columns = Columns(end="end", eid="eid").resolve(rows_are.names)
+    context = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    df: Any = SimpleNamespace(isStreaming=True, sparkSession=context)
+    monkeypatch.setattr("tests.test_shard_staged.row_of", interval_row)
+    text = (
+        "CONSTRAINT c PARTITION BY id AS A^- (B^- A^+ B^+ | A^+ B^- B^+)+; "
+        "EVENT REL[overlap](A a, B b) WHERE [id] UNDER c"
+    )
+    for seed in range(4):
+        random = Random(f"starts {seed}")
+        events = []
+        for at in range(12):
+            begin = 9 * at + random.randint(0, 2)
+            end, id = begin + random.randint(1, 5), random.choice("xyz")
+            events.append(Event("A", begin, end, f"A{at}", {"id": id}))
+            start = begin + random.randint(1, 6)
+            events.append(Event("B", start, start + random.randint(1, 6), f"B{at}", {"id": id}))
+        events.sort(key=lambda event: event.end)
+        queries, rows = parse_file(text), [interval_row(event) for event in events]
+        found = Query(queries, schema).detect(rows, eid="eid", end="end", jit=False)
+        wanted = told(row for table in found.tables() for row in table.to_pylist())
+        asked = ask(queries, EventFrame(columns, rows_are, schema, df), buckets=3)
+        stream = streamed(asked, events, random.choice((0, 2)), random, Strategy("conservative"))
+        assert told(stream.answers.matches) == wanted, rows
+        assert wanted
+
+
+def interval_row(event: Event) -> dict[str, Any]:
+    return {"type": event.type, "time": event.start, "end": event.end, "eid": event.eid, "id": event.attrs["id"]}

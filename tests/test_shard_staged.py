@@ -136,7 +136,7 @@ def test_shards_give_what_is_found_embedded(kind: str) -> None:
         if random.random() < 0.3:
             queries = parse_file(CHAIN)
         elif random.random() < 0.25:
-            queries = tuple(divided([drawn_asking(random)], random))
+            queries = tuple(divided(drawn_asking(random), random))
         asked = asked_together(queries)
         if asked is None:
             continue

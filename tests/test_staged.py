@@ -267,15 +267,16 @@ def test_statements_over_statements_agree_in_every_order() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_what_may_still_come_is_known_where_events_last() -> None:
     """sst, from how long events may last, in every order, over restarts, and with time itself as what makes it so."""
-    found = active = 0
-    count = examples(300, least=25)
+    found = active = above = 0
+    count = examples(300, least=40)
     for seed in range(count):
         random = Random(f"sst {seed}")
-        statement, events = drawn_asking(random), drawn_history(random)
-        query = Query((statement,), declare(SCHEMA, longest=LASTING))
+        statements, events = drawn_asking(random), drawn_history(random)
+        statement = statements[-1]
+        query = Query(tuple(statements), declare(SCHEMA, longest=LASTING))
         if not agrees(query):
             continue
-        known = staged_events([statement], events, longest=LASTING)
+        known = staged_events(statements, events, longest=LASTING)
         wanted = Counter((e.type, e.start, e.end, *e.attrs.values()) for e in known)
         detected = query.detect([row_of(event) for event in events], time="start", end="end", eid="id")
         assert Counter(rows_of(detected)) == wanted, seed
@@ -284,16 +285,21 @@ def test_what_may_still_come_is_known_where_events_last() -> None:
             assert Counter(streamed(query, given, order, random)) == wanted, (seed, order)
         found += bool(wanted)
         active += bool(wanted) and "active" in statement.options
+        above += any(event.type == statement.name for event in known) and len(statements) > 1
     assert found > count / 8
-    assert active
+    assert active and above
 
 
-def drawn_asking(random: Random) -> Statement:
-    """A drawn statement whose condition asks for sst."""
+SHORT = "CreateCE P Select A.k as k, B.x as x, A.y as y Event And(A<range 4>, B<range 3, consume>)"
+
+
+def drawn_asking(random: Random) -> list[Statement]:
+    """A drawn statement whose condition asks for sst; sometimes of what a statement above it finds."""
+    chained = random.random() < 0.4
     while True:
-        statement = drawn_statement(random, sst=True)
+        statement = drawn_statement(random, "X", ("A", "P") if chained else ("A", "B", "C"), sst=True)
         if "sst(" in str(statement):
-            return statement
+            return [*(parse_file(SHORT) if chained else ()), statement]  # type: ignore[list-item]
 
 
 def test_both_kinds_of_query_read_the_matches_of_each_other() -> None:

@@ -190,7 +190,6 @@ def test_numbers_that_words_cannot_add_are_left_to_python() -> None:
 def test_what_is_not_compiled_says_why() -> None:
     reasons = {
         "CreateCE X Select A.k as k Event {Init B Event A Term C}": "a block has contexts and keys of its own",
-        "CreateCE X Select A.k as k Event Unless(A, B)<active> Where sst(B) > end-ts(A)": "active where sst passes",
         "CreateCE X Event AtLeast(2, A<weight 1.5>)": "a weight is no whole number",
     }
     for text, reason in reasons.items():

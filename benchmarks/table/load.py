@@ -35,6 +35,12 @@ class Ask:
     forbidden: str | None = None
     repeated: str | None = None
 
+    @property
+    def variables(self) -> list[str]:
+        """What the events of the steps are called in the query."""
+        items = self.text.partition("(")[2].partition(")")[0].split(", ")
+        return [item.split()[1] for item in items if not item.startswith("!") and "+" not in item]
+
 
 def _steps(*types: str) -> tuple[Step, ...]:
     return tuple(Step(type) for type in types)

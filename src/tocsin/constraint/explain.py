@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tocsin.constraint.automaton import Dfa
 from tocsin.constraint.letters import Letters
-from tocsin.constraint.reasoning import Flag, Reasoning, reason_about
+from tocsin.constraint.reasoning import Flag, Reasoning, bounded, reason_about
 from tocsin.lang.constraint_printer import print_constraint
 from tocsin.plan.block import Plan
 
@@ -26,12 +26,23 @@ def with_verdict(plan: Plan) -> Plan:
         notes.append(f"under its constraints this query can never match{_missing(plan)}")
     elif known.flags[0] & Flag.SAT:
         notes.append("under its constraints every trace holds a match")
+    if plan.under.starts and not bounded(plan):
+        notes.append(_unbounded(plan))
     if plan.under.key and not plan.under.divides:
         notes.append(
             f"traces by {', '.join(plan.under.key)} are kept until the end of the stream, 8 to 24 bytes each: "
             "ENDS or TIMEOUT would end them"
         )
     return replace(plan, notes=tuple(notes))
+
+
+def _unbounded(plan: Plan) -> str:
+    assert plan.under is not None
+    types = [type for type in plan.under.starts if type not in plan.schema.longest]
+    return (
+        f"verdicts come with the end of the stream: nobody knows before which {' and '.join(types)} have begun; "
+        "say in the schema how long one lasts at most (longest=)"
+    )
 
 
 def _missing(plan: Plan) -> str:
@@ -60,7 +71,7 @@ def drawn(plan: Plan) -> str:
     known = reason_about(plan)
     lines = [f"under     {print_constraint(each.written)}" for each in plan.under.constraints]
     lines += list(_said(plan, known))
-    for each, dfa in zip(plan.under.constraints, known.automata, strict=True):
+    for each, dfa in zip(plan.under.constraints, known.automata, strict=False):  # others pair starts and ends
         lines.append(f"  {each.name}: {len(dfa)} states")
         lines += [f"    {line}" for line in picture(dfa, known.letters)]
     return "\n".join(lines)
@@ -72,7 +83,12 @@ def _said(plan: Plan, known: Reasoning) -> Iterator[str]:
         yield f"  no verdicts: {known.silent}"
         return
     yield f"  with the query {len(known)} states, before any event {known.static}"
-    yield "  checked: nothing is released early" if plan.under.checked else "  trusted: closed traces are released"
+    if plan.under.checked or not bounded(plan):
+        yield f"  {'checked' if plan.under.checked else 'trusted'}: nothing is released early"
+    else:
+        yield "  trusted: closed traces are released"
+    if plan.under.starts and not bounded(plan):
+        yield f"  {_unbounded(plan)}"
     if not known.exact:
         yield f"  no `expected` rows: {'; '.join(known.left_out)}"
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from tocsin.engine.evaluate import Row, evaluate
 from tocsin.events import ANY
+from tocsin.lang.constraint_syntax import is_start, whole_of
 from tocsin.plan.expr import Bound, Col, Lit, Op, Ref, Time, User, below
 from tocsin.plan.fold import TRUE
 from tocsin.schema import Kind
@@ -31,7 +32,10 @@ class TooManyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """Events of a type (ANY: of any other type) for which these conditions are TRUE, and the other ones are not."""
+    """Events of a type (ANY: of any other type) for which these conditions are TRUE, and the other ones are not.
+
+    It stands where they end. The starts of a type that a constraint names are letters of their own (`start_of`).
+    """
 
     type: str
     bits: int = 0
@@ -87,8 +91,8 @@ def letters_of(asked: Mapping[str, Sequence[Bound]], *, others: bool) -> Letters
     for type, tests in conditions.items():
         if len(tests) > MOST_CONDITIONS:
             raise TooManyError(type)
-        kinds = sorted(signatures(tests))
-        shown = [type if len(kinds) == 1 else f"{type}:{bits:0{len(tests)}b}" for bits in kinds]
+        kinds, name = sorted(signatures(tests)), whole_of(type) + ("^-" if is_start(type) else "")
+        shown = [name if len(kinds) == 1 else f"{name}:{bits:0{len(tests)}b}" for bits in kinds]
         found += [Letter(type, bits, name) for bits, name in zip(kinds, shown, strict=True)]
     if others:
         found.append(Letter(ANY, 0, "other"))

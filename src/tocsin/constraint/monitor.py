@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from tocsin.codec import Part, nested, within
-from tocsin.constraint.reasoning import reason_about
+from tocsin.constraint.endpoints import SettledEndpoints
+from tocsin.constraint.reasoning import bounded, reason_about
 from tocsin.constraint.release import answer, answering_early, drop_rows, events_kept, known_sooner, release, rows_kept
 from tocsin.constraint.telling import TraceCounts
 from tocsin.constraint.tracker import CODE, Tracker
@@ -44,10 +45,10 @@ def monitored(inner: Operator, setting: Setting, *, jit: bool) -> Monitored:
 class Monitored(Nesting):
     """Follows traces, and tells what is known of them; `query` is the operator around which it stands.
 
-    It stands behind settled order where traces are divided, because only then the number of a trace is known; and where
+    It stands behind settled order where traces are divided, because only then the number of a trace is known; where
     answers are never withdrawn but events come in any order, because only then it is known that a match has no event
-    behind the closing of its trace. Otherwise it is given events as they come, and what it should not have seen is
-    withdrawn.
+    behind the closing of its trace; and where starts of events are read, which are settled so late that nothing could
+    be withdrawn any more. Otherwise it is given events as they come, and what it should not have seen is withdrawn.
     """
 
     def __init__(self, query: Operator, setting: Setting, *, jit: bool) -> None:
@@ -57,14 +58,25 @@ class Monitored(Nesting):
         self.reasoning = reason_about(plan)
         time = self._time(setting.time)
         self._ordered = time.ordered
-        keeps_to_it = not setting.corrects and not plan.under.checked and self.reasoning.silent is None
-        self.waits = plan.under.divides or (keeps_to_it and not time.ordered)
+        trusted = not plan.under.checked and bounded(plan) and self.reasoning.silent is None
+        final = not time.ordered and not setting.corrects
+        self.waits = plan.under.divides or (trusted and (final or bool(plan.under.starts)))
         self.tracker = Tracker(setting, self.reasoning, jit=jit, forward=query if self.waits else None)
-        behind = SettledByEnd if time.ordered else Settled
-        self.front = behind(self.tracker, time, setting.reader, plan.under.key)
+        self.front = self._front(time)
         self.inner: tuple[Operator, ...] = (self.front,) if self.waits else (query, self.front)
         self._released = 0  # events whose rows are still kept
         self._pushes = 0
+
+    def _front(self, time: StreamTime) -> Settled:
+        """What puts events into settled order, before the tracker."""
+        plan, reader = self._plan, self._setting.reader
+        assert plan.under is not None
+        if plan.under.starts:
+            types, first = reader.types, len(reader.types)
+            starts = {types.index(type): first + at for at, type in enumerate(plan.under.starts)}
+            return SettledEndpoints(self.tracker, time, reader, plan.under.key, starts, plan.schema.longest)
+        behind = SettledByEnd if time.ordered else Settled
+        return behind(self.tracker, time, reader, plan.under.key)
 
     def _time(self, time: StreamTime) -> StreamTime:
         mine = types_of(self._plan)

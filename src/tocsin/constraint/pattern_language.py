@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from tocsin.constraint.letters import Letters, as_own
 from tocsin.events import ANY
+from tocsin.lang.constraint_syntax import is_start, start_of
 from tocsin.plan.block import (
     After,
     Before,
@@ -42,11 +43,13 @@ class Thread:
     bound    the fixed leaves that hold an event, as bits
     counts   the members of each repetition so far, no more than matter; CLOSED: its gap is over
     inside   for each forbidden part its threads, while its gap lasts; None before it, CLOSED behind it
+    begun    the fixed leaves whose event has begun, as far as starts are letters
     """
 
     bound: int
     counts: tuple[int, ...]
     inside: tuple[frozenset[Thread] | int | None, ...]
+    begun: int = 0
 
 
 @dataclass(slots=True)
@@ -105,7 +108,8 @@ class PatternMachine:
         place = {leaf.id: at for at, leaf in enumerate(self.fixed)}
         tests = _tests(block, setting)
         self.takes = [setting.letters_at(leaf, tests.get(leaf.id, ())) for leaf in self.fixed]
-        self.needs = _before(block, place, intervals=setting.intervals)
+        self.opening = [setting.opening(leaf, tests.get(leaf.id, ())) for leaf in self.fixed]
+        self.before = Befores.of(block, place, [each is not None for each in self.opening], setting)
         self.all = (1 << len(self.fixed)) - 1
         self.repetitions = tuple(_repetitions(block, place, setting, tests))
         self.parts: tuple[tuple[PatternMachine, Gap], ...] = tuple(_parts(block, place, setting))
@@ -124,14 +128,26 @@ class PatternMachine:
         """The threads behind a letter, and whether it became an event of the match."""
         counts, used = self._counted(thread, letter)
         inside = self._judged(thread, letter, 0)
-        if inside is not None:
-            yield Thread(thread.bound, counts, inside), used
+        due = self._due(thread, letter)
+        if inside is not None and due is None:
+            yield Thread(thread.bound, counts, inside, thread.begun), used
         for at, takes in enumerate(self.takes):
-            bit = 1 << at
-            if letter in takes and not thread.bound & bit and self.needs[at] & ~thread.bound == 0:
-                found = self._bind(thread, letter, bit)
+            bit, opening = 1 << at, self.opening[at]
+            if opening is not None and letter in opening.starts and not thread.begun & bit:
+                if inside is not None and self.before.may_begin(at, thread):
+                    yield Thread(thread.bound, counts, inside, thread.begun | bit), True
+            elif letter in takes and not thread.bound & bit and due in (None, at):
+                found = self._bind(thread, letter, bit) if self.before.may_end(at, thread) else None
                 if found is not None:
                     yield found, True
+
+    def _due(self, thread: Thread, letter: int) -> int | None:
+        """The leaf whose event ends with this letter, because no other one of its type is open."""
+        for at, opening in enumerate(self.opening):
+            is_open = opening is not None and opening.serial and thread.begun & ~thread.bound & 1 << at
+            if is_open and opening is not None and letter in opening.ends:
+                return at
+        return None
 
     def _counted(self, thread: Thread, letter: int) -> tuple[tuple[int, ...], bool]:
         """The counts behind a letter that no leaf holds."""
@@ -161,7 +177,7 @@ class PatternMachine:
                 if any(map(part.accepts, states[at])):  # type: ignore[arg-type]
                     return None
                 states[at] = CLOSED
-        return Thread(bound, tuple(counts), tuple(states))
+        return Thread(bound, tuple(counts), tuple(states), thread.begun)
 
     def _judged(self, thread: Thread, letter: int, bit: int) -> tuple[frozenset[Thread] | int | None, ...] | None:
         """The forbidden parts behind a letter; None if one of them can no longer be kept out."""
@@ -197,6 +213,59 @@ class PatternMachine:
         return all(count == CLOSED for count in thread.counts) and all(state == CLOSED for state in thread.inside)
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A fixed leaf that takes events of a type whose starts are letters.
+
+    starts  the letters with which its event may begin; `ends`: all with which events of the type end
+    serial  no two of these events are open at once, so an event ends with the next of the ends
+    """
+
+    starts: frozenset[int]
+    ends: frozenset[int]
+    serial: bool
+
+
+@dataclass(slots=True)
+class Befores:
+    """For each fixed leaf which leaves (as bits) must have ended, and begun, before its own event begins, and ends."""
+
+    opening: list[bool]
+    begin: list[tuple[int, int]]
+    end: list[tuple[int, int]]
+
+    @staticmethod
+    def of(block: Block, place: Mapping[int, int], opening: list[bool], setting: LetterSetting) -> Befores:
+        found = Befores(opening, [(0, 0)] * len(place), [(0, 0)] * len(place))
+        for order in block.order:
+            left, right = order.left, order.right
+            if not setting.intervals:
+                left, right = replace(left, which="end"), replace(right, which="end")
+            if left.leaf == right.leaf:
+                if order.strict and setting.intervals:
+                    setting.left_out.note("that an event is no point counts as true")
+                continue
+            if left.leaf not in place or right.leaf not in place:
+                continue
+            one, other = place[left.leaf], place[right.leaf]
+            if any(point.which == "start" and not opening[place[point.leaf]] for point in (left, right)):
+                setting.left_out.note("events may have lengths")
+            if left.which == "start" and not opening[one]:
+                continue  # nobody knows when it began
+            ended, begun = (1 << one, 0) if left.which == "end" else (0, 1 << one)
+            needs = found.begin if right.which == "start" and opening[other] else found.end
+            needs[other] = needs[other][0] | ended, needs[other][1] | begun
+        return found
+
+    def may_begin(self, at: int, thread: Thread) -> bool:
+        ended, begun = self.begin[at]
+        return not (ended & ~thread.bound or begun & ~thread.begun)
+
+    def may_end(self, at: int, thread: Thread) -> bool:
+        ended, begun = self.end[at]
+        return not (ended & ~thread.bound or begun & ~thread.begun or (self.opening[at] and not thread.begun >> at & 1))
+
+
 # --- what a plan says of its language -----------------------------------------------------------------------------
 
 
@@ -209,6 +278,7 @@ class LetterSetting:
     intervals  events may have lengths
     windowed   the query has a window
     loose      every negated part is left out
+    starts     types whose starts are letters; `serial`: those of which no two events are open at once
     """
 
     letters: Letters
@@ -218,17 +288,32 @@ class LetterSetting:
     windowed: bool
     loose: bool
     left_out: Abstracted
+    starts: frozenset[str] = frozenset()
+    serial: frozenset[str] = frozenset()
 
     def letters_at(self, leaf: Leaf, tests: Collection[Bound]) -> frozenset[int]:
         """The letters that a leaf takes."""
         found: set[int] = set()
         for alt in leaf.alts:
             if alt.type == ANY:
-                found |= set(range(len(self.letters)))
+                found |= {at for at in range(len(self.letters)) if not is_start(self.letters.all[at].type)}
                 continue
             where = [as_own(test, alt.type) for test in (*alt.where, *tests) if is_of_one_event(test)]
             found |= {at for at in range(len(self.letters)) if self.letters.takes(at, alt.type, where)}
         return frozenset(found)
+
+    def opening(self, leaf: Leaf, tests: Collection[Bound]) -> Opening | None:
+        """How the event of a leaf begins; None where that is no letter."""
+        if len(leaf.alts) != 1 or leaf.alts[0].type not in self.starts:
+            return None
+        type = leaf.alts[0].type
+        if type not in self.serial:
+            self.left_out.note(f"events of {type} may overlap each other")
+        where = [as_own(test, type) for test in (*leaf.alts[0].where, *tests) if is_of_one_event(test)]
+        every = range(len(self.letters))
+        starts = frozenset(at for at in every if self.letters.takes(at, start_of(type), where))
+        ends = frozenset(at for at in every if self.letters.takes(at, type, ()))
+        return Opening(starts, ends, type in self.serial)
 
     def always(self, predicate: Bound, block: Block) -> bool:
         """Whether a condition over several events is true of all that can meet: their key, and that they differ."""
@@ -271,8 +356,6 @@ def machines_of(plan: Plan, setting: LetterSetting) -> list[PatternMachine]:
     """The automata of the alternatives of a plan."""
     if setting.windowed:
         setting.left_out.note("WITHIN: verdicts depend on the order of events only")
-    if setting.intervals:
-        setting.left_out.note("events may have lengths")
     return [PatternMachine(block, setting) for block in plan.alternatives if block.missing is None]
 
 

@@ -31,6 +31,7 @@ from tocsin.constraint.pattern_language import (
 from tocsin.errors import Problem, QueryError
 from tocsin.events import ANY
 from tocsin.items import Codes, Ints
+from tocsin.lang.constraint_syntax import is_start, start_of
 from tocsin.plan.block import Plan
 from tocsin.plan.facts import pattern_types
 from tocsin.plan.rewrite import all_leaves
@@ -110,6 +111,8 @@ class Maker:
         self.most = min(most, MOST_MOVES // max(len(self.letters), 1))
         self.automata = [self._automaton(constraint) for constraint in self.under.constraints]
         self.awaited: frozenset[int] = frozenset()  # letters of events that answers wait for
+        self.serial = frozenset(type for type in self.under.starts if self._is_serial(type))
+        self.automata += [paired(self.letters, type) for type in sorted(self.serial)]
         self.machines = [] if self.silent else self._machines()
 
     # --- letters and automata ---
@@ -123,6 +126,7 @@ class Maker:
         for constraint in self.under.constraints:
             for symbol in events_of(constraint.expression):
                 found[symbol.type] += [as_own(test, symbol.type) for test in symbol.where]
+        found |= {start_of(type): found[type] for type in self.under.starts}
         try:
             return letters_of(found, others=others)
         except TooManyError:
@@ -137,10 +141,11 @@ class Maker:
         everything = constraint.written.alphabet is None
 
         def blind(letter: int) -> bool:
-            return not everything and not constraint.sees(letters.all[letter].type)
+            type = letters.all[letter].type
+            return not constraint.sees(type) and (not everything or is_start(type))
 
         def takes(symbol: Any, letter: int) -> bool:
-            return letters.takes(letter, symbol.type, [as_own(test, symbol.type) for test in symbol.where])
+            return letters.takes(letter, symbol.letter, [as_own(test, symbol.type) for test in symbol.where])
 
         written = constraint.written
         for symbol in events_of(constraint.expression):
@@ -155,6 +160,15 @@ class Maker:
         if found.start is None:
             self._refuse(written, f"no trace can fulfil the constraint {written.name}", None, "check its ENDS and ON")
         return self._with_ends(constraint, found)
+
+    def _is_serial(self, type: str) -> bool:
+        """Whether no two events of a type are open at once in any trace that keeps to the constraints."""
+        kinds = [letter.type for letter in self.letters.all]
+        return any(
+            never_overlaps(dfa, [(kind == start_of(type)) - (kind == type) for kind in kinds])
+            for constraint, dfa in zip(self.under.constraints, self.automata, strict=True)
+            if type in constraint.written.starts and constraint.sees(type)
+        )
 
     def _with_ends(self, constraint: BoundConstraint, dfa: Dfa) -> Dfa:
         """Drop the words that go on after an event of an ENDS type: it is the last of its trace."""
@@ -185,10 +199,11 @@ class Maker:
         seen = {type: all(each.sees(type) for each in under.constraints) for type in pattern_types(plan)}
         setting = LetterSetting(
             self.letters, frozenset(under.key), seen, plan.schema.intervals, plan.within is not None, under.ties,
-            self.left_out,
+            self.left_out, frozenset(under.starts), self.serial,
         )  # fmt: skip
         machines = machines_of(plan, setting)
-        self.awaited = awaited_letters(plan, setting)
+        if not under.starts:
+            self.awaited = awaited_letters(plan, setting)
         if under.ties:
             self.left_out.note("TIES ANY: events of one time may stand in any order")
         return machines
@@ -208,7 +223,8 @@ class Maker:
     def past(self, path: Path, letter: int) -> tuple[Path, bool] | None:
         """The path where no leaf takes the letter; None if the letter breaks it."""
         found = self.paths(path, letter)
-        return found[0] if found and found[0][0][1].bound == path[1].bound else None
+        straight = bool(found) and found[0][0][1].bound == path[1].bound and found[0][0][1].begun == path[1].begun
+        return found[0] if straight else None
 
     def accepts(self, path: Path) -> bool:
         return self.machines[path[0]].accepts(path[1])
@@ -268,6 +284,10 @@ class Maker:
                 elif at not in bad and self.exact:
                     mine |= Flag.SAT
                 mine |= facts.flags(at, cs, paths)
+            elif paths is not None:  # no trace goes on like this, but one may end so
+                mine |= Flag.MATCHED if any(map(self.accepts, paths)) else Flag(0)
+                if self.exact and any(self.machines[path[0]].is_done(path[1]) for path in paths):
+                    mine |= Flag.DONE
             flags.append(int(mine))
         every = frozenset(range(len(nodes)))
         least, chosen = minimal(Dfa(len(self.letters), tuple(moves), every), lambda at: (nodes[at][0], flags[at]))
@@ -283,6 +303,37 @@ class Maker:
             self.exact and not self.silent, tuple(self.left_out.reasons), self.silent, tuple(states),
             tuple(self.automata), self.awaited,
         )  # fmt: skip
+
+
+def never_overlaps(dfa: Dfa, steps: list[int]) -> bool:
+    """Whether no word opens what is open; `steps`: by letter 1 where it opens it, -1 where it closes it."""
+    seen, waiting = {(0, 0)}, [(0, 0)]
+    while waiting:
+        state, open = waiting.pop()
+        for letter, there in dfa.moves[state].items():
+            if open and steps[letter] > 0:
+                return False
+            if open or steps[letter] >= 0:  # nothing ends that has not begun
+                pair = there, open + steps[letter]
+                if pair not in seen:
+                    seen.add(pair)
+                    waiting.append(pair)
+    return True
+
+
+def paired(letters: Letters, type: str) -> Dfa:
+    """The words in which every event of a type that begins ends, as what it is, before the next one of it begins."""
+    kinds = sorted({letter.bits for letter in letters.all if letter.type == type})
+    moves: list[dict[int, int]] = [{} for _ in range(len(kinds) + 1)]  # 0: none is open, else which kind of event is
+    for at, letter in enumerate(letters.all):
+        if letter.type == start_of(type):
+            moves[0][at] = 1 + kinds.index(letter.bits)
+        elif letter.type == type:
+            moves[1 + kinds.index(letter.bits)][at] = 0
+        else:
+            for state, mine in enumerate(moves):
+                mine[at] = state
+    return Dfa(len(letters), tuple(moves), frozenset((0,)))
 
 
 class _Paths:
@@ -371,6 +422,11 @@ def reachable_letters(moves: list[dict[int, int]], live: set[int]) -> dict[int, 
                 found[at] |= found[there]
                 waiting.append(at)
     return found
+
+
+def bounded(plan: Plan) -> bool:
+    """Whether starts that constraints name are settled before the stream ends, so that anything can be closed then."""
+    return plan.under is not None and all(type in plan.schema.longest for type in plan.under.starts)
 
 
 def why_silent(plan: Plan) -> str | None:

@@ -96,13 +96,14 @@ class _Tie:
 
     def _state_behind(self, word: int, rows: list[int], letters: list[int], skipped: Any) -> int:
         tracker, tables, state = self.tracker, self.tables, word & STATE
-        strict = 0
-        for at, each in enumerate(tracker.under.constraints):
+        strict, whole = 0, self._is_one_event(rows)
+        for at, each in enumerate(tracker.under.constraints if not whole else ()):
             seeing = [letter for letter in letters if tracker.sees[letter] >> at & 1]
             if len(seeing) > 1 and not each.written.ties:
                 strict |= 1 << at
-        if len(rows) == 1:
-            after = tables.behind(state, letters)
+        if whole:  # its start is before its end
+            rows = sorted(rows, key=lambda row: -int(self.items.types[row]))
+            after = tables.behind(state, [int(self.letters[row]) for row in rows])
         elif tracker.under.ties and not strict:
             after = tables.behind_tie(state, letters)
         else:
@@ -117,13 +118,21 @@ class _Tie:
             word = tracker.table.free(self.code, word) & ~EXPECTED
         flags = int(tables.flags[after])
         word = self._quiet(word, flags, skipped)
-        if not news and len(rows) == 1:
-            word = self._as_usual(word, rows[0], letters[0], flags)
+        if not news and whole:
+            word = self._as_usual(word, rows[0], int(self.letters[rows[0]]), flags)
         word = word & ~STATE | after
         if flags & Flag.CLOSABLE and tracker.trusted and not tables.dead[after]:
             word = tracker.table.free(self.code, word)
             word = tracker.close(self.code, word, self.when)
         return word
+
+    def _is_one_event(self, rows: list[int]) -> bool:
+        """Whether some rows are one event, or the start and the end of one."""
+        high, low = self.items.eid_high, self.items.eid_low
+        if len(rows) == 1 or high is None or low is None:
+            return len(rows) == 1
+        names = {(int(high[row]), int(low[row]), self.tracker.type_of(int(self.items.types[row]))) for row in rows}
+        return len(names) == 1 and len({int(self.items.types[row]) for row in rows}) == len(rows)
 
     def _quiet(self, word: int, after: int, skipped: Any) -> int:
         """Leave out what the trace had ruled out before this time; `after`: the flags of its next state."""

@@ -18,7 +18,7 @@ from tocsin.constraint import loops
 from tocsin.constraint.loops import BEGUN, CHAINED, CLOSED, JUST, NUMBER, QUIET, SAT_SEEN, STATE, loop
 from tocsin.constraint.pattern_language import Abstracted
 from tocsin.constraint.pattern_language import LetterSetting as Asked
-from tocsin.constraint.reasoning import Flag, Reasoning
+from tocsin.constraint.reasoning import Flag, Reasoning, bounded
 from tocsin.constraint.rows import NOBODY, TraceRows
 from tocsin.constraint.state_tables import StateTables
 from tocsin.constraint.telling import Moments, Telling, TraceCounts
@@ -31,6 +31,7 @@ from tocsin.engine.operator import Counters, Nesting, Operator, RemembersAll, Se
 from tocsin.engine.payload import Payload
 from tocsin.events import BEGINNING, END_OF_TIME
 from tocsin.items import Bools, Column, Ints, Items
+from tocsin.lang.constraint_syntax import start_of
 from tocsin.order.keyed_events import has_key
 from tocsin.plan.under import TRACE
 from tocsin.schema import Kind
@@ -38,7 +39,7 @@ from tocsin.select.key_codes import KeyCodes
 from tocsin.select.standing_columns import Standings
 
 CODE = "#key"  # the code of the key of an event, where it was looked up before
-MANY = 1 << 17
+MANY = 1 << 18  # rows of events that are worth dropping
 MOST_BITS = 10  # conditions on one type of whose 2**n outcomes each has a place
 NO_BITS: Ints = np.zeros(1, np.int64)
 
@@ -52,7 +53,7 @@ class Tracker(RemembersAll, Nesting):
         self.inner: tuple[Operator, ...] = () if forward is None else (forward,)
         self.plan, self._setting, self._known, self.jit, self._next = plan, setting, reasoning, jit, forward
         self.under = plan.under
-        self.trusted = not self.under.checked
+        self.trusted = not self.under.checked and bounded(plan)
         self.time = replace(setting.time, ordered=True, slack=0, guarantees={})
         self.counts = TraceCounts()
         self.keys = KeyCodes(self.under.key, reader.strings, jit=jit)
@@ -66,7 +67,8 @@ class Tracker(RemembersAll, Nesting):
         self.next = 0  # the number of the next row
         self.passed = BEGINNING
         self.timed = bool((reasoning.flags & Flag.SAT).any())
-        self._prepare(reader.types)
+        self._whole = len(reader.types)  # types from here on are starts of events, which nobody else is given
+        self._prepare((*reader.types, *map(start_of, self.under.starts)))
         self.table = TraceTable(timed=self.timed, pauses=plan.under.timeout is not None, jit=jit)
         self.payload = Payload(ordered=False)
         self.told_before: dict[tuple[int, int], tuple[str, ...]] = {}  # eids from before a restart, by trace
@@ -113,6 +115,10 @@ class Tracker(RemembersAll, Nesting):
         self.ruled = np.array([self.quiets and at in self._known.awaited for at in range(len(letters))], np.int8)
         ruled = {letter.type for letter, is_ruled in zip(letters.all, self.ruled, strict=True) if is_ruled}
         self._ruled_codes = np.array([letters.known(type) in ruled for type in types] + [False] * 2)
+
+    def type_of(self, code: int) -> str:
+        """The type of an event by the code of its end, or of its start."""
+        return self._setting.reader.types[code] if code < self._whole else self.under.starts[code - self._whole]
 
     # --- what others ask -----------------------------------------------------------------------------------------
 
@@ -181,10 +187,11 @@ class Tracker(RemembersAll, Nesting):
         codes = self.codes_of(items)
         numbers, skipped = self._follow(items, codes, self._bits_of(items), said)
         if self._next is None and (self._corrects or self.quiets) and skipped.any():
-            self.passed_over.append(take(items, skipped != 0))
+            self.passed_over.append(take(items, (skipped != 0) & (items.types < self._whole)))
         if self._next is not None:
             self.counts.skipped += int(np.count_nonzero(skipped))
-            keep = np.flatnonzero((skipped == 0) & ((codes >= 0) | (not self.under.divides)))
+            mine_too = (codes >= 0) | (not self.under.divides)
+            keep = np.flatnonzero((skipped == 0) & mine_too & (items.types < self._whole))
             mine = take(items, keep)
             if self.under.divides:
                 mine.columns = {**mine.columns, TRACE: Column(Kind.INT, numbers[keep])}
@@ -223,16 +230,17 @@ class Tracker(RemembersAll, Nesting):
             )  # fmt: skip
             noted = records[: loops.RECORD * told]
             if told:
-                letters = self._letters_of(items, bits) if letters is None else letters
-                telling.records(noted, members, first, letters, self.told_before)
+                kinds = noted[:: loops.RECORD]
+                if letters is None and np.isin(kinds, (loops.TELL_UNEXPECTED, loops.TELL_TIE)).any():
+                    letters = self._letters_of(items, bits)
+                asked = NO_BITS if letters is None else letters  # of few records
+                telling.records(noted, members, first, asked, self.told_before)
                 if self.quiets:
                     news = noted.reshape(-1, loops.RECORD)
                     self._quieted.append(news[news[:, 0] == loops.TELL_QUIET][:, [1, 6]])
-                for _, code, begin, stop, *_ in noted.reshape(-1, loops.RECORD)[
-                    noted[:: loops.RECORD] == loops.TELL_TIE
-                ].tolist():
+                for _, code, begin, stop, *_ in noted.reshape(-1, loops.RECORD)[kinds == loops.TELL_TIE].tolist():
                     rows = begin + np.flatnonzero(codes[begin:stop] == code)
-                    follow_tie(self, telling, items, code, rows, letters, first, numbers, skipped, marks)
+                    follow_tie(self, telling, items, code, rows, asked, first, numbers, skipped, marks)
             if at == before:
                 records = self._records = self._more_room(ends, at, records)
         self._counted()
@@ -503,10 +511,12 @@ def _numbered(rows: pa.RecordBatch, numbers: Ints) -> pa.RecordBatch:
 
 
 def wanted_letters(plan: Any, letters: Any) -> set[int]:
-    """The letters that a positive leaf of a query takes."""
+    """The letters that a positive leaf of a query takes: where the start of an event is a letter, that one."""
     setting = Asked(letters, (), {}, False, False, False, Abstracted())
+    named = {(letter.type, letter.bits): at for at, letter in enumerate(letters.all)}
+    begin = {at: named.get((start_of(letter.type), letter.bits), at) for at, letter in enumerate(letters.all)}
     found: set[int] = set()
     for block in plan.alternatives:
         for leaf in (*block.leaves, *block.gathered):
             found |= setting.letters_at(leaf, [])
-    return found
+    return {begin.get(at, at) for at in found}

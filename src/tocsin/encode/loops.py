@@ -185,23 +185,29 @@ def _number_few(offsets: Any, data: Any, out: Any, heads: Any, lengths: Any, num
 def _number_short(offsets: Any, data: Any, out: Any, heads: Any, tags: Any, masks: Any, row: Any) -> Any:
     """`number_few` where all names in the table have at most eight bytes.
 
-    tags  by slot: the length of a name and its number, 32 bits each; -1: free
+    heads, tags  by slot: the bytes of a name; its length and its number, 32 bits each (all are set: the slot is free)
+    masks        for each length up to 8 which bits belong to the text
+
+    Places are unsigned: of others Numba would ask for each whether it counts from the end.
     """
-    last, safe = np.int64(offsets[row]), len(data) - 16
-    if last < 0:
+    at, count, safe = np.uint64(row), np.uint64(len(out)), np.int64(len(data)) - 16
+    first = np.int64(offsets[at])
+    if first < 0:
         return row, LIES
-    for at in range(row, len(out)):
-        first, last = last, np.int64(offsets[at + 1])
+    while at < count:
+        last = np.int64(offsets[at + ONE])
         length = np.uint64(last - first)
         if (length > EIGHT) | (first > safe):
-            return at, LIES if last < first or last > len(data) else NEW
-        head = eight_bytes(data, first) & masks[TWO * length]
+            return np.int64(at), LIES if last < first or last > len(data) else NEW
+        head = eight_bytes(data, first) & masks[length]
         slot = few_slot(head, NOTHING, length)
-        tag = np.uint64(tags[slot])
-        if (heads[TWO * slot] ^ head) | ((tag >> THIRTY_TWO) ^ length):
-            return at, NEW
-        out[at] = tag & LOWER
-    return len(out), DONE
+        tag = tags[slot]
+        if (heads[slot] ^ head) | ((tag >> THIRTY_TWO) ^ length):
+            return np.int64(at), NEW
+        out[at] = np.int32(tag & LOWER)
+        first = last
+        at += ONE
+    return np.int64(len(out)), DONE
 
 
 def _few_slot(head: Any, next_head: Any, length: Any) -> Any:
@@ -271,6 +277,41 @@ def _places_within(codes: Any, wanted: Any, asked: Any, low: Any, high: Any, val
 
 
 places_within: Any = compiled(_places_within)
+
+
+def _few_places_within(codes: Any, wanted: Any, low: Any, high: Any, values: Any, first: Any, out: Any) -> Any:
+    """`places_within` where every wanted code is asked for its value, and few rows are kept: a branch is quicker then.
+
+    No value lies between the bounds for a code that is not wanted.
+    """
+    at, count, kept, read = np.uint64(0), np.uint64(len(codes)), np.uint64(0), np.int64(0)
+    while at < count:
+        code, value = np.uint64(codes[at] + 1), values[at]
+        read += wanted[code]
+        if (low[code] <= value) & (value <= high[code]):
+            out[kept] = first + np.int64(at)
+            kept += ONE
+        at += ONE
+    return np.int64(kept), read
+
+
+few_places_within: Any = compiled(_few_places_within)
+
+
+def _merged(some: Any, others: Any, out: Any) -> None:
+    """Two lists of ascending places as one."""
+    mine, theirs = np.uint64(0), np.uint64(0)
+    last, last_of_theirs = np.uint64(len(some)), np.uint64(len(others))
+    for at in range(len(out)):
+        if theirs >= last_of_theirs or (mine < last and some[mine] <= others[theirs]):
+            out[at] = some[mine]
+            mine += ONE
+        else:
+            out[at] = others[theirs]
+            theirs += ONE
+
+
+merged: Any = compiled(_merged)
 
 
 def _keep_within(

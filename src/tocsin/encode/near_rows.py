@@ -96,4 +96,6 @@ class NearRows:
         found = found[: loops.keep_near(self._hash(others), others, end, *time, bits, found)]
         self._seen += len(others)
         self._kept += len(found)
-        return np.sort(np.concatenate([mine, found]), kind="stable"), read + more
+        near = np.empty(len(mine) + len(found), np.int64)
+        loops.merged(mine, found, near)
+        return near, read + more

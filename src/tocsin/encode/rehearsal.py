@@ -48,6 +48,7 @@ def _numbers() -> None:
         loops.look_up(types, codes, codes.copy())
         for values in (np.zeros(1, np.int64), np.zeros(1, np.float64)):
             loops.places_within(codes, np.zeros(2, np.bool_), asked, values, values, frozen(values), 0, places.copy())
+            loops.few_places_within(codes, asked, values, values, frozen(values), 0, places.copy())
             loops.keep_within(frozen(values), 0, values, values, asked, codes, types, places, places.copy())
     loops.look_up(places, types, places.copy())
     for width in WIDTHS:
@@ -59,6 +60,7 @@ def _numbers() -> None:
         offsets, data, _ = text_buffers(pa.array(["text"], layout))
         loops.hash_texts(offsets, data, places, 0, words.copy())
     loops.hash_words(words, words.copy())
+    loops.merged(places, places[:0], places.copy())
     loops.mark_near(words, places, 0, 1, 0, 0, words.copy())
     loops.keep_near(words, places, frozen(ends), 0, 1, words.copy(), places.copy())
     for width in (np.int32, np.int64):

@@ -22,6 +22,8 @@ from tocsin.errors import InputError
 from tocsin.items import NO_ROWS, NO_TEXT, Bools, Codes, Column, Ints, Items
 from tocsin.schema import Field, Kind
 
+FEW = 16  # one row in so many, at most
+MOST = 2**63 - 1
 Limits = Mapping[str, Mapping[str, tuple[float, float]]]  # see plan/limits.py
 
 
@@ -288,6 +290,7 @@ class _Bounds:
     low: npt.NDArray[Any]
     high: npt.NDArray[Any]
     asked: Bools
+    are_few: bool = False  # whether few rows of the last stretch were kept
 
     def concern(self, wanted: Bools, lookup: Codes) -> bool:
         """Whether a type is asked for its value that one of the wanted codes says."""
@@ -298,14 +301,24 @@ class _Bounds:
         from tocsin.encode import loops
 
         order = np.append(-1, np.arange(len(lookup) - 1))  # of the tables: by code, from -1 on
-        tables = wanted[order], *(table[lookup[order]] for table in (self.asked, self.low, self.high))
-        kept, count, read = np.empty(last - first, np.int64), 0, 0
+        mine, size = wanted[order], last - first
+        asked, low, high = (table[lookup[order]] for table in (self.asked, self.low, self.high))
+        few = self.are_few and not (mine & ~asked).any()
+        if few:  # others lie below their bounds, so that the processor can foretell what becomes of a row
+            least, most = (-np.inf, np.inf) if low.dtype == np.float64 else (-MOST - 1, MOST)
+            low, high = np.where(mine, low, most), np.where(mine, high, least)
+        kept, count, read = np.empty(size, np.int64), 0, 0
         while first < last:
             at = int(np.searchsorted(self.pieces.begins, first, "right")) - 1
             begin, stop = int(self.pieces.begins[at]), min(last, int(self.pieces.begins[at + 1]))
             values = frozen(self.words[at])[first - begin : stop - begin]
-            more, seen = loops.places_within(codes[first:stop], *tables, values, first, kept[count:])
+            given = low, high, values, first, kept[count:]
+            if few:
+                more, seen = loops.few_places_within(codes[first:stop], mine, *given)
+            else:
+                more, seen = loops.places_within(codes[first:stop], mine, asked, *given)
             count, read, first = count + more, read + seen, stop
+        self.are_few = FEW * count <= size
         return kept[:count], read
 
     def kept(self, places: Ints, codes: Codes, lookup: Codes) -> Ints:

@@ -23,6 +23,8 @@ MASKS: npt.NDArray[np.uint64] = np.array(  # for each length up to 16 the bits o
     [(1 << (8 * min(8, max(0, length - 8 * word)))) - 1 for length in range(17) for word in (0, 1)], np.uint64
 )
 
+SHORT_MASKS: npt.NDArray[np.uint64] = MASKS[:18:2].copy()  # for each length up to 8, of one word
+
 
 class TextNumbers:
     """Numbers texts 0, 1, 2, ... as they are first seen, over any number of columns; nulls are -1."""
@@ -113,8 +115,9 @@ class FewNames:
         self._heads: npt.NDArray[np.uint64] = np.zeros(2 * loops.FEW_SLOTS, np.uint64)
         self._lengths: Ints = np.full(loops.FEW_SLOTS, -1, np.int64)
         self._numbers: Codes = np.zeros(loops.FEW_SLOTS, np.int32)
-        self._tags: Ints = np.full(loops.FEW_SLOTS, -1, np.int64)  # both together
-        self._are_short = True  # whether each has at most eight bytes
+        self._are_short = True  # whether each has at most eight bytes: then these tables are enough
+        self._short_heads: npt.NDArray[np.uint64] = np.zeros(loops.FEW_SLOTS, np.uint64)
+        self._tags: npt.NDArray[np.uint64] = np.full(loops.FEW_SLOTS, 2**64 - 1, np.uint64)
 
     def number(self, array: pa.Array, out: npt.NDArray[Any]) -> None:
         """Write the number of each text, as long as there are not too many."""
@@ -127,7 +130,9 @@ class FewNames:
             offsets, data, _ = text_buffers(array)
             while self._new < MOST_NEW:
                 if self._are_short:
-                    row, status = loops.number_short(offsets, data, out, self._heads, self._tags, MASKS, row)
+                    row, status = loops.number_short(
+                        offsets, data, out, self._short_heads, self._tags, SHORT_MASKS, row
+                    )
                 else:
                     row, status = loops.number_few(
                         offsets, data, out, self._heads, self._lengths, self._numbers, MASKS, row
@@ -159,7 +164,7 @@ class FewNames:
         if self._lengths[slot] < 0:
             self._heads[2 * slot], self._heads[2 * slot + 1] = head, rest
             self._lengths[slot], self._numbers[slot] = last - first, number
-            self._tags[slot] = ((last - first) << 32) | number
+            self._short_heads[slot], self._tags[slot] = head, ((last - first) << 32) | number
             self._are_short = self._are_short and last - first <= 8
         elif self._numbers[slot] != number:
             self._new += 1

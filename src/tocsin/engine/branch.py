@@ -548,7 +548,7 @@ class Branch:
         self._let_wait(mine)
         time.clock, time.ended = END_OF_TIME, True
         self.words[CLOCK] = max(END_OF_TIME, time.open_from(self.detector.all_types, END_OF_TIME))
-        self.T[rt.ENDED] = 1
+        self.T[rt.ENDED] = 2
         self._renew_guarantees()
         try:
             self._settle(kernel)

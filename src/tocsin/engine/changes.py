@@ -18,20 +18,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tocsin.encode.content import FEWEST_SHARED, SHARED, Words, hex_texts, mixed, text_word
-from tocsin.encode.gather import all_taken
+from tocsin.encode.gather import all_taken, words_at
 from tocsin.encode.rehearsal import answer_loops_are_worth
 from tocsin.encode.text_numbers import frozen
 from tocsin.engine.debt import owed_by
 from tocsin.engine.evaluate import Row, evaluate
 from tocsin.engine.kinds import MATCH
 from tocsin.engine.number_set import NumberSet, distinct
-from tocsin.engine.payload import Rows, View, whole
+from tocsin.engine.payload import Rows, View
 from tocsin.engine.tables import moments_marked
 from tocsin.events import ANY, BEGINNING, END_OF_TIME, MASK64
 from tocsin.functions import Function
 from tocsin.items import Ints
 from tocsin.plan.block import Output, Plan, Variable
-from tocsin.plan.expr import Agg, Bound, Col, Ref, Time
+from tocsin.plan.expr import Agg, Bound, Col, Op, Ref, Time
 from tocsin.plan.kinds import is_list
 from tocsin.schema import EID, Field, Kind
 
@@ -348,11 +348,21 @@ class ChangeBatch:
         expr = output.expr
         if isinstance(expr, Col) and expr.attr == EID and expr.leaf not in self.repeated and len(self.rows.numbers):
             return _picked(self.rows.eids, self._at(expr.leaf))
-        if isinstance(expr, Col) and len(self) and expr.attr in (table := self.rows.table).schema.names:
+        if isinstance(expr, Col) and len(self) and expr.attr in self.rows.names_of_columns:
             known = {field.name for field in self.plan.variables[expr.leaf].fields}
             if expr.attr in known and expr.leaf not in self.repeated:
-                return _picked(whole(table.column(expr.attr)), self._at(expr.leaf))
+                return _picked(self.rows.column(expr.attr), self._at(expr.leaf))
+        time = expr.args[0] if output.moment and isinstance(expr, Op) else expr  # see points_in_time.as_moment
+        if isinstance(time, Time) and time.leaf not in self.repeated and len(self.rows.numbers):
+            return self._moments(time).cast(column_type(expr))
         return pa.array(self.values(expr), column_type(expr))
+
+    def _moments(self, time: Time) -> pa.Array:
+        """When the event of a variable starts or ends; null where there is none, and where nobody knows."""
+        at = self._at(time.leaf)
+        ticks = words_at(self.rows.start if time.which == "start" else self.rows.end, np.maximum(at, 0))
+        unknown = (at < 0) | (ticks >= END_OF_TIME)
+        return pa.array(ticks, pa.int64(), mask=unknown if unknown.any() else None)
 
     def values(self, expr: Bound) -> list[Any]:
         """The value of an expression for each change; leaf numbers in it are indexes of variables."""

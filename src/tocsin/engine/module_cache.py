@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from tocsin.engine.private_folder import is_private, private_folder
 
@@ -76,7 +77,24 @@ def from_disk(folder: Path, name: str, text: str) -> ModuleType:
         return sys.modules[name]
     path = folder / f"{name}.py"
     make_agree(path, text.encode())
-    return _executed(name, str(path), text)
+    with _code_beside():
+        return _executed(name, str(path), text)
+
+
+@contextmanager
+def _code_beside() -> Iterator[None]:
+    """Have Numba keep the machine code of a module beside it, also where NUMBA_CACHE_DIR names another place.
+
+    There nobody would find it who ships it to Spark's workers, and in the place of a worker nobody would look for it.
+    """
+    from numba.core import config
+
+    settings: Any = config
+    given, settings.CACHE_DIR = settings.CACHE_DIR, ""
+    try:
+        yield
+    finally:
+        settings.CACHE_DIR = given
 
 
 def in_memory(name: str, text: str) -> ModuleType:

@@ -290,6 +290,7 @@ class Rows:
     def __init__(self, chunks: list[Chunk], numbers: Ints) -> None:
         self.chunks, self.numbers = chunks, numbers
         self.known_set: NumberSet | None = None  # of the numbers, where somebody has made one
+        self._columns: dict[str, pa.Array] = {}
         cuts = [*np.searchsorted(numbers, [chunk.first for chunk in chunks]).tolist(), len(numbers)]
         self.pieces = [
             (chunk, chunk.places(numbers[begin:end]))
@@ -347,6 +348,28 @@ class Rows:
         table = self.table if self._typeless is None else self._typeless
         return {name: whole(table.column(name)) for name in table.schema.names}
 
+    def column(self, name: str) -> pa.Array:
+        """One column, in one piece; others are not read for it."""
+        if self._apart is None:
+            return whole(self.table.column(name))
+        if name not in self._columns:
+            base, at = self._apart
+            self._columns[name] = rows_at(base.select([name]), at).column(0)
+        return self._columns[name]
+
+    @property
+    def names_of_columns(self) -> list[str]:
+        """What `table` has."""
+        return list(self.table.schema.names if self._apart is None else self._apart[0].schema.names)
+
+    @cached_property
+    def _apart(self) -> tuple[pa.RecordBatch | pa.Table, Ints] | None:
+        """Where the rows stand, if they are of one batch that is made, so that a column can be taken by itself."""
+        if len(self.pieces) != 1:
+            return None
+        [(chunk, at)] = self.pieces
+        return None if is_late(chunk.rows) else (chunk.rows, at if chunk.order is None else chunk.order[at])
+
     def type_shown(self, place: int) -> pa.Scalar:
         """The type of a row as results show it."""
         if self._typeless is None:
@@ -366,7 +389,7 @@ class Rows:
         """The eids as people see them."""
         named = [chunk.high is not None for chunk, _ in self.pieces]
         if named and all(named):
-            return whole(self.table.column("eid"))
+            return self.column("eid")
         computed = auto_eids(*self.names)
         if not any(named):
             return computed

@@ -37,8 +37,9 @@ def print_constraint(constraint: Constraint) -> str:
 def print_regex(regex: Regex, least: int = 0) -> str:
     """An expression, in parentheses where it binds less tightly than `least`: 0 `|`, 1 a chain, 2 what is repeated."""
     match regex:
-        case Symbol(type, where):
-            return type_text(type) + ("" if where is None else f"[{print_expr(bare(where, type))}]")
+        case Symbol(type, where, at):
+            text = type_text(type) + (f"^{at}" if at else "")
+            return text + ("" if where is None else f"[{print_expr(bare(where, type))}]")
         case AnyOf(parts):
             text, binding = " | ".join(print_regex(part, 1) for part in parts), 0
         case Concat(parts):

@@ -15,7 +15,7 @@ from tocsin.lang.syntax import Attr, Duration, Name, Query, Repeat, Span
 from tocsin.lang.tokens import ANY_WORD
 
 MOST_SYMBOLS = 5000  # of an expression, with {n,m} written out
-FORMS = "the forms are A, A[x = 1], (r), r s, r | s, r*, r+, r?, r{2}, r{2,} and r{2,4}"
+FORMS = "the forms are A, A[x = 1], A^-, A^+, (r), r s, r | s, r*, r+, r?, r{2}, r{2,} and r{2,4}"
 TAILS = ("ENDS", "TIMEOUT", "TIES")
 T = TypeVar("T")
 
@@ -128,7 +128,11 @@ class EventConstraintReader(IntervalReader):
             self.level -= 1
             return found
         type = self._event_type()
-        where = None
+        where, at = None, ""
+        if self.accept_op("^"):
+            at = "-" if self.accept_op("-") else "+"
+            if at == "+":
+                self.expect_op("+", "behind ^: A^- is the start of an A, A^+ its end")
         if self.accept_op("["):
             self.deeper()
             where = self.expr()
@@ -137,7 +141,7 @@ class EventConstraintReader(IntervalReader):
             self.expect_op("]", "behind the condition")
             self.level -= 1
             where = _of_event(where, type)
-        return Symbol(type, where, span=self.since(start))
+        return Symbol(type, where, at, span=self.since(start))
 
     def _event_type(self) -> str:
         found = self.type_name()

@@ -20,10 +20,14 @@ def _place() -> Span | None:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """`Type` or `Type[condition]`: one event. In the condition `x` is `Attr(type, x)`."""
+    """`Type` or `Type[condition]`: one event. In the condition `x` is `Attr(type, x)`.
+
+    An event with a length stands where it ends. `Type^-` is its start, `Type^+` says that its end is meant.
+    """
 
     type: str
     where: Expr | None = None
+    at: str = ""  # "-" or "+", as it was written
     span: Span | None = _place()
 
 
@@ -81,6 +85,17 @@ class Constraint:
         return tuple(dict.fromkeys(symbol.type for symbol in symbols_of(self.regex)))
 
     @property
+    def starts(self) -> tuple[str, ...]:
+        """The types of whose events it sees the start, too."""
+        return tuple(dict.fromkeys(symbol.type for symbol in symbols_of(self.regex) if symbol.at == "-"))
+
+    def sees(self, letter: str) -> bool:
+        """Whether it is about events of a type, or about their starts (`start_of`)."""
+        if is_start(letter):
+            return whole_of(letter) in self.starts
+        return self.alphabet is None or letter in self.alphabet
+
+    @property
     def alphabet(self) -> tuple[str, ...] | None:
         """The types that it sees; None: every type."""
         if self.on == ():
@@ -108,6 +123,23 @@ class UnderClause:
     constraints: tuple[Constraint, ...]
     checked: bool = False
     span: Span | None = _place()
+
+
+START = "\x00^-"
+
+
+def start_of(type: str) -> str:
+    """What the starts of events of a type are called, where ends have the name of the type."""
+    return type + START
+
+
+def is_start(letter: str) -> bool:
+    return letter.endswith(START)
+
+
+def whole_of(letter: str) -> str:
+    """The type of events whose start or end a letter is."""
+    return letter.removesuffix(START)
 
 
 def symbols_of(regex: Regex) -> Iterator[Symbol]:

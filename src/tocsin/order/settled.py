@@ -97,7 +97,7 @@ class Settled(RemembersAll, Nesting):
         ripe = [take(items, items.end <= until) for items in self.held]
         self.held = [rest for rest in (take(items, items.end > until) for items in self.held) if len(rest)]
         if whole := [items for items in ripe if len(items)]:
-            said.add(self._next.push(_canonical(join(whole), self._key)))
+            said.add(self._next.push(canonical(join(whole), self._key)))
         said.add(self._next.push(end() if time.ended else guarantee(until)))
         self.passed, self.frontier = until, said.frontier
         self.names.forget(until)
@@ -189,7 +189,7 @@ class SettledByEnd(Settled):
 
     def _in_order(self, items: Items) -> Items:
         if items.kinds is not None:
-            return _canonical(self.names.named(items), self._key)
+            return canonical(self.names.named(items), self._key)
         return take(items, np.argsort(items.end, kind="stable"))
 
 
@@ -203,13 +203,13 @@ class SettledOnce(SettledByEnd):
         return super()._ripe(until)
 
     def _in_order(self, items: Items) -> Items:
-        return super()._in_order(items) if items.eid_high is None else _canonical(items, self._key)
+        return super()._in_order(items) if items.eid_high is None else canonical(items, self._key)
 
 
 FEW_PIECES = 64  # so many small pieces are held as they came
 
 
-def _canonical(items: Items, key: tuple[str, ...]) -> Items:
+def canonical(items: Items, key: tuple[str, ...]) -> Items:
     """Events in canonical order, each once, without those that were withdrawn; `items` are in order of arrival."""
     assert items.eid_high is not None and items.eid_low is not None
     same = [items.columns[attr].values for attr in key if attr in items.columns]

@@ -343,6 +343,7 @@ def bind_all(
     """
     derived: dict[str, Mapping[str, Field]] = {}
     lists: dict[str, dict[str, str]] = {}  # columns of each query that no expression can read
+    lasting: dict[str, int] = {}  # how long the events of a statement last, at most, where that is known
     titles = {place: f"query {place + 1}" for place, query in enumerate(queries) if query.name is None}
     taken = dict.fromkeys(titles.values(), "what a query without a name is called")
     taken |= dict.fromkeys(schema.types, "an event type")
@@ -363,7 +364,7 @@ def bind_all(
                 continue
             _refuse_unreadable(query, reads, unreadable)
             _refuse_two_names(query, reads, [each for each in queries[:number] if isinstance(each, Intervals)])
-            extended = _extended(schema, derived, lists, reads)
+            extended = _extended(schema, derived, lists, lasting, reads)
             plan = _bound(query, extended, functions)
             if plan.early and isinstance(query, Query):
                 check_sources(query, reads.keys() & derived.keys())
@@ -380,6 +381,8 @@ def bind_all(
         if query.name is not None:
             derived |= dict.fromkeys(plan.emits, schema_of(plan))
             lists[query.name] = {each.name: "lists" for each in plan.outputs if is_list(each.expr)}
+            if plan.staged is not None and plan.staged.lasts is not None:
+                lasting[query.name] = plan.staged.lasts
             if (why := _why_unreadable(query, plan)) is not None:
                 unreadable[query.name] = why
     if errors:
@@ -429,6 +432,7 @@ def _extended(
     schema: Schema,
     derived: Mapping[str, Mapping[str, Field]],
     lists: Mapping[str, Mapping[str, str]],
+    lasting: Mapping[str, int],
     reads: Collection[str],
 ) -> Schema:
     """The schema with the matches of earlier queries; they are intervals, and beside them every eid is a text."""
@@ -438,7 +442,10 @@ def _extended(
     made = {attr: kind for name, several in lists.items() if name in reads for attr, kind in several.items()}
     unreadable = {**schema.unreadable, **made}
     types = {**schema.types, **mine}
-    schema = replace(schema, types=types, matches=schema.matches | derived.keys(), unreadable=unreadable)
+    points = {} if schema.intervals else dict.fromkeys(schema.types, 0)
+    longest = {**points, **schema.longest, **lasting}
+    matches = schema.matches | derived.keys()
+    schema = replace(schema, types=types, matches=matches, unreadable=unreadable, longest=longest)
     return replace(schema, intervals=True, eid=Kind.TEXT) if derived.keys() & set(reads) else schema
 
 

@@ -7,6 +7,7 @@ from hashlib import blake2b
 
 from tocsin.errors import Problem, QueryError
 from tocsin.lang.staged_syntax import (
+    ONLY,
     AggregateOf,
     Arithmetic,
     AttrOf,
@@ -26,7 +27,7 @@ from tocsin.lang.staged_syntax import (
     UnionOf,
     parts,
 )
-from tocsin.lang.syntax import Duration, Literal
+from tocsin.lang.syntax import UNITS, Duration, Literal
 from tocsin.plan.block import Alt, Block, Leaf, Output, Plan, Variable
 from tocsin.plan.expr import Col
 from tocsin.plan.problems import Problems
@@ -50,6 +51,7 @@ def bind_statement(statement: Statement, schema: Schema) -> Plan:
         raise QueryError(problems, statement.text)
     types = sorted(binder.places.types)
     fields = tuple(binder.field(column, name) for column, name in binder.outputs())
+    columns = tuple(field.name for field in fields)
     outputs = tuple(Output(field.name, Col(0, statement.name, field.name, field.kind)) for field in fields)
     reads = tuple((type, tuple(sorted(binder.read(type)))) for type in types)
     return Plan(
@@ -63,7 +65,7 @@ def bind_statement(statement: Statement, schema: Schema) -> Plan:
         fingerprint=blake2b(str(statement).encode(), digest_size=16).hexdigest(),
         notes=tuple(dict.fromkeys([*notes_of_statement(statement), *binder.notes()])),
         title=statement.name,
-        staged=StagedForm(statement, reads, tuple(field.name for field in fields), tuple(binder.longest().items())),
+        staged=StagedForm(statement, reads, columns, tuple(binder.longest().items()), binder.lasts()),
     )
 
 
@@ -278,7 +280,7 @@ class _Binder:
         elif self._lasting(type) is None:
             hint = f'say how long one may last, schema(..., longest={{"{type}": 10}}), or that all events are points'
             if type in self.schema.matches:
-                hint = "compare end-ts; only of events that come from outside can that be declared"
+                hint = f"give every operand of {type} a range: then it lasts no longer; or compare end-ts"
             yield Problem(f"nobody says when later {type} may start", asked.span, hint=hint)
 
     def longest(self) -> dict[str, int]:
@@ -293,9 +295,30 @@ class _Binder:
 
     def _lasting(self, type: str) -> int | None:
         """How long an event of a type may last; None: nobody knows."""
-        if type in self.schema.matches:
+        points = not self.schema.intervals and type not in self.schema.matches
+        return self.schema.longest.get(type, 0 if points else None)
+
+    def lasts(self) -> int | None:
+        """How long what the statement finds lasts, at most: as far as its windows reach back; None: for ever."""
+        calls = [place.node for place in self.places.operators if isinstance(place.node, OperatorCall)]
+        if self.places.blocks or self.places.mode == "delayed" or not all(map(_has_constituents, calls)):
             return None
-        return self.schema.longest.get(type, None if self.schema.intervals else 0)
+        found = []
+        for place in self.places.leaves:
+            leaf = place.node
+            if not isinstance(leaf, LeafOperand) or place.negated:
+                continue
+            lasting = self._lasting(leaf.type)
+            if leaf.range is None or lasting is None or (leaf.range.unit is not None and self.schema.unit is None):
+                return None
+            found.append(self._ticks(leaf.range) - 1 + lasting)
+        return max(found, default=None)
+
+    def _ticks(self, length: Duration) -> int:
+        """A length in ticks; a bare number is in ticks."""
+        if length.unit is None or self.schema.unit is None:
+            return int(length.amount)
+        return int(length.amount * UNITS[length.unit] / UNITS[self.schema.unit])
 
     def outputs(self) -> Iterator[tuple[OutputColumn, str]]:
         for column in self.statement.select:
@@ -311,6 +334,13 @@ class _Binder:
             if name in RESULT_COLUMNS or name in OWN:
                 hint = f"give it another name: as my_{name}"
                 yield Problem(f"every result has a column {name} already", column.span, hint=hint)
+
+
+def _has_constituents(call: OperatorCall) -> bool:
+    """Whether every match of an operator has events that its operands have collected."""
+    if call.operator in ("AtLeast", "Nth"):
+        return bool(call.count)
+    return call.operator in ("And", "Sequence", "Concurrent", "Or", "Unless", ONLY)
 
 
 def _of_literal(node: Literal) -> Kind:

@@ -76,6 +76,14 @@ def _bound(
         if known is not None and known and all(schema.field(type, attr) is None for type in known):
             unknown_attribute(attr, schema, (), constraint.span, mine)
     expression = _expression(constraint.regex, schema, functions, mine)
+    if constraint.starts and constraint.divides:
+        what = "ENDS" if constraint.ends else "TIMEOUT"
+        mine.add(f"{what} does not go with {constraint.starts[0]}^-", constraint.span,
+                 detail="an event could begin in one trace and end in the next",
+                 hint=f"leave {what} out, or write the constraint over whole events")  # fmt: skip
+    if constraint.starts and constraint.ties:
+        mine.add(f"TIES ANY does not go with {constraint.starts[0]}^-", constraint.span,
+                 hint="leave TIES ANY out: the start and the end of one event may have one time")  # fmt: skip
     problems.found += mine.found
     problems.notes += mine.notes
     return BoundConstraint(constraint, expression)
@@ -110,7 +118,7 @@ def _symbol(symbol: Symbol, schema: Schema, functions: Mapping[str, Function], p
                 hint="leave the symbol out, or correct its condition",
             )  # fmt: skip
         tests.append(test)
-    return OneEvent(symbol.type, tuple(tests))
+    return OneEvent(symbol.type, tuple(tests), symbol.at == "-")
 
 
 def _check_alike(clause: UnderClause, problems: Problems) -> None:

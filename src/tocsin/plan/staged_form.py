@@ -14,12 +14,14 @@ class StagedForm:
     reads    for each type the attributes that roles, conditions, keys and Select read
     columns  the columns of Select, in order
     longest  for each type of which `sst` is asked, how long its events may last
+    lasts    how long what it finds lasts, at most; None: nobody knows
     """
 
     statement: Statement
     reads: tuple[tuple[str, tuple[str, ...]], ...]
     columns: tuple[str, ...]
     longest: tuple[tuple[str, int], ...] = ()
+    lasts: int | None = None
 
     @property
     def attrs(self) -> tuple[str, ...]:

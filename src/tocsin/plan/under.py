@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeAlias
 
-from tocsin.lang.constraint_syntax import Constraint
+from tocsin.lang.constraint_syntax import Constraint, start_of
 from tocsin.lang.syntax import Repeat
 from tocsin.plan.expr import Bound, Col, walk
 
@@ -20,6 +20,12 @@ class OneEvent:
 
     type: str
     where: tuple[Bound, ...] = ()
+    starts: bool = False  # its start is meant, and not its end
+
+    @property
+    def letter(self) -> str:
+        """What is read where it stands: the type, or the start of one."""
+        return start_of(self.type) if self.starts else self.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +70,9 @@ class BoundConstraint:
     def name(self) -> str:
         return self.written.name
 
-    def sees(self, type: str) -> bool:
-        """Whether the constraint is about events of a type."""
-        alphabet = self.written.alphabet
-        return alphabet is None or type in alphabet
+    def sees(self, letter: str) -> bool:
+        """Whether the constraint is about events of a type, or about their starts."""
+        return self.written.sees(letter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,11 @@ class UnderForm:
     @property
     def ties(self) -> bool:
         return any(constraint.written.ties for constraint in self.constraints)
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """The types of whose events any of the constraints sees the start, too."""
+        return tuple(dict.fromkeys(type for each in self.constraints for type in each.written.starts))
 
     @property
     def types(self) -> tuple[str, ...] | None:

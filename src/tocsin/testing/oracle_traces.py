@@ -15,7 +15,17 @@ from itertools import groupby, permutations, product
 from typing import Any, TypeAlias
 
 from tocsin.events import Event, Value
-from tocsin.lang.constraint_syntax import AnyOf, Concat, Constraint, Regex, Repeated, Symbol, symbols_of
+from tocsin.lang.constraint_syntax import (
+    AnyOf,
+    Concat,
+    Constraint,
+    Regex,
+    Repeated,
+    Symbol,
+    start_of,
+    symbols_of,
+    whole_of,
+)
 from tocsin.lang.syntax import (
     Attr,
     Binary,
@@ -35,6 +45,7 @@ from tocsin.lang.syntax import (
     walk,
 )
 from tocsin.testing.oracle import Match, matches
+from tocsin.testing.oracle_endpoints import completions, ended, endpoints, of_one_event, whole
 from tocsin.testing.oracle_expr import OracleEvaluator, ticks
 
 Key: TypeAlias = tuple[Value, ...]
@@ -49,9 +60,8 @@ NOTHING = AnyOf(())  # no word at all
 def takes(symbol: Symbol, event: Event) -> bool:
     """Whether an event is what a symbol says."""
     reader = OracleEvaluator({}, None, frozenset(event.attrs))
-    return event.type == symbol.type and all(
-        reader.true(test, {symbol.type: event}) for test in conjuncts(symbol.where)
-    )
+    letter = start_of(symbol.type) if symbol.at == "-" else symbol.type
+    return event.type == letter and all(reader.true(test, {symbol.type: event}) for test in conjuncts(symbol.where))
 
 
 def may_be_empty(regex: Regex) -> bool:
@@ -111,9 +121,8 @@ def after(constraint: Constraint, word: Iterable[Event]) -> Regex:
 
     With TIES ANY events of one time may stand in any order.
     """
-    alphabet = constraint.alphabet
     left = with_ends(constraint.regex, constraint.ends)
-    mine = [event for event in word if alphabet is None or event.type in alphabet]
+    mine = [event for event in word if constraint.sees(event.type)]
     for _, several in groupby(mine, key=lambda event: event.end):
         group = list(several)
         orders = permutations(group) if constraint.ties else [tuple(group)]
@@ -249,9 +258,10 @@ def verdict(query: Query, word: Sequence[Event], kinds: Sequence[Kind], most: in
     """The verdict on a word by all completions of up to `most` events of some kinds."""
     assert query.under is not None
     plain, constraints = replace(query, under=None), query.under.constraints
+    word, letters = ended(word), word
     mine = _found(plain, word)
     all_match, none_match, same, held, any_completion = True, True, True, set(mine), False
-    for more in _completions(constraints, word, kinds, most):
+    for more in _completions(constraints, letters, kinds, most):
         any_completion = True
         theirs = _found(plain, [*word, *more])
         all_match, none_match = all_match and bool(theirs), none_match and not theirs
@@ -308,6 +318,12 @@ def _completions(
     constraints: Sequence[Constraint], word: Sequence[Event], kinds: Sequence[Kind], most: int
 ) -> Iterator[list[Event]]:
     """Events that make a word of all constraints of some word, shorter ones first."""
+    if any(each.starts for each in constraints):
+        lefts = [after(constraint, word) for constraint in constraints]
+        shared: dict[str, Any] = {attr: 1 for each in constraints for attr in each.key}
+        shared |= {attr: event.attrs[attr] for event in word[:1] for attr in shared}
+        yield from completions(constraints, word, lefts, _behind_one, may_be_empty, has_words, kinds, shared, most)
+        return
     begins = max((event.end for event in word), default=0) + 1
     key: dict[str, Any] = {attr: 1 for each in constraints for attr in each.key}
     key |= {attr: event.attrs[attr] for event in word[:1] for attr in key}
@@ -329,8 +345,7 @@ def _completions(
 
 def _behind_one(constraint: Constraint, left: Regex, event: Event) -> Regex:
     """What may follow on one more event, whose time is its own."""
-    blind = constraint.alphabet is not None and event.type not in constraint.alphabet
-    return left if blind else either((behind(left, event),))
+    return either((behind(left, event),)) if constraint.sees(event.type) else left
 
 
 def kinds_of(query: Query) -> list[Kind]:
@@ -435,50 +450,59 @@ def _tell(query: Query, trace: Trace, judge: Judge, awaits: Awaits, told: Told) 
         return
     quiet = not checked and judge([]).quiet
     word: list[Event] = []
-    for _, several in groupby(trace.events, key=lambda event: event.end):
+    for _, several in groupby(endpoints(constraints, trace.events), key=lambda event: event.end):
         group = list(several)
         word, before = [*word, *group], word
-        told.seen += [numbered(query, trace, event) for event in group if not (quiet and awaits(query, event))]
+        told.seen += [numbered(query, trace, event) for event in ended(group) if not (quiet and awaits(query, event))]
         news = [row for each in constraints if each.name not in broken for row in _broken(each, trace, word, group)]
         told.rows += news
+        before = ended(before)
         given = quiet and bool(_found(plain, before))
         if news and not broken and expected is not None and not given and not _settled(plain, before, kinds):
             told.rows.append(replace(expected, kind="unconfirmed", events=news[0].events))
         broken |= {row.constraint for row in news}
-        mute = mute or len([event for event in group if _matters(query, event)]) > 1  # nobody knows their order
+        mattering = [event for event in group if _matters(query, event)]
+        mute = mute or (len(mattering) > 1 and not of_one_event(mattering))  # nobody knows their order
         if broken or mute:
             continue
-        found, begun = judge(word), any(seen is None or event.type in seen for event in word)
+        found, begun = judge(word), any(seen is None or whole_of(event.type) in seen for event in word)
         if found.says == "SAT" and begun and not sat:
             sat = True
             if not found.held:
-                taken = tuple(event for event in word if accepted(query, event))
+                known = {event.eid: event for event in (_whole(each, trace) for each in word)}
+                taken = tuple(event for event in known.values() if accepted(query, event))
                 expected = ToldRow("expected", trace.key, trace.number, taken)
                 told.rows.append(expected)
         if found.closed and not checked:
             return
         quiet = not checked and (quiet or found.quiet)
-    if not any(seen is None or event.type in seen for event in word):
+    if not any(seen is None or whole_of(event.type) in seen for event in word):
         return  # events that no constraint sees are no trace
     left = [each for each in constraints if each.name not in broken and not is_word(each, word)]
     for constraint in left:
         told.rows.append(ToldRow("violated", trace.key, trace.number, (), constraint.name, "incomplete"))
-    if left and not broken and expected is not None and not matches(plain, word, attributes=_attributes(plain)):
+    if left and not broken and expected is not None and not matches(plain, ended(word), attributes=_attributes(plain)):
         told.rows.append(replace(expected, kind="unconfirmed", events=()))
 
 
 def _broken(constraint: Constraint, trace: Trace, word: list[Event], group: list[Event]) -> Iterator[ToldRow]:
     """How the events of one time, the last of a word, violate a constraint."""
-    mine = [event for event in group if constraint.alphabet is None or event.type in constraint.alphabet]
-    if len(mine) > 1 and not constraint.ties:
-        yield ToldRow("violated", trace.key, trace.number, (mine[1],), constraint.name, "tie")
+    mine = [event for event in group if constraint.sees(event.type)]
+    if len(mine) > 1 and not constraint.ties and not of_one_event(mine):
+        yield ToldRow("violated", trace.key, trace.number, (_whole(mine[1], trace),), constraint.name, "tie")
     elif mine and not has_words(after(constraint, word)):
-        yield ToldRow("violated", trace.key, trace.number, (mine[0],), constraint.name, "unexpected")
+        yield ToldRow("violated", trace.key, trace.number, (_whole(mine[0], trace),), constraint.name, "unexpected")
+
+
+def _whole(letter: Event, trace: Trace) -> Event:
+    """The event of a letter, known by its eid and times."""
+    return whole(letter, trace.events)
 
 
 def _matters(query: Query, event: Event) -> bool:
     seen = _seen(query)
-    return seen is None or event.type in seen or any(leaf.type in ("", event.type) for leaf in leaves_of(query.pattern))
+    type = whole_of(event.type)
+    return seen is None or type in seen or any(leaf.type in ("", type) for leaf in leaves_of(query.pattern))
 
 
 def _settled(query: Query, word: Sequence[Event], kinds: Sequence[Kind]) -> bool:
@@ -531,7 +555,7 @@ def by_completions(query: Query, most: int | None = None) -> Judge:
     seen = _seen(query)
     if most is None:
         most = 5 if seen is None or all(type in seen for type, _ in kinds) else 3
-    waits = any(_awaited(query.pattern))
+    waits = any(True for _ in _awaited(query.pattern)) and not any(each.starts for each in query.under.constraints)
     silent = not set(query.under.constraints[0].key) <= key_of(query)
 
     def judge(word: Sequence[Event]) -> TraceVerdict:

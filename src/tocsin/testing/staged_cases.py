@@ -28,9 +28,10 @@ from tocsin.lang.syntax import Query
 from tocsin.testing.notation import Item, Promise, events_of, value_of_word
 from tocsin.testing.oracle import Match, composite, matches_of_all
 from tocsin.testing.oracle_derived import derived_rows
-from tocsin.testing.staged_oracle import Advance, staged_events
+from tocsin.testing.staged_oracle import Advance, lasting, staged_events
 from tocsin.testing.written_times import WrittenTimes
 
+NO_LENGTHS: Mapping[str, int] = {}
 FoundRow: TypeAlias = "tuple[int, int, tuple[Any, ...]]"  # start, end, values
 LINE = re.compile(r"(\[[^\]]*\]|\S+):(?=\s|$)\s*(.*)")
 WORD = re.compile(r'"(?:\\.|[^"\\])*"|\S+')
@@ -46,7 +47,7 @@ def is_staged(queries: Iterable[Query | Statement | Intervals]) -> bool:
 
 def defined_rows(
     queries: Sequence[Query | Statement | Intervals], items: Sequence[Item], unit: str | None,
-    longest: Mapping[str, int] | None = None,
+    longest: Mapping[str, int] = NO_LENGTHS,
 ) -> list[FoundRow]:  # fmt: skip
     """What the definitions of both kinds say of the last query; each reads the events of those above it.
 
@@ -64,6 +65,7 @@ def defined_rows(
             found = [replace(row.event, type=type) for row in whole for type in dict.fromkeys((row.label, each.name))]
         elif isinstance(each, Statement):
             found = staged_events([each], in_time([*known, *advances]), unit=unit, longest=longest)
+            longest = {**longest, **lasting([each], longest, unit)}
         else:
             (matches,) = matches_of_all((each,), known, unit=unit).values()
             made = [(match, composite(each.name or f"query {number + 1}", match)) for match in matches]

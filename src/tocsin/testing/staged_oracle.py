@@ -81,7 +81,10 @@ class Definition:
         self, statements: Sequence[Statement], unit: str | None = None, created: int | None = None,
         longest: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        self.detectors = [Detecting(statement, unit, longest or {}) for statement in statements]
+        known = dict(longest or {})
+        for each in statements:  # later ones may read those above
+            known |= lasting([each], known, unit)
+        self.detectors = [Detecting(statement, unit, known) for statement in statements]
         self.created = created
         self.clock: int | None = None if created is None else created - 1  # the time of the last stage
         self.found: list[Event] = []
@@ -636,6 +639,39 @@ class Detecting(Bounded):
         """Times after another at which something is to happen."""
         for part in self.partitions.values():
             yield from (time for time in self.due(part, after) if time > after)
+
+
+def lasting(statements: Sequence[Statement], longest: Mapping[str, int], unit: str | None) -> dict[str, int]:
+    """How long the events of statements last at most: every operand has a range, and an event of it in each match."""
+    found = {}
+    for statement in statements:
+        definition = Bounded(statement, spots_of(statement.pattern), 0, unit)
+        operators = [spot for spot in definition.root.all() if not isinstance(spot.node, LeafOperand)]
+        some = all(_has_some(spot) for spot in operators)
+        leaves = [spot.node for spot in definition.root.leaves() if not is_hidden_in_match(definition.root, spot)]
+        ranged = all(isinstance(leaf, LeafOperand) and leaf.range is not None for leaf in leaves)
+        delayed = isinstance(statement.pattern, OperatorCall) and statement.pattern.mode == "delayed"
+        if some and ranged and leaves and not delayed:
+            found[statement.name] = max(
+                definition.ticks(leaf.range) - 1 + longest.get(leaf.type, 0)  # type: ignore[union-attr,arg-type]
+                for leaf in leaves
+            )
+    return found
+
+
+def _has_some(spot: PatternNode) -> bool:
+    """Whether every match of an operator has an event that was collected."""
+    if spot.operator in ("AtLeast", "Nth"):
+        return bool(spot.node.count)  # type: ignore[union-attr]
+    return spot.operator in ("And", "Sequence", "Concurrent", "Or", "Unless", "")
+
+
+def is_hidden_in_match(root: PatternNode, leaf: PatternNode) -> bool:
+    """Whether a leaf is negated, so that no match has an event of it."""
+    return any(
+        leaf in spot.all()
+        for above in root.all() if above.operator == "Unless" for spot in above.spots[1:]
+    )  # fmt: skip
 
 
 def _holds(asked: Compared, when: TimeOf, ahead: int) -> bool:

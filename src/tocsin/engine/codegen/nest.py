@@ -485,10 +485,12 @@ class Nest:
         """The text of: when a waiting answer became certain. In order it is the time that it had to wait for.
 
         That is `until`: where a part reaches on behind the last member of a set, the entry says less until it is asked.
+        Where the host knows when nothing could refute it any more (ENDED is 2), the entry says that.
         """
         if self.layout.holds:
             return "T[CLOCK]"
-        return "(min(max(PD[row], until), T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
+        waited = "max(PD[row], until if T[ENDED] != 2 else PD[row])"
+        return f"(min({waited}, T[CLOCK]) if T[ORDERED] != 0 else T[CLOCK])"
 
     @property
     def _lasts(self) -> bool:

@@ -20,7 +20,7 @@ from tocsin.staged.bindings import PatternNames
 from tocsin.staged.compiled.library import GROWING
 from tocsin.staged.compiled.running import running_aggregates
 from tocsin.staged.join import new_join
-from tocsin.staged.options import giving_way, kept_apart, waking, written_out
+from tocsin.staged.options import Waking, giving_way, kept_apart, waking, written_out
 from tocsin.staged.spots import BLOCK, PatternSpot, spots_of, ticks
 
 REAL = (Kind.FLOAT, Kind.DECIMAL)
@@ -92,8 +92,11 @@ class WordLayout:
         self.lengths = {spot.number: self._length(spot) for spot in (*self.ticking, *self.waiting)}
         self.apart = kept_apart(self.root) if "distinct" in statement.options else {}
         self.giving_way = giving_way(self.root) if "active" in statement.options else []
+        self.waking: dict[int, list[Waking]] = {}
+        for each in waking(self.statement, self.root, self.longest) if "active" in statement.options else ():
+            self.waking.setdefault(each.leaf, []).append(each)
         self.limited = any(last is not None for last in self.lasts)
-        self.timed = self.limited or bool(self.ticking) or bool(self.waiting) or bool(self.giving_way)
+        self.timed = self.limited or any((self.ticking, self.waiting, self.giving_way, self.waking))
         self.many = any(init.add for init in self.inits)  # contexts of a partition may be open at once
         sizes = [spot.call.size for spot in self.waiting]
         self.counts_ends = (
@@ -109,8 +112,6 @@ class WordLayout:
     def _check(self) -> None:
         if len(self.attrs) > 60:
             raise NotCompiledError("it reads more than 60 attributes")
-        if "active" in self.statement.options and waking(self.statement, self.root, self.longest):
-            raise NotCompiledError("it is active where sst passes a time")
         for spot in self.spots:
             if spot.operator == BLOCK:
                 raise NotCompiledError("a block has contexts and keys of its own")

@@ -39,6 +39,7 @@ from tocsin.staged.compiled.library import (
     OF_LIST,
     ONCE_KEY,
     ONCE_SIZE,
+    PREV,
     ROOM,
     ROW,
     SETS,
@@ -51,6 +52,7 @@ from tocsin.staged.compiled.library import (
 from tocsin.staged.compiled.running import LATEST_START, RunningAggregate, RunningAggregates
 from tocsin.staged.compiled.search import Bound, SearchWriter, each_of_set
 from tocsin.staged.compiled.writer import REALS, TextWriter
+from tocsin.staged.options import Waking
 from tocsin.staged.spots import PatternSpot
 
 WORDS = {"tick": str(TICKS), "absent": str(ABSENT), "whole": str(WHOLE), "every": str(WHOLE)}  # what stands in a match
@@ -667,6 +669,9 @@ class _StageWriter:
             self._fire(spot)
         for number in layout.giving_way:
             self._give_way(layout.index[number])
+        for several in layout.waking.values():
+            for each in several:
+                self._wake(each)
         for role in layout.all_roles():
             if role.what == "leaf":
                 with ExitStack() as stack:
@@ -798,6 +803,22 @@ class _StageWriter:
                 self._touch_local()
             write("loc = D[loc + L_NEXT]" if self.layout.l else "loc = -1")
 
+    def _wake(self, each: Waking) -> None:
+        """Write: mark the local partitions in which sst passes a time of an event; those that wait stand last."""
+        write, at = self.write, self.layout.index[each.leaf]
+        length = self.layout.ranges[at]
+        write("loc = D[c + C_LOCALS]")
+        with write.block("while loc != -1:"):
+            write(f"x = D[{self._list(at)} + {TAIL}]")
+            with write.block(f"while x != -1 and D[x + {END}] + {each.behind} >= now:"):
+                passes = f"D[x + {START if each.start else END}] + {each.behind} == now"
+                there = "True" if length is None else f"now < D[x + {END}] + {length}"
+                with write.block(f"if {both(passes, there)}:"):
+                    self._touch_local()
+                    write("break")
+                write(f"x = D[x + {PREV}]")
+            write("loc = D[loc + L_NEXT]" if self.layout.l else "loc = -1")
+
     def _wait(self, at: int, row: str) -> None:
         """Write for After: let the event of a row wait for its time, if the limit of waiting events allows it."""
         write, layout, here = self.write, self.layout, self._list(at)
@@ -878,6 +899,10 @@ class _StageWriter:
         self._enter_values(at)
         if self.layout.leaves[at].number in self.layout.giving_way:
             self._set_timer(f"now + {self.layout.ranges[at]}")
+        for each in self.layout.waking.get(self.layout.leaves[at].number, ()):
+            write(f"due = D[y + {START if each.start else END}] + {each.behind}")
+            with write.block("if due > now:"):
+                self._set_timer("due")
         if leaf.rows is not None:
             with write.block(f"if D[{here} + {COUNT}] > {leaf.rows}:"):
                 self._remove(at, f"D[{here} + {HEAD}]")

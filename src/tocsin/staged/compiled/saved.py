@@ -284,13 +284,22 @@ class _StateWriter(_Values):
             self._local(at, key, [*lists, *([sources[after], numbers] for after, numbers in pending)])
             for after, number in ((after, number) for after, numbers in pending for number in numbers):
                 self._set_timer(self.events[number][3] + layout.lengths[after], partition)
-
-            for number in layout.giving_way:
-                length = layout.ranges[layout.index[number]]
-                for event in dict(lists).get(number, ()) if length is not None else ():
-                    self._set_timer(self.events[event][3] + length, partition)
+            self._set_alarms(partition, dict(lists))
         for run in delayed:
             self._run(at, *run)
+
+    def _set_alarms(self, partition: int, lists: Mapping[int, Sequence[int]]) -> None:
+        """For `active`: when the events of a local partition are too old, and when sst passes times of them."""
+        layout = self.layout
+        for number in layout.giving_way:
+            length = layout.ranges[layout.index[number]]
+            for event in lists.get(number, ()) if length is not None else ():
+                self._set_timer(self.events[event][3] + length, partition)
+        for number, several in layout.waking.items():
+            stored = [self.events[event] for event in lists.get(number, ())]
+            for due in (event[2 if each.start else 3] + each.behind for event in stored for each in several):
+                if due > self.P[library.CLOCK]:
+                    self._set_timer(due, partition)
 
     def _run(self, context: int, now: int, key: Any, matches: Any) -> None:
         """Put matches that wait behind those of a context."""
