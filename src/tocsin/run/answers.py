@@ -71,7 +71,7 @@ class Answers:
             if self._beside_traces:
                 table = table.take(pa.array(order_beside_traces([standing_of(batch) for batch in batches])))
             elif self._graph.order.kind == "in-order":
-                table = _taken(table, _order([Place.of(batch) for batch in batches], waits=self._graph.waits))
+                table = _taken(table, _order([AnswerPlaces.of(batch) for batch in batches], waits=self._graph.waits))
             return with_times(net(table), time)
         kinds: dict[tuple[str, str | None], list[ChangeBatch]] = {}
         for batch in batches:
@@ -93,7 +93,7 @@ class Answers:
 def _side_by_side(wholes: Sequence[ChangeBatch], time: pa.DataType | None, *, waits: bool) -> pa.Table:
     """Changes of several kinds, such as matches and timeouts, in the order that those of one kind have."""
     table = joined([_shown(whole, time) for whole in wholes])
-    return _taken(table, _order([Place.of(whole) for whole in wholes], waits=waits))
+    return _taken(table, _order([AnswerPlaces.of(whole) for whole in wholes], waits=waits))
 
 
 def _taken(table: pa.Table, order: Ints | None) -> pa.Table:
@@ -145,7 +145,7 @@ def stand_in_order(batches: Sequence[ChangeBatch], *, waits: bool) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AnswerPlaces:
     """What tells where changes stand among others: their kind, when they were known, and their events.
 
     events  the number of the event of each variable
@@ -158,7 +158,7 @@ class Place:
     sets: list[Ints]
 
     @classmethod
-    def of(cls, batch: ChangeBatch) -> Place:
+    def of(cls, batch: ChangeBatch) -> AnswerPlaces:
         sets: list[Ints] = []
         for _, members in sorted(batch.repeated.items()):
             counts = np.diff(members.offsets)
@@ -174,11 +174,11 @@ def in_order(batch: ChangeBatch, *, waits: bool) -> ChangeBatch:
     Where answers wait, several may wait for one time; those of one last event are then told apart by their others, and
     by their kind.
     """
-    order = _order([Place.of(batch)], waits=waits)
+    order = _order([AnswerPlaces.of(batch)], waits=waits)
     return batch if order is None else batch.pick(order)
 
 
-def _order(places: Sequence[Place], *, waits: bool) -> Ints | None:
+def _order(places: Sequence[AnswerPlaces], *, waits: bool) -> Ints | None:
     """The rows of changes in that order; None: they stand in it."""
     known_at, *events = map(np.concatenate, zip(*((each.known_at, *each.events) for each in places), strict=True))
     last = _last_events(events, len(known_at))
@@ -224,7 +224,7 @@ class GrowingTables:
         self._beside_traces = graph.only_follows_traces and not graph.is_plain
         self._tables: dict[int, list[pa.Table]] = {stage: [] for stage in shown}
         self._standing: dict[int, list[tuple[Ints, ...]]] = {stage: [] for stage in shown}  # beside rows about traces
-        self._places: dict[int, list[Place]] = {stage: [] for stage in shown}  # elsewhere
+        self._places: dict[int, list[AnswerPlaces]] = {stage: [] for stage in shown}  # elsewhere
 
     def add(self, changes: Changes) -> None:
         """Take what a push has brought."""
@@ -234,7 +234,7 @@ class GrowingTables:
                 if self._beside_traces:
                     self._standing[batch.stage].append(standing_of(batch))
                 else:
-                    self._places[batch.stage].append(Place.of(batch))
+                    self._places[batch.stage].append(AnswerPlaces.of(batch))
                 self._count += len(batch)
                 self.is_final &= bool((batch.op > 0).all())
 
