@@ -72,7 +72,7 @@ class Answers:
             if self._beside_traces:
                 table = table.take(pa.array(order_beside_traces([standing_of(batch) for batch in batches])))
             elif self._graph.order.kind == "in-order":
-                table = _taken(table, _order([Place.of(batch) for batch in batches], tied=self._ties))
+                table = _taken(table, _order([AnswerPlaces.of(batch) for batch in batches], tied=self._ties))
             return with_times(net(table), time)
         kinds: dict[tuple[str, str | None], list[ChangeBatch]] = {}
         for batch in batches:
@@ -103,7 +103,7 @@ def ties(graph: QueryGraph) -> bool:
 def _side_by_side(wholes: Sequence[ChangeBatch], time: pa.DataType | None, *, tied: bool) -> pa.Table:
     """Changes of several kinds, such as matches and timeouts, in the order that those of one kind have."""
     table = joined([_shown(whole, time) for whole in wholes])
-    return _taken(table, _order([Place.of(whole) for whole in wholes], tied=tied))
+    return _taken(table, _order([AnswerPlaces.of(whole) for whole in wholes], tied=tied))
 
 
 def _taken(table: pa.Table, order: Ints | None) -> pa.Table:
@@ -155,7 +155,7 @@ def stand_in_order(batches: Sequence[ChangeBatch], *, tied: bool) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AnswerPlaces:
     """What tells where changes stand among others: their kind, when they were known, and their events.
 
     events  the number of the event of each variable; not of those that are hidden: which of them is told may differ
@@ -168,7 +168,7 @@ class Place:
     sets: list[Ints]
 
     @classmethod
-    def of(cls, batch: ChangeBatch) -> Place:
+    def of(cls, batch: ChangeBatch) -> AnswerPlaces:
         sets: list[Ints] = []
         for members in (batch.repeated[at] for at in batch.visible if at in batch.repeated):
             first, last = members.offsets[:-1], members.offsets[1:] - 1
@@ -184,11 +184,11 @@ def in_order(batch: ChangeBatch, *, tied: bool) -> ChangeBatch:
 
     Where they may be tied, those of one time and one last event are told apart by their others, and by their kind.
     """
-    order = _order([Place.of(batch)], tied=tied)
+    order = _order([AnswerPlaces.of(batch)], tied=tied)
     return batch if order is None else batch.pick(order)
 
 
-def _order(places: Sequence[Place], *, tied: bool) -> Ints | None:
+def _order(places: Sequence[AnswerPlaces], *, tied: bool) -> Ints | None:
     """The rows of changes in that order; None: they stand in it."""
     known_at, *events = map(np.concatenate, zip(*((each.known_at, *each.events) for each in places), strict=True))
     last = _last_events(events, len(known_at))
@@ -234,7 +234,7 @@ class GrowingTables:
         self._beside_traces = graph.only_follows_traces and not graph.is_plain
         self._tables: dict[int, list[pa.Table]] = {stage: [] for stage in shown}
         self._standing: dict[int, list[tuple[Ints, ...]]] = {stage: [] for stage in shown}  # beside rows about traces
-        self._places: dict[int, list[Place]] = {stage: [] for stage in shown}  # elsewhere
+        self._places: dict[int, list[AnswerPlaces]] = {stage: [] for stage in shown}  # elsewhere
 
     def add(self, changes: Changes) -> None:
         """Take what a push has brought."""
@@ -244,7 +244,7 @@ class GrowingTables:
                 if self._beside_traces:
                     self._standing[batch.stage].append(standing_of(batch))
                 else:
-                    self._places[batch.stage].append(Place.of(batch))
+                    self._places[batch.stage].append(AnswerPlaces.of(batch))
                 self._count += len(batch)
                 self.is_final &= bool((batch.op > 0).all())
 
