@@ -29,6 +29,7 @@ from tocsin.lang.fluent import (
 )
 from tocsin.lang.parser import parse
 from tocsin.lang.printer import print_expr
+from tocsin.lang.syntax import MODES
 from tocsin.run.query import Query
 from tocsin.testing.oracle import Match, matches
 from tocsin.testing.packing import with_shared_columns
@@ -146,6 +147,11 @@ CONSTRUCTS: dict[str, Construct] = {
     "group negated": _marked(
         "SEQ(C c, !(SEQ(A a, FIRST B b))+ g, D d)", seq(C, ~VISIT.repeated(name="g"), D), "one behind the other"
     ),
+    "group aggregates": Construct(
+        "SEQ(C c, (SEQ(A a, FIRST B b))+ g, D d) WHERE [id] WITHIN 8 SELECT count(g) AS visits, sum(a.v) AS total",
+        _whole(seq(C, VISIT.repeated(name="g"), D)).select(visits=count("g"), total=sum_("a.v")),
+        "one behind the other",
+    ),
     "FOR between": Construct(
         "SEQ(A a, !B b FOR 2, C c) WHERE [id] WITHIN 8",
         _whole(seq(A, (~B).lasting(2), C)),
@@ -177,13 +183,14 @@ CONSTRUCTS: dict[str, Construct] = {
         f"CONSUME {mode}": _chosen(
             f"CONSUME {mode}", CHAIN.consume(mode), "bounded" if mode == "unrestricted" else f"consume   {mode}"
         )
-        for mode in ("unrestricted", "recent", "latest", "first", "chronicle", "cumulative", "continuous")
+        for mode in MODES
     },
     **{
         f"CONSUME {mode} AND": Construct(
             f"AND(A a, B b) WHERE [id] WITHIN 8 CONSUME {mode}", _whole(all_of(A, B)).consume(mode), f"consume   {mode}"
         )
-        for mode in ("recent", "latest", "first", "chronicle", "cumulative", "continuous")
+        for mode in MODES
+        if mode != "unrestricted"
     },
     "CONSUME OR": Construct(
         "OR(A a, B b) WHERE [id] CONSUME chronicle",

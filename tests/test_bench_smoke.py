@@ -155,6 +155,8 @@ def test_a_partition_that_is_alive_takes_few_bytes(count: int) -> None:
 import tracemalloc
 from benchmarks.staged import alive
 
+for text in alive.STATEMENTS.values():  # compiled first: what a compiler allocates takes long to trace
+    alive.bytes_of_partitions(text, 10, jit=True)
 tracemalloc.start()
 print(*(alive.bytes_of_partitions(text, {count}, jit=True) - 40 for text in alive.STATEMENTS.values()))
 """

@@ -235,7 +235,7 @@ def test_rows_and_matches_are_those_of_the_definition(order: str, longest: bool)
     """R129: over endpoints, out of order, in every strategy, over restarts; `longest` says when starts are settled."""
     schema = replace(SCHEMA, longest=dict.fromkeys("ABN", LONGEST) if longest else {})
     told: Counter = Counter()
-    for seed in range(examples(400, least=16)):
+    for seed in range(examples(400, least=24)):
         random = Random(f"{order} {longest} {seed}")
         text = drawn(random, " PARTITION BY id")
         try:
@@ -264,11 +264,12 @@ def test_rows_and_matches_are_those_of_the_definition(order: str, longest: bool)
     assert told["match"]
 
 
-def test_a_verdict_comes_while_the_interval_is_open_once_its_start_is_settled() -> None:
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_verdict_comes_while_the_interval_is_open_once_its_start_is_settled(jit: bool) -> None:
     """X4 over endpoints: b begins behind the end of a, so they cannot overlap; told once no longer A can come."""
     order = "CONSTRAINT c PARTITION BY id AS A^- (B^- A^+ B^+ | A^+ B^- B^+) C*; "
     text = order + "EVENT REL[overlap](A a, B b) WHERE [id] UNDER c"
-    run = Harness(text, replace(SCHEMA, longest={"A": 5, "B": 5})).start("aggressive(2)")
+    run = Harness(text, replace(SCHEMA, longest={"A": 5, "B": 5})).start("aggressive(2)", jit=jit)
     operator = run.graph.stages[-1].operator
     for type, start, end in (("A", 1, 3), ("B", 4, 9), ("C", 10, 10)):
         run.push([Event(type, start, end, f"{type}{end}", {"id": "x"})])

@@ -490,6 +490,27 @@ def test_what_is_wrong_is_said(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("CONSTRAINT c AS A (B | ; EVENT A a UNDER c", "expected an event type"),
+        ("CONSTRAINT c AS A B}; EVENT A a UNDER c", "unexpected"),
+        ("CONSTRAINT c AS A B ENDS; EVENT A a UNDER c", "expected"),
+        ("CONSTRAINT c AS A^ B; EVENT A a UNDER c", "A^- is the start of an A"),
+        ("CONSTRAINT c AS A{3,1}; EVENT A a UNDER c", "3"),
+        ("CONSTRAINT c AS A[x >]; EVENT A a UNDER c", "expected"),
+        ("CONSTRAINT c AS A B; EVENT A a UNDER d", "there is no constraint d above"),
+        ("CONSTRAINT c AS A; CONSTRAINT c AS B; EVENT A a UNDER c", "a second constraint c"),
+    ],
+)
+def test_syntax_errors_are_underlined(text: str, said: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        tocsin.query(text)
+    told = str(caught.value)
+    assert said in told
+    assert "^" in told.partition("| CONSTRAINT")[2]
+
+
+@pytest.mark.parametrize(
     ("text", "note"),
     [
         ("CONSTRAINT c AS B A; EVENT SEQ(A a, B b) UNDER c", "no trace reaches its step b"),

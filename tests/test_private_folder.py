@@ -95,6 +95,12 @@ def test_without_a_home_a_folder_of_ours_in_the_temporary_directory_is_taken(
 
 # --- what is run from there -----------------------------------------------------------------------------------------
 
+QUICKLY = """
+from tests import quick_compile
+from tocsin import quick_analysis
+quick_analysis.switch_on()
+quick_compile.switch_on()
+"""  # what is run from where does not depend on how well it was compiled
 DETECT = """
 import threading
 from numba.core import event
@@ -121,7 +127,7 @@ EXPECTED = sum(1 for t in range(0, 40, 2) if t // 2 % 3 > 0)
 
 def detected(cache: Path, *, threads: int = 1, **environment: str) -> tuple[list[int], bool]:
     """What a new process finds, and whether it had to compile anything."""
-    script = DETECT.replace("THREADS", str(threads))
+    script = QUICKLY + DETECT.replace("THREADS", str(threads))
     kept = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     environment = kept | {"TOCSIN_CACHE": str(cache), "NUMBA_OPT": "1"} | environment
     done = subprocess.run(
@@ -222,7 +228,7 @@ def test_kernels_that_were_shipped_are_not_compiled_again(place: Path) -> None:
     def shipped(cache: Path, way: str) -> str:
         given = {"TOCSIN_CACHE": str(cache), "NUMBA_CACHE_DIR": str(place / f"numba-{way}")}
         environment = {**os.environ, **given, "NUMBA_OPT": "1", "TMPDIR": str(place)}
-        command = [sys.executable, "-c", SHIP, str(place / "shipment"), way]
+        command = [sys.executable, "-c", QUICKLY + SHIP, str(place / "shipment"), way]
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
 
     assert shipped(place / "driver", "pack").strip() == "True"

@@ -33,7 +33,7 @@ from tocsin.run.declared import declare
 from tocsin.run.query import Query
 from tocsin.shards.carried import going_on, old_state
 from tocsin.shards.routes import groups_of, needs_one_shard, units_of
-from tocsin.shards.shard import Head
+from tocsin.shards.shard import Head, Shard
 from tocsin.shards.watermark import Slack
 from tocsin.spark.event_frame import EventFrame
 from tocsin.testing.draw_staged import drawn_history, drawn_statements
@@ -229,6 +229,25 @@ def test_what_is_written_grows_with_the_events(late: int, monkeypatch: pytest.Mo
     assert written / len(events) < whole / 10
     assert told(stream.answers.matches) == embedded(parse_file(text), [*many, *events])
     assert len(stream.answers.matches) == len(events)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_checkpoint_that_stored_its_state_with_each_batch_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those that were written before this was a log; late rows wait across the change."""
+    logs = Shard._logs
+    for seed in range(examples(100, least=6)):
+        random = Random(f"before {seed}")
+        events = drawn_history(random, length=40, last=40)
+        asked = ask(parse_file(CHAIN), frame(), buckets=3)
+        stream = Stream(asked, Slack(4), random)
+        batches = cuts(arranged(events, 4, random), random)
+        half = random.randint(0, len(batches))
+        for at, batch in enumerate(batches):
+            monkeypatch.setattr(Shard, "_logs", at >= half)
+            stream.batch([row_of(event) for event in batch])
+        monkeypatch.setattr(Shard, "_logs", logs)
+        stream.close()
+        assert told(stream.answers.matches) == embedded(parse_file(CHAIN), events), seed
 
 
 def test_another_checkpoint_is_no_beginning_for_a_statement() -> None:

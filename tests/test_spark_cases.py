@@ -285,7 +285,7 @@ def test_stream_that_is_stopped_and_goes_on(spark: SparkSession, tmp_path: Path)
     """The first run leaves the stream open; the second begins from its checkpoint, in new detectors, and closes it."""
     parts = tuple(part for part in pack(texts=True) if endless(part))[:: 1 if is_long() else 2]
     assert len(parts) > (500 if is_long() else 190)
-    files = Files(spark, tmp_path, parts, 3)
+    files = Files(spark, tmp_path, parts, 3 if is_long() else 2)
     events = [event for part in parts for event in part.events]
     ways = (cut(events, 3, Random(seed)) for seed in range(10, 1000))
     # so far that something is certain, and not so far that nothing is left

@@ -32,10 +32,12 @@ def from_graph(
 
     >>> print(from_graph("c", [(0, "A", 1), (1, "B", 1), (1, "C", 2)], start=0, ends=[2]))
     CONSTRAINT c AS A B* C
+    >>> print(from_graph("c", [(0, "A^-", 1), (1, "B", 1), (1, "A^+", 2)], start=0, ends=[2]))
+    CONSTRAINT c AS A^- B* A^+
     """
     ways: Ways = {}
     for source, type, target in edges:
-        _add(ways, source, target, Symbol(type))
+        _add(ways, source, target, _symbol(type))
     ways[FIRST, start] = Concat(())
     for each in ends:
         ways[each, LAST] = Concat(())
@@ -66,6 +68,12 @@ def from_directly_follows(
     edges: list[tuple[Hashable, str, Hashable]] = [(None, type, type) for type in starts]
     edges += [(source, target, target) for source, target in pairs]
     return from_graph(name, edges, start=None, ends=ends, key=key, **clauses)
+
+
+def _symbol(text: str) -> Symbol:
+    """A type, or the start or the end of one: `A`, `A^-`, `A^+`."""
+    type, mark, at = text.rpartition("^")
+    return Symbol(type, at=at) if mark and at in ("-", "+") else Symbol(text)
 
 
 def _weight(ways: Ways, state: Hashable) -> int:

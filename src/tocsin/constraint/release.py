@@ -41,12 +41,14 @@ def release(query: Operator, plan: Plan, keys: KeyCodes, closed: Ints) -> int:
 def answering_early(query: Operator, plan: Plan) -> Detector | None:
     """The detector of a query whose answers need not wait when their trace is closed; None where they wait.
 
-    They wait where something stands around the detector, or where a key does not tell which of them are of a trace.
+    They wait where something stands around the detector, or where a key does not tell which of them are of a trace; and
+    there is nobody to ask where no answer ever waits.
     """
     assert plan.under is not None
     detector = next(iter(query.detectors), None)
-    alone = detector is query and (not plan.under.key or _places(plan) is not None)
-    return detector if alone else None
+    if detector is not query or not any(branch.program.waits for branch in detector.branches):
+        return None
+    return detector if not plan.under.key or _places(plan) is not None else None
 
 
 def answer(query: Operator, plan: Plan, keys: KeyCodes, sure: Ints, when: Ints, passed: int) -> Changes | None:

@@ -39,7 +39,7 @@ from tocsin.select.key_codes import KeyCodes
 from tocsin.select.standing_columns import Standings
 
 CODE = "#key"  # the code of the key of an event, where it was looked up before
-MANY = 1 << 17
+MANY = 1 << 18  # rows of events that are worth dropping
 MOST_BITS = 10  # conditions on one type of whose 2**n outcomes each has a place
 NO_BITS: Ints = np.zeros(1, np.int64)
 
@@ -230,16 +230,17 @@ class Tracker(RemembersAll, Nesting):
             )  # fmt: skip
             noted = records[: loops.RECORD * told]
             if told:
-                letters = self._letters_of(items, bits) if letters is None else letters
-                telling.records(noted, members, first, letters, self.told_before)
+                kinds = noted[:: loops.RECORD]
+                if letters is None and np.isin(kinds, (loops.TELL_UNEXPECTED, loops.TELL_TIE)).any():
+                    letters = self._letters_of(items, bits)
+                asked = NO_BITS if letters is None else letters  # of few records
+                telling.records(noted, members, first, asked, self.told_before)
                 if self.quiets:
                     news = noted.reshape(-1, loops.RECORD)
                     self._quieted.append(news[news[:, 0] == loops.TELL_QUIET][:, [1, 6]])
-                for _, code, begin, stop, *_ in noted.reshape(-1, loops.RECORD)[
-                    noted[:: loops.RECORD] == loops.TELL_TIE
-                ].tolist():
+                for _, code, begin, stop, *_ in noted.reshape(-1, loops.RECORD)[kinds == loops.TELL_TIE].tolist():
                     rows = begin + np.flatnonzero(codes[begin:stop] == code)
-                    follow_tie(self, telling, items, code, rows, letters, first, numbers, skipped, marks)
+                    follow_tie(self, telling, items, code, rows, asked, first, numbers, skipped, marks)
             if at == before:
                 records = self._records = self._more_room(ends, at, records)
         self._counted()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -73,6 +73,8 @@ class Answers:
             table = joined([batch.table() for batch in batches])
             if self._beside_traces:
                 table = table.take(pa.array(order_beside_traces([standing_of(batch) for batch in batches])))
+            elif self._graph.order.kind == "in-order":
+                table = _taken(table, _order([AnswerPlaces.of(batch) for batch in batches], waits=self._graph.waits))
             return with_times(net(table), time)
         kinds: dict[tuple[str, str | None], list[ChangeBatch]] = {}
         for batch in batches:
@@ -94,8 +96,10 @@ class Answers:
 def _side_by_side(wholes: Sequence[ChangeBatch], time: pa.DataType | None, *, waits: bool) -> pa.Table:
     """Changes of several kinds, such as matches and timeouts, in the order that those of one kind have."""
     table = joined([_shown(whole, time) for whole in wholes])
-    known_at, *fixed = map(np.concatenate, zip(*((whole.known_at, *whole.fixed) for whole in wholes), strict=True))
-    order = _order(known_at, fixed, waits=waits)
+    return _taken(table, _order([AnswerPlaces.of(whole) for whole in wholes], waits=waits))
+
+
+def _taken(table: pa.Table, order: Ints | None) -> pa.Table:
     return table if order is None else table.take(pa.array(order))
 
 
@@ -146,22 +150,53 @@ def stand_in_order(batches: Sequence[ChangeBatch], *, waits: bool) -> bool:
     return not waits
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerPlaces:
+    """What tells where changes stand among others: their kind, when they were known, and their events.
+
+    events  the number of the event of each variable
+    sets    of each repeated variable how many members there are, and which is the last
+    """
+
+    kind: tuple[str, str]
+    known_at: Ints
+    events: list[Ints]
+    sets: list[Ints]
+
+    @classmethod
+    def of(cls, batch: ChangeBatch) -> AnswerPlaces:
+        sets: list[Ints] = []
+        for _, members in sorted(batch.repeated.items()):
+            counts = np.diff(members.offsets)
+            last: Ints = np.full(len(counts), -1, np.int64)
+            last[counts > 0] = members.events[members.offsets[1:][counts > 0] - 1]
+            sets += [counts, last]
+        return cls((batch.kind, batch.step or ""), batch.known_at, batch.fixed, sets)
+
+
 def in_order(batch: ChangeBatch, *, waits: bool) -> ChangeBatch:
     """The changes by when they were known, then by their last event: whatever pieces and threads they came from.
 
-    Where answers wait, several may wait for one time; those of one last event are then told apart by their others.
+    Where answers wait, several may wait for one time; those of one last event are then told apart by their others, and
+    by their kind.
     """
-    order = _order(batch.known_at, batch.fixed, waits=waits)
+    order = _order([AnswerPlaces.of(batch)], waits=waits)
     return batch if order is None else batch.pick(order)
 
 
-def _order(known_at: Ints, fixed: Sequence[Ints], *, waits: bool) -> Ints | None:
-    """The places of changes in that order; None: they stand in it."""
-    last = _last_events(fixed, len(known_at))
+def _order(places: Sequence[AnswerPlaces], *, waits: bool) -> Ints | None:
+    """The rows of changes in that order; None: they stand in it."""
+    known_at, *events = map(np.concatenate, zip(*((each.known_at, *each.events) for each in places), strict=True))
+    last = _last_events(events, len(known_at))
     if is_sorted(known_at) and is_sorted(last) and not waits:
         return None
     keys = [last, known_at]
-    order = np.lexsort([*fixed[::-1], *keys] if waits else keys)
+    if waits:
+        named = sorted({each.kind for each in places})
+        kinds = np.repeat([named.index(each.kind) for each in places], [len(each.known_at) for each in places])
+        sets = list(map(np.concatenate, zip(*(each.sets for each in places), strict=True)))
+        keys = [kinds, *sets[::-1], *events[::-1], *keys]
+    order = np.lexsort(keys)
     return None if is_sorted(order) else order
 
 
@@ -194,15 +229,18 @@ class GrowingTables:
         self._graph, self.is_final, self._count = graph, True, 0
         self._beside_traces = graph.only_follows_traces and not graph.is_plain
         self._tables: dict[int, list[pa.Table]] = {stage: [] for stage in shown}
-        self._events: dict[int, list[tuple[Ints, ...]]] = {stage: [] for stage in shown}  # when known, and of what
+        self._standing: dict[int, list[tuple[Ints, ...]]] = {stage: [] for stage in shown}  # beside rows about traces
+        self._places: dict[int, list[AnswerPlaces]] = {stage: [] for stage in shown}  # elsewhere
 
     def add(self, changes: Changes) -> None:
         """Take what a push has brought."""
         for batch in changes:
             if batch.stage in self._tables and len(batch):
                 self._tables[batch.stage].append(batch.table())
-                told = standing_of(batch) if self._beside_traces else (batch.known_at, *batch.fixed)
-                self._events[batch.stage].append(told)
+                if self._beside_traces:
+                    self._standing[batch.stage].append(standing_of(batch))
+                else:
+                    self._places[batch.stage].append(AnswerPlaces.of(batch))
                 self._count += len(batch)
                 self.is_final &= bool((batch.op > 0).all())
 
@@ -224,9 +262,7 @@ class GrowingTables:
             return with_times(self._graph.nothing(stage).table(), time)
         table = joined(tables)
         if self._beside_traces:
-            table = table.take(pa.array(order_beside_traces(self._events[stage])))
-        elif self._graph.is_plain and not self._graph.copies.chose:
-            known_at, *fixed = map(np.concatenate, zip(*self._events[stage], strict=True))
-            order = _order(known_at, fixed, waits=self._graph.waits)
-            table = table if order is None else table.take(pa.array(order))
+            table = table.take(pa.array(order_beside_traces(self._standing[stage])))
+        elif self._graph.order.kind == "in-order":
+            table = _taken(table, _order(self._places[stage], waits=self._graph.waits))
         return net(with_times(table, time))
