@@ -52,6 +52,7 @@ CHAIN = "EVENT SEQ(A a, B b, C c) WHERE [s] WITHIN 9 SELECT s, count(*) AS n, su
 LIMIT = "EVENT SEQ(A a, B b) LIMIT 2 PER a.s EVERY 50"
 STAGED = "CreateCE X Select A.k as k Event And(A, B<old max 2>) Init C Term 500 GKey *.k"
 DELAYED = "CreateCE X Select A.k as a, B.k as b Init Start Event And(A, B)<delayed> Term 500"
+FIRST_MATCH = ("machine", "partitions", 0, 2, 0, 4, 0, 2, 0)
 
 FORGED: dict[str, tuple[str, str, str, Change]] = {
     "an event that is not there": (CHRONICLE, "in-order", "process", put("keys", 0, 1, 0, 0, 2, 0, 99)),
@@ -77,6 +78,8 @@ FORGED: dict[str, tuple[str, str, str, Change]] = {
     "a statement that has ended alone": (STAGED, "in-order", "staged", put("ended", True)),
     "a statement whose end is a number": (STAGED, "in-order", "staged", put("ended", 0)),
     "a binding too short": (DELAYED, "in-order", "staged", put("machine", "partitions", 0, 2, 0, 4, 0, 2, 0, [])),
+    "a tick at the place of an event": (DELAYED, "in-order", "staged", put(*FIRST_MATCH, 1, ["tick"])),
+    "an event at the place of an operator": (DELAYED, "in-order", "staged", put(*FIRST_MATCH, -1, ["every", 0])),
     "a statement's value of another kind": (STAGED, "in-order", "staged", put("machine", "events", 0, 4, "k", "x")),
 }  # fmt: skip
 

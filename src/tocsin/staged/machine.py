@@ -25,7 +25,7 @@ from tocsin.staged.contexts import (
     loaded_partition,
     saved_partition,
 )
-from tocsin.staged.event import Binding, BlockFrame, StagedEvent, events_in, frames_in
+from tocsin.staged.event import Binding, BlockFrame, StagedEvent, Tick, events_in, frames_in
 from tocsin.staged.mapping import Chosen, Mapper, Row
 from tocsin.staged.matcher import Matcher
 from tocsin.staged.operand_list import OperandList
@@ -327,6 +327,11 @@ class Machine:
         opener = context.opener is None or 0 <= context.opener < len(self.scope.inits)
         if not opener or not pending <= sources or any(len(match) != places for match in bindings):
             raise ValueError("a context is not one of this statement")
+        for match in bindings:
+            for spot in self.root.all():
+                bound = match[spot.number]
+                if isinstance(bound, Tick | BlockFrame) if spot.leaf is not None else bool(events_in(bound)):
+                    raise ValueError("a match has something at a place where it cannot be")
 
     def _loaded_list(self, number: int, events: Sequence[StagedEvent]) -> OperandList:
         found = self._new_list[number](number)
