@@ -13,7 +13,7 @@ import tocsin
 from tests.effort import examples
 from tests.test_constraint_reasoning import FAR, S, letter_of, shortest
 from tests.test_constraint_reasoning import SCHEMA as POINTS
-from tests.test_constraint_traces import found, shuffled
+from tests.test_constraint_traces import feed_in_pieces, found, shuffled
 from tocsin.constraint.reasoning import Flag, Reasoning, reason_about, verdict_of
 from tocsin.errors import QueryError
 from tocsin.events import Event
@@ -250,11 +250,7 @@ def test_rows_and_matches_are_those_of_the_definition(order: str, longest: bool)
         strategy = Strategy("hybrid", 3, held=frozenset("A")) if order == "hybrid" else order
         run = Harness(query, schema).start(strategy)
         listed = events if order == "in-order" else shuffled(random, events, 2.5)
-        size, restarts = random.choice((1, 2, 5, 100)), random.random() < 0.3
-        for at in range(0, len(listed), size):
-            run.push(listed[at : at + size])
-            if restarts:
-                run.restart()
+        list(feed_in_pieces(run, listed, random.choice((1, 2, 5, 100)), restarts=random.random() < 0.3))
         run.end()
         context = f"{text}\n{' '.join(f'{e.eid}@{e.start}-{e.end}{dict(e.attrs)}' for e in listed)}"
         assert found(run) == expected, context

@@ -23,13 +23,12 @@ from typing import Any
 from benchmarks.run import machine, peak_memory
 from benchmarks.table import rivals
 from benchmarks.table.load import ASKS, SOURCES, Ask, source
-from benchmarks.table.report import text
+from benchmarks.table.report import SAME, text
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "table.json"
 EVENTS = 10_000_000
 LONG, VERY_LONG = 2.0, 15.0  # seconds of a run that is timed once a round, and of one that is timed once
-SAME = "tocsin, same columns"
 RIVALS = {"duckdb": rivals.duckdb, "polars": rivals.polars}
 Arm = tuple[str, str, str, int]  # who, query, source, threads
 

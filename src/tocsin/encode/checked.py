@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,23 @@ import pyarrow as pa
 
 from tocsin.encode.rehearsal import loops_are_worth
 from tocsin.encode.text_numbers import frozen
+from tocsin.encode.thread_team import ALONE, ThreadTeam
 from tocsin.errors import InputError, printable
 
 DECODE = "decode the column before it is given here"
 MANY = 1 << 16  # texts that are worth a compiled loop
+AT_ONCE = 1 << 20
 OFFSETS = {"string": np.int32, "binary": np.int32, "large_string": np.int64, "large_binary": np.int64}
 
 
-def checked(table: pa.Table) -> pa.Table:
+def checked(table: pa.Table, workers: ThreadTeam = ALONE) -> pa.Table:
     """The table, if each text and each index lies inside of its column; no text itself is looked at.
 
     Other code reads such columns as they are, and a wrong offset would end the process.
     """
     for field, column in zip(table.schema, table.columns, strict=True):
         for chunk in column.chunks:
-            if not _is_sound(chunk):
+            if not _is_sound(chunk, workers):
                 raise InputError(
                     printable(f"the column {field.name!r} is broken: its offsets point outside of its bytes"),
                     hint="write the table anew; `table.validate(full=True)` of pyarrow says more",
@@ -56,7 +59,7 @@ def refuse_unreadable(column: pa.Array | pa.ChunkedArray, name: str) -> None:
             ) from None
 
 
-def _is_sound(array: pa.Array) -> bool:
+def _is_sound(array: pa.Array, workers: ThreadTeam = ALONE) -> bool:
     try:
         array.validate()
     except pa.ArrowInvalid:
@@ -71,16 +74,18 @@ def _is_sound(array: pa.Array) -> bool:
         return False
     places = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
     inside = places[0] >= 0 and places[-1] <= (0 if data is None else data.size)
-    return bool(inside and _ascend(places))
+    return bool(inside and _ascend(places, workers))
 
 
-def _ascend(places: npt.NDArray[Any]) -> bool:
+def _ascend(places: npt.NDArray[Any], workers: ThreadTeam) -> bool:
     """Whether no number is smaller than the one before it."""
     if not loops_are_worth(len(places), MANY):
         return bool((places[1:] >= places[:-1]).all())
     from tocsin.encode import loops
 
-    return bool(loops.ascend(frozen(places)))
+    flat = frozen(places)
+    firsts = range(0, len(flat) - 1, AT_ONCE)
+    return all(workers.all([partial(loops.ascend, flat[at : at + AT_ONCE + 1]) for at in firsts]))
 
 
 def _is_valid(array: pa.Array) -> bool:

@@ -56,13 +56,16 @@ class Answers:
 
     def tables(self, time: pa.DataType | None, names: Collection[str] | None = None) -> list[pa.Table]:
         """The matches of each query, with times as the input had them; of their columns perhaps only those named."""
-        return [self._table(stage, time, names if self.is_final else None) for stage in self._batches]
+        final = self.is_final
+        return [self._table(stage, time, names if final else None, final=final) for stage in self._batches]
 
     @property
     def _beside_traces(self) -> bool:
         return self._graph.only_follows_traces and not self._graph.is_plain
 
-    def _table(self, stage: int, time: pa.DataType | None, names: Collection[str] | None) -> pa.Table:
+    def _table(
+        self, stage: int, time: pa.DataType | None, names: Collection[str] | None, *, final: bool
+    ) -> pa.Table:  # fmt: skip
         batches = self._batches[stage]
         if not batches:
             return with_times(self._graph.nothing(stage).table(names), time)
@@ -87,7 +90,7 @@ class Answers:
         with ThreadTeam(threads) as workers:
             tables = workers.all([partial(_seen, part, self.view, time, names) for part in parts])
         table = joined(tables)
-        return table if self.is_final else net(table)
+        return table if final else net(table)
 
 
 def _side_by_side(wholes: Sequence[ChangeBatch], time: pa.DataType | None, *, waits: bool) -> pa.Table:
@@ -115,18 +118,21 @@ def in_parts(batches: Sequence[ChangeBatch], most: int) -> Iterator[ChangeBatch]
     Large batches are cut where they are, small ones become one; there is one part at least.
     """
     small: list[ChangeBatch] = []
+    count = 0
     for batch in batches:
-        if small and sum(map(len, small)) + len(batch) > most:
+        if small and count + len(batch) > most:
             yield one_batch(small)
-            small = []
+            small, count = [], 0
         pieces = max(1, round(len(batch) / most))
-        cuts = [len(batch) * at // pieces for at in range(pieces + 1)]
-        if pieces == 1 and 2 * len(batch) < most:
+        if pieces == 1:
             small.append(batch)
+            count += len(batch)
         else:
-            yield from (one_batch(small) for _ in small[:1])
-            small = []
-            yield from (batch.between(*cut) for cut in pairwise(cuts)) if pieces > 1 else (batch,)
+            if small:
+                yield one_batch(small)
+                small, count = [], 0
+            cuts = [len(batch) * at // pieces for at in range(pieces + 1)]
+            yield from (batch.between(*cut) for cut in pairwise(cuts))
     if small:
         yield one_batch(small)
 

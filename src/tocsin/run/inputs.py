@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,6 +91,10 @@ def time_type(type: pa.DataType) -> pa.DataType | None:
     return type if pa.types.is_timestamp(type) or pa.types.is_date(type) else None
 
 
+def _one(_: int) -> int:
+    return 1
+
+
 def open_input(
     events: Any,
     columns: Columns,
@@ -98,10 +102,12 @@ def open_input(
     declared: Mapping[str, Field] | None = None,
     bad: BadRows | None = None,
     early: frozenset[str] | None = None,
+    threads: Callable[[int], int] = _one,
 ) -> Input:
     """Read a finite input. Rows are judged later, except those that cannot be parsed.
 
     `early`: the columns that must be read whole; others of a Parquet file are read when a match shows them.
+    `threads`: how many threads may look at so many rows.
     """
     bad = bad or BadRows()
     if isinstance(events, (str, os.PathLike)):
@@ -111,7 +117,7 @@ def open_input(
         problems: Problems = []
         if isinstance(events, Iterator) and not isinstance(events, pa.RecordBatchReader):
             events = list(events)
-        table = as_table(events, None if bad.failing else problems)
+        table = as_table(events, None if bad.failing else problems, threads)
         original = events.__getitem__ if isinstance(events, (list, tuple)) else None
         parts = [FilePiece(table, lambda row: f"row {row + 1}", problems, original)]
     parts = [replace(part, table=plain_columns(part.table)) for part in parts if part.table.num_columns]
@@ -121,11 +127,12 @@ def open_input(
     return Input(parts, columns, bad)
 
 
-def as_table(events: Any, problems: Problems | None = None) -> pa.Table:
+def as_table(events: Any, problems: Problems | None = None, threads: Callable[[int], int] = _one) -> pa.Table:
     """Events that are in memory, as a table. Data-frame libraries are recognised, never imported."""
     match events:
         case pa.Table():
-            return plain_columns(checked(events))
+            with ThreadTeam(threads(events.num_rows)) as workers:
+                return plain_columns(checked(events, workers))
         case pa.RecordBatch():
             return plain_columns(checked(pa.Table.from_batches([events])))
         case pa.RecordBatchReader():

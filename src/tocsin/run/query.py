@@ -350,7 +350,10 @@ class Query:
         if is_large(events, early, room(most)):
             given = LargeInput(events, columns, declared_fields(declared), bad, early, room(most))
         else:
-            given = open_input(events, columns, declared=declared_fields(declared), bad=bad, early=early)
+            given = open_input(
+                events, columns, declared=declared_fields(declared), bad=bad, early=early,
+                threads=partial(thread_count, threads, jit=jit),
+            )  # fmt: skip
             if declared is None and len(given):
                 with ThreadTeam(thread_count(threads, len(given), jit=jit)) as team:
                     given.types(team)
