@@ -78,6 +78,7 @@ FORGED: dict[str, tuple[str, str, str, Change]] = {
     "a statement that has ended alone": (STAGED, "in-order", "staged", put("ended", True)),
     "a statement whose end is a number": (STAGED, "in-order", "staged", put("ended", 0)),
     "a binding too short": (DELAYED, "in-order", "staged", put("machine", "partitions", 0, 2, 0, 4, 0, 2, 0, [])),
+    "a partition's key of another kind": (STAGED, "in-order", "staged", put("machine", "partitions", 0, 0, 0, 0, 1.5)),
     "a tick at the place of an event": (DELAYED, "in-order", "staged", put(*FIRST_MATCH, 1, ["tick"])),
     "an event at the place of an operator": (DELAYED, "in-order", "staged", put(*FIRST_MATCH, -1, ["every", 0])),
     "a statement's value of another kind": (STAGED, "in-order", "staged", put("machine", "events", 0, 4, "k", "x")),

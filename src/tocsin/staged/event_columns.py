@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tocsin.engine.operator import Setting
 from tocsin.items import Column, Ints, Items, Strings
+from tocsin.lang.staged_syntax import PartitionKey
 from tocsin.plan.staged_form import StagedForm
 from tocsin.schema import Field, Kind, Schema, fits
+from tocsin.staged.partition_keys import Key
 
 
 class EventColumns:
@@ -34,6 +36,21 @@ class EventColumns:
                 kind = self.fields[attr].kind if attr in self.fields else Kind.NULL
                 if not fits(Kind.FLOAT if kind is Kind.DECIMAL else kind, value):
                     raise ValueError(f"{attr} is {str(value)[:60]!r}, and no {kind}")
+
+    def check_keys(self, keys: Iterable[tuple[Sequence[PartitionKey], Key]]) -> None:
+        """Refuse the keys of stored partitions that no event could have."""
+        for clauses, key in keys:
+            if len(clauses) != len(key):
+                raise ValueError("a partition has another number of keys than the statement")
+            for clause, (value, _) in zip(clauses, key, strict=True):
+                kinds = {self.fields[each.attr].kind for each in clause.entries if each.attr in self.fields}
+                kinds = {Kind.FLOAT if kind is Kind.DECIMAL else kind for kind in kinds}
+                if clause.ranges:
+                    known = isinstance(value, int) and 0 <= value < len(clause.ranges)
+                else:
+                    known = value is not None and (not kinds or any(fits(kind, value) for kind in kinds))
+                if not known:
+                    raise ValueError(f"{str(value)[:60]!r} is no key of a partition")
 
     def rows(self, items: Items, at: Ints) -> Iterator[tuple[str, int, int, dict[str, Any]]]:
         """Type, start, end and attributes of some events; a missing attribute is None."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tocsin.codec import Scalar, as_number, as_shape
 from tocsin.events import BEGINNING, END_OF_TIME
-from tocsin.lang.staged_syntax import Statement
+from tocsin.lang.staged_syntax import PartitionKey, Statement
 from tocsin.order.rollback import Alarms
 from tocsin.plan.staged_places import key_attribute, mode_of
 from tocsin.staged.bindings import DetectionRun
@@ -318,6 +318,14 @@ class Machine:
             loaded = loaded_key(key)
             self.partitions[loaded] = loaded_partition(part, events, self._loaded_list)
             self._set_alarm(loaded, self.clock)
+
+    def keys(self) -> Iterator[tuple[Sequence[PartitionKey], Key]]:
+        """The keys of all partitions, with the clauses that they belong to."""
+        for key, part in self.partitions.items():
+            yield self.statement.gkeys, key
+            delayed = (each.local for context in part.contexts for each in context.delayed)
+            locals_ = (local for context in part.contexts for local in context.locals)
+            yield from ((self.statement.lkeys, local) for local in (*part.seen, *locals_, *delayed))
 
     def _check(self, context: OpenContext) -> None:
         """Refuse a loaded context that speaks of what this statement has not."""

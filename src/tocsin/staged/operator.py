@@ -203,6 +203,7 @@ class StagedProcess(RemembersAll, Nesting):
             machine = self._plain()
             machine.load(stored.words["machine"])
             self._columns.check(values for *_, values in stored.words["machine"]["events"])
+            self._columns.check_keys(machine.keys())
             seen, matches = as_numbers(stored.words["counts"])
             ended = as_shape(bool, stored.words["ended"])
             if ended != self._setting.time.ended:
