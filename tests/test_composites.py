@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -134,3 +135,38 @@ def test_rows_of_several_sorts_stand_where_they_were_joined() -> None:
             whole, order = whole.take(pa.array(picked)), np.arange(len(picked))
         assert base.num_rows == whole.num_rows
         assert rows_at(base, order) == whole
+
+
+class Listed:
+    """Rows that are not made yet, as matches are."""
+
+    def __init__(self, values: list[int]) -> None:
+        self.values = values
+        self.num_rows = len(values)
+        self.nbytes = 8 * len(values)
+
+    def at(self, places: Any) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"n": [self.values[place] for place in places.tolist()]})
+
+    def some(self, places: Any) -> Listed:
+        return Listed([self.values[place] for place in places.tolist()])
+
+    def with_more(self, others: Sequence[Listed]) -> Listed:
+        return Listed([value for each in (self, *others) for value in each.values])
+
+
+def test_rows_that_left_a_chunk_are_not_kept_with_others() -> None:
+    """Chunks are cut and joined for as long as a stream goes on: what has left them leaves memory."""
+    random, base, expected = Random("left"), compacted([(Listed([0]), None)]), [0]
+    for turn in range(60):
+        fresh = [100 * turn + at for at in range(random.randint(1, 5))]
+        more: Any = Listed(fresh) if random.random() < 0.5 else pa.RecordBatch.from_pydict({"n": fresh})
+        stay = np.array(sorted(random.sample(range(len(expected)), min(len(expected), 3))))
+        base, expected = compacted([(base, stay), (more, None)]), [expected[at] for at in stay.tolist()] + fresh
+        assert rows_at(base, np.arange(len(expected))).column("n").to_pylist() == expected
+        assert _rows_held(base) == len(expected)
+        assert len(base.bases) <= 2
+
+
+def _rows_held(base: Any) -> int:
+    return sum(map(_rows_held, base.bases)) if isinstance(base, JoinedRows) else base.num_rows

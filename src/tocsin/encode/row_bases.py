@@ -30,6 +30,9 @@ class UnmadeRows(Protocol):
     def at(self, places: Ints) -> pa.RecordBatch:
         """Some rows, in this order."""
 
+    def some(self, places: Ints) -> UnmadeRows:
+        """Some rows, in this order, and no others."""
+
     def with_more(self, others: Sequence[Any]) -> UnmadeRows | None:
         """These rows and those of others behind them; None: they are of different sorts."""
 
@@ -88,12 +91,15 @@ class JoinedRows:
             return rows_at(self.bases[0], places)
         return parts[0] if len(parts) == 1 else stacked(parts).take(pa.array(back))
 
+    def some(self, places: Ints) -> UnmadeRows:
+        return compacted([(self, places)])
+
     def with_more(self, others: Sequence[Any]) -> UnmadeRows | None:
         return compacted([(each, None) for each in (self, *others)])
 
 
 def compacted(chosen: Sequence[Chosen]) -> JoinedRows:
-    """What was chosen, one after the other, in as few pieces as there are sorts of rows."""
+    """What was chosen and nothing else, one after the other, in as few pieces as there are sorts of rows."""
     made: list[tuple[pa.RecordBatch, Ints]] = []
     late: dict[type, list[tuple[UnmadeRows, Ints, Ints]]] = {}
     total = 0
@@ -101,6 +107,8 @@ def compacted(chosen: Sequence[Chosen]) -> JoinedRows:
         wanted = np.arange(base.num_rows) if order is None else order
         for leaf, within, mine in _leaves(base, wanted):
             if is_late(leaf):
+                if len(within) != leaf.num_rows:  # what nobody wants any more is not kept
+                    leaf, within = leaf.some(within), np.arange(len(within))
                 late.setdefault(type(leaf), []).append((leaf, within, mine + total))
             else:
                 made.append((rows_at(leaf, within), mine + total))

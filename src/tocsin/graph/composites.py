@@ -175,6 +175,12 @@ class CompositeRows:
         rows = pa.RecordBatch.from_arrays(columns, list(self.columns))
         return encoder.shown(head, rows, len(places))
 
+    def some(self, places: Ints) -> CompositeRows:
+        names, *columns = (_some(each, places) for each in (self.names, *self.columns.values()))
+        kind = None if self.kind is None else taken(self.kind, places)
+        known = dict(zip(self.columns, columns, strict=True))
+        return CompositeRows(self.made_by, self.start[places], self.end[places], names, known, kind)
+
     def with_more(self, others: Sequence[CompositeRows]) -> CompositeRows | None:
         several = [self, *others]
         if any(each.made_by is not self.made_by for each in others):
@@ -208,10 +214,13 @@ def _plain(values: Any, field: Field, count: int, strings: Strings) -> Column:
     return Column(field.kind, made, valid)
 
 
+def _some(values: Values, places: Ints) -> Values:
+    return [values[at] for at in places.tolist()] if isinstance(values, list) else taken(values, places)
+
+
 def _picked(values: Values, places: Ints, type: pa.DataType) -> pa.Array:
-    if isinstance(values, list):
-        return pa.array([values[at] for at in places.tolist()], type)
-    return taken(values, places)
+    some = _some(values, places)
+    return pa.array(some, type) if isinstance(some, list) else some
 
 
 def _joined(several: Sequence[Any]) -> Any:
