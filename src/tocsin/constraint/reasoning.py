@@ -68,6 +68,7 @@ class Reasoning:
     flags    by state
     dead     by state the constraints that are violated, as bits; `open`: those in whose words the trace may not end
     exact    nothing was left out of the language of the query, so that SAT can be said
+    serial   the types of which no two events are open at once; of others any start may go with any end
     """
 
     under: UnderForm
@@ -82,6 +83,7 @@ class Reasoning:
     names: tuple[tuple[int, ...], ...] = field(default=(), repr=False)  # of states: those of the constraints
     automata: tuple[Dfa, ...] = field(default=(), repr=False)
     awaited: frozenset[int] = frozenset()  # letters of events that answers wait for
+    serial: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.flags)
@@ -301,7 +303,7 @@ class Maker:
             self.under, self.letters, table.reshape(len(chosen), len(self.letters)),
             np.array([flags[at] for at in chosen], np.int64), np.array(dead, np.int64), np.array(ends, np.int64),
             self.exact and not self.silent, tuple(self.left_out.reasons), self.silent, tuple(states),
-            tuple(self.automata), self.awaited,
+            tuple(self.automata), self.awaited, self.serial,
         )  # fmt: skip
 
 

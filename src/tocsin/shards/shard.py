@@ -278,7 +278,8 @@ class Shard:
         """Let changed queries go on with what was stored for those before them."""
         head, reach = self.head, self.shards.group.reach
         self._owed, head.decided = live.take_over(blocks, head.guarantee, head.clock)
-        head.changed, head.decided_until = False, END_OF_TIME if reach is None else head.guarantee + reach
+        newest = max(head.guarantee, head.clock)  # answers may wait whose events are newer than what is guaranteed
+        head.changed, head.decided_until = False, END_OF_TIME if reach is None else newest + reach
 
     def _missed(self, live: Live) -> list[StoredBlock] | None:
         """Return the blocks that these detectors have not seen; None if they must replay the whole log instead."""
